@@ -1,0 +1,21 @@
+"""What the log reader counts about itself."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(slots=True)
+class ReaderCounters:
+    """Totals of one predictor's log reader; exported as ``specdec_log_reader_*``."""
+
+    lines: int = 0
+    bytes: int = 0
+    matched_lines: int = 0  # lines that gave an event
+    parse_errors: int = 0  # lines that were certainly ours and could not be read
+    rotations: int = 0
+    truncations: int = 0
+    oversized_lines: int = 0  # skipped to the next newline
+    read_errors: int = 0  # permission, I/O, unusable position file
+    last_line_timestamp: float | None = None  # Unix time at which a whole line was last read
+    bytes_behind: int = 0
