@@ -25,7 +25,7 @@ class SpecDecoding(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
     accepted_tokens: int
     draft_tokens: int
     # accepted / drafted, exact; None (written as null) where nothing was drafted and vLLM prints nan
-    acceptance_ratio: float | None | msgspec.UnsetType = msgspec.UNSET
+    acceptance_ratio: float | msgspec.UnsetType | None = msgspec.UNSET
     mean_acceptance_length: float | None = None  # as printed; see bonus_included
     bonus_included: bool | None = None
     accepted_throughput: float | None = None

@@ -27,7 +27,8 @@ class LogScanner:
 
     def finish(self, tail: bytes = b"") -> list[Event]:
         """The stream has ended: ``tail`` is its unterminated last line. Gives whatever was held back; may be called once
-        per ended stream, after which the scanner is fresh."""
+        per ended stream, after which the scanner is fresh.
+        """
         raise NotImplementedError
 
     def reset(self) -> None:
