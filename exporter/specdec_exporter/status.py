@@ -1,7 +1,7 @@
 """What is true of the predictors now: the documented, stable shape of ``/api/v1/status``, ``check`` and the page.
 
-Ratios are 0..1, times seconds, timestamps Unix seconds by the exporter's clock, lengths tokens. ``null`` means not known or
-not defined (no drafts, no ratio); a figure is never 0 for want of data.
+Ratios are 0..1, times seconds, timestamps Unix seconds by the exporter's clock, lengths tokens. ``null`` means not
+known or not defined (no drafts, no ratio); a figure is never 0 for want of data.
 """
 
 from __future__ import annotations

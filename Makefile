@@ -1,0 +1,59 @@
+# Two commands do all the set-up: `make demo` and `make test`. Everything else is for developers; `make help` lists it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOOLS := $(CURDIR)/.tools
+export PATH := $(TOOLS)/bin:$(PATH)
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format unit bench lock clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || tests/debian.sh python3-venv
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: requirements.lock pyproject.toml $(VENV)/.created
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	@touch $@
+
+$(TOOLS)/.test: tests/debian.sh
+	tests/debian.sh promtool chromium
+	@mkdir -p $(TOOLS) && touch $@
+
+demo: $(VENV)/.runtime ## A simulated predictor and the exporter, with a live table; SECONDS=20 ends by itself
+	@$(BIN)/python -m specdec_exporter.simulator.demo $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
+
+test: lint $(TOOLS)/.test ## Lint, types and all tests that need no vLLM; installs what they need
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## Let ruff put the code in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run
+	@tests/debian.sh mtail
+	$(BIN)/python tests/bench/run.py
+
+lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
+	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-header --upgrade -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-header --allow-unsafe --upgrade --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+
+clean: ## Remove what make made
+	rm -rf $(VENV) $(TOOLS) .bench
+
+include tests/vllm/vllm.mk

@@ -1,0 +1,271 @@
+"""The arithmetic of speculative decoding: pure functions on counts, no I/O, nothing of ours imported.
+
+Counts are numbers of events over any span (a window, a lifetime); sum them before dividing, never average ratios. Where
+a ratio is not defined (nothing drafted, nothing stepped) the result is ``None``: never 0, never NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What happened over a span, one engine or several. ``None``: not exposed by this predictor.
+
+    ``accepted_per_position[i]`` counts the drafts of which token ``i`` (0-based) was accepted. ``first_tokens`` counts
+    the requests whose first token came (the sample count of time to first token): these tokens come from prefill, not
+    from a decoding step. ``steps`` counts request-steps (the sample count of inter-token latency).
+    """
+
+    drafts: float | None = None
+    draft_tokens: float | None = None
+    accepted_tokens: float | None = None
+    accepted_per_position: tuple[float, ...] = ()
+    generation_tokens: float | None = None
+    first_tokens: float | None = None
+    steps: float | None = None
+
+    def __add__(self, other: Counts) -> Counts:
+        """Sum; a figure that only one side knows is kept."""
+        longest = max(len(self.accepted_per_position), len(other.accepted_per_position))
+        return Counts(
+            accepted_per_position=tuple(
+                at(self.accepted_per_position, i) + at(other.accepted_per_position, i) for i in range(longest)
+            ),
+            **{name: _sum(getattr(self, name), getattr(other, name)) for name in SCALARS},
+        )
+
+    def __sub__(self, earlier: Counts) -> Counts:
+        """Return what happened since ``earlier`` in one unbroken series; a figure unknown then has counted from 0."""
+        return Counts(
+            accepted_per_position=tuple(
+                now - at(earlier.accepted_per_position, i) for i, now in enumerate(self.accepted_per_position)
+            ),
+            **{name: _difference(getattr(self, name), getattr(earlier, name)) for name in SCALARS},
+        )
+
+    def or_else(self, earlier: Counts) -> Counts:
+        """Return ``self`` with ``earlier``'s value wherever a figure is missing, so that a gap is not an increase."""
+        return Counts(
+            accepted_per_position=self.accepted_per_position or earlier.accepted_per_position,
+            **{
+                name: getattr(earlier, name) if getattr(self, name) is None else getattr(self, name) for name in SCALARS
+            },
+        )
+
+    def fell_below(self, earlier: Counts) -> bool:
+        """Whether any count is lower than before, that is, the series was reset in between."""
+        for name in SCALARS:
+            now: float | None = getattr(self, name)
+            before: float | None = getattr(earlier, name)
+            if now is not None and before is not None and now < before:
+                return True
+        return any(
+            now < before for now, before in zip(self.accepted_per_position, earlier.accepted_per_position, strict=False)
+        )
+
+
+SCALARS = tuple(field.name for field in fields(Counts) if field.name != "accepted_per_position")
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else one + other
+
+
+def _difference(now: float | None, before: float | None) -> float | None:
+    return now if now is None or before is None else now - before
+
+
+def at(values: Sequence[float], index: int) -> float:
+    """``values[index]``, or 0 past the end: a position that a predictor never had has no accepted tokens."""
+    return values[index] if index < len(values) else 0.0
+
+
+def ratio(numerator: float | None, denominator: float | None) -> float | None:
+    """Divide, or ``None`` where either is unknown or the denominator is not positive."""
+    if numerator is None or denominator is None or denominator <= 0:
+        return None
+    return numerator / denominator
+
+
+def acceptance_ratio(accepted_tokens: float | None, draft_tokens: float | None) -> float | None:
+    """Accepted draft tokens / draft tokens, 0..1."""
+    return ratio(accepted_tokens, draft_tokens)
+
+
+def mean_acceptance_length(accepted_tokens: float | None, drafts: float | None) -> float | None:
+    """1 + accepted / drafts: tokens a draft's verification yields, the bonus token included."""
+    accepted_per_draft = ratio(accepted_tokens, drafts)
+    return None if accepted_per_draft is None else 1.0 + accepted_per_draft
+
+
+def mean_draft_length(draft_tokens: float | None, drafts: float | None) -> float | None:
+    """Draft tokens / drafts; below k where drafts are cut short."""
+    return ratio(draft_tokens, drafts)
+
+
+def position_ratios(accepted_per_position: Sequence[float], drafts: float | None) -> tuple[float, ...]:
+    """Accepted at i / drafts for each position i: unconditional. Empty without drafts."""
+    if drafts is None or drafts <= 0:
+        return ()
+    return tuple(accepted / drafts for accepted in accepted_per_position)
+
+
+def conditional_ratios(accepted_per_position: Sequence[float], drafts: float | None) -> tuple[float | None, ...]:
+    """Accepted at i / accepted at i-1 (for i = 0: / drafts). Exact only when no draft is shorter than k."""
+    if drafts is None or drafts <= 0:
+        return ()
+    before = (drafts, *accepted_per_position)
+    return tuple(ratio(accepted, reached) for accepted, reached in zip(accepted_per_position, before, strict=False))
+
+
+def tokens_per_step(generation_tokens: float | None, first_tokens: float | None, steps: float | None) -> float | None:
+    """(Generation tokens - requests) / request-steps: what a decoding step yields, steps without a draft included.
+
+    The honest ceiling of the speed-up. A request's first token comes from prefill, so requests are counted by first
+    tokens: right for aborted and unfinished requests too. ``None`` where the span saw no decoding.
+    """
+    if generation_tokens is None or first_tokens is None or generation_tokens <= first_tokens:
+        return None
+    return ratio(generation_tokens - first_tokens, steps)
+
+
+def has_short_drafts(draft_tokens: float | None, drafts: float | None, num_speculative_tokens: int | None) -> bool:
+    """Whether some drafts had fewer than k tokens, so that the curve's tail reads too low."""
+    if draft_tokens is None or not drafts or not num_speculative_tokens:
+        return False
+    return draft_tokens < num_speculative_tokens * drafts
+
+
+def break_even_length(num_speculative_tokens: int, draft_cost_ratio: float) -> float:
+    """Mean acceptance length at which a step with a draft of k tokens pays for itself: 1 + k c.
+
+    ``draft_cost_ratio`` c is the cost of drafting and verifying one more token over that of a step without a draft.
+    """
+    return 1.0 + num_speculative_tokens * draft_cost_ratio
+
+
+def recommended_num_speculative_tokens(per_position: Sequence[float], draft_cost_ratio: float) -> int | None:
+    """Return the k in 0..len(per_position) with the best expected speed-up; 0 means: switched off is faster.
+
+    The speed-up of k is (1 + p0 + ... + p(k-1)) / (1 + k c) with the measured unconditional rates p and the cost ratio
+    c of :func:`break_even_length`. Nothing is said of k beyond the measured curve. ``None`` without a curve. Of equal
+    candidates the smallest, which wastes least.
+    """
+    if not per_position:
+        return None
+    best, best_speedup, length = 0, 1.0, 1.0
+    for k, rate in enumerate(per_position, start=1):
+        length += rate
+        speedup = length / break_even_length(k, draft_cost_ratio)
+        if speedup > best_speedup:
+            best, best_speedup = k, speedup
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class ReconstructedWindow:
+    """Drafts and accepted tokens per position of one log line, which prints only rounded ratios of them."""
+
+    drafts: int
+    accepted_per_position: tuple[int, ...]
+
+
+def reconstruct_window(
+    accepted_tokens: int,
+    draft_tokens: int,
+    per_position: Sequence[float],
+    accepted_per_draft: float | None,
+    num_speculative_tokens: int | None,
+) -> ReconstructedWindow:
+    """Recover the integers behind a spec-decode line.
+
+    ``per_position`` is the printed list (three decimals; may be empty), ``accepted_per_draft`` the printed mean length
+    without the bonus token (two decimals). Full drafts give drafts = draft tokens / k; that is taken when it agrees
+    with what is printed. Otherwise drafts were short, and of all counts between draft tokens / k and draft tokens that
+    agree with the printed mean, the one is taken whose positions come closest to whole numbers. Positions always sum
+    to the accepted tokens (true of every V1 release). Without draft tokens there is nothing to recover.
+    """
+    k = num_speculative_tokens or len(per_position)
+    if draft_tokens <= 0 or k <= 0:
+        return ReconstructedWindow(0, (0,) * len(per_position))
+    fewest = -(-draft_tokens // k)
+    drafts = fewest
+    if draft_tokens % k or not _agrees(accepted_tokens, fewest, per_position, accepted_per_draft):
+        drafts = _closest_drafts(accepted_tokens, fewest, draft_tokens, per_position, accepted_per_draft)
+    return ReconstructedWindow(drafts, _whole_positions(accepted_tokens, drafts, per_position))
+
+
+# Half of the last digit that vLLM prints (three decimals for positions, two for the mean), with room for binary floats.
+_HALF_POSITION = 0.0005 + 1e-9
+_HALF_LENGTH = 0.005 + 1e-9
+# Beyond this many candidates the printed digits cannot tell neighbours apart: the middle one is as good as any.
+_MAX_CANDIDATES = 2000
+
+
+def _agrees(accepted: int, drafts: int, per_position: Sequence[float], accepted_per_draft: float | None) -> bool:
+    mean = accepted / drafts
+    if accepted_per_draft is not None and abs(mean - accepted_per_draft) > _HALF_LENGTH:
+        return False
+    if per_position and abs(mean - sum(per_position)) > len(per_position) * _HALF_POSITION:
+        return False
+    return all(_distance_to_whole(rate, drafts) == 0.0 for rate in per_position)
+
+
+def _distance_to_whole(rate: float, drafts: int) -> float:
+    """How far ``rate * drafts`` is from a whole number, beyond what rounding of ``rate`` explains."""
+    exact = rate * drafts
+    return max(0.0, abs(exact - round(exact)) - drafts * _HALF_POSITION)
+
+
+def _closest_drafts(
+    accepted: int, fewest: int, most: int, per_position: Sequence[float], accepted_per_draft: float | None
+) -> int:
+    if accepted == 0:
+        return fewest  # the line says nothing about the number of drafts; full drafts are the likeliest
+    low, high = fewest, most
+    if accepted_per_draft is not None:
+        low = max(low, math.ceil(accepted / (accepted_per_draft + _HALF_LENGTH)))
+        if accepted_per_draft > _HALF_LENGTH:
+            high = min(high, math.floor(accepted / (accepted_per_draft - _HALF_LENGTH)))
+    if per_position:
+        total, slack = sum(per_position), len(per_position) * _HALF_POSITION
+        low = max(low, math.ceil(accepted / (total + slack)))
+        if total > slack:
+            high = min(high, math.floor(accepted / (total - slack)))
+    if low > high:  # the printed figures contradict each other; the parser lets only tiny contradictions through
+        return min(max(low, fewest), most)
+    if high - low > _MAX_CANDIDATES:
+        return (low + high) // 2
+    return min(
+        range(low, high + 1),
+        key=lambda drafts: (
+            sum(_distance_to_whole(rate, drafts) for rate in per_position),
+            abs(sum(round(rate * drafts) for rate in per_position) - accepted),
+            abs(accepted / drafts - sum(per_position)) if per_position else 0.0,
+        ),
+    )
+
+
+def _whole_positions(accepted: int, drafts: int, per_position: Sequence[float]) -> tuple[int, ...]:
+    """Round to whole counts that sum to ``accepted``, moving the remainder where rounding was least certain."""
+    exact = [rate * drafts for rate in per_position]
+    counts = [round(value) for value in exact]
+    missing = accepted - sum(counts)
+    step = 1 if missing > 0 else -1
+    while missing and counts:
+        allowed = [
+            i
+            for i, count in enumerate(counts)
+            if 0 <= count + step <= (drafts if i == 0 else counts[i - 1])
+            and (i + 1 == len(counts) or count + step >= counts[i + 1])
+        ]
+        if not allowed:
+            break
+        i = min(allowed, key=lambda index: abs(counts[index] + step - exact[index]))
+        counts[i] += step
+        missing -= step
+    return tuple(counts)

@@ -1,0 +1,177 @@
+"""``analyze``: files of a predictor's log, or its stream on stdin, as a report or as JSON lines.
+
+Reading costs about what grep costs and works in memory of its own size, not the log's. JSON lines are written as they
+are read; a report of a stream comes at its end, or at Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Literal, TextIO
+
+import msgspec
+
+from specdec_exporter import report
+from specdec_exporter.analysis import LogStory
+from specdec_exporter.errors import SpecdecError
+from specdec_exporter.policy import load_policy
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.scan import LogScanner
+from specdec_exporter.predictor.stdin import BinaryStream, read_stream
+
+STDIN = "-"
+# Engine stats are wanted only to pair lines with engines and to tell idle from off.
+REPORT_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning})
+_GZIP_MAGIC = b"\x1f\x8b"
+_PROG = "specdec-exporter"
+
+
+def analyze(
+    paths: Sequence[str],
+    *,
+    output: Literal["text", "jsonl"] = "text",
+    stdin: BinaryStream | None = None,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+) -> int:
+    """Read ``paths`` in order as one story (``-``, or none at all, is ``stdin``; gzipped files are unpacked); print it.
+
+    ``text`` is one report over everything. ``jsonl`` is one object per recognised line, in order, of all kinds; lines
+    that could not be read are counted on ``stderr``. Returns the exit code: 0, also where nothing was recognised (the
+    report says why that can be), or 1 if an input could not be read to its end (named on ``stderr``; the others are
+    read all the same). Ctrl-C, and a reader of our output that went away, are no failures.
+    """
+    stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
+    inputs = LogInputs(paths, stdin=stdin)
+    try:
+        if output == "jsonl":
+            _write_json_lines(inputs, stdout, stderr)
+        else:
+            _write_report(inputs, stdout, stderr)
+        stdout.flush()
+    except BrokenPipeError:
+        _discard(stdout)
+    return 1 if inputs.failed else 0
+
+
+class LogInputs:
+    """The inputs of one run and what became of them. A failed input is words in ``failed``, not an exception."""
+
+    def __init__(self, paths: Sequence[str], *, stdin: BinaryStream | None = None) -> None:
+        self.paths = tuple(paths) or (STDIN,)
+        self.counters = ReaderCounters()
+        self.failed: dict[str, str] = {}
+        self._stdin = stdin
+
+    @property
+    def live(self) -> bool:
+        """Whether somebody may be waiting for lines as they come."""
+        return STDIN in self.paths
+
+    def size(self) -> int:
+        """Bytes on disk of all inputs, as far as they have a size."""
+        total = 0
+        for path in self.paths:
+            with suppress(OSError):
+                total += os.stat(path).st_size if path != STDIN else 0  # noqa: PTH116  a path may be "/dev/fd/3"
+        return total
+
+    def events(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None = None) -> Iterator[Event]:
+        """Events of all inputs in order; ``kinds`` as for :class:`LogScanner`.
+
+        ``progress`` is told how many of the :meth:`size` bytes have been read.
+        """
+        done = 0
+        for path in self.paths:
+            scanner = LogScanner(self.counters, kinds=kinds, count_lines=False)
+            try:
+                with self._open(path) as (file, position):
+                    yield from read_stream(file, scanner, _telling(progress, done, position), counters=self.counters)
+                    done += position() if position else 0
+            except (OSError, EOFError, zlib.error, SpecdecError) as error:
+                self.failed[path] = _in_words(path, error)
+
+    @contextmanager
+    def _open(self, path: str) -> Iterator[tuple[BinaryStream, Callable[[], int] | None]]:
+        """Open one input: its bytes, and what tells how much of the file on disk they took, if it is one."""
+        if path == STDIN:
+            yield self._stdin or sys.stdin.buffer, None
+            return
+        with open(path, "rb", buffering=0) as raw:  # noqa: PTH123  a path may be "/dev/fd/3"
+            if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+                yield raw, None
+                return
+            magic = raw.read(len(_GZIP_MAGIC))
+            raw.seek(0)
+            if magic != _GZIP_MAGIC:
+                yield raw, raw.tell
+                return
+            with gzip.GzipFile(fileobj=raw) as unpacked:
+                yield unpacked, raw.tell
+
+
+def _telling(
+    progress: Callable[[int], None] | None, done: int, position: Callable[[], int] | None
+) -> Callable[[int], None] | None:
+    """Turn "bytes of this input" into "bytes of all inputs, as they lie on disk"."""
+    if progress is None:
+        return None
+    return lambda read: progress(done + (position() if position else read))
+
+
+def _in_words(path: str, error: Exception) -> str:
+    name = "stdin" if path == STDIN else report.plain(path)
+    cause = error.__cause__ or error
+    if isinstance(cause, EOFError | zlib.error | gzip.BadGzipFile):
+        return f"cannot read {name}: damaged gzip data ({cause}); what was read before that counts"
+    reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return f"cannot read {name}: {reason}"
+
+
+def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
+    encode = msgspec.json.Encoder().encode
+    out = stdout.buffer
+    with suppress(KeyboardInterrupt):
+        for event in inputs.events(None):
+            out.write(encode(event) + b"\n")
+            if inputs.live:
+                out.flush()
+    _complain(inputs, stderr)
+    if inputs.counters.parse_errors:
+        print(f"{_PROG}: {inputs.counters.parse_errors} lines could not be read (cut or garbled)", file=stderr)
+
+
+def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
+    story = LogStory()
+    with suppress(KeyboardInterrupt), report.reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
+        story.add(inputs.events(REPORT_KINDS, progress))
+    _complain(inputs, stderr)
+    if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
+        return
+    analysis = story.analysis()
+    report.write(
+        stdout,
+        lambda console: report.print_analysis(
+            console, analysis, counters=inputs.counters, paths=inputs.paths, min_drafts=load_policy().min_drafts
+        ),
+    )
+
+
+def _complain(inputs: LogInputs, stderr: TextIO) -> None:
+    for words in inputs.failed.values():
+        print(f"{_PROG}: {words}", file=stderr)
+
+
+def _discard(stdout: TextIO) -> None:
+    """Let the interpreter's last flush of ``stdout`` go nowhere instead of failing."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,163 @@
+"""Commands: parse, call, print. No logic."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from specdec_exporter import __version__
+from specdec_exporter.config import load_settings, parse_duration
+from specdec_exporter.errors import ConfigError, SpecdecError
+
+PROG = "specdec-exporter"
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class _DefaultToServe(click.Group):
+    """Without a command (only flags, or nothing at all) the command is ``serve``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help", "--version")):
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
+
+
+def _flag(name: str, text: str, **kwargs: Any) -> Decorator:
+    """Return an option with its environment twin: ``--predictor.url`` and ``SPECDEC_PREDICTOR_URL``.
+
+    Unset means ``None`` (or an empty tuple), so that the file and the defaults can speak.
+    """
+    key = name.lstrip("-").replace(".", "_").replace("-", "_")
+    return click.option(name, key, envvar=f"SPECDEC_{key.upper()}", show_envvar=True, help=text, **kwargs)
+
+
+class _Duration(click.ParamType[float]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_duration(value)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = _Duration()
+SERVE_FLAGS: tuple[Decorator, ...] = (
+    _flag("--config.file", "YAML file with any of these settings, and with several predictors.", metavar="PATH"),
+    click.option("--config.check", "config_check", is_flag=True, help="Check the configuration and exit."),
+    _flag(
+        "--web.listen-address",
+        "Address to listen on, repeatable; [::1]:10409 for IPv6.  [default: :10409]",
+        multiple=True,
+        metavar="[HOST]:PORT",
+    ),
+    _flag("--web.telemetry-path", "Path of the metrics.  [default: /metrics]", metavar="PATH"),
+    _flag("--web.config.file", "TLS and basic auth, in the format of Prometheus exporters.", metavar="PATH"),
+    _flag("--web.enable-lifecycle", "Allow POST /-/reload.", is_flag=True, default=None),
+    _flag("--web.disable-exporter-metrics", "Leave out process_* and python_info.", is_flag=True, default=None),
+    _flag(
+        "--log.level",
+        "Least severe message of the exporter's own log, which goes to stderr.  [default: info]",
+        type=click.Choice(["debug", "info", "warn", "error"]),
+    ),
+    _flag(
+        "--log.format", "Format of the exporter's own log.  [default: logfmt]", type=click.Choice(["logfmt", "json"])
+    ),
+    _flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", metavar="URL"),
+    _flag("--predictor.name", "Its name: the label inference_service.  [default: default]", metavar="NAME"),
+    _flag("--predictor.timeout", "Longest a fetch of its metrics may take.  [default: 5s]", type=DURATION),
+    _flag(
+        "--predictor.log-path",
+        "Its log: a path or a glob, repeatable; - is stdin. Without one no log is read.",
+        multiple=True,
+        metavar="PATH",
+    ),
+    _flag(
+        "--predictor.log-format",
+        "Framing of the log's lines.  [default: auto]",
+        type=click.Choice(["auto", "plain", "cri", "docker"]),
+    ),
+    _flag(
+        "--predictor.log-from",
+        "Where to begin in logs that are there at the start.  [default: end]",
+        type=click.Choice(["end", "start"]),
+    ),
+    _flag(
+        "--predictor.log-source",
+        "Read the log from files, or from the Kubernetes API.  [default: file]",
+        type=click.Choice(["file", "kubernetes"]),
+    ),
+    _flag("--predictor.log-state", "File that keeps the read positions over a restart.", metavar="PATH"),
+    _flag("--window", "Span of the figures for people.  [default: 5m]", type=DURATION),
+)
+
+
+def _serve_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(SERVE_FLAGS):
+        command = option(command)
+    return command
+
+
+def _overrides(flags: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Sort what was set by flag or environment into the sections of :func:`config.load_settings`."""
+    names = {"listen_address": "listen_addresses", "log_path": "log_paths"}
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in flags.items():
+        if value is None or value == ():
+            continue
+        section, _, rest = key.partition("_") if key != "window" else ("top", "", "window")
+        sections.setdefault(section, {})[names.get(rest, rest)] = value
+    return sections
+
+
+@click.group(cls=_DefaultToServe, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name=PROG)
+def cli() -> None:
+    """Tell whether vLLM's speculative decoding pays off: metrics, verdict and status page for a predictor.
+
+    Without a command: serve.
+    """
+
+
+@cli.command()
+@click.version_option(__version__, prog_name=PROG)
+@_serve_flags
+def serve(config_file: str | None, config_check: bool, **flags: Any) -> int:
+    """Serve the metrics and the status page of a predictor (or of several, from a file)."""
+    load = partial(load_settings, config_file, _overrides(flags))
+    settings = load()
+    if config_check:
+        click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
+        return 0
+    from specdec_exporter import serve as serving  # noqa: PLC0415  each command imports what it needs
+
+    return serving.run(settings, load)
+
+
+@cli.command()
+@click.option("--url", help="What to ask.  [default: the first --web.listen-address]")
+@_flag("--web.listen-address", "As given to serve.  [default: :10409]", multiple=True, metavar="[HOST]:PORT")
+def healthcheck(url: str | None, web_listen_address: tuple[str, ...]) -> int:
+    """Ask the exporter in this container whether it is healthy: a probe for images without a shell."""
+    from specdec_exporter.healthcheck import probe  # noqa: PLC0415
+
+    return probe(url, web_listen_address)
+
+
+def main() -> None:
+    """Run a command; errors of ours are one line on stderr, usage errors exit with 2."""
+    try:
+        code = cli.main(prog_name=PROG, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:
+        code = 130
+    except SpecdecError as error:
+        click.echo(f"{PROG}: {error}", err=True)
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)

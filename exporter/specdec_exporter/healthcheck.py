@@ -1,0 +1,46 @@
+"""``specdec-exporter healthcheck``: an exec probe for images without a shell or curl."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+import urllib.error
+import urllib.request
+
+from specdec_exporter.config import parse_listen_address
+
+TIMEOUT_SECONDS = 2.0
+
+
+def probe(url: str | None, listen_addresses: tuple[str, ...]) -> int:
+    """Return 0 if the exporter answers, else 1 with one line on stderr.
+
+    Any answer below 500 will do: with basic auth on, 401 comes from a healthy process. A certificate is not verified;
+    the probe asks its own container.
+    """
+    if url is None:
+        host, port = parse_listen_address(listen_addresses[0] if listen_addresses else ":10409")
+        url = f"http://{_reachable(host)}:{port}/-/healthy"
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        with opener.open(url, timeout=TIMEOUT_SECONDS):
+            return 0
+    except urllib.error.HTTPError as error:
+        if error.code < 500:
+            return 0
+        reason = f"answered {error.code}"
+    except (OSError, ValueError) as error:
+        reason = str(getattr(error, "reason", error))
+    sys.stderr.write(f"specdec-exporter: {url}: {reason}\n")
+    return 1
+
+
+def _reachable(host: str | None) -> str:
+    """Where to reach a listener on ``host``: the loopback for one on every interface."""
+    if host in (None, "0.0.0.0"):
+        return "127.0.0.1"
+    if host == "::":
+        return "[::1]"
+    return f"[{host}]" if ":" in str(host) else str(host)

@@ -1,0 +1,62 @@
+"""The exporter's own log: logfmt or JSON lines on stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+
+from specdec_exporter.config import OwnLogSettings
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_LEVELS = {"DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "error", "CRITICAL": "error"}
+_PLAIN = re.compile(r"[\w./:@+\-]+")
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    """Time, level, message and whatever the caller passed as ``extra``."""
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    known: dict[str, object] = {
+        "ts": f"{seconds}.{int(record.msecs):03d}Z",
+        "level": _LEVELS[record.levelname],
+        "msg": record.getMessage(),
+    }
+    known.update({key: value for key, value in vars(record).items() if key not in _STANDARD})
+    if record.exc_info and record.exc_info[1] is not None:
+        error = record.exc_info[1]
+        known["error"] = f"{type(error).__name__}: {error}"
+    return known
+
+
+class LogfmtFormatter(logging.Formatter):
+    """``key=value`` pairs; values quoted where they need it. Always one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line."""
+        return " ".join(f"{key}={_logfmt_value(value)}" for key, value in _fields(record).items())
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line."""
+        return json.dumps(_fields(record), default=str, ensure_ascii=False)
+
+
+def _logfmt_value(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def configure(settings: OwnLogSettings) -> None:
+    """Send everything of ``settings.level`` and above to stderr in ``settings.format``."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if settings.format == "json" else LogfmtFormatter())
+    level = {"warn": "WARNING"}.get(settings.level, settings.level.upper())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    # What these say at our level is either said by us in better words or of no use to an operator.
+    for name in ("aiohttp.access", "aiohttp.server", "aiohttp.client", "asyncio"):
+        logging.getLogger(name).setLevel("WARNING" if settings.level != "debug" else "DEBUG")

@@ -1,0 +1,99 @@
+"""The spec-decode lines of one log, summed: exact where vLLM prints counts, reconstructed where it prints ratios."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specdec_exporter.acceptance import Counts, reconstruct_window
+from specdec_exporter.predictor.events import SpecDecoding
+
+
+@dataclass(slots=True)
+class EngineLogTotals:
+    """Totals of one engine. ``drafts`` and ``accepted_per_position`` are reconstructed, the rest is exact."""
+
+    windows: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    drafts: int = 0
+    accepted_per_position: list[int] = field(default_factory=list)
+    num_speculative_tokens: int | None = None  # of the last line
+    # The V0 engine prints lifetime totals: the last ones seen, from which the next line is differenced.
+    lifetime: tuple[int, int] | None = None
+
+    def counts(self) -> Counts:
+        """Return the totals as counts."""
+        return Counts(
+            drafts=self.drafts,
+            draft_tokens=self.draft_tokens,
+            accepted_tokens=self.accepted_tokens,
+            accepted_per_position=tuple(self.accepted_per_position),
+        )
+
+
+class LogTotals:
+    """Sums spec-decode lines per engine, under the engine's name as :func:`engine_label` writes it."""
+
+    def __init__(self) -> None:
+        self.engines: dict[str, EngineLogTotals] = {}
+
+    def engine(self, label: str) -> EngineLogTotals:
+        """Return the totals of an engine, zeros for a new one."""
+        return self.engines.setdefault(label, EngineLogTotals())
+
+    def predictor_started(self) -> None:
+        """Take note of a new engine (its init line): lifetime totals start from zero."""
+        for totals in self.engines.values():
+            totals.lifetime = (0, 0)
+        if not self.engines:
+            self.engine("0").lifetime = (0, 0)
+
+    def add(self, event: SpecDecoding, label: str) -> Counts | None:
+        """Add one line and return what it adds; ``None`` where that cannot be known.
+
+        The first lifetime line of a log whose beginning was not seen only says where to count from.
+        """
+        totals = self.engine(label)
+        if event.num_speculative_tokens:
+            totals.num_speculative_tokens = event.num_speculative_tokens
+        accepted, drafted = event.accepted_tokens, event.draft_tokens
+        if event.cumulative is True:
+            before, totals.lifetime = totals.lifetime, (accepted, drafted)
+            totals.windows += 1
+            if before is None:
+                return None
+            if accepted >= before[0] and drafted >= before[1]:  # else restarted: all of it is new
+                accepted, drafted = accepted - before[0], drafted - before[1]
+            length = None
+        else:
+            totals.windows += 1
+            length = event.mean_acceptance_length
+            if length is not None and event.bonus_included is not False:
+                length -= 1.0
+        window = reconstruct_window(accepted, drafted, event.per_position or (), length, event.num_speculative_tokens)
+        totals.accepted_tokens += accepted
+        totals.draft_tokens += drafted
+        totals.drafts += window.drafts
+        positions = totals.accepted_per_position
+        positions.extend([0] * (len(window.accepted_per_position) - len(positions)))
+        for i, count in enumerate(window.accepted_per_position):
+            positions[i] += count
+        return Counts(
+            drafts=window.drafts,
+            draft_tokens=drafted,
+            accepted_tokens=accepted,
+            accepted_per_position=tuple(map(float, window.accepted_per_position)),
+        )
+
+
+def engine_label(printed: str | None, known: tuple[str, ...] = ()) -> str:
+    """Return the ``engine`` label for an engine as the log prints it: ``"000"`` -> ``"0"``.
+
+    A line that names no engine belongs to the only one there is; with several ``known`` from the predictor's metrics it
+    was summed over them (the Rust frontend does that).
+    """
+    if printed is None:
+        if len(known) > 1:
+            return "aggregated"
+        return known[0] if known else "0"
+    return str(int(printed)) if printed.isdecimal() else printed

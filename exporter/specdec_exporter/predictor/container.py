@@ -1,0 +1,87 @@
+"""One line of a container runtime's log file -> what the container wrote. Pure; nothing here raises on any bytes.
+
+Kubernetes' CRI text format (containerd, CRI-O): ``<RFC 3339 time> <stream> <tags> <text>``, tags ``F`` (the line ends
+here) or ``P`` (it goes on in the stream's next piece; runtimes cut at 16 KiB), perhaps with attributes after a colon.
+Docker's json-file driver: ``{"log":"text\\n","stream":"stdout","time":"..."}``, where a missing newline at the end of
+``log`` is what makes a piece partial.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Final, Literal
+
+import msgspec
+
+FramedFormat = Literal["cri", "docker"]
+
+_CRI: Final = re.compile(
+    rb"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d))"
+    rb" (?P<stream>stdout|stderr) (?P<tag>[PF])(?::[^ ]*)?(?: |$)"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """One framed line's contents: ``payload`` without newline; ``partial`` means that the stream's next piece goes on."""
+
+    payload: bytes
+    stream: str
+    partial: bool
+    timestamp: str | None  # RFC 3339, as written by the runtime
+
+
+class _DockerLine(msgspec.Struct):
+    log: str
+    stream: str
+    time: str | None = None
+
+
+_DOCKER: Final = msgspec.json.Decoder(_DockerLine)
+
+
+def unwrap(line: bytes, log_format: FramedFormat) -> Piece | None:
+    """The piece inside one line (without its newline; a carriage return at the end is tolerated).
+
+    ``None`` where the line is not framed in that format.
+    """
+    return _unwrap_cri(line) if log_format == "cri" else _unwrap_docker(line)
+
+
+def detect_format(line: bytes) -> FramedFormat | None:
+    """Which runtime framed this line; ``None`` where it is a plain line (vLLM's own JSON lines are plain)."""
+    if _unwrap_cri(line) is not None:
+        return "cri"
+    return "docker" if _unwrap_docker(line) is not None else None
+
+
+def _unwrap_cri(line: bytes) -> Piece | None:
+    if (match := _CRI.match(line)) is None:
+        return None
+    return Piece(
+        payload=line[match.end() :],
+        stream=match["stream"].decode(),
+        partial=match["tag"] == b"P",
+        timestamp=match["time"].decode(),
+    )
+
+
+def _unwrap_docker(line: bytes) -> Piece | None:
+    if line[:1] != b"{":
+        return None
+    try:
+        wrapped = _DOCKER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if wrapped.stream not in ("stdout", "stderr"):
+        return None
+    text = wrapped.log
+    complete = text.endswith("\n")
+    return Piece(
+        # A lone surrogate is legal JSON; it must not stop the line.
+        payload=(text[:-1] if complete else text).encode("utf-8", "replace"),
+        stream=wrapped.stream,
+        partial=not complete,
+        timestamp=wrapped.time,
+    )

@@ -1,0 +1,230 @@
+"""One open log file: which file it is, how far it has been read, and whether it is still the one that was read.
+
+Inode numbers are reused and contents are replaced in place, so a place in a log is known by content: the first bytes of
+the file and the bytes just before the place. Both are checked with every read.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from typing import Annotated
+
+import msgspec
+
+from specdec_exporter.predictor.events import Event
+from specdec_exporter.predictor.lines import CHUNK_BYTES, LineCutter
+
+HEAD_BYTES = 1024
+MARKER_BYTES = 256
+
+Identity = tuple[int, int]  # device and inode; exact only while the file is held open
+_Natural = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in a log file, with the evidence by which it is found again. Offsets and lengths are bytes.
+
+    ``rotated`` tells that the file no longer stood under its path, ``skipping`` that the place is inside a line which is
+    already disposed of.
+    """
+
+    path: str
+    device: _Natural
+    inode: _Natural
+    offset: _Natural
+    head_bytes: Annotated[int, msgspec.Meta(ge=0, le=HEAD_BYTES)]
+    head_digest: str
+    marker_bytes: Annotated[int, msgspec.Meta(ge=0, le=MARKER_BYTES)]
+    marker_digest: str
+    rotated: bool = False
+    skipping: bool = False
+
+    @property
+    def identity(self) -> Identity:
+        """Device and inode at the time."""
+        return self.device, self.inode
+
+    def holds_in(self, fd: int) -> bool:
+        """Whether the open file ``fd`` has this content before this place. Raises OSError."""
+        if self.offset and not (self.head_bytes and self.marker_bytes):
+            return False  # read bytes leave evidence; without it the position was not written by us
+        if not self.marker_bytes <= self.offset <= os.fstat(fd).st_size:
+            return False
+        if digest(os.pread(fd, self.head_bytes, 0)) != self.head_digest:
+            return False
+        return digest(os.pread(fd, self.marker_bytes, self.offset - self.marker_bytes)) == self.marker_digest
+
+
+def digest(content: bytes | bytearray) -> str:
+    """A short hash that tells contents apart; no secret is protected by it."""
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
+
+
+def open_regular(path: str) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading and return descriptor and status. Raises OSError, also for any other kind of file.
+
+    A FIFO in particular is never opened: its writer would block, or die of SIGPIPE, when this process goes away.
+    """
+    if kind := _irregular(os.stat(path)):
+        raise OSError(errno.EINVAL, kind)
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    status = os.fstat(fd)
+    if kind := _irregular(status):  # replaced between the two calls
+        os.close(fd)
+        raise OSError(errno.EINVAL, kind)
+    return fd, status
+
+
+def _irregular(status: os.stat_result) -> str | None:
+    if stat.S_ISREG(status.st_mode):
+        return None
+    if stat.S_ISDIR(status.st_mode):
+        return "it is a directory; name the file, or a glob such as DIR/*.log"
+    if stat.S_ISFIFO(status.st_mode):
+        return "it is a FIFO; a reader that dies would take the predictor with it, pipe it to the exporter's stdin instead"
+    return "it is not a regular file"
+
+
+class LogFile:
+    """A log file held open. ``offset`` stands at the start of a line: the unterminated rest is read again when it has grown.
+
+    So nothing of a line is kept in memory between reads, and the offset is always a place to go on from.
+    Methods raise OSError.
+    """
+
+    def __init__(self, path: str, fd: int, status: os.stat_result, cutter: LineCutter) -> None:
+        self.path = path
+        self.identity: Identity = (status.st_dev, status.st_ino)
+        self.size_bytes = status.st_size
+        self.modified_ns = status.st_mtime_ns
+        self.links = status.st_nlink
+        self.cutter = cutter
+        self.offset = 0
+        self.seen = 0  # the furthest byte looked at: offset, or the end of the unterminated line
+        self.drained = False  # nothing more to be had at the last look
+        self.retired_at: float | None = None  # when it was found to be no longer under its path
+        self.grew_at = 0.0
+        self.flushed = False
+        self.predecessor: LogFile | None = None  # to be drained first
+        self.head = os.pread(fd, HEAD_BYTES, 0)
+        self._fd = fd
+        self._marker = b""
+        self._marker_buffer = memoryview(bytearray(MARKER_BYTES))
+
+    def close(self) -> None:
+        """Let go of the file. May be called again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._fd < 0
+
+    @property
+    def fd(self) -> int:
+        """The open descriptor."""
+        return self._fd
+
+    @property
+    def bytes_behind(self) -> int:
+        """Bytes of the file not yet looked at."""
+        return max(0, self.size_bytes - self.seen)
+
+    def place(self, offset: int, *, skipping: bool = False) -> None:
+        """Go on from ``offset``, which is the start of a line unless ``skipping``."""
+        self.offset = self.seen = offset
+        length = min(offset, MARKER_BYTES)
+        self._marker = os.pread(self._fd, length, offset - length)
+        self.cutter.skipping = skipping
+
+    def place_at_end(self, size_bytes: int) -> None:
+        """Go on after the last whole line of the first ``size_bytes``: a line completed from now on is read whole."""
+        start = max(0, size_bytes - CHUNK_BYTES)
+        newline = os.pread(self._fd, size_bytes - start, start).rfind(b"\n")
+        if newline < 0 and start:
+            self.place(size_bytes, skipping=True)
+            return
+        self.place(start + newline + 1)
+
+    def look(self) -> bool:
+        """Take in the file's status. False where what was read of it is gone: truncated, or truncated and grown again."""
+        status = os.fstat(self._fd)
+        self.links = status.st_nlink
+        self.size_bytes = status.st_size
+        self.modified_ns = status.st_mtime_ns
+        self.drained = False
+        if self.size_bytes < self.seen:
+            return False
+        head = os.pread(self._fd, HEAD_BYTES, 0)
+        if not head.startswith(self.head):
+            return False
+        self.head = head
+        return self._marker == os.pread(self._fd, len(self._marker), self.offset - len(self._marker))
+
+    def read(self, buffer: bytearray, view: memoryview) -> tuple[list[Event], int] | None:
+        """Read one piece; return its events and the number of bytes not seen before. None where the file was cut.
+
+        ``view`` is a view of the whole ``buffer``. Sets ``drained`` when there was nothing to do.
+        """
+        length = len(self._marker)
+        # The bytes before the place come with the same call, so that the file cannot change between check and read.
+        count = os.preadv(self._fd, [self._marker_buffer[:length], view], self.offset - length)
+        if self._marker_buffer[:length] != self._marker or count < length:
+            return None
+        filled = count - length
+        events, done = self.cutter.cut(buffer, filled)
+        new = max(0, self.offset + filled - self.seen)
+        self.seen += new
+        self.drained = not done
+        if done:
+            self.offset += done
+            known = self._marker + bytes(buffer[:done]) if done < MARKER_BYTES else bytes(buffer[done - MARKER_BYTES : done])
+            self._marker = known[-MARKER_BYTES:]
+        return events, new
+
+    def rewind(self) -> None:
+        """Go back to where the content differs from what was read, the file having been cut.
+
+        That is the start of the line with the first different byte. Where the first KiB does not differ at all, nothing
+        says which of the rest was read before, and the place is the present end: never twice.
+        """
+        before = self.head
+        self.size_bytes = os.fstat(self._fd).st_size
+        self.head = os.pread(self._fd, HEAD_BYTES, 0)
+        same = len(os.path.commonprefix([before, self.head]))
+        if same == HEAD_BYTES:
+            self.place_at_end(self.size_bytes)
+            return
+        self.place(self.head.rfind(b"\n", 0, same) + 1)
+
+    def finish(self) -> list[Event]:
+        """Give the unterminated last line and whatever the scanner held back: nobody writes here any more.
+
+        Should somebody write after all, the rest of that line is skipped.
+        """
+        tail = os.pread(self._fd, min(self.seen - self.offset, CHUNK_BYTES), self.offset)
+        self.flushed = True
+        events = self.cutter.scanner.finish(b"" if self.cutter.skipping else tail)
+        if tail:
+            self.place(self.offset + len(tail), skipping=True)
+        return events
+
+    def position(self) -> Position:
+        """Where to go on after a restart."""
+        return Position(
+            path=self.path,
+            device=self.identity[0],
+            inode=self.identity[1],
+            offset=self.offset,
+            head_bytes=len(self.head),
+            head_digest=digest(self.head),
+            marker_bytes=len(self._marker),
+            marker_digest=digest(self._marker),
+            rotated=self.retired_at is not None,
+            skipping=self.cutter.skipping,
+        )

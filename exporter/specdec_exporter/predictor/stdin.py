@@ -1,0 +1,190 @@
+"""A log that comes through a pipe, or a whole file read once: nothing to follow, nothing to go back to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from specdec_exporter.errors import SpecdecError
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import Event
+from specdec_exporter.predictor.lines import CHUNK_BYTES, LineCutter, Scanner
+
+_logger = logging.getLogger(__name__)
+
+# At the end of the exporter no more than this is still taken from a writer that does not stop.
+_LAST_BYTES = 64 * 1024 * 1024
+
+
+class BinaryStream(Protocol):
+    """A file opened for reading bytes, ``sys.stdin.buffer`` for one."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Fill ``buffer`` as far as possible; 0 at the end, None where nothing is there yet."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+
+
+class _Pieces:
+    """The buffer of a stream that cannot be read again: the unterminated rest is moved to its start."""
+
+    def __init__(self, scanner: Scanner, counters: ReaderCounters) -> None:
+        self._buffer = bytearray(CHUNK_BYTES)
+        self._view = memoryview(self._buffer)
+        self._cutter = LineCutter(scanner, counters)
+        self._counters = counters
+        self._filled = 0
+
+    @property
+    def space(self) -> memoryview:
+        """Where the next piece goes; never empty."""
+        return self._view[self._filled :]
+
+    def take(self, count: int) -> list[Event]:
+        """Events of the next ``count`` bytes, which were put into :attr:`space`."""
+        self._counters.bytes += count
+        self._filled += count
+        events: list[Event] = []
+        while True:
+            found, done = self._cutter.cut(self._buffer, self._filled)
+            events += found
+            if not done:
+                return events
+            self._filled -= done
+            self._view[: self._filled] = self._view[done : done + self._filled]
+
+    def finish(self, *, ended: bool = True) -> list[Event]:
+        """Events of the end. ``ended`` tells that no more will come, so that an unterminated line is a line."""
+        tail = bytes(self._view[: self._filled]) if ended and not self._cutter.skipping else b""
+        self._filled = 0
+        return self._cutter.scanner.finish(tail)
+
+
+def read_stream(
+    file: BinaryStream,
+    scanner: Scanner,
+    on_progress: Callable[[int], None] | None = None,
+    *,
+    counters: ReaderCounters | None = None,
+) -> Iterator[Event]:
+    """Events of a file or pipe up to its end, as they come.
+
+    ``on_progress`` is told the number of bytes read so far, about every 256 KiB. ``counters`` takes bytes and oversized
+    lines. Raises SpecdecError when the file cannot be read to its end.
+    """
+    pieces = _Pieces(scanner, counters or ReaderCounters())
+    # A buffered reader's readinto waits for a full buffer; readinto1 gives what a pipe has.
+    readinto = getattr(file, "readinto1", file.readinto)
+    total = 0
+    while True:
+        try:
+            count = readinto(pieces.space)
+            if count is None:  # somebody made the descriptor non-blocking
+                select.select([file], [], [])
+                continue
+        except OSError as error:
+            name = getattr(file, "name", "the log")
+            raise SpecdecError(f"cannot read {name}: {error.strerror} (after {total} bytes)") from error
+        if not count:
+            break
+        total += count
+        yield from pieces.take(count)
+        if on_progress is not None:
+            on_progress(total)
+    yield from pieces.finish()
+
+
+class StreamFollower:
+    """Follows the log on an open descriptor, usually stdin, until its writer has ended. Same use as ``LogFollower``.
+
+    The descriptor's flags are left alone: it may be shared with a shell or with the predictor.
+    """
+
+    def __init__(self, fd: int, scanner: Scanner, *, counters: ReaderCounters) -> None:
+        self.counters = counters
+        self.problem: str | None = None  # why the log is not being read, in words
+        self.ended = False  # the writer has closed its end
+        self._fd = fd
+        self._pieces = _Pieces(scanner, counters)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the log is being read, or was read to its end."""
+        return self.problem is None
+
+    async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
+        """Give events to ``sink`` until the stream ends or ``stop`` is set; what is in the pipe by then is still read."""
+        loop = asyncio.get_running_loop()
+        wakened = asyncio.Event()
+        stopping = asyncio.ensure_future(stop.wait())
+        stopping.add_done_callback(lambda _: wakened.set())
+        always_ready = False
+        try:
+            loop.add_reader(self._fd, wakened.set)
+        except PermissionError:  # a regular file or /dev/null: epoll refuses it, reading never waits
+            always_ready = True
+        except OSError as error:
+            self._fail(error)
+        try:
+            while not stop.is_set() and not self.ended:
+                if not always_ready:
+                    await wakened.wait()
+                    wakened.clear()
+                if always_ready or self._is_ready():
+                    self._read(sink)
+                await asyncio.sleep(0)
+        finally:
+            if not always_ready:
+                loop.remove_reader(self._fd)
+            stopping.cancel()
+            self._drain(sink)
+
+    def _is_ready(self) -> bool:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def _read(self, sink: Callable[[Event], None]) -> int:
+        """Read one piece; the number of bytes, 0 at the end."""
+        try:
+            count = os.readv(self._fd, [self._pieces.space])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self._fail(error)
+            return 0
+        if count:
+            self._deliver(self._pieces.take(count), sink)
+        else:
+            self.ended = True
+            self._deliver(self._pieces.finish(), sink)
+            _logger.info("the log on stdin has ended")
+        return count
+
+    def _drain(self, sink: Callable[[Event], None]) -> None:
+        budget = _LAST_BYTES
+        while budget > 0 and not self.ended and self._is_ready() and (count := self._read(sink)):
+            budget -= count
+        if not self.ended:
+            # The writer goes on: the unterminated rest may be half a line, and half a figure.
+            self.ended = True
+            self._deliver(self._pieces.finish(ended=False), sink)
+
+    def _deliver(self, events: list[Event], sink: Callable[[Event], None]) -> None:
+        for event in events:
+            try:
+                sink(event)
+            except Exception:
+                self.counters.read_errors += 1
+                _logger.exception("an event of the log on stdin was lost")
+
+    def _fail(self, error: OSError) -> None:
+        self.ended = True
+        self.problem = f"cannot read the log on stdin: {error.strerror}"
+        self.counters.read_errors += 1
+        _logger.error("%s", self.problem)

@@ -1,0 +1,217 @@
+"""Facts about vLLM releases, as data: warnings it logs, methods it renamed, pitfalls of single releases.
+
+"Since" names the first release that was read and has the fact, "until" the last; ``None`` leaves that end open.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Final
+
+Release = tuple[int, int, int]
+
+_RELEASE: Final = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII)
+
+
+def parse_release(version: str) -> Release | None:
+    """The release in a version string: ``"0.9.2"``, ``"v0.6.6.post1"``, ``"0.32.0rc1.dev12+gabc"`` -> three integers.
+
+    ``None`` where the string does not begin with one (a bare commit, ``"dev"``). Development builds and
+    post-releases count as the release that they are named after.
+    """
+    if (match := _RELEASE.match(version.strip())) is None:
+        return None
+    major, minor, patch = match.groups(default="0")
+    return int(major), int(minor), int(patch)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Warned:
+    """A line that vLLM logs about speculation or about its own statistics. ``pattern`` matches at the message's start."""
+
+    code: str
+    pattern: re.Pattern[str]
+    meaning: str
+    since: Release | None = None
+    until: Release | None = None
+
+
+def _warned(
+    code: str, pattern: str, meaning: str, since: Release | None = None, until: Release | None = None
+) -> tuple[str, Warned]:
+    return code, Warned(code, re.compile(pattern, re.ASCII), meaning, since, until)
+
+
+# The codes are label values of specdec_predictor_warnings_total: a bounded set, never renamed.
+WARNINGS: Final[dict[str, Warned]] = dict(
+    (
+        _warned(
+            "async_scheduling_disabled",
+            # 0.11.1-0.13.0 "is not yet supported", 0.14.1-0.32.0 "not supported with ngram-based", 0.33.0 "is disabled"
+            r"Async scheduling (?:(?:is )?not (?:yet )?supported with .*speculative decoding"
+            r"|is disabled because the V1 model runner does not support it with )",
+            "Scheduling no longer overlaps with execution because the speculative method does not allow it, "
+            "which costs some throughput.",
+            since=(0, 11, 1),
+        ),
+        _warned(
+            "sampling_params_unsupported",
+            # logged at every start with speculation, so by itself no sign of a fault
+            r"min_p(?:,| and) logit_bias(?:,? and min_tokens)? parameters won't work with speculative decoding",
+            "Requests with min_p or logit_bias are refused (HTTP 400 since 0.14.1) or, before that, run without drafts.",
+            since=(0, 11, 1),
+        ),
+        _warned(
+            "mtp_layer_reused",
+            r"Enabling num_speculative_tokens > 1 will run",
+            "The model has fewer MTP layers than speculative tokens, so one layer drafts several positions and the later "
+            "ones are accepted less often.",
+            since=(0, 11, 0),
+        ),
+        _warned(
+            "scheduled_tokens_limited",
+            r"max_num_scheduled_tokens is set to \d+ based on the speculative decoding settings",
+            "Room for draft tokens was taken out of the batch's token budget, which may slow down prefill.",
+            since=(0, 20, 2),
+        ),
+        _warned(
+            "suffix_tokens_defaulted",
+            r"Defaulted num_speculative_tokens to \S+ for suffix decoding",
+            "No number of speculative tokens was configured for suffix decoding, so vLLM chose one.",
+            since=(0, 11, 1),
+        ),
+        _warned(
+            "prefix_block_kept",
+            r"EAGLE trailing prefix-cache block dropping is disabled",
+            "The last cached block of a prompt is reused without the drafter's state, which may lower acceptance.",
+            since=(0, 30, 0),
+        ),
+        _warned(
+            "custom_proposer",
+            r"Using a custom class-based proposer backend",
+            "The drafter is the operator's own class, behind an interface that vLLM may change at any release.",
+            since=(0, 32, 0),
+        ),
+        _warned(
+            "method_renamed",
+            r"method [`']?\w+[`']? is deprecated and replaced with \w+",
+            "The configured method is an old name of another one, which vLLM uses instead.",
+        ),
+        _warned(
+            "cpu_without_intel_openmp",
+            r"Speculative decoding on CPU without Intel OpenMP",
+            "Speculation on this CPU runs with a slow threading library, so its latency says little about the method.",
+            since=(0, 32, 0),
+        ),
+        _warned(
+            "stats_logging_disabled",
+            r"AsyncLLM created with api_server_count more than 1; disabling stats logging",
+            "Several API servers run, so vLLM logs no statistics at all; its metrics endpoint stays complete.",
+            since=(0, 10, 2),
+        ),
+        _warned(
+            "jit_compilation",
+            r"\w[\w ./-]{0,60}? during inference: ",
+            "A kernel was compiled while requests were waiting, which shows as a latency spike, most often after a start.",
+        ),
+    )
+)
+
+JIT_COMPILATION: Final = "jit_compilation"
+
+# What tells a line that may hold a warning of the table without the word "speculative" in it.
+WARNING_HINT: Final = re.compile(
+    rb"jit_monitor| during inference: |disabling stats logging|is deprecated and replaced with|won't work with spec"
+    rb"|num_spec|block dropping is disabled|custom class-based proposer"
+)
+
+# Old name -> the name that policies and dashboards use. Every model-specific "..._mtp" became "mtp": the engine-init
+# line prints the old names up to 0.10.x, the new one afterwards.
+METHOD_ALIASES: Final[dict[str, str]] = {
+    "[ngram]": "ngram",  # the "draft model" that meant prompt look-up, up to 0.7.3
+    "ngram_gpu": "ngram",
+    "deepseek_mtp": "mtp",
+    "ernie_mtp": "mtp",
+    "glm4_moe_mtp": "mtp",
+    "longcat_flash_mtp": "mtp",
+    "mimo_mtp": "mtp",
+    "pangu_ultra_moe_mtp": "mtp",
+    "qwen3_next_mtp": "mtp",
+    "qwen3_5_mtp": "mtp",
+}
+
+
+def canonical_method(method: str) -> str:
+    """The policy's name of a speculative method as vLLM prints or accepts it: ``"deepseek_mtp"`` -> ``"mtp"``."""
+    return METHOD_ALIASES.get(method, "mtp" if method.endswith("_mtp") else method)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pitfall:
+    """A release range in which a figure is missing, means something else or is wrong."""
+
+    code: str
+    meaning: str
+    since: Release | None = None
+    until: Release | None = None
+
+    def applies_to(self, release: Release) -> bool:
+        """Whether the release lies in the range, both ends included."""
+        return (self.since is None or release >= self.since) and (self.until is None or release <= self.until)
+
+
+KNOWN_PITFALLS: Final = (
+    Pitfall(
+        "v0_counters_sum_lifetimes",
+        "The V0 engine adds its lifetime totals to its counters again and again: only its ratios can be used.",
+        until=(0, 9, 2),
+    ),
+    Pitfall(
+        "no_draft_counter",
+        "Drafts are not counted and the log prints no length, so mean acceptance length is unknown.",
+        since=(0, 8, 3),
+        until=(0, 8, 4),
+    ),
+    Pitfall(
+        "line_depends_on_last_step",
+        "The log line appears only if the last step before it had drafts; otherwise its figures carry over to a later line.",
+        since=(0, 8, 3),
+        until=(0, 8, 5),
+    ),
+    Pitfall(
+        "length_without_bonus",
+        "The printed mean acceptance length leaves out the bonus token; all later releases include it.",
+        since=(0, 8, 5),
+        until=(0, 8, 5),
+    ),
+    Pitfall(
+        "last_engine_only",
+        "With several engines behind one API server only the last one's series are exported.",
+        since=(0, 8, 5),
+        until=(0, 9, 2),
+    ),
+    Pitfall(
+        "several_engines_refused",
+        "With several engines behind one API server speculative decoding fails at start.",
+        since=(0, 10, 0),
+        until=(0, 10, 2),
+    ),
+    Pitfall(
+        "unsupported_params_skip_drafts",
+        "Requests with sampling parameters that speculation does not support silently run without drafts.",
+        since=(0, 9, 2),
+        until=(0, 13, 0),
+    ),
+    Pitfall(
+        "data_parallel_disables_log",
+        "Data parallelism starts one API server per rank by default, and with several of them no statistics are logged.",
+        since=(0, 15, 1),
+    ),
+    Pitfall(
+        "cpu_draft_model_temperature",
+        "On a CPU, a draft model with a temperature above 0 gives wrong output and an acceptance near 0.",
+        since=(0, 32, 0),
+        until=(0, 32, 0),
+    ),
+)

@@ -1,0 +1,182 @@
+"""The running parts: one predictor with its fetcher and log reader, and the exporter that holds them all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+import aiohttp
+
+from specdec_exporter import __version__
+from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.errors import FetchError, SpecdecError
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.fetch import MetricsFetcher
+from specdec_exporter.predictor.logsource import LogSource, open_log_source
+from specdec_exporter.state import PredictorState
+from specdec_exporter.status import Status
+
+LOG = logging.getLogger("specdec")
+
+
+@dataclass(slots=True)
+class CollectorHealth:
+    """How the last round of one source went."""
+
+    success: bool = True
+    duration_seconds: float = 0.0
+
+
+class PredictorRuntime:
+    """One predictor: its state, and the two things that feed it."""
+
+    def __init__(self, settings: PredictorSettings, window_seconds: float, session: aiohttp.ClientSession) -> None:
+        self.settings = settings
+        reads_log = bool(settings.log_paths) or settings.log_source == "kubernetes"
+        reader = ReaderCounters() if reads_log else None
+        self.state = PredictorState(
+            settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
+        )
+        self.metrics_health = CollectorHealth(success=False)
+        self._fetcher = MetricsFetcher(session, settings.url)
+        self._source: LogSource | None = open_log_source(settings, reader) if reader is not None else None
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failure: str | None = None
+
+    @property
+    def log_health(self) -> CollectorHealth | None:
+        """Health of the log reader; ``None`` when no log is read."""
+        if self._source is None:
+            return None
+        return CollectorHealth(self._source.healthy, self._source.poll_seconds)
+
+    def start(self) -> None:
+        """Begin to follow the log."""
+        if self._source is not None:
+            self._task = asyncio.create_task(self._source.follow(self.state.observe_event, self._stop))
+
+    async def stop(self) -> None:
+        """Read the log one last time and let go of it."""
+        self._stop.set()
+        if self._task is not None:
+            await self._task
+
+    async def refresh(self, timeout_seconds: float) -> None:
+        """Fetch the predictor's metrics within ``timeout_seconds`` and take note of the outcome, whatever it is."""
+        started = time.monotonic()
+        try:
+            snapshot = await self._fetcher.fetch(min(timeout_seconds, self.settings.timeout))
+        except FetchError as error:
+            self.state.observe_failure(str(error))
+            self._say_once(error)
+            self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)
+            return
+        self.state.observe_snapshot(snapshot)
+        self._say_once(None)
+        self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
+        left = min(timeout_seconds, self.settings.timeout) - (time.monotonic() - started)
+        if not self.state.version_known and left > 0:
+            self.state.observe_version(await self._fetcher.version(left))
+
+    def _say_once(self, error: FetchError | None) -> None:
+        """Log a change between answering and each kind of failure, not every scrape."""
+        failure = error.reason if error else None
+        if failure == self._failure:
+            return
+        self._failure = failure
+        if error:
+            LOG.warning(
+                "predictor's metrics cannot be read", extra={"predictor": self.state.name, "reason": str(error)}
+            )
+        else:
+            LOG.info("predictor's metrics are readable again", extra={"predictor": self.state.name})
+
+
+class ExporterRuntime:
+    """All predictors, and the configuration they run under."""
+
+    def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
+        self.settings = settings
+        self.last_reload_successful = True
+        self.last_reload_success_timestamp = time.time()
+        self._load = load
+        self._session: aiohttp.ClientSession | None = None
+        self._predictors: dict[str, PredictorRuntime] = {}
+
+    @property
+    def predictors(self) -> list[PredictorRuntime]:
+        """The predictors in the configuration's order."""
+        return list(self._predictors.values())
+
+    async def start(self) -> None:
+        """Open what reading takes; raises :class:`ConfigError` where a log source cannot work as configured."""
+        self._session = aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar())
+        await self._apply(self.settings)
+
+    async def stop(self) -> None:
+        """Let every reader finish, then close what was opened."""
+        await asyncio.gather(*(predictor.stop() for predictor in self.predictors))
+        if self._session is not None:
+            await self._session.close()
+
+    async def refresh(self, timeout_seconds: float) -> None:
+        """Fetch all predictors' metrics at once, each within ``timeout_seconds``."""
+        await asyncio.gather(*(predictor.refresh(timeout_seconds) for predictor in self.predictors))
+
+    async def reload(self) -> str | None:
+        """Load the configuration again; return what is wrong with it, in which case the old one stays in force.
+
+        Predictors whose settings did not change go on undisturbed. The listen addresses cannot change at run time.
+        """
+        try:
+            settings = self._load()
+            await self._apply(settings)
+        except SpecdecError as error:
+            self.last_reload_successful = False
+            LOG.exception("configuration not reloaded; the one before stays in force")
+            return str(error)
+        if settings.web != self.settings.web:
+            LOG.warning("changes under web: take effect at the next start only")
+        self.settings = settings
+        self.last_reload_successful = True
+        self.last_reload_success_timestamp = time.time()
+        LOG.info("configuration loaded", extra={"predictors": len(settings.predictors)})
+        return None
+
+    async def _apply(self, settings: Settings) -> None:
+        """Run the predictors of ``settings``. All new ones are built first, so that a failure changes nothing."""
+        assert self._session is not None  # noqa: S101  start() comes first
+        same_window = settings.window == self.settings.window
+        wanted: dict[str, PredictorRuntime] = {}
+        for predictor in settings.predictors:
+            current = self._predictors.get(predictor.name)
+            if current is not None and current.settings == predictor and same_window:
+                wanted[predictor.name] = current
+            else:
+                wanted[predictor.name] = PredictorRuntime(predictor, settings.window, self._session)
+        replaced, self._predictors = self._predictors, wanted
+        await asyncio.gather(*(old.stop() for name, old in replaced.items() if wanted.get(name) is not old))
+        for name, predictor_runtime in wanted.items():
+            if replaced.get(name) is not predictor_runtime:
+                predictor_runtime.start()
+
+    def status(self) -> Status:
+        """Return what is true of all predictors now."""
+        return Status(
+            exporter_version=__version__,
+            generated_at=time.time(),
+            window_seconds=self.settings.window,
+            predictors=tuple(predictor.state.status() for predictor in self.predictors),
+        )
+
+
+def without_credentials(url: str) -> str:
+    """``url`` without user and password, for showing."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, parts.query, ""))

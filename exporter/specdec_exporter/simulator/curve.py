@@ -1,0 +1,50 @@
+"""Per-position acceptance: from one rate, or from the curve itself, to unconditional rates of every position."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from specdec_exporter.errors import ConfigError
+
+Acceptance = float | tuple[float, ...]
+
+
+def geometric_rates(acceptance_ratio: float, num_positions: int) -> tuple[float, ...]:
+    """Unconditional rates ``p, p**2, ... p**k`` whose mean over ``k`` positions is ``acceptance_ratio`` (0..1).
+
+    ``p`` is then the conditional rate of every position: a draft model that is right with probability ``p`` each time.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        mean = sum(middle**position for position in range(1, num_positions + 1)) / num_positions
+        low, high = (middle, high) if mean < acceptance_ratio else (low, middle)
+    return tuple(high**position for position in range(1, num_positions + 1))
+
+
+def position_rates(acceptance: Acceptance, num_positions: int) -> tuple[float, ...]:
+    """Unconditional rates of ``num_positions`` positions from a mean rate or from the rates themselves.
+
+    Raises :class:`ConfigError` for a rate outside 0..1, a rising curve, or a curve of the wrong length.
+    """
+    if isinstance(acceptance, (int, float)):
+        if not 0 <= acceptance <= 1:
+            raise ConfigError(f"acceptance: expected a ratio from 0 to 1, found {acceptance:g}")
+        return geometric_rates(acceptance, num_positions)
+    if len(acceptance) != num_positions:
+        raise ConfigError(f"acceptance: expected {num_positions} rates (one per position), found {len(acceptance)}")
+    if not all(0 <= rate <= 1 for rate in acceptance):
+        raise ConfigError(f"acceptance: expected ratios from 0 to 1, found {_listed(acceptance)}")
+    if any(later > earlier for earlier, later in itertools.pairwise(acceptance)):
+        raise ConfigError(f"acceptance: unconditional rates never rise with the position, found {_listed(acceptance)}")
+    return tuple(acceptance)
+
+
+def blend(start: Sequence[float], end: Sequence[float], share: float) -> tuple[float, ...]:
+    """The curve ``share`` (0..1) of the way from ``start`` to ``end``; non-increasing where both are."""
+    return tuple(a + (b - a) * share for a, b in zip(start, end, strict=True))
+
+
+def _listed(rates: Sequence[float]) -> str:
+    return ", ".join(f"{rate:g}" for rate in rates)

@@ -1,0 +1,257 @@
+"""One engine (data-parallel rank): queue, prefill, and steps that draft, verify and emit tokens."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import heapq
+import math
+import random
+from collections.abc import Callable
+
+from specdec_exporter.simulator.scenario import Conditions
+from specdec_exporter.simulator.settings import SimulatorSettings
+from specdec_exporter.simulator.shapes import Release
+from specdec_exporter.simulator.totals import Totals, Window
+
+NEVER = math.inf
+OnTokens = Callable[[int, str | None], None]
+"""Called with the number of new tokens, and with the reason when the request is over."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Request:
+    """One request. Times are simulated seconds; ``stop_after`` is where the model would end by itself, in tokens."""
+
+    prompt_tokens: int
+    max_tokens: int
+    stop_after: int | None
+    arrived_at: float
+    on_tokens: OnTokens | None = None
+    synthetic: bool = False
+    slow_factor: float = 1.0
+    scheduled_at: float = 0.0
+    first_token_at: float = 0.0
+    last_token_at: float = 0.0
+    generated: int = 0
+    over: bool = False  # finished, aborted, or lost in a restart
+
+    @property
+    def remaining(self) -> int:
+        """Tokens until it ends."""
+        end = self.max_tokens if self.stop_after is None else min(self.max_tokens, self.stop_after)
+        return end - self.generated
+
+
+class Rank:
+    """Runs requests in simulated time. The caller gives every call the current time and the conditions of that time."""
+
+    def __init__(
+        self, index: int, settings: SimulatorSettings, release: Release, rng: random.Random, now: float
+    ) -> None:
+        self.index = index
+        self.totals = Totals(release, len(settings.rates))
+        self.window = self._new_window(now)
+        self.last_step_drafted = False
+        self.stepped = False  # since the last look of the log
+        self.seen_request = False
+        self._settings = settings
+        self._release = release
+        self._v0 = release.generation == "v0"
+        self._rng = rng
+        self._waiting: collections.deque[Request] = collections.deque()
+        self._prefilling: list[tuple[float, int, Request]] = []
+        self._decoding: list[Request] = []
+        self._step: list[tuple[Request, int]] = []
+        self._step_ends_at = NEVER
+        self._sequence = 0
+
+    @property
+    def next_event_at(self) -> float:
+        """The simulated second of its next event; infinite when idle."""
+        return min(self._step_ends_at, self._prefilling[0][0] if self._prefilling else NEVER)
+
+    @property
+    def running(self) -> int:
+        """Requests in execution, prefill included."""
+        return len(self._prefilling) + len(self._decoding)
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._waiting)
+
+    @property
+    def kv_cache_usage(self) -> float:
+        """Share of the KV cache in use."""
+        requests = [request for _, _, request in self._prefilling] + self._decoding
+        tokens = sum(request.prompt_tokens + request.generated for request in requests)
+        return min(1.0, tokens / self._settings.kv_cache_tokens)
+
+    def submit(self, request: Request, now: float, conditions: Conditions) -> None:
+        """Take a request into the queue, and into execution if there is room."""
+        self.seen_request = True
+        if self._rng.random() < conditions.tail_share:
+            request.slow_factor = conditions.tail_factor
+        self._waiting.append(request)
+        self._admit(now, conditions)
+
+    def abort(self, request: Request, now: float, conditions: Conditions) -> None:
+        """The client went away: what it used stays counted, it finishes nowhere (vLLM counts no abort there)."""
+        request.over = True
+        if request in self._waiting:
+            self._waiting.remove(request)
+        self._decoding = [other for other in self._decoding if other is not request]
+        self._prefilling = [entry for entry in self._prefilling if entry[2] is not request]
+        heapq.heapify(self._prefilling)
+        self._admit(now, conditions)
+
+    def lose_all(self) -> list[Request]:
+        """Everything not finished, for a process that dies."""
+        lost = [*self._waiting, *(request for _, _, request in self._prefilling), *self._decoding]
+        for request in lost:
+            request.over = True
+        return lost
+
+    def run_event(self, now: float, conditions: Conditions) -> list[Request]:
+        """The event due at ``now``: a first token or the end of a step. Gives the requests it finished."""
+        finished = self._end_step(now, conditions) if self._step_ends_at <= now else self._first_token(now)
+        if finished:
+            self._admit(now, conditions)
+        if self._step_ends_at == NEVER and self._decoding:
+            self._start_step(now, conditions)
+        return finished
+
+    def take_window(self, now: float) -> Window:
+        """The draft accounting since the last call (or start), and a new one begun."""
+        window, self.window = self.window, self._new_window(now)
+        return window
+
+    def _new_window(self, now: float) -> Window:
+        return Window(since=now, accepted_per_position=[0] * len(self.totals.accepted_per_position))
+
+    def _admit(self, now: float, conditions: Conditions) -> None:
+        latency = self._settings.latency
+        while self._waiting and self.running < self._settings.max_num_seqs:
+            request = self._waiting.popleft()
+            request.scheduled_at = now
+            seconds = self._rng.lognormvariate(math.log(latency.prefill_seconds), latency.prefill_sigma)
+            seconds *= conditions.latency_factor * request.slow_factor
+            self._sequence += 1
+            heapq.heappush(self._prefilling, (now + seconds, self._sequence, request))
+
+    def _first_token(self, now: float) -> list[Request]:
+        request = heapq.heappop(self._prefilling)[2]
+        totals = self.totals
+        hits = int(request.prompt_tokens * self._settings.prefix_cache_hit_share)
+        totals.prompt_tokens += request.prompt_tokens
+        totals.prefix_queries += request.prompt_tokens
+        totals.prefix_hits += hits
+        totals.generation_tokens += 1
+        totals.v0_generation_steps += 1
+        totals.iteration_tokens.observe(request.prompt_tokens - hits + 1)
+        totals.time_to_first_token.observe(now - request.arrived_at)
+        totals.request_prefill_computed_tokens.observe(request.prompt_tokens - hits)
+        request.first_token_at = request.last_token_at = now
+        self.stepped = True
+        self._decoding.append(request)
+        return [request] if self._emit(request, 1, now) else []
+
+    def _start_step(self, now: float, conditions: Conditions) -> None:
+        rng, latency = self._rng, self._settings.latency
+        # A slow request takes part in only some of the steps: its own tokens are late, the others' are not.
+        batch = [r for r in self._decoding if r.slow_factor <= 1 or rng.random() * r.slow_factor < 1]
+        self._step = [(request, self._draft_length(request, conditions)) for request in batch]
+        longest = max((length for _, length in self._step), default=0)
+        seconds = latency.step_seconds + latency.draft_token_seconds * longest
+        seconds += latency.request_seconds * max(0, len(batch) - 1)
+        jitter = rng.lognormvariate(0.0, latency.step_sigma) if latency.step_sigma else 1.0
+        self._step_ends_at = now + seconds * jitter * conditions.latency_factor
+
+    def _draft_length(self, request: Request, conditions: Conditions) -> int:
+        settings, rng = self._settings, self._rng
+        if not conditions.drafting or not conditions.rates:
+            return 0
+        if settings.no_draft_share and rng.random() < settings.no_draft_share:
+            return 0
+        length = settings.k
+        if length > 1 and settings.short_draft_share and not self._v0 and rng.random() < settings.short_draft_share:
+            length = rng.randint(1, length - 1)
+        return min(length, request.remaining - 1) if self._release.drafts_cut_at_max_tokens else length
+
+    def _end_step(self, now: float, conditions: Conditions) -> list[Request]:
+        step, self._step, self._step_ends_at = self._step, [], NEVER
+        totals, finished, produced = self.totals, [], 0
+        self.last_step_drafted = False
+        self.stepped = True
+        for request, draft_length in step:
+            if request.over:
+                continue
+            accepted = self._verify(draft_length, conditions) if draft_length else 0
+            emitted = min(accepted + 1, request.remaining)
+            totals.generation_tokens += emitted
+            totals.v0_generation_steps += 1
+            totals.inter_token.observe(now - request.last_token_at)
+            request.last_token_at = now
+            produced += 1 if self._v0 else emitted
+            if self._emit(request, emitted, now):
+                finished.append(request)
+        if step:
+            totals.iteration_tokens.observe(produced)
+        return finished
+
+    def _verify(self, draft_length: int, conditions: Conditions) -> int:
+        """Accepted tokens of one draft, counted. One draw decides: rates are unconditional and do not rise."""
+        rates, draw, accepted = conditions.rates, self._rng.random(), 0
+        totals, window = self.totals, self.window
+        while accepted < draft_length and draw < rates[accepted]:
+            totals.accepted_per_position[accepted] += 1
+            window.accepted_per_position[accepted] += 1
+            accepted += 1
+        for counts in (totals, window):
+            counts.drafts += 1
+            counts.draft_tokens += draft_length
+            counts.accepted_tokens += accepted
+        self.last_step_drafted = True
+        if self._v0:
+            self._count_v0(accepted, draft_length, rates)
+        return accepted
+
+    def _count_v0(self, accepted: int, draft_length: int, rates: tuple[float, ...]) -> None:
+        """V0 judges each draft token on its own: one after a rejection may still count as accepted."""
+        independent = accepted
+        for position in range(accepted + 1, draft_length):
+            before = rates[position - 1]
+            independent += before > 0 and self._rng.random() < rates[position] / before
+        self.totals.v0_drafts += 1
+        self.totals.v0_accepted += independent
+        self.totals.v0_emitted += accepted + 1
+
+    def _emit(self, request: Request, tokens: int, now: float) -> bool:
+        """Hand ``tokens`` to the request; true when that finished it."""
+        request.generated += tokens
+        request.over = request.remaining <= 0
+        reason = None
+        if request.over:
+            reason = "stop" if request.generated == request.stop_after else "length"
+            self._finish(request, reason, now)
+        if request.on_tokens:
+            request.on_tokens(tokens, reason)
+        return request.over
+
+    def _finish(self, request: Request, reason: str, now: float) -> None:
+        totals, decode_seconds = self.totals, request.last_token_at - request.first_token_at
+        self._decoding.remove(request)
+        totals.finished[reason] = totals.finished.get(reason, 0) + 1
+        totals.request_latency.observe(now - request.arrived_at)
+        totals.request_queue.observe(request.scheduled_at - request.arrived_at)
+        totals.request_prefill.observe(request.first_token_at - request.scheduled_at)
+        totals.request_inference.observe(request.last_token_at - request.scheduled_at)
+        totals.request_decode.observe(decode_seconds)
+        # a request of one token has no decode phase: vLLM observes 0
+        totals.request_tpot.observe(decode_seconds / (request.generated - 1) if request.generated > 1 else 0.0)
+        totals.request_prompt_tokens.observe(request.prompt_tokens)
+        totals.request_generation_tokens.observe(request.generated)
+        totals.request_max_tokens.observe(request.max_tokens)
+        totals.request_n.observe(1)
+        totals.request_preemptions.observe(0)

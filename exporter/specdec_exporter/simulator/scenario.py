@@ -1,0 +1,215 @@
+"""Incidents: what goes wrong with a simulated predictor, when, and how a scenario file says so."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import yaml
+
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.simulator.curve import blend, position_rates
+from specdec_exporter.simulator.units import Load, Seconds, parse_load, parse_seconds
+
+_FOREVER = float("inf")
+_T = TypeVar("_T")
+
+
+class _Incident(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """``at`` is simulated seconds since the start; ``duration`` is written ``for``; without it, until the end."""
+
+    at: Seconds
+    duration: Seconds | None = msgspec.field(default=None, name="for")
+
+    @property
+    def end(self) -> float:
+        """The simulated second at which it is over."""
+        return _FOREVER if self.duration is None else self.at + self.duration
+
+
+class Collapse(_Incident, frozen=True, kw_only=True, tag="collapse"):
+    """Acceptance drops at once (a mean rate, or a curve)."""
+
+    acceptance: float | tuple[float, ...]
+
+
+class Drift(_Incident, frozen=True, kw_only=True, tag="drift"):
+    """Acceptance moves linearly to a mean rate or curve over ``for``, and stays there."""
+
+    acceptance: float | tuple[float, ...]
+
+
+class Latency(_Incident, frozen=True, kw_only=True, tag="latency"):
+    """Every step and prefill takes ``factor`` times as long; ``tail_share`` of new requests ``tail_factor`` times."""
+
+    factor: float = 1.0
+    tail_share: float | None = None
+    tail_factor: float | None = None
+
+
+class Restart(_Incident, frozen=True, kw_only=True, tag="restart"):
+    """The process dies, refuses connections for ``for`` (2 s) and starts anew with every counter at 0."""
+
+
+class StopDrafting(_Incident, frozen=True, kw_only=True, tag="stop_drafting"):
+    """No drafts: the engine goes on without, the counters stand still."""
+
+
+class ChangeLoad(_Incident, frozen=True, kw_only=True, tag="load"):
+    """Another synthetic load (``8/s``, or ``32`` concurrent requests)."""
+
+    load: str | float
+
+    def __post_init__(self) -> None:
+        parse_load(self.load)
+
+
+class PositionCliff(_Incident, frozen=True, kw_only=True, tag="position_cliff"):
+    """From ``position`` (0-based) on, acceptance is ``factor`` times what it was: a draft head broken at one depth."""
+
+    position: int
+    factor: float = 0.05
+
+
+MetricsFault = Literal["http_500", "html", "slow"]
+
+
+class BreakMetrics(_Incident, frozen=True, kw_only=True, tag="metrics_error"):
+    """``/metrics`` answers with an error, with a web page, or ``seconds`` (real) late. Serving goes on."""
+
+    mode: MetricsFault
+    seconds: float = 30.0
+
+
+Incident = Collapse | Drift | Latency | Restart | StopDrafting | ChangeLoad | PositionCliff | BreakMetrics
+
+DEFAULT_DOWNTIME_SECONDS = 2.0
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A scenario file: settings of the command line under their own names, and incidents."""
+
+    description: str = ""
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    incidents: tuple[Incident, ...] = ()
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds at one instant: the settings with the incidents of that instant applied."""
+
+    rates: tuple[float, ...]
+    drafting: bool
+    latency_factor: float
+    tail_share: float
+    tail_factor: float
+    load: Load
+    metrics_fault: MetricsFault | None
+    metrics_delay_seconds: float
+
+
+def apply_incidents(conditions: Conditions, incidents: Sequence[Incident], now: float) -> Conditions:
+    """The conditions at simulated second ``now``; incidents apply in their order, a later one over an earlier."""
+    changes: dict[str, Any] = {}
+    rates = conditions.rates
+    for incident in incidents:
+        over = now >= incident.end
+        if now < incident.at or (over and not isinstance(incident, Drift)):
+            continue
+        match incident:
+            case Collapse(acceptance=acceptance) if rates:
+                rates = position_rates(acceptance, len(rates))
+            case Drift(acceptance=acceptance, duration=duration) if rates:
+                share = 1.0 if over or not duration else (now - incident.at) / duration
+                rates = blend(rates, position_rates(acceptance, len(rates)), share)
+            case Latency(factor=factor, tail_share=share, tail_factor=tail_factor):
+                changes["latency_factor"] = changes.get("latency_factor", conditions.latency_factor) * factor
+                changes |= {"tail_share": share} if share is not None else {}
+                changes |= {"tail_factor": tail_factor} if tail_factor is not None else {}
+            case StopDrafting():
+                changes["drafting"] = False
+            case ChangeLoad(load=load):
+                changes["load"] = parse_load(load)
+            case PositionCliff(position=position, factor=factor):
+                rates = rates[:position] + tuple(rate * factor for rate in rates[position:])
+            case BreakMetrics(mode=mode, seconds=seconds):
+                changes |= {"metrics_fault": mode, "metrics_delay_seconds": seconds}
+            case _:  # a restart changes the engine, not its conditions
+                pass
+    return msgspec.structs.replace(conditions, rates=rates, **changes)
+
+
+def check_incident(incident: Incident, *, k: int, where: str) -> None:
+    """Raises :class:`ConfigError` naming ``where`` and the key for values that cannot be simulated with ``k``."""
+    match incident:
+        case Collapse(acceptance=acceptance) | Drift(acceptance=acceptance):
+            if k == 0:
+                raise ConfigError(f"{where}: acceptance cannot change where speculation is off")
+            try:
+                position_rates(acceptance, k)
+            except ConfigError as error:
+                raise ConfigError(f"{where}.{error}") from None
+        case PositionCliff(position=position) if not 0 <= position < k:
+            raise ConfigError(f"{where}.position: expected a position below k={k}, found {position}")
+        case PositionCliff(factor=factor) if not 0 <= factor <= 1:
+            raise ConfigError(f"{where}.factor: expected a ratio from 0 to 1, found {factor:g}")
+        case Latency(tail_share=share) if share is not None and not 0 <= share <= 1:
+            raise ConfigError(f"{where}.tail_share: expected a share from 0 to 1, found {share:g}")
+        case Latency(factor=factor, tail_factor=tail) if factor <= 0 or (tail is not None and tail <= 0):
+            raise ConfigError(f"{where}: factors are above 0")
+        case _:
+            pass
+
+
+def load_scenario(path: str | pathlib.Path) -> Scenario:
+    """The scenario in a YAML file. Raises :class:`ConfigError` naming file and key (or line)."""
+    try:
+        raw = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"scenario {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise ConfigError(f"scenario {path}{line}: {problem}") from None
+    return convert({} if raw is None else raw, Scenario, f"scenario {path}")
+
+
+def parse_incident(text: str) -> Incident:
+    """An incident from the command line: ``"collapse at=60s for=2m acceptance=0.2"``, keys as in a scenario file."""
+    try:
+        kind, *pairs = shlex.split(text)
+    except ValueError:
+        raise ConfigError(f"incident {text!r}: expected a kind and key=value pairs") from None
+    raw: dict[str, Any] = {"kind": kind}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"incident {text!r}: expected key=value, found {pair!r}")
+        raw[key] = _scalar_or_list(value)
+    return convert(raw, Incident, f"incident {text!r}")  # type: ignore[arg-type]  # a union is a type here
+
+
+def _scalar_or_list(text: str) -> object:
+    values = [yaml.safe_load(part) for part in text.split(",")]
+    return values if len(values) > 1 else values[0]
+
+
+def convert(raw: object, kind: type[_T], where: str) -> _T:
+    """``raw`` (from YAML) as a ``kind``. Raises :class:`ConfigError` naming ``where`` and the key."""
+    try:
+        return msgspec.convert(raw, kind, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        found = re.fullmatch(r"(?s)(.*?) - at `(?:key in )?\$\.?(.*)`", message)
+        problem, key = (found[1], found[2]) if found else (message, "")
+        raise ConfigError(f"{where}: {key + ': ' if key else ''}{problem}") from None
+
+
+def _decode(kind: type, raw: Any) -> object:
+    if kind is Seconds:
+        return parse_seconds(raw)
+    raise NotImplementedError(kind)

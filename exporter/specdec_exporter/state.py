@@ -1,0 +1,477 @@
+"""One predictor: snapshots and log events go in, what is true now comes out. The only place where state changes."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+
+from specdec_exporter import acceptance
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.logtotals import EngineLogTotals, LogTotals, engine_label
+from specdec_exporter.policy import Policy, ResolvedPolicy, load_policy
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.predictor.versions import WARNINGS, canonical_method
+from specdec_exporter.samples import SampleRing
+from specdec_exporter.status import (
+    EngineStatus,
+    Figures,
+    HistoryPoint,
+    LogStatus,
+    PredictorStatus,
+    StateName,
+    WarningCount,
+)
+from specdec_exporter.verdict import judge
+
+HISTORY_SECONDS = 3600.0
+# Upper bounds of specdec_window_acceptance_ratio: even steps resolve P10/P50/P90 to 0.05 wherever the median lies.
+WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
+
+
+@dataclass(slots=True)
+class WindowRatios:
+    """Histogram of the acceptance of one engine's short windows. ``counts`` are per bucket, not cumulative."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(WINDOW_RATIO_BOUNDS) + 1))
+    sum: float = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one window."""
+        self.counts[bisect_left(WINDOW_RATIO_BOUNDS, value)] += 1
+        self.sum += value
+
+
+@dataclass(slots=True)
+class EngineTrack:
+    """What is remembered of one engine between fetches."""
+
+    ring: SampleRing
+    snapshot: EngineSnapshot
+    short_window_start: float
+    short_window_totals: Counts = field(default_factory=Counts)
+    ratios: WindowRatios = field(default_factory=WindowRatios)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """One engine as the collector shows it. ``snapshot`` is ``None`` when the last fetch failed."""
+
+    model_name: str
+    engine: str
+    snapshot: EngineSnapshot | None
+    window: Figures | None  # of a V0 engine whose log is not read: its lifetime's
+    recommended_num_speculative_tokens: int | None
+    state: StateName
+    ratios: WindowRatios | None
+
+
+class PredictorState:
+    """What is known of one predictor. Not thread-safe: it lives in the event loop.
+
+    ``clock`` is monotonic seconds, ``wall_clock`` Unix seconds; both are the exporter's own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str = "",
+        *,
+        window_seconds: float = 300.0,
+        policy: Policy | None = None,
+        reader: ReaderCounters | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.url = url
+        self.window_seconds = window_seconds
+        self.policy = policy or load_policy()
+        self.reader = reader
+        self.up = False
+        self.up_reason: str | None = "not asked yet"
+        self.restarts = 0
+        self.log = LogTotals()
+        self.warnings: Counter[str] = Counter()
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._snapshot: Snapshot | None = None  # of the last fetch, if that succeeded
+        self._tracks: dict[tuple[str, str], EngineTrack] = {}
+        self._log_rings: dict[str, SampleRing] = {}
+        self._config: EngineConfig | None = None
+        self._api_version: str | None = None
+        self._history: deque[HistoryPoint] = deque()
+
+    # --- what happens ---
+
+    def observe_snapshot(self, snapshot: Snapshot) -> None:
+        """A fetch succeeded."""
+        now = self._clock()
+        self.up, self.up_reason, self._snapshot = True, None, snapshot
+        tracks: dict[tuple[str, str], EngineTrack] = {}
+        restarted = False
+        for engine in snapshot.engines:
+            key = (engine.model_name, engine.engine)
+            track = self._tracks.get(key) or EngineTrack(SampleRing(self.window_seconds), engine, now)
+            track.snapshot = engine
+            resets = track.ring.resets
+            track.ring.add(now, counts_of(engine))
+            restarted = restarted or track.ring.resets > resets
+            tracks[key] = track
+        if snapshot.engines:  # a predictor without statistics says nothing about its engines: remember them
+            self._tracks = tracks
+        if restarted:
+            self.restarts += 1
+            self._api_version = None
+        self._close_short_windows(now)
+
+    def observe_failure(self, reason: str) -> None:
+        """A fetch failed; ``reason`` is in words."""
+        self.up, self.up_reason, self._snapshot = False, reason, None
+        self._api_version = None  # whatever answers next may be another release
+
+    def observe_version(self, version: str | None) -> None:
+        """The predictor said its version."""
+        self._api_version = version
+
+    @property
+    def version_known(self) -> bool:
+        """Whether the predictor has been asked for its version since it last started or went away."""
+        return self._api_version is not None
+
+    def observe_event(self, event: Event) -> None:
+        """A line of the predictor's log said something."""
+        if isinstance(event, SpecDecoding):
+            label = engine_label(event.engine, tuple(sorted({engine for _, engine in self._tracks})))
+            now = self._clock()
+            ring = self._log_rings.get(label)
+            if ring is None:
+                ring = self._log_rings[label] = SampleRing(self.window_seconds)
+                ring.add(now, self.log.engine(label).counts())
+            self.log.add(event, label)
+            ring.add(now, self.log.engine(label).counts())
+        elif isinstance(event, EngineConfig):
+            self._config = event
+            self.log.predictor_started()
+        elif isinstance(event, PredictorWarning):
+            self.warnings[event.warning] += 1
+
+    def _close_short_windows(self, now: float) -> None:
+        if self.engine_generation == "v0":  # its counters are sums of lifetime totals: no window can be had from them
+            return
+        total = Counts()
+        closed = False
+        for track in self._tracks.values():
+            if now - track.short_window_start < self.policy.short_window_seconds:
+                continue
+            counts = track.ring.totals - track.short_window_totals
+            track.short_window_start, track.short_window_totals = now, track.ring.totals
+            total, closed = total + counts, True
+            rate = acceptance.acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+            enough = counts.drafts is None or counts.drafts >= self.policy.min_drafts
+            if rate is not None and enough:
+                track.ratios.observe(rate)
+        if not closed:
+            return
+        wall = self._wall_clock()
+        self._history.append(
+            HistoryPoint(
+                timestamp=wall,
+                acceptance_ratio=acceptance.acceptance_ratio(total.accepted_tokens, total.draft_tokens),
+                mean_acceptance_length=acceptance.mean_acceptance_length(total.accepted_tokens, total.drafts),
+            )
+        )
+        while self._history[0].timestamp < wall - HISTORY_SECONDS:
+            self._history.popleft()
+
+    # --- what is true now ---
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Served models, as the metrics name them; by the log's init line until metrics were seen."""
+        names = tuple(sorted({model for model, _ in self._tracks}))
+        if names or self._config is None:
+            return names
+        named = self._config.served_model_name or self._config.model
+        return (named,) if named else ()
+
+    @property
+    def log_model_name(self) -> str:
+        """The ``model_name`` of what the log says; empty while no source names a model."""
+        return next(iter(self.model_names), "")
+
+    @property
+    def method(self) -> str | None:
+        """Speculation method as the log's init line names it."""
+        return self._config.method if self._config else None
+
+    @property
+    def draft_model(self) -> str | None:
+        """Draft model from the log's init line."""
+        return self._config.draft_model if self._config else None
+
+    @property
+    def vllm_version(self) -> str | None:
+        """The release: what ``/version`` answered, else what the log's init line says."""
+        return self._api_version or (self._config.vllm_version if self._config else None)
+
+    @property
+    def engine_generation(self) -> str | None:
+        """``"v0"`` or ``"v1"``."""
+        if self._snapshot is not None and self._snapshot.engine_generation:
+            return self._snapshot.engine_generation
+        return self._config.engine_generation if self._config else None
+
+    @property
+    def num_speculative_tokens(self) -> int | None:
+        """K: from the log's init line, else the number of positions that the metrics or the log's lines show."""
+        if self._config is not None:
+            return self._config.num_speculative_tokens
+        snapshots = self._snapshot.engines if self._snapshot else ()
+        shown = max((len(engine.accepted_tokens_per_position or ()) for engine in snapshots), default=0)
+        logged = max((totals.num_speculative_tokens or 0 for totals in self.log.engines.values()), default=0)
+        return shown or logged or None
+
+    @property
+    def resolved_policy(self) -> ResolvedPolicy:
+        """The thresholds for this predictor's method."""
+        return self.policy.for_method(canonical_method(self.method) if self.method else None)
+
+    @property
+    def mean_acceptance_length_min(self) -> float | None:
+        """Break-even length for this predictor's method and k; ``None`` while k is not known."""
+        k = self.num_speculative_tokens
+        return None if k is None else acceptance.break_even_length(k, self.resolved_policy.draft_cost_ratio)
+
+    def engines(self) -> list[EngineView]:
+        """Every engine known, in order; without snapshots when the last fetch failed."""
+        views = []
+        for (model_name, engine), track in sorted(self._tracks.items()):
+            window = self._window([track], [engine])
+            if window is None and self.engine_generation == "v0":
+                window = self._lifetime([track])
+            views.append(
+                EngineView(
+                    model_name=model_name,
+                    engine=engine,
+                    snapshot=track.snapshot if self._counted else None,
+                    window=window,
+                    recommended_num_speculative_tokens=self.recommended_num_speculative_tokens(window),
+                    state=self._state([track], [engine]),
+                    ratios=track.ratios if self._counted else None,
+                )
+            )
+        return views
+
+    def log_engines(self) -> list[tuple[str, EngineLogTotals]]:
+        """The log's totals of every engine, zeros for those known from the metrics; nothing while no log is read."""
+        if self.reader is None:
+            return []
+        known = {engine for _, engine in self._tracks}
+        for engine in known:
+            self.log.engine(engine)
+        return sorted(self.log.engines.items())
+
+    @property
+    def state(self) -> StateName:
+        """The state of the predictor as a whole."""
+        return self._state(list(self._tracks.values()), list(self._log_rings))
+
+    @property
+    def _counted(self) -> bool:
+        return self._snapshot is not None and self._snapshot.stats_present
+
+    def window(self) -> Figures | None:
+        """The figures of the last window, summed over engines."""
+        return self._window(list(self._tracks.values()), list(self._log_rings))
+
+    def _window(self, tracks: Iterable[EngineTrack], log_engines: Iterable[str]) -> Figures | None:
+        now = self._clock()
+        k = self.num_speculative_tokens
+        if self._counted and self.engine_generation != "v0":
+            windows = [window for track in tracks if (window := track.ring.window(self.window_seconds, now))]
+            if windows and any(window.counts.draft_tokens is not None for window in windows):
+                counts = reduce(add, (window.counts for window in windows))
+                return figures(counts, k, "metrics", max(window.seconds for window in windows))
+        windows = [
+            window
+            for engine in log_engines
+            if (ring := self._log_rings.get(engine)) and (window := ring.window(self.window_seconds, now))
+        ]
+        if windows:
+            counts = reduce(add, (window.counts for window in windows))
+            return figures(counts, k, "log", max(window.seconds for window in windows))
+        return None
+
+    def _lifetime(self, tracks: list[EngineTrack]) -> Figures | None:
+        if not self._counted or not tracks:
+            return None
+        if self.engine_generation == "v0":
+            rates = [rate for track in tracks if (rate := track.snapshot.lifetime_acceptance_ratio) is not None]
+            if len(rates) != 1:  # V0 runs one engine; with several there is no count to weigh their ratios by
+                return None
+            return figures(Counts(), None, "metrics", None, acceptance_ratio=rates[0])
+        counts = reduce(add, (counts_of(track.snapshot) for track in tracks))
+        if counts.draft_tokens is None:
+            return None
+        return figures(counts, self.num_speculative_tokens, "metrics", None)
+
+    def _state(self, tracks: list[EngineTrack], log_engines: list[str]) -> StateName:
+        if self._snapshot is None:
+            return "unreachable"
+        if not self._snapshot.stats_present:
+            return "stats_disabled"
+        configured = self._config.speculative is True if self._config else None
+        if configured is False or (configured is None and not any(_speculates(track.snapshot) for track in tracks)):
+            return "speculation_off"
+        now = self._clock()
+        span = self.policy.state_window_seconds
+        windows = [window for track in tracks if (window := track.ring.window(span, now))]
+        drafted = stepped = False
+        if windows:
+            counts = reduce(add, (window.counts for window in windows))
+            drafted = bool(counts.draft_tokens)
+            moved = counts.generation_tokens if counts.steps is None else counts.steps
+            stepped = bool(moved)
+        else:
+            drafted = any(track.snapshot.draft_tokens for track in tracks)
+            stepped = any(track.snapshot.requests_running for track in tracks)
+            drafted = drafted and stepped
+        logged = any(
+            ring.window(span, now) for engine in log_engines if (ring := self._log_rings.get(engine)) is not None
+        )
+        if drafted or (logged and not windows):
+            return "drafting"
+        return "not_drafting" if stepped else "idle"
+
+    def status(self) -> PredictorStatus:
+        """Everything a person may want to know, summed over engines where there are several."""
+        tracks = list(self._tracks.values())
+        state, window, lifetime = self.state, self.window(), self._lifetime(tracks)
+        snapshots = [track.snapshot for track in tracks] if self._counted else []
+        return PredictorStatus(
+            inference_service=self.name,
+            url=self.url,
+            up=self.up,
+            up_reason=self.up_reason,
+            state=state,
+            model_names=self.model_names,
+            vllm_version=self.vllm_version,
+            engine_generation=self.engine_generation,
+            method=self.method,
+            draft_model=self.draft_model,
+            num_speculative_tokens=self.num_speculative_tokens,
+            recommended_num_speculative_tokens=self.recommended_num_speculative_tokens(window),
+            requests_running=_total(snapshot.requests_running for snapshot in snapshots),
+            requests_waiting=_total(snapshot.requests_waiting for snapshot in snapshots),
+            kv_cache_usage_ratio=max(
+                (usage for snapshot in snapshots if (usage := snapshot.kv_cache_usage_ratio) is not None), default=None
+            ),
+            acceptance_ratio_min=self.resolved_policy.acceptance_ratio_min,
+            mean_acceptance_length_min=self.mean_acceptance_length_min,
+            window=window,
+            lifetime=lifetime,
+            engines=tuple(
+                EngineStatus(
+                    model_name=view.model_name,
+                    engine=view.engine,
+                    window=view.window,
+                    lifetime=self._lifetime([self._tracks[view.model_name, view.engine]]),
+                )
+                for view in self.engines()
+            ),
+            history=tuple(self._history),
+            warnings=tuple(
+                WarningCount(code=code, count=count, meaning=WARNINGS[code].meaning)
+                for code, count in sorted(self.warnings.items())
+            ),
+            log=self._log_status(),
+            verdict=judge(state, window or lifetime, self.resolved_policy, self.num_speculative_tokens),
+        )
+
+    def recommended_num_speculative_tokens(self, window: Figures | None) -> int | None:
+        """Return the k that the window's curve speaks for; ``None`` where drafts are too few, or too short to tell."""
+        k = self.num_speculative_tokens
+        if window is None or not k or (window.drafts or 0) < self.policy.min_drafts:
+            return None
+        drafted = window.mean_draft_length
+        if drafted is None or drafted < k * (1 - self.policy.short_draft_tolerance):
+            return None
+        return acceptance.recommended_num_speculative_tokens(window.per_position, self.resolved_policy.draft_cost_ratio)
+
+    def _log_status(self) -> LogStatus | None:
+        if self.reader is None:
+            return None
+        return LogStatus(
+            windows=sum(totals.windows for totals in self.log.engines.values()),
+            lines=self.reader.lines,
+            parse_errors=self.reader.parse_errors,
+            bytes_behind=self.reader.bytes_behind,
+            last_line_timestamp=self.reader.last_line_timestamp,
+        )
+
+
+def counts_of(engine: EngineSnapshot) -> Counts:
+    """Return the counters of a snapshot as counts since the predictor started."""
+    positions = engine.accepted_tokens_per_position or {}
+    return Counts(
+        drafts=engine.drafts,
+        draft_tokens=engine.draft_tokens,
+        accepted_tokens=engine.accepted_tokens,
+        accepted_per_position=tuple(positions.get(i, 0.0) for i in range(max(positions, default=-1) + 1)),
+        generation_tokens=engine.generation_tokens,
+        first_tokens=engine.time_to_first_token.count if engine.time_to_first_token else None,
+        steps=engine.step_latency.count if engine.step_latency else None,
+    )
+
+
+def figures(
+    counts: Counts,
+    num_speculative_tokens: int | None,
+    source: str,
+    seconds: float | None,
+    *,
+    acceptance_ratio: float | None = None,
+) -> Figures:
+    """Derive all figures of a span. ``acceptance_ratio`` stands in where a predictor gives a ratio without counts."""
+    return Figures(
+        source="log" if source == "log" else "metrics",
+        seconds=seconds,
+        drafts=counts.drafts,
+        draft_tokens=counts.draft_tokens,
+        accepted_tokens=counts.accepted_tokens,
+        generation_tokens=counts.generation_tokens,
+        acceptance_ratio=(
+            acceptance.acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+            if acceptance_ratio is None
+            else acceptance_ratio
+        ),
+        mean_acceptance_length=acceptance.mean_acceptance_length(counts.accepted_tokens, counts.drafts),
+        mean_draft_length=acceptance.mean_draft_length(counts.draft_tokens, counts.drafts),
+        tokens_per_step=acceptance.tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps),
+        per_position=acceptance.position_ratios(counts.accepted_per_position, counts.drafts),
+        conditional=acceptance.conditional_ratios(counts.accepted_per_position, counts.drafts),
+        short_drafts=acceptance.has_short_drafts(counts.draft_tokens, counts.drafts, num_speculative_tokens),
+    )
+
+
+def _speculates(engine: EngineSnapshot) -> bool:
+    """Whether the metrics alone say that speculation is on.
+
+    From 0.8.5 on the counters exist only then. 0.8.3 and 0.8.4, which have no drafts counter, register the others
+    always, so there only a count is proof; a V0 engine shows its gauge only after it has drafted.
+    """
+    if engine.drafts is not None:
+        return True
+    return bool(engine.draft_tokens) or engine.lifetime_acceptance_ratio is not None
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,69 @@
+"""What tests build predictors from: one engine that drafts, a clock that tests turn."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+
+FIXTURES = Path(__file__).parent / "fixtures"
+CAPTURES = FIXTURES / "captures"
+
+
+@dataclasses.dataclass
+class Clock:
+    """A monotonic clock and a wall clock that move together, by hand."""
+
+    now: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return 1_790_000_000.0 + self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def latency(count: float, mean: float = 0.04) -> Histogram:
+    return Histogram(bounds=(0.05, 0.1, float("inf")), counts=(count, count, count), sum=count * mean, count=count)
+
+
+def engine(
+    steps: float = 0,
+    positions: tuple[float, ...] = (0.0, 0.0, 0.0),
+    *,
+    k: int = 3,
+    requests: float = 0,
+    running: float = 0,
+    name: str = "0",
+    model: str = "tiny",
+) -> EngineSnapshot:
+    """An engine that drafted k tokens in each of ``steps`` request-steps and accepted ``positions`` of them."""
+    accepted = sum(positions)
+    return EngineSnapshot(
+        model_name=model,
+        engine=name,
+        drafts=steps,
+        draft_tokens=steps * k,
+        accepted_tokens=accepted,
+        accepted_tokens_per_position=dict(enumerate(positions)),
+        generation_tokens=steps + accepted + requests,
+        prompt_tokens=requests * 8,
+        preemptions=0.0,
+        requests_finished={"stop": requests},
+        requests_running=running,
+        requests_waiting=0.0,
+        kv_cache_usage_ratio=0.25,
+        time_to_first_token=latency(requests),
+        time_per_output_token=latency(requests),
+        step_latency=latency(steps),
+        request_latency=latency(requests),
+        request_decode=latency(requests),
+    )
+
+
+def snapshot(*engines: EngineSnapshot) -> Snapshot:
+    return Snapshot(engines=engines, engine_generation="v1", stats_present=True)

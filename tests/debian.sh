@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Makes Debian's builds of the named tools available, without starting a service: those that are one static binary are
+# unpacked beside the checkout's sources (no package is installed for them), the rest is installed. Present tools are kept.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/.tools/bin
+PATH=$bin:$PATH
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else echo "tests/debian.sh: '$*' needs root, and there is no sudo" >&2; exit 1
+    fi
+}
+
+updated=
+update() {
+    [ -n "$updated" ] || as_root apt-get update -qq
+    updated=1
+}
+
+unpack() { # package, path of the binary in it
+    update
+    local work
+    work=$(mktemp -d)
+    (cd "$work" && apt-get download -qq "$1" && dpkg -x "$1"_*.deb root)
+    mkdir -p "$bin"
+    install -m 755 "$work/root/$2" "$bin/"
+    rm -rf "$work"
+}
+
+for tool in "$@"; do
+    if [ "$tool" != python3-venv ] && command -v "$tool" >/dev/null; then continue; fi
+    case $tool in
+        promtool) unpack prometheus usr/bin/promtool ;;
+        mtail) unpack mtail usr/bin/mtail ;;
+        chromium | python3-venv) update; as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$tool" >/dev/null ;;
+        *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;
+    esac
+done

@@ -1,0 +1,185 @@
+"""The arithmetic: definitions, undefined cases, and recovery of what a log line rounds away."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_exporter import acceptance
+from specdec_exporter.acceptance import Counts, reconstruct_window
+
+whole = st.integers(min_value=0, max_value=10_000).map(float)
+maybe = st.none() | whole
+
+
+@st.composite
+def counts(draw: st.DrawFn) -> Counts:
+    return Counts(
+        drafts=draw(maybe),
+        draft_tokens=draw(maybe),
+        accepted_tokens=draw(maybe),
+        accepted_per_position=tuple(draw(st.lists(whole, max_size=5))),
+        generation_tokens=draw(maybe),
+        first_tokens=draw(maybe),
+        steps=draw(maybe),
+    )
+
+
+def test_the_worked_example_of_five_drafts() -> None:
+    positions = (4.0, 3.0, 2.0)
+    assert acceptance.acceptance_ratio(9, 15) == pytest.approx(0.6)
+    assert acceptance.mean_acceptance_length(9, 5) == pytest.approx(2.8)
+    assert acceptance.mean_draft_length(15, 5) == pytest.approx(3.0)
+    assert acceptance.position_ratios(positions, 5) == pytest.approx((0.8, 0.6, 0.4))
+    assert acceptance.conditional_ratios(positions, 5) == pytest.approx((0.8, 0.75, 2 / 3))
+    assert acceptance.tokens_per_step(1600, 8, 464) == pytest.approx(1592 / 464)
+
+
+@given(numerator=maybe, denominator=maybe)
+def test_a_ratio_is_absent_rather_than_zero_or_nan(numerator: float | None, denominator: float | None) -> None:
+    result = acceptance.ratio(numerator, denominator)
+    if numerator is None or not denominator:
+        assert result is None
+    else:
+        assert result == numerator / denominator
+
+
+def test_without_drafts_nothing_is_derived() -> None:
+    assert acceptance.acceptance_ratio(0, 0) is None
+    assert acceptance.mean_acceptance_length(0, 0) is None
+    assert acceptance.position_ratios((0.0, 0.0), 0) == ()
+    assert acceptance.conditional_ratios((0.0, 0.0), 0) == ()
+    assert acceptance.tokens_per_step(5, 5, 0) is None
+    assert acceptance.tokens_per_step(5, 5, 3) is None
+
+
+def test_a_position_that_was_never_reached_has_no_conditional_ratio() -> None:
+    assert acceptance.conditional_ratios((2.0, 0.0, 0.0), 4) == (0.5, 0.0, None)
+
+
+@given(a=counts(), b=counts())
+def test_what_was_added_can_be_taken_away(a: Counts, b: Counts) -> None:
+    difference = (a + b) - a
+    for name in acceptance.SCALARS:
+        mine, result = getattr(b, name), getattr(difference, name)
+        if mine is None:
+            assert result in (None, 0.0)
+        else:
+            assert result == mine
+    for i, value in enumerate(difference.accepted_per_position):
+        assert value == acceptance.at(b.accepted_per_position, i)
+
+
+@given(a=counts(), b=counts())
+def test_growing_counts_never_look_like_a_reset(a: Counts, b: Counts) -> None:
+    assert not (a + b).fell_below(a)
+
+
+@pytest.mark.parametrize("name", [*acceptance.SCALARS, "accepted_per_position"])
+def test_any_count_that_falls_is_a_reset(name: str) -> None:
+    full = Counts(5, 5, 5, (5.0, 5.0), 5, 5, 5)
+    lower: object = (5.0, 4.0) if name == "accepted_per_position" else 4.0
+    fields: dict[str, object] = {
+        field: getattr(full, field) for field in (*acceptance.SCALARS, "accepted_per_position")
+    }
+    assert Counts(**{**fields, name: lower}).fell_below(full)  # type: ignore[arg-type]
+
+
+def test_a_missing_count_is_no_reset_and_keeps_its_last_value() -> None:
+    before = Counts(drafts=5, accepted_tokens=9)
+    after = Counts(drafts=6)
+    assert not after.fell_below(before)
+    assert after.or_else(before) == Counts(drafts=6, accepted_tokens=9)
+
+
+def test_short_drafts_are_seen_from_draft_tokens_below_k_times_drafts() -> None:
+    assert acceptance.has_short_drafts(14, 5, 3)
+    assert not acceptance.has_short_drafts(15, 5, 3)
+    assert not acceptance.has_short_drafts(None, 5, 3)
+    assert not acceptance.has_short_drafts(15, 5, None)
+
+
+@pytest.mark.parametrize(
+    ("curve", "cost", "expected"),
+    [
+        ((), 0.1, None),
+        ((0.9, 0.8, 0.7), 0.1, 3),
+        ((0.9, 0.1, 0.05), 0.1, 1),
+        ((0.05, 0.0, 0.0), 0.1, 0),
+        ((0.5, 0.5), 0.5, 0),  # breaks even only: not worth it
+    ],
+)
+def test_recommended_k_maximises_expected_speed_up(curve: tuple[float, ...], cost: float, expected: int | None) -> None:
+    assert acceptance.recommended_num_speculative_tokens(curve, cost) == expected
+
+
+@given(
+    rates=st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=8),
+    cost=st.floats(min_value=0.001, max_value=1),
+)
+def test_recommended_k_is_never_beaten_by_another_measured_k(rates: list[float], cost: float) -> None:
+    curve = tuple(sorted(rates, reverse=True))
+
+    def speedup(k: int) -> float:
+        return (1 + sum(curve[:k])) / acceptance.break_even_length(k, cost)
+
+    best = acceptance.recommended_num_speculative_tokens(curve, cost)
+    assert best is not None
+    assert speedup(best) >= max(speedup(k) for k in range(len(curve) + 1)) - 1e-9
+
+
+@st.composite
+def window(draw: st.DrawFn) -> tuple[int, list[int], int, int, bool]:
+    """Drafts, accepted per position, draft tokens, k and whether all drafts were full, as an engine produces them."""
+    k = draw(st.integers(1, 8))
+    full = draw(st.booleans())
+    drafts = draw(st.lists(st.integers(0, k), min_size=1, max_size=300))
+    offered = [k if full else draw(st.integers(max(1, accepted), k)) for accepted in drafts]
+    positions = [sum(accepted > i for accepted in drafts) for i in range(k)]
+    return len(drafts), positions, sum(offered), k, full
+
+
+def printed(positions: list[int], drafts: int) -> tuple[list[float], float]:
+    return [float(f"{count / drafts:.3f}") for count in positions], float(f"{sum(positions) / drafts:.2f}")
+
+
+@given(window())
+def test_a_line_of_full_drafts_is_recovered_exactly(case: tuple[int, list[int], int, int, bool]) -> None:
+    drafts, positions, draft_tokens, k, full = case
+    if not full:
+        return
+    per_position, length = printed(positions, drafts)
+    result = reconstruct_window(sum(positions), draft_tokens, per_position, length, k)
+    assert result.drafts == drafts
+    assert list(result.accepted_per_position) == positions  # up to 300 drafts, three decimals identify whole numbers
+
+
+@given(window())
+def test_whatever_the_drafts_positions_sum_to_accepted_and_agree_with_what_is_printed(
+    case: tuple[int, list[int], int, int, bool],
+) -> None:
+    drafts, positions, draft_tokens, k, _ = case
+    per_position, length = printed(positions, drafts)
+    result = reconstruct_window(sum(positions), draft_tokens, per_position, length, k)
+    assert sum(result.accepted_per_position) == sum(positions)
+    assert math.ceil(draft_tokens / k) <= result.drafts <= draft_tokens
+    for count, rate in zip(result.accepted_per_position, per_position, strict=True):
+        assert abs(count / result.drafts - rate) <= 0.0005 + 1 / result.drafts
+
+
+def test_a_line_without_draft_tokens_adds_nothing() -> None:
+    assert reconstruct_window(0, 0, (0.0, 0.0, 0.0), 0.0, 3).drafts == 0
+
+
+def test_the_line_of_short_ngram_drafts_gives_its_five_drafts() -> None:
+    # vLLM 0.32.0, n-gram with k = 5 on prompts that allow three tokens a draft.
+    assert reconstruct_window(5, 15, (1.0, 0.0, 0.0, 0.0, 0.0), 1.0, 5).drafts == 5
+
+
+def test_a_line_without_a_list_uses_k_or_the_mean_length() -> None:
+    assert reconstruct_window(9, 15, (), 1.8, 3).drafts == 5
+    assert reconstruct_window(9, 15, (), None, 3).drafts == 5
+    assert reconstruct_window(9, 15, (), None, None).drafts == 0  # nothing says how many

@@ -1,0 +1,99 @@
+"""Windows over counters that reset, pause and are read at any rhythm."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.samples import SampleRing
+
+
+def drafts(value: float) -> Counts:
+    return Counts(drafts=value)
+
+
+def test_one_sample_says_nothing_about_a_window() -> None:
+    ring = SampleRing(300)
+    ring.add(0, drafts(1000))
+    assert ring.window(300, 0) is None
+
+
+def test_a_window_is_the_increase_since_the_newest_sample_old_enough() -> None:
+    ring = SampleRing(300)
+    for at in range(0, 901, 60):
+        ring.add(at, drafts(at * 2))
+    window = ring.window(300, 900)
+    assert window is not None
+    assert (window.seconds, window.counts.drafts) == (300, 600)
+
+
+def test_a_restart_counts_what_came_after_it() -> None:
+    ring = SampleRing(300)
+    ring.add(0, drafts(100))
+    ring.add(60, drafts(150))
+    ring.add(120, drafts(30))
+    window = ring.window(300, 120)
+    assert window is not None
+    assert window.counts.drafts == 80
+    assert ring.resets == 1
+
+
+def test_after_a_long_pause_the_window_does_not_reach_back_over_it() -> None:
+    ring = SampleRing(300)
+    ring.add(0, drafts(0))
+    ring.add(60, drafts(60))
+    ring.add(5000, drafts(5000))
+    assert ring.window(300, 5000) is None
+    ring.add(5060, drafts(5010))
+    window = ring.window(300, 5060)
+    assert window is not None
+    assert (window.seconds, window.counts.drafts) == (60, 10)
+
+
+def test_samples_that_ended_long_ago_give_no_window_now() -> None:
+    ring = SampleRing(300)
+    ring.add(0, drafts(0))
+    ring.add(60, drafts(60))
+    assert ring.window(300, 1000) is None
+
+
+@given(
+    increases=st.lists(st.integers(0, 50), min_size=2, max_size=60),
+    resets=st.sets(st.integers(0, 59)),
+    gap=st.floats(min_value=0.1, max_value=120),
+)
+def test_totals_are_the_sum_of_increases_whatever_resets(increases: list[int], resets: set[int], gap: float) -> None:
+    ring = SampleRing(300)
+    raw, total = 0.0, 0.0
+    for i, increase in enumerate(increases):
+        if i in resets and increase < raw:  # a restart that scraping can see: the counter is lower than before
+            raw = 0.0
+        raw += increase
+        total += increase if i else 0
+        ring.add(i * gap, drafts(raw))
+    assert ring.totals.drafts in (total, None if total == 0 else total)
+
+
+@given(st.lists(st.floats(min_value=0.01, max_value=2.0), min_size=100, max_size=400))
+def test_memory_does_not_depend_on_how_often_it_is_read(gaps: list[float]) -> None:
+    ring = SampleRing(60)
+    now = 0.0
+    for gap in gaps:
+        now += gap
+        ring.add(now, drafts(now))
+    assert len(ring._samples) <= 60 * 1.5 + 3
+
+
+def test_two_scrapers_at_once_see_the_same_window_as_one() -> None:
+    one, two = SampleRing(300), SampleRing(300)
+    for at in range(0, 601, 15):
+        one.add(at, drafts(at))
+        two.add(at, drafts(at))
+        two.add(at + 0.1, drafts(at))
+    first, second = one.window(300, 600), two.window(300, 600.1)
+    assert first is not None
+    assert second is not None
+    assert first.counts.drafts is not None
+    assert second.counts.drafts is not None
+    assert abs(first.counts.drafts - second.counts.drafts) <= 15

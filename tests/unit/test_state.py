@@ -1,0 +1,278 @@
+"""One predictor over time: windows, restarts, states, the log beside the metrics, V0."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+from builders import Clock, engine, snapshot
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import EngineConfig, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.state import PredictorState
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def state(clock: Clock) -> PredictorState:
+    return PredictorState("svc", reader=ReaderCounters(), clock=clock.monotonic, wall_clock=clock.wall)
+
+
+def config(**more: object) -> EngineConfig:
+    known: dict[str, object] = {
+        "speculative": True,
+        "vllm_version": "0.32.0",
+        "engine_generation": "v1",
+        "method": "draft_model",
+        "draft_model": "/models/draft",
+        "num_speculative_tokens": 3,
+        "model": "/models/target",
+        "served_model_name": "tiny",
+    }
+    return EngineConfig(**{**known, **more})  # type: ignore[arg-type]
+
+
+def test_the_window_is_what_happened_between_two_fetches(state: PredictorState, clock: Clock) -> None:
+    state.observe_snapshot(snapshot(engine(100, (80.0, 60.0, 40.0), requests=4)))
+    clock.advance(60)
+    state.observe_snapshot(snapshot(engine(200, (170.0, 130.0, 100.0), requests=8)))
+    window = state.window()
+    assert window is not None
+    assert window.acceptance_ratio == pytest.approx(220 / 300)
+    assert window.mean_acceptance_length == pytest.approx(3.2)
+    assert window.per_position == pytest.approx((0.9, 0.7, 0.6))
+    assert window.conditional == pytest.approx((0.9, 7 / 9, 6 / 7))
+    assert window.tokens_per_step == pytest.approx(3.2)
+    assert not window.short_drafts
+    assert state.state == "drafting"
+
+
+def test_engines_are_summed_before_dividing(state: PredictorState, clock: Clock) -> None:
+    state.observe_snapshot(snapshot(engine(name="0"), engine(name="1")))
+    clock.advance(60)
+    busy, quiet = engine(900, (90.0, 0.0, 0.0), name="0"), engine(100, (100.0, 100.0, 100.0), name="1")
+    state.observe_snapshot(snapshot(busy, quiet))
+    window = state.window()
+    assert window is not None
+    assert window.acceptance_ratio == pytest.approx(390 / 3000)
+    by_engine = {view.engine: view.window for view in state.engines()}
+    assert by_engine["1"] is not None
+    assert by_engine["1"].acceptance_ratio == pytest.approx(1.0)
+
+
+def test_a_restart_gives_neither_a_spike_nor_a_negative_window(state: PredictorState, clock: Clock) -> None:
+    state.observe_snapshot(snapshot(engine(1000, (900.0, 800.0, 700.0))))
+    clock.advance(60)
+    state.observe_snapshot(snapshot(engine(10, (5.0, 2.0, 1.0))))
+    window = state.window()
+    assert window is not None
+    assert (window.drafts, window.accepted_tokens) == (10, 8)
+    assert state.restarts == 1
+
+
+def test_a_failed_fetch_leaves_nothing_stale(state: PredictorState, clock: Clock) -> None:
+    state.observe_snapshot(snapshot(engine()))
+    clock.advance(60)
+    state.observe_snapshot(snapshot(engine(200, (1.0, 1.0, 1.0))))
+    state.observe_failure("GET http://x answered 503")
+    status = state.status()
+    assert (status.up, status.state, status.window, status.lifetime) == (False, "unreachable", None, None)
+    assert all(view.snapshot is None and view.window is None and view.ratios is None for view in state.engines())
+    assert status.verdict.code == "unknown"
+
+
+def test_states_follow_what_the_predictor_does(state: PredictorState, clock: Clock) -> None:
+    def step(later: EngineSnapshot) -> str:
+        clock.advance(61)
+        state.observe_snapshot(snapshot(later))
+        return state.state
+
+    before: str = state.state
+    assert before == "unreachable"
+    assert step(engine()) == "idle"
+    assert step(engine(10, (5.0, 3.0, 1.0), requests=1)) == "drafting"
+    assert step(engine(10, (5.0, 3.0, 1.0), requests=1)) == "idle"
+    without_drafts = msgspec.structs.replace(engine(10, (5.0, 3.0, 1.0), requests=1), generation_tokens=500.0)
+    assert step(msgspec.structs.replace(without_drafts, step_latency=engine(50).step_latency)) == "not_drafting"
+    off = EngineSnapshot(model_name="tiny", engine="0", generation_tokens=900.0)
+    assert step(off) == "speculation_off"
+    state.observe_snapshot(Snapshot(engines=(), engine_generation=None, stats_present=False))
+    after: str = state.state
+    assert after == "stats_disabled"
+
+
+def test_the_log_can_say_that_speculation_is_off(state: PredictorState) -> None:
+    state.observe_snapshot(snapshot(EngineSnapshot(model_name="tiny", engine="0", draft_tokens=0.0)))
+    state.observe_event(config(speculative=False, method=None, draft_model=None, num_speculative_tokens=None))
+    assert state.state == "speculation_off"
+    assert state.num_speculative_tokens is None
+
+
+def test_release_0_8_3_registers_its_counters_even_when_off(state: PredictorState, clock: Clock) -> None:
+    def old(draft_tokens: float, accepted: float, generated: float) -> Snapshot:
+        return snapshot(
+            EngineSnapshot(
+                model_name="tiny",
+                engine="0",
+                draft_tokens=draft_tokens,
+                accepted_tokens=accepted,
+                generation_tokens=generated,
+            )
+        )
+
+    state.observe_snapshot(old(0, 0, 500))
+    assert state.state == "speculation_off"
+    clock.advance(60)
+    state.observe_snapshot(old(300, 150, 900))
+    window = state.window()
+    assert window is not None
+    assert (window.acceptance_ratio, window.mean_acceptance_length) == (0.5, None)
+
+
+def test_what_runs_comes_from_the_init_line_and_the_version_from_the_api(state: PredictorState) -> None:
+    state.observe_event(config())
+    assert (state.method, state.draft_model, state.num_speculative_tokens) == ("draft_model", "/models/draft", 3)
+    assert (state.vllm_version, state.log_model_name) == ("0.32.0", "tiny")
+    state.observe_version("0.32.1")
+    assert state.vllm_version == "0.32.1"
+
+
+def test_k_is_the_number_of_positions_while_no_init_line_was_seen(state: PredictorState) -> None:
+    state.observe_snapshot(snapshot(engine(k=3)))
+    assert state.num_speculative_tokens == 3
+
+
+def test_log_windows_count_under_the_metrics_engine_and_zeros_are_there_from_the_start(state: PredictorState) -> None:
+    state.observe_snapshot(snapshot(engine(name="0")))
+    assert [(name, totals.windows) for name, totals in state.log_engines()] == [("0", 0)]
+    state.observe_event(
+        SpecDecoding(
+            engine="000",
+            accepted_tokens=9,
+            draft_tokens=15,
+            mean_acceptance_length=2.8,
+            bonus_included=True,
+            per_position=(0.8, 0.6, 0.4),
+        )
+    )
+    assert [(name, totals.draft_tokens) for name, totals in state.log_engines()] == [("0", 15)]
+
+
+def test_warnings_are_counted_by_code(state: PredictorState) -> None:
+    for _ in range(3):
+        state.observe_event(PredictorWarning(warning="stats_logging_disabled"))
+    assert state.warnings["stats_logging_disabled"] == 3
+
+
+def v0(ratio: float | None) -> Snapshot:
+    v0_engine = EngineSnapshot(
+        model_name="tiny",
+        engine="0",
+        draft_tokens=3000.0,
+        accepted_tokens=900.0,
+        lifetime_acceptance_ratio=ratio,
+        generation_tokens=100.0,
+    )
+    return Snapshot(engines=(v0_engine,), engine_generation="v0", stats_present=True)
+
+
+def test_v0_shows_its_gauge_and_never_a_window_of_its_broken_counters(state: PredictorState, clock: Clock) -> None:
+    state.observe_snapshot(v0(0.6))
+    clock.advance(60)
+    state.observe_snapshot(v0(0.6))
+    (view,) = state.engines()
+    assert view.window is not None
+    assert (view.window.acceptance_ratio, view.window.seconds, view.window.mean_acceptance_length) == (0.6, None, None)
+    assert state.engine_generation == "v0"
+
+
+def test_v0_takes_its_window_from_the_differences_of_the_log(state: PredictorState, clock: Clock) -> None:
+    state.observe_snapshot(v0(0.6))
+    for accepted, drafted in ((900, 1500), (909, 1530)):
+        clock.advance(5)
+        state.observe_event(
+            SpecDecoding(accepted_tokens=accepted, draft_tokens=drafted, cumulative=True, num_speculative_tokens=3)
+        )
+    window = state.window()
+    assert window is not None
+    assert (window.source, window.acceptance_ratio, window.drafts) == ("log", 0.3, 10)
+
+
+def test_short_windows_enter_the_histogram_only_with_enough_drafts(state: PredictorState, clock: Clock) -> None:
+    state.observe_snapshot(snapshot(engine()))
+    for drafts, positions in ((10, (10.0, 10.0, 10.0)), (110, (60.0, 60.0, 60.0))):
+        clock.advance(61)
+        state.observe_snapshot(snapshot(engine(drafts, positions)))
+    (view,) = state.engines()
+    assert view.ratios is not None
+    assert sum(view.ratios.counts) == 1
+    assert view.ratios.sum == pytest.approx(0.5)
+    assert [point.acceptance_ratio for point in state.status().history] == pytest.approx([1.0, 0.5])
+
+
+def test_history_is_an_hour_long_at_most(state: PredictorState, clock: Clock) -> None:
+    for step in range(200):
+        state.observe_snapshot(snapshot(engine(step * 100, (50.0 * step, 0.0, 0.0))))
+        clock.advance(61)
+    assert 55 <= len(state.status().history) <= 60
+
+
+def test_a_recommendation_needs_enough_full_drafts(state: PredictorState, clock: Clock) -> None:
+    def recommended(later: EngineSnapshot) -> int | None:
+        clock.advance(60)
+        state.observe_snapshot(snapshot(later))
+        return state.status().recommended_num_speculative_tokens
+
+    assert recommended(engine()) is None
+    assert recommended(engine(10, (9.0, 1.0, 0.0))) is None  # too few
+    assert recommended(engine(1000, (900.0, 50.0, 0.0))) == 1
+    short = msgspec.structs.replace(engine(2000, (1800.0, 100.0, 0.0)), draft_tokens=4000.0)
+    assert recommended(short) is None
+
+
+def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> None:
+    for later in (engine(), engine(100, (0.0, 0.0, 0.0))):
+        state.observe_snapshot(snapshot(later))
+        clock.advance(60)
+    decoded = msgspec.json.decode(msgspec.json.encode(state.status()))
+
+    def walk(value: object) -> None:
+        if isinstance(value, float):
+            assert math.isfinite(value)
+        elif isinstance(value, dict):
+            for item in value.values():
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+
+    walk(decoded)
+    assert decoded["window"]["conditional"] == [0.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("positions", "method", "code"),
+    [
+        ((90.0, 80.0, 70.0), "eagle3", "healthy"),
+        ((70.0, 60.0, 50.0), "eagle3", "watch"),
+        ((60.0, 40.0, 20.0), "eagle3", "not_paying"),
+        ((60.0, 40.0, 20.0), "ngram", "healthy"),
+        ((2.0, 0.0, 0.0), "eagle3", "broken"),
+    ],
+)
+def test_the_verdict_is_the_methods_own(
+    state: PredictorState, clock: Clock, positions: tuple[float, ...], method: str, code: str
+) -> None:
+    state.observe_event(config(method=method))
+    state.observe_snapshot(snapshot(engine()))
+    clock.advance(30)
+    state.observe_snapshot(snapshot(engine(100, positions)))
+    verdict = state.status().verdict
+    assert verdict.code == code
+    assert verdict.action

@@ -1,0 +1,485 @@
+"""TLS, basic authentication and headers hold on a real server, follow their files, and refuse what they cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+import datetime as dt
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+import bcrypt
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from yarl import URL
+
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.webconfig import WebConfig, WebConfigFile, auth_middleware, load_web_config
+
+ALICE = bcrypt.hashpw(b"wonderland", bcrypt.gensalt(4)).decode()
+
+
+# --- certificates and files ------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def write(self, directory: Path, name: str) -> None:
+        (directory / f"{name}.crt").write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
+        (directory / f"{name}.key").write_bytes(self.key_pem(serialization.NoEncryption()))
+
+    def key_pem(self, encryption: serialization.KeySerializationEncryption) -> bytes:
+        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
+def issue(name: str, issuer: Identity | None = None) -> Identity:
+    """A CA if nobody issues it, else a certificate for localhost or a client."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.certificate.subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    )
+    return Identity(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Identity:
+    return issue("the authority")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, authority: Identity) -> Path:
+    """Holds server.crt, server.key, client.crt, client.key, and ca.crt, which signed both."""
+    authority.write(tmp_path, "ca")
+    issue("server one", authority).write(tmp_path, "server")
+    issue("client", authority).write(tmp_path, "client")
+    return tmp_path
+
+
+TLS = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
+
+
+def configure(folder: Path, text: str) -> Path:
+    path = folder / "web.yml"
+    path.write_text(text)
+    return path
+
+
+# --- a real server ---------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def serving(provider: Callable[[], WebConfig], context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    async def metrics(request: web.Request) -> web.Response:
+        return web.Response(text="specdec_up 1\n", headers={"X-Content-Type-Options": "nosniff, its own"})
+
+    app = web.Application(middlewares=[auth_middleware(provider)])
+    app.router.add_get("/metrics", metrics)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        port = runner.addresses[0][1]
+        yield f"{'https' if context else 'http'}://localhost:{port}/metrics"
+    finally:
+        await runner.cleanup()
+
+
+def trusting(folder: Path, client: str | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=folder / "ca.crt")
+    if client:
+        context.load_cert_chain(folder / f"{client}.crt", folder / f"{client}.key")
+    return context
+
+
+async def fetch(url: str, **options: object) -> aiohttp.ClientResponse:
+    """One request over a connection of its own, so that each one shakes hands."""
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+        session.get(url, **options) as response,  # type: ignore[arg-type]
+    ):
+        await response.read()
+        return response
+
+
+async def server_name(url: str, context: ssl.SSLContext) -> str:
+    """The common name in the certificate that the server shows."""
+    _, writer = await asyncio.open_connection("localhost", URL(url).port, ssl=context)
+    certificate = writer.get_extra_info("peercert")
+    writer.close()
+    await writer.wait_closed()
+    return str(dict(pair for names in certificate["subject"] for pair in names)["commonName"])
+
+
+# --- basic authentication --------------------------------------------------------------------------------------------
+
+
+def users(**hashes_by_user: str) -> Callable[[], WebConfig]:
+    return lambda: WebConfig(basic_auth_users=hashes_by_user)
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        (None, 401),
+        (aiohttp.encode_basic_auth("alice", "wonderland"), 200),
+        (aiohttp.encode_basic_auth("alice", "Wonderland"), 401),
+        (aiohttp.encode_basic_auth("alice", ""), 401),
+        (aiohttp.encode_basic_auth("", "wonderland"), 401),
+        (aiohttp.encode_basic_auth("mallory", "wonderland"), 401),
+        (aiohttp.encode_basic_auth("alice", "x" * 500), 401),
+        ("basic " + base64.b64encode(b"alice:wonderland").decode(), 200),
+        ("Basic " + base64.b64encode(b"alice").decode(), 401),
+        ("Basic " + base64.b64encode(b"\xff\xfe:\xff").decode(), 401),
+        ("Basic " + base64.b64encode(b"alice:won\x00derland").decode(), 401),
+        ("Basic not-base64!", 401),
+        ("Basic", 401),
+        ("Bearer wonderland", 401),
+    ],
+)
+async def test_only_the_right_password_opens(authorization: str | None, status: int) -> None:
+    async with serving(users(alice=ALICE)) as url:
+        response = await fetch(url, headers={"Authorization": authorization} if authorization else {})
+    assert response.status == status
+    assert ("WWW-Authenticate" in response.headers) == (status == 401)
+
+
+async def test_without_users_everyone_is_let_in() -> None:
+    async with serving(users()) as url:
+        assert (await fetch(url)).status == 200
+
+
+async def test_a_page_that_does_not_exist_is_not_shown_to_strangers_either() -> None:
+    async with serving(users(alice=ALICE)) as url:
+        assert (await fetch(url + "/nothing")).status == 401
+
+
+async def test_passwords_beyond_72_bytes_count_as_bcrypt_always_counted_them() -> None:
+    long = "p" * 72
+    async with serving(users(alice=bcrypt.hashpw(long.encode(), bcrypt.gensalt(4)).decode())) as url:
+        header = {"Authorization": aiohttp.encode_basic_auth("alice", long + "more")}
+        assert (await fetch(url, headers=header)).status == 200
+
+
+class CountedBcrypt:
+    """bcrypt itself, with the hashes it was asked to check."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.hashes: list[str] = []
+        really = bcrypt.checkpw
+
+        def checkpw(password: bytes, hashed: bytes) -> bool:
+            self.hashes.append(hashed.decode())
+            return really(password, hashed)
+
+        monkeypatch.setattr(bcrypt, "checkpw", checkpw)
+
+
+async def test_a_right_password_is_hashed_once_and_a_wrong_one_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = CountedBcrypt(monkeypatch)
+    async with serving(users(alice=ALICE)) as url:
+        for password, status, checks in (
+            ("wonderland", 200, 1),
+            ("wonderland", 200, 1),
+            ("no", 401, 2),
+            ("no", 401, 3),
+        ):
+            header = {"Authorization": aiohttp.encode_basic_auth("alice", password)}
+            assert (await fetch(url, headers=header)).status == status
+            assert len(counted.hashes) == checks
+
+
+async def test_an_unknown_user_costs_as_much_as_the_costliest_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    bob = bcrypt.hashpw(b"builder", bcrypt.gensalt(6)).decode()
+    counted = CountedBcrypt(monkeypatch)
+    async with serving(users(alice=ALICE, bob=bob)) as url:
+        header = {"Authorization": aiohttp.encode_basic_auth("mallory", "x")}
+        assert (await fetch(url, headers=header)).status == 401
+    assert [hashed.split("$")[2] for hashed in counted.hashes] == ["06"]
+
+
+async def test_a_changed_password_locks_out_the_old_one_at_once(folder: Path) -> None:
+    path = configure(folder, f"basic_auth_users:\n  alice: {ALICE}\n")
+    file = WebConfigFile(path)
+    old = {"Authorization": aiohttp.encode_basic_auth("alice", "wonderland")}
+    new = {"Authorization": aiohttp.encode_basic_auth("alice", "looking-glass")}
+    async with serving(file.current) as url:
+        assert (await fetch(url, headers=old)).status == 200
+        configure(
+            folder, f"basic_auth_users:\n  alice: {bcrypt.hashpw(b'looking-glass', bcrypt.gensalt(4)).decode()}\n"
+        )
+        assert (await fetch(url, headers=old)).status == 401
+        assert (await fetch(url, headers=new)).status == 200
+
+
+async def test_a_file_that_turned_bad_changes_nothing_and_is_reported_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = configure(folder, f"basic_auth_users:\n  alice: {ALICE}\n")
+    file = WebConfigFile(path)
+    async with serving(file.current) as url:
+        configure(folder, "basic_auth_users: oops\n")
+        assert [(await fetch(url)).status for _ in range(3)] == [401, 401, 401]
+        path.unlink()
+        assert (await fetch(url)).status == 401
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 2
+    assert all("web.yml" in warning for warning in warnings)
+
+
+async def test_configured_headers_stand_on_every_response_and_never_replace_its_own(folder: Path) -> None:
+    path = configure(
+        folder,
+        "http_server_config:\n  http2: false\n  headers:\n"
+        "    X-Frame-Options: deny\n    X-Content-Type-Options: nosniff\n    X-XSS-Protection: ''\n"
+        f"basic_auth_users:\n  alice: {ALICE}\n",
+    )
+    config = load_web_config(path)
+    async with serving(lambda: config) as url:
+        header = {"Authorization": aiohttp.encode_basic_auth("alice", "wonderland")}
+        responses = [
+            await fetch(url),
+            await fetch(url, headers=header),
+            await fetch(url + "/nothing", headers=header),
+        ]
+    assert [response.status for response in responses] == [401, 200, 404]
+    assert {response.headers["X-Frame-Options"] for response in responses} == {"deny"}
+    assert [response.headers["X-Content-Type-Options"] for response in responses] == [
+        "nosniff",
+        "nosniff, its own",
+        "nosniff",
+    ]
+    assert not any("X-XSS-Protection" in response.headers for response in responses)
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+async def test_tls_serves_and_follows_a_renewed_certificate(folder: Path, authority: Identity) -> None:
+    file = WebConfigFile(configure(folder, TLS))
+    context = trusting(folder)
+    async with serving(file.current, file.ssl_context()) as url:
+        assert await server_name(url, context) == "server one"
+        issue("server two", authority).write(folder, "server")
+        assert await server_name(url, context) == "server two"
+
+
+async def test_a_certificate_renewed_halfway_does_not_interrupt(folder: Path, authority: Identity) -> None:
+    file = WebConfigFile(configure(folder, TLS))
+    renewed = issue("server two", authority)
+    context = trusting(folder)
+    async with serving(file.current, file.ssl_context()) as url:
+        (folder / "server.crt").write_bytes(renewed.certificate.public_bytes(serialization.Encoding.PEM))
+        assert await server_name(url, context) == "server one"  # the key does not fit yet
+        renewed.write(folder, "server")
+        assert await server_name(url, context) == "server two"
+
+
+async def test_client_certificates_are_demanded_from_the_moment_the_file_says_so(folder: Path) -> None:
+    file = WebConfigFile(configure(folder, TLS))
+    anonymous = trusting(folder)
+    known = trusting(folder, "client")
+    async with serving(file.current, file.ssl_context()) as url:
+        assert (await fetch(url, ssl=anonymous)).status == 200
+        configure(folder, TLS + "  client_ca_file: ca.crt\n  client_auth_type: RequireAndVerifyClientCert\n")
+        assert (await fetch(url, ssl=known)).status == 200
+        with pytest.raises(aiohttp.ClientError):
+            await fetch(url, ssl=anonymous)
+
+
+@pytest.mark.parametrize(
+    ("client", "let_in"), [(None, True), ("client", True), ("stranger", False)], ids=["none", "known", "stranger"]
+)
+async def test_a_certificate_is_verified_if_given(folder: Path, client: str | None, let_in: bool) -> None:
+    issue("stranger").write(folder, "stranger")
+    config = load_web_config(
+        configure(folder, TLS + "  client_ca_file: ca.crt\n  client_auth_type: VerifyClientCertIfGiven\n")
+    )
+    context = trusting(folder, client)
+    async with serving(lambda: config, config.ssl_context()) as url:
+        if let_in:
+            assert (await fetch(url, ssl=context)).status == 200
+        else:
+            with pytest.raises(aiohttp.ClientError):
+                await fetch(url, ssl=context)
+
+
+async def test_versions_and_ciphers_are_what_the_file_says(folder: Path) -> None:
+    config = load_web_config(
+        configure(
+            folder,
+            TLS + "  max_version: TLS12\n  prefer_server_cipher_suites: false\n"
+            "  cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_AES_128_GCM_SHA256]\n",
+        )
+    )
+    context = config.ssl_context()
+    assert context is not None
+    client = trusting(folder)
+    async with serving(lambda: config, context) as url:
+        client.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
+        assert (await fetch(url, ssl=client)).status == 200
+        client.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+        with pytest.raises(aiohttp.ClientError):
+            await fetch(url, ssl=client)
+        client.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
+        client.minimum_version = ssl.TLSVersion.TLSv1_3
+        with pytest.raises(aiohttp.ClientError):
+            await fetch(url, ssl=client)
+
+
+def test_tls_1_2_is_the_least_by_default(folder: Path) -> None:
+    context = load_web_config(configure(folder, TLS)).ssl_context()
+    assert context is not None
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert context.verify_mode == ssl.CERT_NONE
+
+
+def test_the_systems_roots_judge_optional_certificates_where_no_ca_is_named(folder: Path) -> None:
+    context = load_web_config(configure(folder, TLS + "  client_auth_type: VerifyClientCertIfGiven\n")).ssl_context()
+    assert context is not None
+    assert context.verify_mode == ssl.CERT_OPTIONAL
+    assert all(authority["subject"] != ((("commonName", "the authority"),),) for authority in context.get_ca_certs())
+
+
+def test_switching_tls_on_without_a_restart_is_called_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = WebConfigFile(configure(folder, ""))
+    assert file.ssl_context() is None
+    configure(folder, TLS)
+    file.current()
+    assert "takes a restart" in caplog.text
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "basic_auth_users:\n", "http_server_config: {}\n"])
+def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
+    config = load_web_config(configure(folder, text))
+    assert config == WebConfig()
+    assert config.ssl_context() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("basic_auth_user: {}\n", "basic_auth_user"),
+        ("tls_server_config:\n", "tls_server_config"),
+        ("tls_server_config: {}\n", "cert_file"),
+        (TLS + "  cret_file: x\n", "tls_server_config: .*cret_file"),
+        ("tls_server_config:\n  cert_file: server.crt\n", "key_file"),
+        ("tls_server_config:\n  cert_file: ''\n  key_file: server.key\n", "tls_server_config.cert_file"),
+        ("tls_server_config:\n  cert_file: gone.crt\n  key_file: server.key\n", "gone.crt: No such file"),
+        ("tls_server_config:\n  cert_file: server.crt\n  key_file: client.key\n", "does not belong"),
+        ("tls_server_config:\n  cert_file: web.yml\n  key_file: server.key\n", "not a PEM|NO_START_LINE"),
+        ("tls_server_config:\n  cert_file: .\n  key_file: server.key\n", "cert_file.*[Dd]irectory"),
+        (TLS + "  client_auth_type: Sometimes\n", "tls_server_config.client_auth_type.*Sometimes"),
+        (TLS + "  client_auth_type: RequireAnyClientCert\n", "client_auth_type.*RequireAndVerifyClientCert"),
+        (TLS + "  client_auth_type: RequireAndVerifyClientCert\n", "client_ca_file"),
+        (TLS + "  client_ca_file: ca.crt\n", "client_auth_type"),
+        (
+            TLS + "  client_ca_file: server.key\n  client_auth_type: VerifyClientCertIfGiven\n",
+            "client_ca_file.*no PEM certificate",
+        ),
+        (TLS + "  min_version: TLS9\n", "tls_server_config.min_version"),
+        (TLS + "  min_version: TLS11\n", "tls_server_config.min_version.*TLS12"),
+        (TLS + "  min_version: TLS13\n  max_version: TLS12\n", "min_version TLS13 is above"),
+        (TLS + "  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n", "cipher_suites.*RC4"),
+        (TLS + "  cipher_suites: [TLS_AES_128_GCM_SHA256]\n", "cipher_suites.*min_version"),
+        (TLS + "  cipher_suites: TLS_AES_128_GCM_SHA256\n", "tls_server_config.cipher_suites"),
+        (TLS + "  client_allowed_sans: [a]\n", "client_allowed_sans: not offered"),
+        (TLS + "  curve_preferences: [X25519]\n", "curve_preferences: not offered"),
+        ("tls_server_config:\n  cert: |\n    PEM\n  key_file: server.key\n", "cert: not offered"),
+        ("rate_limit:\n  interval: 1s\n", "rate_limit: not offered"),
+        ("http_server_config:\n  http2: perhaps\n", "http_server_config.http2"),
+        ("http_server_config:\n  http3: true\n", "http3"),
+        ("http_server_config:\n  headers:\n    X-Powered-By: me\n", "headers.X-Powered-By"),
+        ("http_server_config:\n  headers:\n    X-Frame-Options: maybe\n", "headers.X-Frame-Options.*deny"),
+        (
+            'http_server_config:\n  headers:\n    Content-Security-Policy: "a\\r\\nSet-Cookie: b"\n',
+            "headers.Content-Security-Policy.*control",
+        ),
+        ("basic_auth_users:\n  alice: wonderland\n", "basic_auth_users.alice: not a bcrypt hash"),
+        ("basic_auth_users:\n  alice:\n", "basic_auth_users.alice: not a bcrypt hash"),
+        (f"basic_auth_users:\n  'a:b': {ALICE}\n", "colon"),
+        (f"basic_auth_users:\n  alice: {ALICE}\n  alice: {ALICE}\n", "line 3: alice stands twice"),
+        ("basic_auth_users: [alice]\n", "basic_auth_users"),
+        ("- a\n- b\n", "expected a mapping"),
+        ("? [a]\n: b\n", "line 1"),
+        ("a: b: c\n", "line 1"),
+        ("\x00", "not YAML"),
+        ("[" * 5000, "not YAML"),
+    ],
+)
+def test_a_bad_file_is_named_with_the_key(folder: Path, text: str, named: str) -> None:
+    path = configure(folder, text)
+    with pytest.raises(ConfigError, match=named) as caught:
+        load_web_config(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    assert "wonderland" not in message
+    assert ALICE not in message
+
+
+def test_an_encrypted_key_is_refused_without_asking_anyone_for_its_password(folder: Path, authority: Identity) -> None:
+    server = issue("server", authority)
+    server.write(folder, "server")
+    (folder / "server.key").write_bytes(server.key_pem(serialization.BestAvailableEncryption(b"secret")))
+    with pytest.raises(ConfigError, match=r"server\.key"):
+        load_web_config(configure(folder, TLS))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"web\.yml: No such file"):
+        load_web_config(tmp_path / "web.yml")
+
+
+def test_http2_is_accepted_because_its_clients_speak_http_1_1_too(folder: Path) -> None:
+    assert load_web_config(configure(folder, "http_server_config:\n  http2: true\n")).http_server_config.http2
+
+
+_yaml_soup = st.lists(
+    st.sampled_from(
+        [
+            "tls_server_config", "cert_file", "basic_auth_users", "http_server_config", "headers", ": ", "\n", "\n  ",
+            "- ", "{", "}", "[", "]", "&a ", "*a", "<<", "!!int ", "!!timestamp ", "2024-99-99", '"', "'", "|", "?",
+        ]
+    )
+    | st.text(max_size=4)
+).map("".join)  # fmt: skip
+
+
+@given(text=_yaml_soup)
+@example(text="!!int ''")
+@example(text="!!timestamp x")
+@example(text="&a [*a]")
+@example(text="&a {http_server_config: *a}")
+@settings(max_examples=200, deadline=None)
+def test_whatever_stands_in_the_file_it_is_read_or_refused(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "soup.yml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with contextlib.suppress(ConfigError):
+        load_web_config(path)
