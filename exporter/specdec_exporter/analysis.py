@@ -211,7 +211,7 @@ class _OpenAccount:
             worst=_notable(self._worst),
             history=self._series.ratios(HISTORY_PARTS),
             thirds=self._thirds(),
-            recommended_num_speculative_tokens=_recommended(summed, k, policy, method_of(self.config)),
+            recommended_num_speculative_tokens=recommend(summed, k, policy, method_of(self.config)),
         )
 
     def _thirds(self) -> tuple[float, float] | None:
@@ -356,13 +356,13 @@ def _notable(found: tuple[float, SpecDecoding, float] | None) -> NotableWindow |
     )
 
 
-def _recommended(summed: Figures | None, k: int | None, policy: Policy, method: str | None) -> int | None:
+def recommend(measured: Figures | None, k: int | None, policy: Policy, method: str | None) -> int | None:
     """Return the best k of the measured curve; ``None`` where drafts are too few, or too short to tell."""
-    if summed is None or not k or (summed.drafts or 0) < policy.min_drafts:
+    if measured is None or not k or (measured.drafts or 0) < policy.min_drafts:
         return None
-    if (summed.mean_draft_length or 0.0) < k * (1 - policy.short_draft_tolerance):
+    if (measured.mean_draft_length or 0.0) < k * (1 - policy.short_draft_tolerance):
         return None
-    return recommended_num_speculative_tokens(summed.per_position, policy.for_method(method).draft_cost_ratio)
+    return recommended_num_speculative_tokens(measured.per_position, policy.for_method(method).draft_cost_ratio)
 
 
 _API_SERVERS = Verdict(

@@ -13,13 +13,14 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
 import msgspec
 
 from specdec_exporter import report
 from specdec_exporter.analysis import LogStory
 from specdec_exporter.errors import SpecdecError
+from specdec_exporter.formatting import plain
 from specdec_exporter.policy import load_policy
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
@@ -102,7 +103,7 @@ class LogInputs:
     def _open(self, path: str) -> Iterator[tuple[BinaryStream, Callable[[], int] | None]]:
         """Open one input: its bytes, and what tells how much of the file on disk they took, if it is one."""
         if path == STDIN:
-            yield self._stdin or sys.stdin.buffer, None
+            yield self._stdin or cast("BinaryStream", sys.stdin.buffer), None
             return
         with open(path, "rb", buffering=0) as raw:  # noqa: PTH123  a path may be "/dev/fd/3"
             if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
@@ -127,7 +128,7 @@ def _telling(
 
 
 def _in_words(path: str, error: Exception) -> str:
-    name = "stdin" if path == STDIN else report.plain(path)
+    name = "stdin" if path == STDIN else plain(path)
     cause = error.__cause__ or error
     if isinstance(cause, EOFError | zlib.error | gzip.BadGzipFile):
         return f"cannot read {name}: damaged gzip data ({cause}); what was read before that counts"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -17,8 +19,21 @@ PROG = "specdec-exporter"
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class _DefaultToServe(click.Group):
-    """Without a command (only flags, or nothing at all) the command is ``serve``."""
+class _Commands(click.Group):
+    """Without a command (only flags, or nothing at all) the command is ``serve``.
+
+    ``simulate`` is loaded when it is asked for: serving must not pay for the simulator.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "simulate"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "simulate":
+            from specdec_exporter.simulator.cli import simulate  # noqa: PLC0415
+
+            return simulate
+        return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help", "--version")):
@@ -114,7 +129,7 @@ def _overrides(flags: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return sections
 
 
-@click.group(cls=_DefaultToServe, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name=PROG)
 def cli() -> None:
     """Tell whether vLLM's speculative decoding pays off: metrics, verdict and status page for a predictor.
@@ -148,6 +163,39 @@ def healthcheck(url: str | None, web_listen_address: tuple[str, ...]) -> int:
     return probe(url, web_listen_address)
 
 
+@cli.command()
+@click.argument("url")
+@click.option(
+    "--log-path", "log_paths", multiple=True, metavar="PATH", help="The predictor's log: path or glob, repeatable."
+)
+@click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest each request may take.")
+@click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between the two readings.")
+def check(url: str, log_paths: tuple[str, ...], timeout: float, interval: float) -> int:
+    """Examine the predictor at URL and say what is well, what is not, and what to do.
+
+    Exits with 0 if all is well, 2 with warnings, 1 if it failed.
+    """
+    from specdec_exporter import check as checking  # noqa: PLC0415
+
+    return asyncio.run(checking.check(url, log_paths=log_paths, timeout_seconds=timeout, interval_seconds=interval))
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, metavar="[FILE|-]...")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "jsonl"]),
+    default="text",
+    show_default=True,
+    help="A report, or one JSON object per recognised line.",
+)
+def analyze(paths: tuple[str, ...], output: Literal["text", "jsonl"]) -> int:
+    """Tell what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
+    from specdec_exporter import analyze as analysing  # noqa: PLC0415
+
+    return analysing.analyze(paths or ("-",), output=output)
+
+
 def main() -> None:
     """Run a command; errors of ours are one line on stderr, usage errors exit with 2."""
     try:
@@ -159,5 +207,12 @@ def main() -> None:
         code = 130
     except SpecdecError as error:
         click.echo(f"{PROG}: {error}", err=True)
+        code = 1
+    except Exception as error:
+        if os.environ.get("SPECDEC_TRACEBACK"):
+            raise
+        click.echo(
+            f"{PROG}: internal error: {type(error).__name__}: {error} (SPECDEC_TRACEBACK=1 shows where)", err=True
+        )
         code = 1
     sys.exit(code if isinstance(code, int) else 0)

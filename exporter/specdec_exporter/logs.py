@@ -47,7 +47,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _logfmt_value(value: object) -> str:
-    text = str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
 
 

@@ -8,9 +8,10 @@ predictor is stripped of control characters. Nothing is told by colour alone.
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, TextIO
+from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -19,11 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_exporter.analysis import Account, Analysis, NotableWindow
+from specdec_exporter.examination import Examination, Level
+from specdec_exporter.formatting import count, decimal, percent, plain, size
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig
 from specdec_exporter.status import Figures, Verdict, VerdictCode, WarningCount
-
-Level = Literal["PASS", "WARN", "FAIL"]
 
 PROGRESS_FROM_BYTES = 50_000_000
 
@@ -57,7 +58,7 @@ def write(stream: TextIO, draw: Callable[[Console], None]) -> None:
     console = console_for(stream)
     with console.capture() as captured:  # rich, left to itself, ends the process at a broken pipe
         draw(console)
-    stream.write(captured.get())
+    stream.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
     stream.flush()
 
 
@@ -81,36 +82,6 @@ def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterato
 def is_ascii_only(console: Console) -> bool:
     """Whether block characters would come out as question marks."""
     return console.options.ascii_only
-
-
-def plain(text: str) -> str:
-    """``text`` without control characters: a log line must not steer the terminal of whoever reads it."""
-    return "".join(character if character.isprintable() else "?" for character in text)
-
-
-def percent(ratio: float | None) -> str:
-    """0.8161 as ``81.6 %``; a dash where the ratio is not defined."""
-    return "-" if ratio is None else f"{ratio * 100:.1f} %"
-
-
-def count(value: float | None) -> str:
-    """A whole number with thousands separated."""
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def decimal(value: float | None) -> str:
-    """Two decimals, as vLLM prints lengths."""
-    return "-" if value is None else f"{value:.2f}"
-
-
-def size(byte_count: int) -> str:
-    """Bytes in the decimal units that ``ls -h --si`` uses."""
-    value = float(byte_count)
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"
 
 
 def bar(ratio: float | None, cells: int, *, ascii_only: bool) -> str:
@@ -169,35 +140,67 @@ def pairs(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
-    """Return the figures of several spans or engines side by side, with the definition that each line follows.
+    """Return the figures of one or several spans side by side; of a single one with the definition beside each.
 
     Lines of which no column knows anything are left out.
     """
-    reconstructed = any(figures.source == "log" for _, figures in columns)
-    lines: list[tuple[str, list[str]]] = [
-        ("Draft tokens", [count(figures.draft_tokens) for _, figures in columns]),
-        ("Accepted tokens", [count(figures.accepted_tokens) for _, figures in columns]),
-        ("Acceptance rate", [percent(figures.acceptance_ratio) for _, figures in columns]),
-        ("Drafts (reconstructed)" if reconstructed else "Drafts", [count(figures.drafts) for _, figures in columns]),
-        ("Mean acceptance length", [decimal(figures.mean_acceptance_length) for _, figures in columns]),
-        ("Mean draft length", [decimal(figures.mean_draft_length) for _, figures in columns]),
-        ("Generation tokens", [count(figures.generation_tokens) for _, figures in columns]),
-        ("Tokens per step", [decimal(figures.tokens_per_step) for _, figures in columns]),
+    spans = [figures for _, figures in columns]
+    drafts = "Drafts (reconstructed)" if any(figures.source == "log" for figures in spans) else "Drafts"
+    lines: list[tuple[str, str, list[str]]] = [
+        ("Draft tokens", "", [count(figures.draft_tokens) for figures in spans]),
+        ("Accepted tokens", "", [count(figures.accepted_tokens) for figures in spans]),
+        ("Acceptance rate", "accepted / draft tokens", [percent(figures.acceptance_ratio) for figures in spans]),
+        (drafts, "", [count(figures.drafts) for figures in spans]),
+        (
+            "Mean acceptance length",
+            "1 + accepted / drafts (with the bonus token)",
+            [decimal(figures.mean_acceptance_length) for figures in spans],
+        ),
+        ("Mean draft length", "draft tokens / drafts", [decimal(figures.mean_draft_length) for figures in spans]),
+        ("Generation tokens", "", [count(figures.generation_tokens) for figures in spans]),
+        (
+            "Tokens per step",
+            "steps without a draft included",
+            [decimal(figures.tokens_per_step) for figures in spans],
+        ),
     ]
+    known = [line for line in lines if any(cell != "-" for cell in line[2])]
+    if len(columns) > 1:
+        return table("", *(name for name, _ in columns), rows=[(name, *cells) for name, _, cells in known])
+    result = Table.grid(padding=(0, 3, 0, 0))
+    result.add_column(overflow="fold")
+    result.add_column(justify="right", no_wrap=True)
+    result.add_column(overflow="fold", style="dim")
+    for name, definition, cells in known:
+        result.add_row(name, *cells, definition)
+    return result
+
+
+def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
+    """Return one line for each engine or configuration."""
+    columns = (kind, "draft tokens", "accepted", "rate", "length")
     return table(
-        "",
-        *(name for name, _ in columns),
-        rows=[(name, *cells) for name, cells in lines if any(cell != "-" for cell in cells)],
+        *columns,
+        rows=[
+            (
+                label,
+                count(part.draft_tokens),
+                count(part.accepted_tokens),
+                percent(part.acceptance_ratio),
+                decimal(part.mean_acceptance_length),
+            )
+            for label, part in parts
+        ],
     )
 
 
 def curve_table(figures: Figures, *, ascii_only: bool, cells: int = _BAR_CELLS) -> Table:
     """Return acceptance by position as bars: of all drafts, and of the drafts that came this far."""
     result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    result.add_column("position", justify="right")
-    result.add_column("of all drafts", min_width=cells, no_wrap=True)
+    result.add_column("pos.", justify="right", no_wrap=True)
+    result.add_column("all drafts", min_width=cells, no_wrap=True)
     result.add_column("", justify="right", no_wrap=True)
-    result.add_column("given the one before", min_width=cells, no_wrap=True)
+    result.add_column("conditional", min_width=cells, no_wrap=True)
     result.add_column("", justify="right", no_wrap=True)
     for position, (rate, conditional) in enumerate(zip(figures.per_position, figures.conditional, strict=False)):
         result.add_row(
@@ -210,14 +213,18 @@ def curve_table(figures: Figures, *, ascii_only: bool, cells: int = _BAR_CELLS) 
     return result
 
 
-def print_curve(console: Console, figures: Figures) -> None:
-    """Print acceptance by position, as wide as there is room for, and what must be known to read it."""
+def print_curve(console: Console, figures: Figures, recommended_num_speculative_tokens: int | None) -> None:
+    """Print acceptance by position, as wide as there is room for, and what it takes to read it."""
     if not figures.per_position:
         return
     heading(console, "Acceptance by position")
-    # position, two percentages, the gaps between five columns and the indent take 36 columns
-    cells = max(6, min(_BAR_CELLS, (console.width - 36) // 2))
+    # the position, two percentages, the gaps between and the indent take 28 columns
+    cells = max(6, min(_BAR_CELLS, (console.width - 28) // 2))
     indented(console, curve_table(figures, ascii_only=is_ascii_only(console), cells=cells))
+    indented(console, Text("conditional: of the drafts accepted up to the position before", style="dim"))
+    if recommended_num_speculative_tokens is not None:
+        best = recommended_num_speculative_tokens or "0 (better switched off)"
+        indented(console, Text(f"Recommended k: {best}, by this curve and the cost that the policy assumes."))
     if figures.short_drafts:
         offered = "" if figures.mean_draft_length is None else f" ({figures.mean_draft_length:.2f} tokens on average)"
         indented(
@@ -278,11 +285,9 @@ def print_analysis(
     _print_configurations(console, analysis)
     judged = analysis.judged
     if judged is not None and judged.figures is not None:
-        heading(console, "Totals")
-        indented(console, _totals(analysis, judged, judged.figures))
-        _print_notes(console, judged)
+        _print_totals(console, analysis, judged, judged.figures)
         _print_windows(console, judged, min_drafts)
-        print_curve(console, judged.figures)
+        print_curve(console, judged.figures, judged.recommended_num_speculative_tokens)
     print_warnings(console, analysis.warnings)
     print_verdict(console, analysis.verdict)
 
@@ -332,46 +337,28 @@ def _print_configurations(console: Console, analysis: Analysis) -> None:
                 words += f"; {account.starts} engine starts"
         rows.append((f"{number}.", words))
     indented(console, pairs(rows or [("1.", "not in this log (no engine-init line)")]))
-    if len(rows) > 1 and analysis.judged is not None:
-        number = analysis.accounts.index(analysis.judged) + 1
-        indented(console, Text(f"What follows the totals is about configuration {number}, the last with figures."))
 
 
-def _totals(analysis: Analysis, judged: Account, judged_figures: Figures) -> Table:
-    columns: list[tuple[str, Figures]] = []
+def _print_totals(console: Console, analysis: Analysis, judged: Account, summed: Figures) -> None:
+    heading(console, "Totals")
+    indented(console, figures_table([("", analysis.total or summed)]))
     if analysis.total is not None:
-        columns.append(("all", analysis.total))
-        columns += [
-            (f"configuration {number}", account.figures)
+        heading(console, "By configuration")
+        parts = [
+            (f"{number}.", account.figures)
             for number, account in enumerate(analysis.accounts, start=1)
             if account.figures is not None
         ]
-    elif len(judged.engines) > 1:
-        columns.append(("all", judged_figures))
-    else:
-        columns.append(("", judged_figures))
+        indented(console, breakdown_table("", parts))
+        number = analysis.accounts.index(judged) + 1
+        indented(console, Text(f"From here on: configuration {number}, the last that drafted."))
     if len(judged.engines) > 1:
-        columns += [
-            (label if label == "aggregated" else f"engine {label}", engine_figures)
-            for label, engine_figures in judged.engines
-        ]
-    return figures_table(columns)
-
-
-def _print_notes(console: Console, judged: Account) -> None:
+        heading(console, "By engine")
+        indented(console, breakdown_table("engine", judged.engines))
     if judged.lifetime is not None:
         accepted, drafted = judged.lifetime
-        indented(
-            console,
-            Text(
-                "The V0 engine logs totals since it started; they are differenced here. Its last line: "
-                f"{accepted:,} of {drafted:,} draft tokens accepted."
-            ),
-        )
-    if judged.recommended_num_speculative_tokens is not None:
-        best = judged.recommended_num_speculative_tokens
-        words = "better switched off" if best == 0 else f"k = {best}"
-        indented(console, Text(f"Best k by this curve and the method's assumed cost: {words}."))
+        words = "The V0 engine logs totals since it started; they are differenced here."
+        indented(console, Text(f"{words} Its last line: {accepted:,} of {drafted:,} draft tokens accepted."))
 
 
 def _print_windows(console: Console, judged: Account, min_drafts: int) -> None:
@@ -392,7 +379,7 @@ def _print_windows(console: Console, judged: Account, min_drafts: int) -> None:
         rows.append(("Trend", f"first third {percent(first)}, last third {percent(last)}: {change}"))
     if len(judged.history) > 1:
         line = sparkline(judged.history, ascii_only=is_ascii_only(console))
-        rows.append(("In order", f"|{line}| 0 to 100 %"))
+        rows.append(("In order", f"|{line}| 0 to 100%"))
     indented(console, pairs(rows))
 
 
@@ -400,3 +387,32 @@ def _notable(window: NotableWindow, judged: Account) -> str:
     when = f" at {window.timestamp}" if window.timestamp else ""
     engine = f", engine {window.engine}" if len(judged.engines) > 1 else ""
     return f"{percent(window.acceptance_ratio)}{when}{engine} ({window.draft_tokens:,.0f} draft tokens)"
+
+
+def print_examination(console: Console, examination: Examination) -> None:
+    """Print what a check found: its lines, the figures, the curve, the warnings of the log and the verdict."""
+    for finding in examination.findings:
+        print_level(console, finding.level, finding.subject, finding.found, finding.action)
+    status, log = examination.status, examination.log
+    columns: list[tuple[str, Figures]] = []
+    if status.window is not None and status.window.acceptance_ratio is not None:
+        columns.append(("now" if not status.window.seconds else f"{status.window.seconds:.1f} s", status.window))
+    if status.lifetime is not None:
+        columns.append(("since start", status.lifetime))
+    if log is not None and log.judged is not None and log.judged.figures is not None:
+        columns.append(("log", log.judged.figures))
+    if columns:
+        heading(console, "Figures")
+        indented(console, figures_table(columns))
+    engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
+    if len(engines) > 1:
+        heading(console, "By engine, since start")
+        indented(console, breakdown_table("engine", engines))
+    if examination.basis is not None:
+        print_curve(console, examination.basis, examination.recommended_num_speculative_tokens)
+    if log is not None:
+        print_warnings(console, log.warnings)
+    print_verdict(console, examination.verdict)
+    levels = Counter(finding.level for finding in examination.findings)
+    summary = f"{levels['PASS']} passed, {levels['WARN']} to look at, {levels['FAIL']} failed"
+    console.print(Text(f"{examination.level}: {summary}", style=_LEVEL_STYLE[examination.level]))

@@ -14,9 +14,9 @@ import aiohttp
 from specdec_exporter import __version__
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError, SpecdecError
+from specdec_exporter.logsource import LogSource, open_log_source
 from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.fetch import MetricsFetcher
-from specdec_exporter.predictor.logsource import LogSource, open_log_source
+from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
 from specdec_exporter.state import PredictorState
 from specdec_exporter.status import Status
 
@@ -51,9 +51,9 @@ class PredictorRuntime:
     @property
     def log_health(self) -> CollectorHealth | None:
         """Health of the log reader; ``None`` when no log is read."""
-        if self._source is None:
+        if self._source is None or self.state.reader is None:
             return None
-        return CollectorHealth(self._source.healthy, self._source.poll_seconds)
+        return CollectorHealth(self._source.healthy, self.state.reader.round_seconds)
 
     def start(self) -> None:
         """Begin to follow the log."""
@@ -80,7 +80,7 @@ class PredictorRuntime:
         self._say_once(None)
         self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
         left = min(timeout_seconds, self.settings.timeout) - (time.monotonic() - started)
-        if not self.state.version_known and left > 0:
+        if not self.state.version_asked and left > 0:
             self.state.observe_version(await self._fetcher.version(left))
 
     def _say_once(self, error: FetchError | None) -> None:
@@ -115,7 +115,7 @@ class ExporterRuntime:
 
     async def start(self) -> None:
         """Open what reading takes; raises :class:`ConfigError` where a log source cannot work as configured."""
-        self._session = aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar())
+        self._session = open_session()
         await self._apply(self.settings)
 
     async def stop(self) -> None:

@@ -106,6 +106,7 @@ class PredictorState:
         self._log_rings: dict[str, SampleRing] = {}
         self._config: EngineConfig | None = None
         self._api_version: str | None = None
+        self.version_asked = False  # since the predictor last started, as far as we can see
         self._history: deque[HistoryPoint] = deque()
 
     # --- what happens ---
@@ -128,22 +129,17 @@ class PredictorState:
             self._tracks = tracks
         if restarted:
             self.restarts += 1
-            self._api_version = None
+            self._api_version, self.version_asked = None, False
         self._close_short_windows(now)
 
     def observe_failure(self, reason: str) -> None:
         """A fetch failed; ``reason`` is in words."""
         self.up, self.up_reason, self._snapshot = False, reason, None
-        self._api_version = None  # whatever answers next may be another release
+        self._api_version, self.version_asked = None, False  # whatever answers next may be another release
 
     def observe_version(self, version: str | None) -> None:
-        """The predictor said its version."""
-        self._api_version = version
-
-    @property
-    def version_known(self) -> bool:
-        """Whether the predictor has been asked for its version since it last started or went away."""
-        return self._api_version is not None
+        """The predictor was asked for its version; ``None`` if it did not say."""
+        self._api_version, self.version_asked = version, True
 
     def observe_event(self, event: Event) -> None:
         """A line of the predictor's log said something."""
@@ -264,7 +260,7 @@ class PredictorState:
                     window=window,
                     recommended_num_speculative_tokens=self.recommended_num_speculative_tokens(window),
                     state=self._state([track], [engine]),
-                    ratios=track.ratios if self._counted else None,
+                    ratios=track.ratios if self._has_windows(track) else None,
                 )
             )
         return views
@@ -287,6 +283,10 @@ class PredictorState:
     def _counted(self) -> bool:
         return self._snapshot is not None and self._snapshot.stats_present
 
+    def _has_windows(self, track: EngineTrack) -> bool:
+        """Whether windows can be had from the counters: they are there, and not V0's, which sum lifetime totals."""
+        return self._counted and self.engine_generation != "v0" and track.snapshot.draft_tokens is not None
+
     def window(self) -> Figures | None:
         """The figures of the last window, summed over engines."""
         return self._window(list(self._tracks.values()), list(self._log_rings))
@@ -294,9 +294,10 @@ class PredictorState:
     def _window(self, tracks: Iterable[EngineTrack], log_engines: Iterable[str]) -> Figures | None:
         now = self._clock()
         k = self.num_speculative_tokens
-        if self._counted and self.engine_generation != "v0":
-            windows = [window for track in tracks if (window := track.ring.window(self.window_seconds, now))]
-            if windows and any(window.counts.draft_tokens is not None for window in windows):
+        countable = [track for track in tracks if self._has_windows(track)]
+        if countable:
+            windows = [window for track in countable if (window := track.ring.window(self.window_seconds, now))]
+            if windows:
                 counts = reduce(add, (window.counts for window in windows))
                 return figures(counts, k, "metrics", max(window.seconds for window in windows))
         windows = [

@@ -45,7 +45,7 @@ def main() -> int:
         files = record(scenarios.BY_NAME[name], installation, build_language())
         target.mkdir(parents=True, exist_ok=True)
         for file, content in files.items():
-            (target / file).write_text(content)
+            (target / file).write_bytes(content.encode())
         print(f"{target}: {', '.join(files)}")
     return 0
 
@@ -67,12 +67,12 @@ def record(scenario: Scenario, installation: Installation, language: Language) -
                 total += scenario.expected(language, phase)
                 files[f"metrics-{number}-{phase.name}.txt"] = server.metrics()
             await_log(scenario, server, total)
-        files["server.log"] = server.log()
+            files["server.log"] = server.log()
         files["command.txt"] = _shell_line(server.added_environment, server.command) + "\n"
         files["truth.json"] = json.dumps(_truth(scenario, language), indent=1) + "\n"
     finally:
         shutil.rmtree(scratch)
-    places = {str(scratch / "models"): "/models", str(scratch): "/scratch"}
+    places = {str(scratch / "models"): "/models", str(scratch): "/scratch", tempfile.gettempdir(): "/scratch"}
     venv = installation.python.parent.parent
     places |= {str(installation.python): "python", str(venv): "/venv", str(venv.resolve()): "/venv"}
     return {name: _scrub(content, places) for name, content in files.items()}

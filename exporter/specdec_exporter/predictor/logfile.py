@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import stat
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -27,8 +28,8 @@ _Natural = Annotated[int, msgspec.Meta(ge=0)]
 class Position(msgspec.Struct, frozen=True, kw_only=True):
     """A place in a log file, with the evidence by which it is found again. Offsets and lengths are bytes.
 
-    ``rotated`` tells that the file no longer stood under its path, ``skipping`` that the place is inside a line which is
-    already disposed of.
+    ``rotated`` tells that the file no longer stood under its path, ``skipping`` that the place is inside a line which
+    is already disposed of.
     """
 
     path: str
@@ -47,6 +48,10 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
         """Device and inode at the time."""
         return self.device, self.inode
 
+    def begins(self, head: bytes) -> bool:
+        """Whether a file with these first bytes begins like this one."""
+        return 0 < self.head_bytes <= len(head) and digest(head[: self.head_bytes]) == self.head_digest
+
     def holds_in(self, fd: int) -> bool:
         """Whether the open file ``fd`` has this content before this place. Raises OSError."""
         if self.offset and not (self.head_bytes and self.marker_bytes):
@@ -64,39 +69,49 @@ def digest(content: bytes | bytearray) -> str:
 
 
 def open_regular(path: str) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading and return descriptor and status. Raises OSError, also for any other kind of file.
+    """Open a regular file for reading; return descriptor and status. Raises OSError, also for any other kind of file.
 
     A FIFO in particular is never opened: its writer would block, or die of SIGPIPE, when this process goes away.
     """
-    if kind := _irregular(os.stat(path)):
+    if kind := irregularity(Path(path).stat()):
         raise OSError(errno.EINVAL, kind)
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     status = os.fstat(fd)
-    if kind := _irregular(status):  # replaced between the two calls
+    if kind := irregularity(status):  # replaced between the two calls
         os.close(fd)
         raise OSError(errno.EINVAL, kind)
     return fd, status
 
 
-def _irregular(status: os.stat_result) -> str | None:
+def irregularity(status: os.stat_result) -> str | None:
+    """Why a file of this kind is not read; None for a regular file."""
     if stat.S_ISREG(status.st_mode):
         return None
     if stat.S_ISDIR(status.st_mode):
         return "it is a directory; name the file, or a glob such as DIR/*.log"
     if stat.S_ISFIFO(status.st_mode):
-        return "it is a FIFO; a reader that dies would take the predictor with it, pipe it to the exporter's stdin instead"
+        return (
+            "it is a FIFO; a reader that dies would take the predictor with it, pipe it to the exporter's stdin instead"
+        )
     return "it is not a regular file"
 
 
-class LogFile:
-    """A log file held open. ``offset`` stands at the start of a line: the unterminated rest is read again when it has grown.
+def _common_length(left: bytes, right: bytes) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
 
-    So nothing of a line is kept in memory between reads, and the offset is always a place to go on from.
-    Methods raise OSError.
+
+class LogFile:
+    """A log file held open. Methods raise OSError.
+
+    ``offset`` stands at the start of a line; an unterminated rest is read again when it has grown. So nothing of a line
+    is kept in memory between reads, and the offset is always a place to go on from.
     """
 
     def __init__(self, path: str, fd: int, status: os.stat_result, cutter: LineCutter) -> None:
         self.path = path
+        # Rotation may rename the file itself, or a link to it.
+        self.bases = tuple(dict.fromkeys((path, os.path.realpath(path))))
         self.identity: Identity = (status.st_dev, status.st_ino)
         self.size_bytes = status.st_size
         self.modified_ns = status.st_mtime_ns
@@ -135,6 +150,10 @@ class LogFile:
         """Bytes of the file not yet looked at."""
         return max(0, self.size_bytes - self.seen)
 
+    def is_linked(self) -> bool:
+        """Whether any path leads to the file, now."""
+        return os.fstat(self._fd).st_nlink > 0
+
     def place(self, offset: int, *, skipping: bool = False) -> None:
         """Go on from ``offset``, which is the start of a line unless ``skipping``."""
         self.offset = self.seen = offset
@@ -152,9 +171,11 @@ class LogFile:
         self.place(start + newline + 1)
 
     def look(self) -> bool:
-        """Take in the file's status. False where what was read of it is gone: truncated, or truncated and grown again."""
+        """Take in the file's status. False where what was read of it is gone: truncated, and perhaps grown again."""
         status = os.fstat(self._fd)
         self.links = status.st_nlink
+        if self.retired_at is not None and self.drained and status.st_size == self.seen:
+            return True  # retired files can be many, and nobody truncates them
         self.size_bytes = status.st_size
         self.modified_ns = status.st_mtime_ns
         self.drained = False
@@ -167,7 +188,7 @@ class LogFile:
         return self._marker == os.pread(self._fd, len(self._marker), self.offset - len(self._marker))
 
     def read(self, buffer: bytearray, view: memoryview) -> tuple[list[Event], int] | None:
-        """Read one piece; return its events and the number of bytes not seen before. None where the file was cut.
+        """Read one piece; return its events and the number of bytes read. None where the file was cut.
 
         ``view`` is a view of the whole ``buffer``. Sets ``drained`` when there was nothing to do.
         """
@@ -178,14 +199,17 @@ class LogFile:
             return None
         filled = count - length
         events, done = self.cutter.cut(buffer, filled)
-        new = max(0, self.offset + filled - self.seen)
-        self.seen += new
+        self.seen = max(self.seen, self.offset + filled)
         self.drained = not done
         if done:
             self.offset += done
-            known = self._marker + bytes(buffer[:done]) if done < MARKER_BYTES else bytes(buffer[done - MARKER_BYTES : done])
+            known = (
+                self._marker + bytes(buffer[:done])
+                if done < MARKER_BYTES
+                else bytes(buffer[done - MARKER_BYTES : done])
+            )
             self._marker = known[-MARKER_BYTES:]
-        return events, new
+        return events, count
 
     def rewind(self) -> None:
         """Go back to where the content differs from what was read, the file having been cut.
@@ -196,7 +220,7 @@ class LogFile:
         before = self.head
         self.size_bytes = os.fstat(self._fd).st_size
         self.head = os.pread(self._fd, HEAD_BYTES, 0)
-        same = len(os.path.commonprefix([before, self.head]))
+        same = _common_length(before, self.head)
         if same == HEAD_BYTES:
             self.place_at_end(self.size_bytes)
             return

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.configline import parse_engine_config, parse_request_params
 from specdec_exporter.predictor.events import EngineStats, Event, Malformed, PredictorWarning, SpecDecoding
@@ -31,7 +33,8 @@ NOWHERE: Final = Origin()
 SPEC_DECODING: Final = "SpecDecoding metrics: "  # V1 engine, since 0.8.3, and the Rust frontend
 SPECULATIVE_V0: Final = "Speculative metrics: "  # V0 engine, up to 0.9.2
 _ENGINE_STATS: Final = re.compile(
-    r"(?:Engine (?P<engine>\d{1,6}): |\d{1,6} (?P<aggregated>Engines Aggregated): )?Avg prompt t(?:hroughput|put): ",
+    r"(?:Engine (?P<engine>\d{1,6}): |(?P<aggregated>\d{1,6} Engines Aggregated: ))?"
+    r"(?P<body>Avg prompt t(?:hroughput|put): )",
     re.ASCII,
 )
 _REQUEST: Final = "Received request "
@@ -46,23 +49,27 @@ def read_message(message: str, origin: Origin = NOWHERE, *, joined: bool = False
     ``joined`` says that the text was put together from several lines: then only fields known by name are taken, so that
     a wrong seam cannot pass for a new field.
     """
-    message = message.rstrip()
+    said = _read(message.rstrip(), origin, joined=joined)
+    if said is None or isinstance(said, Malformed):
+        return said
+    return msgspec.structs.replace(said, timestamp=origin.timestamp, process=origin.process, pid=origin.pid)
+
+
+def _read(message: str, origin: Origin, *, joined: bool) -> Event | Malformed | None:
     if message.startswith(_REQUEST):
-        return parse_request_params(message, timestamp=origin.timestamp, process=origin.process, pid=origin.pid)
+        return parse_request_params(message)
     if origin.tag is not None and _module(origin.tag) in _USER_TEXT_TAGS:
         return None
     if message.startswith(SPEC_DECODING):
-        return _spec_decoding(message[len(SPEC_DECODING) :], origin, joined=joined)
+        return _spec_decoding(message[len(SPEC_DECODING) :], origin.tag or "", joined=joined)
     if message.startswith(SPECULATIVE_V0):
-        return _speculative_v0(message[len(SPECULATIVE_V0) :], origin, joined=joined)
-    if (match := _ENGINE_STATS.match(message)) is not None:
-        engine = "aggregated" if match["aggregated"] else match["engine"]
-        body = message[match.end("aggregated") + 2 :] if match["aggregated"] else message
-        body = message[match.end("engine") + 2 :] if match["engine"] else body
-        return _engine_stats(body, engine, origin, joined=joined)
+        return _speculative_v0(message[len(SPECULATIVE_V0) :], joined=joined)
+    if (stats := _ENGINE_STATS.match(message)) is not None:
+        engine = "aggregated" if stats["aggregated"] else stats["engine"]
+        return _engine_stats(message[stats.start("body") :], engine, joined=joined)
     if message.startswith("Initializing a"):
-        return parse_engine_config(message, timestamp=origin.timestamp, process=origin.process, pid=origin.pid)
-    if message and origin.timestamp and any(start.startswith(message + " ") for start in (SPEC_DECODING, SPECULATIVE_V0)):
+        return parse_engine_config(message)
+    if origin.timestamp and len(message) >= len("SpecDec") and SPEC_DECODING.startswith(message):
         return Malformed(reason="the line breaks off in its first words", incomplete=True)
     return _warning(message, origin)
 
@@ -80,7 +87,9 @@ _PERCENT: Final = _NUMBER + "%"
 _EXTRA_NAME: Final = re.compile(r"[A-Z][\w /().-]{0,60}", re.ASCII)
 _EXTRA_VALUE: Final = re.compile(r"[\w.+%/() -]{1,80}(?:, [\d.]+)*", re.ASCII)
 # A field that breaks off: part of a name, or a name and part of a value.
-_BROKEN_OFF: Final = re.compile(r"(?:[A-Z][\w /().-]{0,60}(?::(?: [\d., ]*(?:[a-zA-Z/ ]{0,12}|%))?)?)?[, ]{0,2}", re.ASCII)
+_BROKEN_OFF: Final = re.compile(
+    r"(?:[A-Z][\w /().-]{0,60}(?::(?: [\d., ]*(?:[a-zA-Z/ ]{0,12}|%))?)?)?[, ]{0,2}", re.ASCII
+)
 
 Fields = dict[str, str]
 Known = Mapping[str, re.Pattern[str]]
@@ -174,7 +183,7 @@ def _without_average(name: str) -> str:
     return "Draft acceptance rate" if name == "Avg Draft acceptance rate" else name  # so since 0.10.2
 
 
-def _spec_decoding(body: str, origin: Origin, *, joined: bool) -> SpecDecoding | Malformed | None:
+def _spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | Malformed | None:
     fields = _read_fields(body, _SPEC_FIELDS, _without_average, joined=joined)
     if isinstance(fields, Malformed):
         named = any(name.startswith(body.partition(":")[0]) or f"{name}: " in body for name in _SPEC_FIELDS)
@@ -188,7 +197,11 @@ def _spec_decoding(body: str, origin: Origin, *, joined: bool) -> SpecDecoding |
     with_throughput = "Accepted throughput" in fields or "Drafted throughput" in fields  # 0.10.2 and later
     if positions is None and not with_throughput and "Mean acceptance length" in fields:
         return _missing(fields, "Per-position acceptance rate")  # stands last in 0.8.5-0.10.1
-    if joined and with_throughput and (missing := _missing(fields, *(_SPEC_FIELDS.keys() - _RUST_OPTIONAL))) is not None:
+    if (
+        joined
+        and with_throughput
+        and (missing := _missing(fields, *(_SPEC_FIELDS.keys() - _RUST_OPTIONAL))) is not None
+    ):
         return missing
 
     accepted, drafted = int(fields["Accepted"]), int(fields["Drafted"])
@@ -199,16 +212,13 @@ def _spec_decoding(body: str, origin: Origin, *, joined: bool) -> SpecDecoding |
     if curve is not None and (broken := check_curve(curve)) is not None:
         return broken
     # The Rust frontend takes its curve and its counts from two reads of live counters, which need not agree.
-    agreeing = curve is not None and not (origin.tag or "").endswith(".rs")
+    agreeing = curve is not None and not tag.endswith(".rs")
     bonus_included = _bonus_included(length, curve, with_throughput=with_throughput)
     if agreeing and curve is not None and length is not None:
         tolerance = _half_unit(fields["Mean acceptance length"])
         if (broken := check_length(length, curve, tolerance, bonus_included=bonus_included)) is not None:
             return broken
     return SpecDecoding(
-        timestamp=origin.timestamp,
-        process=origin.process,
-        pid=origin.pid,
         accepted_tokens=accepted,
         draft_tokens=drafted,
         acceptance_ratio=accepted / drafted if drafted else None,
@@ -271,7 +281,7 @@ def check_length(
     return None
 
 
-def _speculative_v0(body: str, origin: Origin, *, joined: bool) -> SpecDecoding | Malformed | None:
+def _speculative_v0(body: str, *, joined: bool) -> SpecDecoding | Malformed | None:
     fields = _read_fields(body.removesuffix("."), _V0_FIELDS, _same_name, joined=joined)
     if isinstance(fields, Malformed):
         return fields
@@ -285,9 +295,6 @@ def _speculative_v0(body: str, origin: Origin, *, joined: bool) -> SpecDecoding 
     if (broken := check_counts(accepted, drafted, fields["Draft acceptance rate"], percent=False)) is not None:
         return broken
     return SpecDecoding(
-        timestamp=origin.timestamp,
-        process=origin.process,
-        pid=origin.pid,
         accepted_tokens=accepted,
         draft_tokens=drafted,
         acceptance_ratio=accepted / drafted if drafted else None,
@@ -335,7 +342,7 @@ def _stats_name(name: str) -> str:
     return _STATS_NAMES.get(name, name)
 
 
-def _engine_stats(body: str, engine: str | None, origin: Origin, *, joined: bool) -> EngineStats | Malformed:
+def _engine_stats(body: str, engine: str | None, *, joined: bool) -> EngineStats | Malformed:
     fields = _read_fields(body.removesuffix("."), _STATS_FIELDS, _stats_name, joined=joined)
     if isinstance(fields, Malformed):
         return fields
@@ -346,10 +353,7 @@ def _engine_stats(body: str, engine: str | None, origin: Origin, *, joined: bool
         return missing
     waiting = _int(fields, "Waiting")
     return EngineStats(
-        timestamp=origin.timestamp,
         engine=engine,
-        process=origin.process,
-        pid=origin.pid,
         prompt_throughput=_float(fields, "Avg prompt throughput"),
         generation_throughput=_float(fields, "Avg generation throughput"),
         running=_int(fields, "Running"),
@@ -374,9 +378,6 @@ def _warning(message: str, origin: Origin) -> PredictorWarning | None:
         elif warned.pattern.match(message) is None:
             continue
         return PredictorWarning(
-            timestamp=origin.timestamp,
-            process=origin.process,
-            pid=origin.pid,
             warning=code,
             message=message[:_MAX_WARNING_LENGTH],
         )

@@ -1,7 +1,7 @@
 """The file of read positions (``--predictor.log-state``): a restart of the exporter is no gap in the log.
 
-Positions are kept, never counts: a counter that restarts at 0 is normal, lines nobody read are not. Whatever is wrong with
-the file, the worst that happens is a start without it.
+Positions are kept, never counts: a counter that restarts at 0 is normal, lines nobody read are not. Whatever is wrong
+with the file, the worst that happens is a start without it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -28,14 +29,14 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PositionFile:
-    """Reads and writes the position file at ``path``. Never raises; says once what is wrong, and when it is right again."""
+    """Reads and writes the position file at ``path``. Never raises; says once what is wrong."""
 
     def __init__(self, path: str, counters: ReaderCounters) -> None:
         self.path = path
         self.temporary_path = f"{path}.tmp"
         self._counters = counters
         self._failing = False
-        self._written: tuple[Position, ...] | None = None
+        self._written: tuple[tuple[Position, ...], bool] | None = None
 
     def load(self) -> tuple[Position, ...]:
         """The saved positions; none where there is no file, or none that can be used (counted in ``read_errors``)."""
@@ -59,10 +60,10 @@ class PositionFile:
             return self._unusable(str(error))
 
     def save(self, positions: Iterable[Position], *, durable: bool = True) -> bool:
-        """Replace the file's content, all or nothing; ``durable``: also against a crash of the machine. True when saved."""
+        """Replace the file's content, all or nothing; ``durable``: even if the machine crashes. True when saved."""
         # A path that is not UTF-8 cannot stand in JSON; such a file starts anew.
         files = tuple(position for position in positions if _is_text(position.path))
-        if files == self._written and not durable:
+        if self._written in ((files, durable), (files, True)):
             return True
         content = msgspec.json.encode(_Document(version=1, files=files))
         try:
@@ -70,12 +71,12 @@ class PositionFile:
         except OSError as error:
             self._written = None
             with contextlib.suppress(OSError):
-                os.unlink(self.temporary_path)
+                Path(self.temporary_path).unlink()
             if not self._failing:
                 self._failing = True
                 _logger.warning("cannot save log positions to %s: %s; going on without", self.path, error.strerror)
             return False
-        self._written = files
+        self._written = (files, durable)
         if self._failing:
             self._failing = False
             _logger.info("log positions are saved again to %s", self.path)
@@ -92,7 +93,7 @@ class PositionFile:
                 os.fsync(fd)
         finally:
             os.close(fd)
-        os.replace(self.temporary_path, self.path)
+        Path(self.temporary_path).replace(self.path)
 
     def _unusable(self, reason: str) -> tuple[Position, ...]:
         self._counters.read_errors += 1

@@ -1,4 +1,4 @@
-"""The files that a log leaves behind when it is rotated: their names, their order, and which of them are old acquaintances."""
+"""The files that a log leaves behind when it is rotated: their names, their order, and which of them are known."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".Z")
 
 # logrotate, RotatingFileHandler: vllm.log.3. More digits are a port or a date.
 _NUMBERED = re.compile(r"\.(\d{1,4})")
-# logrotate's dateext: vllm.log-20261120; TimedRotatingFileHandler: vllm.log.2026-11-20_21; kubelet: 0.log.20261120-214452;
-# lumberjack puts it before the extension: vllm-2026-11-20T21-44-52.000.log.
+# logrotate's dateext: vllm.log-20261120; TimedRotatingFileHandler: vllm.log.2026-11-20_21; kubelet:
+# 0.log.20261120-214452; lumberjack, before the extension: vllm-2026-11-20T21-44-52.000.log.
 _DATED = re.compile(r"[._-]\d{4}-?\d\d-?\d\d[\dTZ:._+-]*")
 
 
 def base_of(path: str) -> str | None:
     """The path whose rotation gave a file this name; None where the name does not look like that."""
+    directory, slash, name = path.rpartition("/")
     for suffix in (_NUMBERED, _DATED):
-        match = re.search(f"(?:{suffix.pattern})$", os.path.basename(path))
-        if match and match.start():
-            return path[: len(path) - len(match[0])]
+        if match := re.fullmatch(f"(.+?){suffix.pattern}", name):
+            return f"{directory}{slash}{match[1]}"
     return None
 
 
 def siblings(path: str) -> list[str]:
-    """Paths of the uncompressed rotated files of ``path``, oldest first by name; empty where the directory is unreadable."""
-    directory, base = os.path.split(path)
+    """Paths of the uncompressed rotated files of ``path``, oldest first by name; none in an unreadable directory."""
+    directory, slash, base = path.rpartition("/")
     names: list[str] = []
     with contextlib.suppress(OSError):
-        names = os.listdir(directory or ".")
+        names = [entry.name for entry in os.scandir(f"{directory}{slash}" or ".")]
     aged = sorted((age, name) for name in names if (age := _age(name, base)) is not None)
-    return [os.path.join(directory, name) for _, name in aged]
+    return [f"{directory}{slash}{name}" for _, name in aged]
 
 
 def _age(name: str, base: str) -> tuple[int, ...] | None:
@@ -44,8 +44,9 @@ def _age(name: str, base: str) -> tuple[int, ...] | None:
         if number := _NUMBERED.fullmatch(middle):
             return 1, -int(number[1])
     else:
-        stem, extension = os.path.splitext(base)
-        if not name.startswith(stem) or not name.endswith(extension):
+        stem, dot, extension = base.rpartition(".")
+        extension = dot + extension
+        if not stem or not name.startswith(stem) or not name.endswith(extension):
             return None
         middle = name[len(stem) : len(name) - len(extension)]
     if not _DATED.fullmatch(middle):
@@ -67,7 +68,7 @@ class Acquaintances:
         self._known.setdefault(base, {})[identity] = (len(head), digest(head))
 
     def strangers(self, base: str, held: Collection[Identity]) -> list[str]:
-        """Rotated files of ``base`` that are neither ``held`` open nor known, oldest first; all are known from now on.
+        """Rotated files of ``base`` that are neither ``held`` open nor known, oldest first.
 
         Where ``base`` was never asked about, everything is an acquaintance: there is no earlier look to compare with.
         """
@@ -76,14 +77,14 @@ class Acquaintances:
         present: dict[Identity, tuple[int, str]] = {}
         for path in siblings(base):
             identity, head = _first_bytes(path)
-            if identity is None or identity in present:
+            if identity is None:
                 continue
+            if known is not None and identity not in held:
+                length, first = known.get(identity, (0, ""))
+                if not 0 < length <= len(head) or digest(head[:length]) != first:
+                    found.append(path)
+                    continue
             present[identity] = (len(head), digest(head))
-            if known is None or identity in held:
-                continue
-            length, first = known.get(identity, (0, ""))
-            if not (0 < length <= len(head) and digest(head[:length]) == first):
-                found.append(path)
         self._known[base] = present
         return found
 

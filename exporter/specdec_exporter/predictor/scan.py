@@ -2,35 +2,341 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import time
+from typing import Final, Literal
 
+import msgspec
+
+from specdec_exporter.predictor import versions
+from specdec_exporter.predictor.container import detect_format, unwrap
 from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import Event
+from specdec_exporter.predictor.events import (
+    EngineConfig,
+    EngineStats,
+    Event,
+    Malformed,
+    PredictorWarning,
+    RequestParams,
+    SpecDecoding,
+)
+from specdec_exporter.predictor.fastline import Writer, read_engine_stats, read_spec_decoding
+from specdec_exporter.predictor.logline import has_header, parse_text
+from specdec_exporter.predictor.search import Finder, Window
 
 LogFormat = Literal["auto", "plain", "cri", "docker"]
+
+MAX_LINE_BYTES: Final = 1 << 20
+_ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning, RequestParams})
+_MOST_CONTINUATIONS: Final = 4
+_MOST_PREVIOUS_BYTES: Final = 4096
+_MOST_WRITERS: Final = 1024
+_REQUEST: Final = "Received request "
+_DOCKER_COMPLETE: Final = rb'\n","stream":"'
+
+
+class _BrokenLine:
+    """A line that breaks off: what it may read with the lines after it, and those lines."""
+
+    __slots__ = ("continuations", "readings", "timestamp")
+
+    def __init__(self, readings: list[str], timestamp: str | None) -> None:
+        self.readings = readings
+        self.timestamp = timestamp
+        self.continuations: list[str] = []
 
 
 class LogScanner:
     """Reads ONE log stream (one file, or stdin). Holds only what a line may need from the lines before it.
 
-    ``kinds`` limits the work to the kinds wanted (an :class:`EngineConfig`-only scan of a long history is cheap).
+    ``kinds`` limits the work to the kinds wanted (an :class:`EngineConfig`-only scan of a long history is cheap), ``None``
+    wants all. ``count_lines=False`` leaves ``counters.lines`` alone: counting is a third of the work on a big log.
     Nothing here raises on any input.
     """
 
     def __init__(
-        self, counters: ReaderCounters, *, log_format: LogFormat = "auto", kinds: frozenset[type] | None = None
-    ) -> None: ...
+        self,
+        counters: ReaderCounters,
+        *,
+        log_format: LogFormat = "auto",
+        kinds: frozenset[type] | None = None,
+        count_lines: bool = True,
+    ) -> None:
+        self._counters = counters
+        self._kinds: frozenset[type] = _ALL_KINDS if kinds is None else kinds
+        self._count_lines = count_lines
+        self._configured_format: LogFormat = log_format
+        self.reset()
+
+    def reset(self) -> None:
+        """The stream was cut under us (truncation): forget partial lines and pairing, without events."""
+        self._set_format(self._configured_format)
+        self._engines: dict[Writer, str] = {}  # whose statistics each process printed last
+        self._broken: _BrokenLine | None = None
+        self._partials: dict[str, _Partial] = {}
+        self._last_line = b""
+        self._events: list[Event] = []
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
-        """Events of ``buffer[:end]``, which must end with a newline (or be empty): whole lines only, any number of them."""
-        raise NotImplementedError
+        """Events of ``buffer[:end]``, which must end with a newline (or be empty): whole lines only, any number."""
+        if end <= 0:
+            return []
+        self._counters.last_line_timestamp = time.time()
+        if self._count_lines:
+            self._counters.lines += buffer.count(b"\n", 0, end)
+        if self._configured_format == "auto":
+            self._detect_format(buffer, end)
+        window = Window(buffer, end)
+        try:
+            self._read(window)
+        finally:
+            window.close()
+        self._last_line = _line_before(buffer, end)
+        return self._take_events()
 
     def finish(self, tail: bytes = b"") -> list[Event]:
         """The stream has ended: ``tail`` is its unterminated last line. Gives whatever was held back; may be called once
         per ended stream, after which the scanner is fresh.
         """
-        raise NotImplementedError
+        if tail:
+            if self._count_lines:
+                self._counters.lines += 1
+            self._counters.last_line_timestamp = time.time()
+            self._take_line(tail, self._last_line)
+        for partial in self._partials.values():
+            if partial.kept:
+                self._take_text(_decode(bytes(partial.text)), partial.timestamp)
+        while self._broken is not None:
+            self._give_up()
+        events = self._take_events()
+        self.reset()
+        return events
 
-    def reset(self) -> None:
-        """The stream was cut under us (truncation): forget partial lines and pairing, without events."""
-        raise NotImplementedError
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    # --- finding lines of interest ---
+
+    def _set_format(self, log_format: LogFormat) -> None:
+        self._format: LogFormat = log_format
+        self._finders: list[Finder] = []
+        self._warnings: Finder | None = None
+        if SpecDecoding in self._kinds:
+            # "Drafted: " finds the rest of a line that was wrapped inside "SpecDecoding".
+            self._finders.append(Finder(b"Decoding", b"Drafted: "))
+        if self._kinds & {SpecDecoding, EngineStats}:
+            self._finders.append(Finder(b"Running: "))
+        if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
+            # the V0 engine's line, the engine-init line, most warnings
+            self._finders.append(Finder(b"peculative", rare=False))
+        if RequestParams in self._kinds:
+            self._finders.append(Finder(_REQUEST.encode()))
+        if PredictorWarning in self._kinds:
+            self._warnings = Finder(b"WARNING")
+            self._finders.append(self._warnings)
+        if log_format == "cri":
+            self._finders += [Finder(b" stdout P", rare=False), Finder(b" stderr P", rare=False)]
+
+    def _detect_format(self, buffer: bytearray, end: int) -> None:
+        """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
+        first_line = bytes(buffer[: min(end, MAX_LINE_BYTES)]).partition(b"\n")[0]
+        found = detect_format(first_line)
+        if found is not None and found != self._format:
+            self._set_format(found)
+
+    def _read(self, window: Window) -> None:
+        buffer, end, finders = window.buffer, window.end, self._finders
+        every_line = self._format == "docker" and _has_docker_partial(buffer, end)
+        framed = self._format in ("cri", "docker")
+        places = [finder.begin(window) for finder in finders]
+        position = 0
+        while position < end:
+            if every_line or self._broken is not None or self._partials:
+                position = self._take_line_at(buffer, position, end)
+                continue
+            hit, found = end, None
+            for index, finder in enumerate(finders):
+                if places[index] < position:
+                    places[index] = finder.find(window, position)
+                if places[index] < hit:
+                    hit, found = places[index], finder
+            if found is None:
+                return
+            start = max(position, buffer.rfind(b"\n", position, hit) + 1)
+            after = None if framed else self._take_usual_lines(buffer, start, end)
+            if after is None and found is self._warnings:
+                stop = _line_end(buffer, hit, end)
+                after = None if versions.WARNING_HINT.search(buffer, start, stop) else stop + 1
+            position = self._take_line_at(buffer, start, end) if after is None else after
+
+    def _take_usual_lines(self, buffer: bytearray, start: int, end: int) -> int | None:
+        """Take the usual pair of lines, an engine's statistics and its drafts', or either; where the next line begins."""
+        after = None
+        if (stats := read_engine_stats(buffer, start, end)) is not None:
+            event, after = stats
+            self._keep(event)
+        if (drafts := read_spec_decoding(buffer, start if after is None else after, end, self._engines)) is not None:
+            paired, after = drafts
+            self._keep(paired)
+        return after
+
+    # --- reading one line ---
+
+    def _take_line_at(self, buffer: bytearray, start: int, end: int) -> int:
+        stop = _line_end(buffer, start, end)
+        if stop - start > MAX_LINE_BYTES:
+            self._counters.oversized_lines += 1
+        else:
+            previous = _line_before(buffer, start) if start else self._last_line
+            self._take_line(bytes(buffer[start:stop]), previous, goes_on=buffer.startswith(b", ", stop + 1, end))
+        return stop + 1
+
+    def _take_line(self, line: bytes, previous: bytes, *, goes_on: bool = False) -> None:
+        if self._format == "auto" or self._format == "plain" or (piece := unwrap(line, self._format)) is None:
+            self._take_text(_decode(line), None, previous=_decode(previous), goes_on=goes_on)
+            return
+        partial = self._partials.get(piece.stream)
+        if partial is None and not piece.partial:
+            before = unwrap(previous, self._format)
+            self._take_text(_decode(piece.payload), piece.timestamp, previous=_decode(before.payload) if before else "")
+            return
+        if partial is None:
+            partial = self._partials[piece.stream] = _Partial(piece.timestamp)
+        if partial.kept and len(partial.text) + len(piece.payload) > MAX_LINE_BYTES:
+            self._counters.oversized_lines += 1
+            partial.drop()
+        if partial.kept:
+            partial.text += piece.payload
+        if not piece.partial:
+            del self._partials[piece.stream]
+            if partial.kept:
+                self._take_text(_decode(bytes(partial.text)), partial.timestamp)
+
+    def _take_text(self, text: str, timestamp: str | None, *, previous: str = "", goes_on: bool = False) -> None:
+        if self._broken is not None:
+            if not has_header(text):
+                self._continue_broken(self._broken, text, goes_on=goes_on)
+                return
+            self._give_up()
+        if RequestParams not in self._kinds and _REQUEST in text:
+            return  # no other kind stands in such a line, whatever its prompt says
+        said = parse_text(text)
+        readings = [text]
+        if said is None and previous and not has_header(text) and parse_text(previous) is None:
+            # The rest of a line that was wrapped in its header, or inside the words that lines are found by?
+            said, readings = _read_joined([previous], text)
+        if isinstance(said, Malformed) or (goes_on and _may_go_on(said)):
+            if isinstance(said, Malformed) and not said.incomplete:
+                self._count_error()
+            else:
+                self._broken = _BrokenLine(readings, timestamp)
+        elif said is not None:
+            self._keep(said, timestamp)
+
+    def _continue_broken(self, broken: _BrokenLine, text: str, *, goes_on: bool) -> None:
+        """Read the broken line with one more line; it counts only if the whole is read without doubt."""
+        said, readings = _read_joined(broken.readings, text)
+        if said is not None and not isinstance(said, Malformed) and not (goes_on and _may_go_on(said)):
+            self._broken = None
+            self._keep(said, broken.timestamp)
+            return
+        broken.continuations.append(text)
+        broken.readings = readings
+        if said is None or len(broken.continuations) >= _MOST_CONTINUATIONS:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """The broken line cannot be read: one error. The lines that might have gone on with it stand for themselves."""
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            self._count_error()
+            for text in broken.continuations:
+                self._take_text(text, broken.timestamp)
+
+    def _count_error(self) -> None:
+        self._counters.parse_errors += 1
+        self._engines.clear()  # the line may have been the statistics of the engine that follows
+
+    def _keep(self, event: Event, timestamp: str | None = None) -> None:
+        if isinstance(event, EngineStats):
+            self._pair(event)
+        elif isinstance(event, SpecDecoding) and event.engine is None:
+            engine = self._engines.pop((event.process, event.pid), None)
+            event = event if engine is None else msgspec.structs.replace(event, engine=engine)
+        if type(event) not in self._kinds:
+            return
+        if event.timestamp is None and timestamp is not None:
+            event = msgspec.structs.replace(event, timestamp=timestamp)
+        self._counters.matched_lines += 1
+        self._events.append(event)
+
+    def _pair(self, stats: EngineStats) -> None:
+        """Drafts' lines carry no engine: each belongs to the statistics line before it from the same process."""
+        writer = stats.process, stats.pid
+        if stats.engine is None:
+            self._engines.pop(writer, None)
+            return
+        if len(self._engines) >= _MOST_WRITERS:
+            self._engines.clear()
+        self._engines[writer] = stats.engine
+
+
+class _Partial:
+    """The pieces so far of a line that a container runtime cut up. ``kept`` is false where it grew too long."""
+
+    __slots__ = ("kept", "text", "timestamp")
+
+    def __init__(self, timestamp: str | None) -> None:
+        self.text = bytearray()
+        self.timestamp = timestamp
+        self.kept = True
+
+    def drop(self) -> None:
+        self.kept = False
+        self.text.clear()
+
+
+def _read_joined(beginnings: list[str], text: str) -> tuple[Event | Malformed | None, list[str]]:
+    """What one of the beginnings says with one more line, joined directly or with a blank (a wrap may eat it).
+
+    Gives the readings that may still go on: of an event the one that it was read from.
+    """
+    open_ends: list[str] = []
+    broken: Malformed | None = None
+    for beginning in beginnings:
+        for blank in ("", " "):
+            reading = f"{beginning}{blank}{text}"
+            said = parse_text(reading, joined=True)
+            if isinstance(said, Malformed):
+                if said.incomplete:
+                    broken = said
+                    open_ends.append(reading)
+            elif said is not None:
+                return said, [reading]
+    return broken, open_ends
+
+
+def _may_go_on(said: Event | Malformed | None) -> bool:
+    """Whether more could follow a line that can be read as it is: the list at the end of 0.8.5-0.10.1's lines."""
+    return isinstance(said, SpecDecoding) and said.per_position is not None and said.accepted_throughput is None
+
+
+def _has_docker_partial(buffer: bytearray, end: int) -> bool:
+    """Whether some line's text does not end here; in JSON's spelling a whole one ends in a newline."""
+    return buffer.count(_DOCKER_COMPLETE, 0, end) != buffer.count(b"\n", 0, end)
+
+
+def _line_end(buffer: bytearray, position: int, end: int) -> int:
+    stop = buffer.find(b"\n", position, end)
+    return end if stop < 0 else stop
+
+
+def _line_before(buffer: bytearray, position: int) -> bytes:
+    """The line that ends before ``position``; empty if there is none, or it is too long to begin a line of ours."""
+    stop = position - 1
+    start = buffer.rfind(b"\n", 0, max(stop, 0)) + 1
+    return bytes(buffer[start:stop]) if 0 < stop - start <= _MOST_PREVIOUS_BYTES else b""
+
+
+def _decode(line: bytes) -> str:
+    return line.decode("utf-8", "replace").removesuffix("\r")

@@ -118,7 +118,7 @@ class StreamFollower:
         return self.problem is None
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
-        """Give events to ``sink`` until the stream ends or ``stop`` is set; what is in the pipe by then is still read."""
+        """Give events to ``sink`` until the stream ends or ``stop`` is set, after what is in the pipe by then."""
         loop = asyncio.get_running_loop()
         wakened = asyncio.Event()
         stopping = asyncio.ensure_future(stop.wait())

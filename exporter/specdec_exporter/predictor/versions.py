@@ -28,7 +28,7 @@ def parse_release(version: str) -> Release | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Warned:
-    """A line that vLLM logs about speculation or about its own statistics. ``pattern`` matches at the message's start."""
+    """A message of vLLM about speculation or its own statistics. ``pattern`` matches at the message's start."""
 
     code: str
     pattern: re.Pattern[str]
@@ -59,14 +59,14 @@ WARNINGS: Final[dict[str, Warned]] = dict(
             "sampling_params_unsupported",
             # logged at every start with speculation, so by itself no sign of a fault
             r"min_p(?:,| and) logit_bias(?:,? and min_tokens)? parameters won't work with speculative decoding",
-            "Requests with min_p or logit_bias are refused (HTTP 400 since 0.14.1) or, before that, run without drafts.",
+            "Requests with min_p or logit_bias are refused (HTTP 400 since 0.14.1); before, they ran without drafts.",
             since=(0, 11, 1),
         ),
         _warned(
             "mtp_layer_reused",
             r"Enabling num_speculative_tokens > 1 will run",
-            "The model has fewer MTP layers than speculative tokens, so one layer drafts several positions and the later "
-            "ones are accepted less often.",
+            "The model has fewer MTP layers than speculative tokens, so one layer drafts several positions and the "
+            "later ones are accepted less often.",
             since=(0, 11, 0),
         ),
         _warned(
@@ -113,7 +113,7 @@ WARNINGS: Final[dict[str, Warned]] = dict(
         _warned(
             "jit_compilation",
             r"\w[\w ./-]{0,60}? during inference: ",
-            "A kernel was compiled while requests were waiting, which shows as a latency spike, most often after a start.",
+            "A kernel was compiled while requests were waiting, which shows as a latency spike, mostly after a start.",
         ),
     )
 )
@@ -175,7 +175,7 @@ KNOWN_PITFALLS: Final = (
     ),
     Pitfall(
         "line_depends_on_last_step",
-        "The log line appears only if the last step before it had drafts; otherwise its figures carry over to a later line.",
+        "The log line appears only if the last step before it had drafts; otherwise its figures carry over.",
         since=(0, 8, 3),
         until=(0, 8, 5),
     ),
@@ -205,7 +205,7 @@ KNOWN_PITFALLS: Final = (
     ),
     Pitfall(
         "data_parallel_disables_log",
-        "Data parallelism starts one API server per rank by default, and with several of them no statistics are logged.",
+        "Data parallelism starts one API server per rank by default, and several of them log no statistics.",
         since=(0, 15, 1),
     ),
     Pitfall(

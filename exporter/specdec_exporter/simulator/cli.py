@@ -13,7 +13,7 @@ import msgspec
 
 from specdec_exporter.simulator.scenario import Scenario, load_scenario, parse_incident
 from specdec_exporter.simulator.server import describe, run
-from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings, settings_from_scenario
+from specdec_exporter.simulator.settings import SimulatorSettings, settings_from_scenario
 from specdec_exporter.simulator.units import parse_seconds
 
 _DEFAULTS = SimulatorSettings()
@@ -27,6 +27,15 @@ class _Duration(click.ParamType):
             return parse_seconds(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class _IncidentText(click.ParamType):
+    name = "incident"
+    envvar_list_splitter = ";"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        _ = param, ctx
+        return parse_incident(value) if isinstance(value, str) else value
 
 
 class _Rates(click.ParamType):
@@ -67,22 +76,30 @@ _FLAGS = (
         "--duration", "duration_seconds", "Stop after so much real time. [default: run until stopped]", type=_Duration()
     ),
     _option(
-        "--scenario", "scenario", "YAML file with settings and incidents; flags beat it.", type=click.Path(dir_okay=False)
+        "--scenario",
+        "scenario",
+        "YAML file with settings and incidents; flags beat it.",
+        type=click.Path(dir_okay=False),
     ),
     _option(
         "--incident",
         "incidents",
         "An incident, e.g. 'collapse at=60s for=2m acceptance=0.2'. Kinds: collapse, drift, latency, restart, "
-        "stop_drafting, load, position_cliff, metrics_error. May be repeated.",
+        "stop_drafting, load, position_cliff, metrics_error. May be repeated (in the environment: separated by ';').",
+        type=_IncidentText(),
         multiple=True,
     ),
     _setting("--speed", "Simulated seconds per real second."),
     _setting("--seed", "Seed of all randomness."),
     _setting("--vllm-version", "The release whose metrics and log are imitated, 0.6.6 to 0.33.0."),
-    _setting("--engine-generation", "V0 or V1 engine; auto: V1 from 0.8.0 on.", type=click.Choice(["auto", "v0", "v1"])),
+    _setting(
+        "--engine-generation", "V0 or V1 engine; auto: V1 from 0.8.0 on.", type=click.Choice(["auto", "v0", "v1"])
+    ),
     _setting("--frontend", "Front end; rust from 0.22.1 on.", type=click.Choice(["python", "rust"])),
     _setting("--model", "The target model."),
-    _option("--served-model-name", "served_model_name", "The model's name in the API and in metrics. [default: --model]"),
+    _option(
+        "--served-model-name", "served_model_name", "The model's name in the API and in metrics. [default: --model]"
+    ),
     _setting("--method", "Speculation method as vLLM calls it; none: speculation off."),
     _setting("--draft-model", "The draft model, for methods that have one."),
     _setting("--k", "Speculative tokens per draft."),
@@ -108,10 +125,11 @@ _FLAGS = (
     _setting("--max-model-len", "Longest prompt and output together."),
     _setting("--engines", "Engines (data-parallel ranks)."),
     _setting("--api-servers", "API servers; with several there are no periodic log lines."),
-    _setting("--disable-log-stats/--no-disable-log-stats", "As vLLM's flag: no metrics of the engine, no lines.")
-    if False
-    else _option(
-        "--disable-log-stats", "disable_log_stats", "As vLLM's flag: no engine metrics, no periodic lines.", is_flag=True
+    _option(
+        "--disable-log-stats",
+        "disable_log_stats",
+        "As vLLM's flag: no engine metrics, no periodic lines.",
+        is_flag=True,
     ),
     _option(
         "--log-interval",
@@ -159,15 +177,10 @@ def settings_from_flags(context: click.Context) -> SimulatorSettings:
     }
     path = given.pop("scenario", None)
     scenario = load_scenario(path) if path else Scenario()
-    incidents = tuple(parse_incident(text) for text in given.pop("incidents", ()))
-    if incidents:
-        scenario = msgspec.structs.replace(scenario, incidents=scenario.incidents + incidents)
-    if given.get("method") == "none":
-        given["method"] = None
+    incidents = given.pop("incidents", ())
+    scenario = msgspec.structs.replace(scenario, incidents=scenario.incidents + incidents)
     if (rate := given.pop("acceptance_rate", None)) is not None:
         given["acceptance"] = rate
-    elif "acceptance" in given and "k" not in given:
-        given["k"] = len(given["acceptance"])
     return settings_from_scenario(scenario, f"scenario {path}" if path else "simulate", given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -130,16 +131,23 @@ class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return self.served_model_name or self.model
 
 
-def settings_from_scenario(scenario: Scenario, where: str, overrides: dict[str, Any]) -> SimulatorSettings:
-    """A scenario's settings and incidents, with ``overrides`` (field name -> value) over its settings.
+def settings_from_scenario(scenario: Scenario, where: str, overrides: Mapping[str, Any]) -> SimulatorSettings:
+    """A scenario's settings with ``overrides`` (field name -> value, those of the latency model too) and its incidents.
 
+    ``k`` is the number of acceptance rates where they are listed and ``k`` is not given; method ``none`` is no method.
     Raises :class:`ConfigError` naming ``where`` and the key.
     """
+    latency = {name: value for name, value in overrides.items() if name in LatencyModel.__struct_fields__}
+    raw = {**scenario.settings, **{name: value for name, value in overrides.items() if name not in latency}}
+    if latency:
+        raw["latency"] = {**raw.get("latency", {}), **latency}
+    if "k" not in raw and isinstance(rates := raw.get("acceptance"), (list, tuple)):
+        raw["k"] = len(rates)
+    if raw.get("method") == "none":
+        raw["method"] = None
     try:
-        from_file = convert(scenario.settings, SimulatorSettings, f"{where}: settings")
-        return msgspec.structs.replace(
-            from_file, **{"incidents": from_file.incidents + scenario.incidents, **overrides}
-        )
+        settings = convert(raw, SimulatorSettings, f"{where}: settings")
+        return msgspec.structs.replace(settings, incidents=settings.incidents + scenario.incidents)
     except ConfigError as error:
         raise error if str(error).startswith(where) else ConfigError(f"{where}: {error}") from None
 

@@ -1,0 +1,33 @@
+"""Numbers and foreign text as people read them in a terminal. A dash stands for what is not known."""
+
+from __future__ import annotations
+
+
+def plain(text: str) -> str:
+    """``text`` without control characters: a log line must not steer the terminal of whoever reads it."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def percent(ratio: float | None) -> str:
+    """0.8161 as ``81.6%``; a dash where the ratio is not defined."""
+    return "-" if ratio is None else f"{ratio * 100:.1f}%"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands separated."""
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def decimal(value: float | None) -> str:
+    """Two decimals, as vLLM prints lengths."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def size(byte_count: int) -> str:
+    """Bytes in the decimal units that ``ls -h --si`` uses."""
+    value = float(byte_count)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

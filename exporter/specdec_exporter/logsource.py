@@ -1,0 +1,56 @@
+"""Where a predictor's log comes from: files, stdin or the Kubernetes API, behind one face."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from specdec_exporter.config import PredictorSettings
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.scan import LogScanner
+
+# What serving needs of a log: engine statistics only name the engine of the spec-decode line after them.
+SERVED_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning})
+
+
+class LogSource(Protocol):
+    """Follows a log and gives its events to a sink until told to stop; never raises."""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the last round of reading succeeded."""
+
+    async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
+        """Read until ``stop`` is set, then once more what is there."""
+
+
+def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> LogSource:
+    """Return the source that the settings name; raises :class:`ConfigError` where it cannot work."""
+    new_scanner = partial(LogScanner, counters, log_format=settings.log_format, kinds=SERVED_KINDS)
+    if settings.log_source == "kubernetes":
+        from specdec_exporter.predictor.kubelog import KubernetesLogReader  # noqa: PLC0415  only where it is used
+
+        return KubernetesLogReader.from_environment(scanner=new_scanner(), counters=counters)
+    if "-" in settings.log_paths:
+        if len(settings.log_paths) > 1:
+            raise ConfigError("--predictor.log-path: stdin ('-') cannot be read together with files")
+        from specdec_exporter.predictor.stdin import StreamFollower  # noqa: PLC0415  only where it is used
+
+        return StreamFollower(sys.stdin.fileno(), new_scanner(), counters=counters)
+    from specdec_exporter.predictor.tail import LogFollower  # noqa: PLC0415  only where it is used
+
+    return LogFollower(
+        settings.log_paths,
+        counters=counters,
+        scanner_factory=new_scanner,
+        config_scanner_factory=partial(
+            LogScanner, ReaderCounters(), log_format=settings.log_format, kinds=frozenset({EngineConfig})
+        ),
+        start=settings.log_from,
+        state_path=settings.log_state,
+    )

@@ -1,0 +1,104 @@
+"""The two lines that make up most of a predictor's statistics, read in one go: the fast lane of :mod:`logline`.
+
+Only the exact wording is taken (the spec-decoding line of 0.10.2 and later, the ``Engine NNN`` line), without colours,
+prefixes or faults; everything else, and every line whose figures disagree, is left to :func:`logline.parse_line`, which
+gives the same event for what is taken here.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import MutableMapping
+from typing import Final
+
+from specdec_exporter.predictor.events import EngineStats, SpecDecoding
+
+Writer = tuple[str | None, int | None]  # process name and id
+
+_HEADER: Final = (
+    rb"(?:\(([A-Za-z][\w:.-]{0,63} pid=\d{1,10})\) )?(?:INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) "
+    rb"\[(?!(?:[\w/]+/)?(?:request_)?logger\.py)[\w/]{1,100}\.py:\d{1,6}\] "
+)
+_SPEC_DECODING: Final = re.compile(
+    _HEADER + rb"SpecDecoding metrics: Mean acceptance length: (\d{1,9}\.\d\d), "
+    rb"Accepted throughput: (\d{1,15}\.\d\d) tokens/s, Drafted throughput: (\d{1,15}\.\d\d) tokens/s, "
+    rb"Accepted: (\d{1,15}) tokens, Drafted: (\d{1,15}) tokens, "
+    rb"Per-position acceptance rate: ([01]\.\d{3}(?:, [01]\.\d{3})*), Avg Draft acceptance rate: (\d{1,3}\.\d)%\r?(?:\n|\Z)"
+)
+_ENGINE_STATS: Final = re.compile(
+    _HEADER + rb"Engine (\d{1,6}): Avg prompt throughput: (\d{1,15}\.\d) tokens/s, "
+    rb"Avg generation throughput: (\d{1,15}\.\d) tokens/s, Running: (\d{1,15}) reqs, Waiting: (\d{1,15}) reqs, "
+    rb"[CG]PU KV cache usage: (\d{1,3}\.\d)%(?:, Prefix cache hit rate: (\d{1,3}\.\d)%)?\r?(?:\n|\Z)"
+)
+_NOBODY: Final[Writer] = (None, None)
+
+
+def read_spec_decoding(
+    buffer: bytes | bytearray, start: int, end: int, engines: MutableMapping[Writer, str]
+) -> tuple[SpecDecoding, int] | None:
+    """The event of the line at ``start`` and where the next line begins.
+
+    ``engines`` says whose statistics each writer printed last; the line uses up its writer's.
+    """
+    if (line := _SPEC_DECODING.match(buffer, start, end)) is None:
+        return None
+    writer_text, timestamp, length_text, accepted_rate, drafted_rate, accepted_text, drafted_text, curve_text, rate = (
+        line.groups()
+    )
+    accepted, drafted = int(accepted_text), int(drafted_text)
+    if not 0 < drafted >= accepted:
+        return None
+    ratio = accepted / drafted
+    length = float(length_text)
+    curve = tuple(map(float, curve_text.split(b", ")))
+    previous = 1.0
+    for share in curve:
+        if share > previous:
+            return None
+        previous = share
+    if abs(float(rate) - 100 * ratio) > 0.05 or abs(length - 1 - sum(curve)) > 0.005 + 0.0005 * len(curve):
+        return None
+    process, pid = writer = _NOBODY if writer_text is None else _writer(writer_text)
+    return SpecDecoding(
+        timestamp=timestamp.decode(),
+        engine=engines.pop(writer, None),
+        process=process,
+        pid=pid,
+        accepted_tokens=accepted,
+        draft_tokens=drafted,
+        acceptance_ratio=ratio,
+        mean_acceptance_length=length,
+        bonus_included=True,
+        accepted_throughput=float(accepted_rate),
+        drafted_throughput=float(drafted_rate),
+        per_position=curve,
+        cumulative=False,
+        num_speculative_tokens=len(curve),
+    ), line.end()
+
+
+def read_engine_stats(buffer: bytes | bytearray, start: int, end: int) -> tuple[EngineStats, int] | None:
+    """The event of the line at ``start`` and where the next line begins."""
+    if (line := _ENGINE_STATS.match(buffer, start, end)) is None:
+        return None
+    writer_text, timestamp, engine, prompt, generation, running, waiting, usage, hits = line.groups()
+    process, pid = _NOBODY if writer_text is None else _writer(writer_text)
+    return EngineStats(
+        timestamp=timestamp.decode(),
+        engine=engine.decode(),
+        process=process,
+        pid=pid,
+        prompt_throughput=float(prompt),
+        generation_throughput=float(generation),
+        running=int(running),
+        waiting=int(waiting),
+        kv_cache_usage_ratio=round(float(usage) / 100, 9),
+        prefix_cache_hit_ratio=None if hits is None else round(float(hits) / 100, 9),
+    ), line.end()
+
+
+@functools.lru_cache(maxsize=256)
+def _writer(text: bytes) -> Writer:
+    process, _, pid = text.decode().partition(" pid=")
+    return process, int(pid)

@@ -1,0 +1,290 @@
+"""Which files a log is in just now: the one under its path, those that left it, and in what order they are read."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.lines import LineCutter, Scanner
+from specdec_exporter.predictor.logfile import Identity, LogFile, Position, open_regular
+from specdec_exporter.predictor.places import Place
+from specdec_exporter.predictor.rotation import Acquaintances, siblings
+
+_logger = logging.getLogger(__name__)
+
+_MAX_PAST = 64  # places in closed files remembered
+
+Start = Literal["end", "start"]
+
+
+class FileSet:
+    """The open files of one predictor. ``files`` stand in the order of reading: each after the one it took over from.
+
+    ``troubles`` collects by path what could not be read, ``moved`` tells that the set has changed. Times are of the
+    caller's clock, seconds. Raises nothing for anything that a file does.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], scanner_factory: Callable[[], Scanner], counters: ReaderCounters, start: Start
+    ) -> None:
+        self.files: list[LogFile] = []
+        self.troubles: dict[str, str] = {}
+        self.moved = False
+        self._paths = paths
+        self._scanner_factory = scanner_factory
+        self._counters = counters
+        self._start = start
+        self._acquaintances = Acquaintances()
+        self._past: deque[Position] = deque(maxlen=_MAX_PAST)  # in files closed, which may come back
+        self._unopened: dict[Identity, int] = {}  # there at the start, but not readable: size then, bytes
+
+    def begin(self, places: Iterable[Place], positions: Iterable[Position], now: float) -> None:
+        """The first look: go on from saved positions, otherwise where ``start`` says."""
+        for place in places:
+            if file := self._open(place.path, now):
+                file.retired_at = now if place.rotated else None
+                self.files.append(file)
+            else:
+                self._unopened[place.identity] = place.size_bytes
+        placed: list[LogFile] = []
+        homeless: list[Position] = []
+        for position in sorted(positions, key=lambda position: not position.rotated):
+            if file := _home(position, [file for file in self.files if file not in placed]):
+                placed.append(file)
+                self._place(file, position.offset, skipping=position.skipping)
+            else:
+                homeless.append(position)
+        for position in homeless:
+            placed += self._resume_rotated(position, placed, now)
+        for file in [file for file in self.files if file not in placed]:
+            if self._start == "end":
+                self._place(file, None)
+        bases = [
+            *self._paths,
+            *map(os.path.realpath, self._paths),
+            *(base for file in self.files for base in file.bases),
+        ]
+        for base in dict.fromkeys(bases):
+            self._acquaintances.strangers(base, self._held())
+
+    def update(self, places: Sequence[Place], now: float) -> None:
+        """Every further look: see who has left, who is new, and whom the new ones took over from."""
+        by_identity = {place.identity: place for place in places}
+        for file in self.files:
+            place = by_identity.pop(file.identity, None)
+            if place is not None and not place.rotated:
+                file.path = place.path
+                file.retired_at = None
+            elif file.retired_at is None:
+                file.retired_at = now
+                self.moved = True
+        for place in by_identity.values():
+            if not place.rotated:  # rotated ones are looked for when their successor comes
+                self._adopt(place, now)
+
+    def cut(self, file: LogFile, now: float) -> None:
+        """The content of ``file`` was taken away: look for what was not read of it in a copy, and go back."""
+        self._counters.truncations += 1
+        self.moved = True
+        if file.retired_at is None:
+            self._queue(self._unread_copies(file, now), file)
+        file.cutter.scanner.reset()
+        try:
+            file.rewind()
+        except OSError as error:
+            self.lose(file, error)
+
+    def lose(self, file: LogFile, error: OSError) -> None:
+        """``file`` cannot be read any more; should it be found again, go on where it stood."""
+        self.troubles[file.path] = error.strerror or str(error)
+        self.close(file)
+
+    def close(self, file: LogFile) -> None:
+        """Let go of ``file``, but remember it."""
+        self._past.append(file.position())
+        for base in file.bases:
+            self._acquaintances.add(base, file.identity, file.head)
+        file.close()
+        if file in self.files:
+            self.files.remove(file)
+        self.moved = True
+
+    # --- new files -------------------------------------------------------------------------------------------------
+
+    def _adopt(self, place: Place, now: float) -> None:
+        file = self._open(place.path, now)
+        if file is None:
+            return
+        self.moved = True
+        if past := self._home_of(file):
+            self._past.remove(past)
+            self.files.append(file)
+            self._place(file, past.offset, skipping=past.skipping)
+            return
+        before = next((old for old in reversed(self.files) if old.path == place.path), None)
+        strangers = self._strangers(before or file, now)
+        self.files.append(file)
+        if before is None:
+            if self._start == "end" and (size := self._unopened.pop(file.identity, None)) is not None:
+                self._place(file, None, size_bytes=min(size, file.size_bytes))
+        else:
+            self._counters.rotations += 1
+            # Replaced by a copy of itself (an editor, rsync, a copy-up of overlayfs): its bytes were read.
+            if before.offset and not before.is_linked() and _holds(before.position(), file):
+                self._place(file, before.offset)
+        self._counters.rotations += len(strangers)
+        self._queue([*([before] if before else []), *strangers], file)
+
+    def _open(self, path: str, now: float) -> LogFile | None:
+        """Open ``path``, unless it is open already."""
+        try:
+            fd, status = open_regular(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.troubles[path] = error.strerror or str(error)
+            return None
+        if (status.st_dev, status.st_ino) in self._held():
+            os.close(fd)
+            return None
+        try:
+            file = LogFile(path, fd, status, LineCutter(self._scanner_factory(), self._counters))
+        except OSError as error:
+            self.troubles[path] = error.strerror or str(error)
+            os.close(fd)
+            return None
+        file.grew_at = now
+        return file
+
+    def _place(
+        self, file: LogFile, offset: int | None, *, skipping: bool = False, size_bytes: int | None = None
+    ) -> None:
+        """Go on from ``offset``; None: from the end of the first ``size_bytes``, by default of all."""
+        try:
+            if offset is None:
+                file.place_at_end(file.size_bytes if size_bytes is None else size_bytes)
+            else:
+                file.place(offset, skipping=skipping)
+        except OSError as error:
+            self.lose(file, error)
+
+    def _held(self) -> set[Identity]:
+        return {file.identity for file in self.files}
+
+    def _queue(self, chain: Sequence[LogFile], file: LogFile) -> None:
+        """Let ``file``, which is open already, be read after ``chain``."""
+        for older, newer in itertools.pairwise([*chain, file]):
+            newer.predecessor = older
+        at = self.files.index(file)
+        self.files[at:at] = [older for older in chain if older not in self.files]
+
+    # --- files that have left their path -----------------------------------------------------------------------------
+
+    def _strangers(self, file: LogFile, now: float) -> list[LogFile]:
+        """Files rotated away from where ``file`` is or was, so fast that they were never seen; oldest first."""
+        return [
+            stranger
+            for base in file.bases
+            for path in self._acquaintances.strangers(base, self._held())
+            if (stranger := self._open_retired(path, now))
+        ]
+
+    def _unread_copies(self, file: LogFile, now: float) -> list[LogFile]:
+        """Copies made before ``file`` was cut that have bytes which were not read: one of it, and of what came after.
+
+        The first goes on where ``file`` stood, the others are read whole.
+        """
+        lost = file.position()
+        copies: list[LogFile] = []
+        strangers: list[LogFile] = []
+        for base in file.bases:
+            strange = self._acquaintances.strangers(base, self._held())
+            for path in siblings(base):
+                other = self._open_retired(path, now)
+                if other is None:
+                    continue
+                if lost.offset and _holds(lost, other):
+                    copies.append(other)
+                elif path in strange and not lost.begins(other.head):
+                    strangers.append(other)
+                else:
+                    self._dismiss(other, base)
+        copies.sort(key=lambda copy: copy.size_bytes)
+        for copy in copies[:-1]:
+            self._dismiss(copy, file.path)
+        for copy in copies[-1:]:
+            # It carries on the stream: a line's pieces, or a pair of lines, may be on both sides of the place.
+            copy.cutter.scanner, file.cutter.scanner = file.cutter.scanner, copy.cutter.scanner
+            self._place(copy, lost.offset, skipping=lost.skipping)
+        return [*copies[-1:], *strangers]
+
+    def _open_retired(self, path: str, now: float) -> LogFile | None:
+        file = self._open(path, now)
+        if file is not None:
+            file.retired_at = now
+        return file
+
+    def _dismiss(self, file: LogFile, base: str) -> None:
+        self._acquaintances.add(base, file.identity, file.head)
+        file.close()
+
+    # --- positions -------------------------------------------------------------------------------------------------
+
+    def _home_of(self, file: LogFile) -> Position | None:
+        """Where ``file`` was left, if it was read before."""
+        return next((past for past in reversed(self._past) if _home(past, [file])), None)
+
+    def _resume_rotated(self, position: Position, placed: Sequence[LogFile], now: float) -> list[LogFile]:
+        """Finish the file of ``position`` where it has been rotated to; return the files that are placed by that."""
+        live = next((file for file in self.files if file.path == position.path and file not in placed), None)
+        bases = dict.fromkeys((position.path, os.path.realpath(position.path)))
+        for base in bases if position.path in self._paths or live else ():
+            rotated = [file for path in siblings(base) if (file := self._open_retired(path, now))]
+            found = _home(position, rotated, anywhere=True)
+            # What is newer than that was never seen. Of rotated files only the place is known, not what came after.
+            newer = rotated[rotated.index(found) + 1 :] if found and live and not position.rotated else []
+            for file in rotated:
+                if file is not found and file not in newer:
+                    file.close()
+            if found:
+                chain = [found, *newer]
+                self._place(found, position.offset, skipping=position.skipping)
+                if live and not position.rotated:
+                    self._counters.rotations += len(chain)
+                    self._queue(chain, live)
+                    return [*chain, live]
+                self.files[:0] = chain
+                return chain
+        self._past.append(position)
+        if live and not position.rotated:
+            self._counters.read_errors += 1
+            _logger.warning(
+                "%s is not the file whose position was saved, nor is that among its rotated files; reading from its %s",
+                position.path,
+                self._start,
+            )
+        return []
+
+
+def _home(position: Position, files: Sequence[LogFile], *, anywhere: bool = False) -> LogFile | None:
+    """The one of ``files`` that ``position`` is in, by content; ``anywhere``: under whatever path."""
+    for file in files:
+        if file.identity == position.identity and _holds(position, file):
+            return file
+    # A copy, or the file itself on a volume that was mounted anew, with other numbers.
+    for file in sorted(files, key=lambda file: -file.size_bytes):
+        if position.offset and (anywhere or file.path == position.path) and _holds(position, file):
+            return file
+    return None
+
+
+def _holds(position: Position, file: LogFile) -> bool:
+    try:
+        return position.holds_in(file.fd)
+    except OSError:
+        return False

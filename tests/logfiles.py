@@ -1,0 +1,149 @@
+"""Driving a log follower by hand: files in a directory, a clock that stands still, and every line as an event."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning
+from specdec_exporter.predictor.lines import Scanner
+from specdec_exporter.predictor.tail import LogFollower
+
+ROTATE_WAIT_SECONDS = 5.0
+
+
+class LineScanner:
+    """Gives every line as an event. ``config MODEL`` is a configuration, ``hold X`` is held back until the next line."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def scan(self, buffer: bytearray, end: int) -> list[Event]:
+        assert buffer[end - 1] == ord("\n")
+        return [event for line in bytes(buffer[:end]).split(b"\n")[:-1] for event in self._line(line)]
+
+    def finish(self, tail: bytes = b"") -> list[Event]:
+        events = self._line(tail) if tail else []
+        if self._held:
+            events += [_as_event(self._held)]
+        self._held = b""
+        return events
+
+    def reset(self) -> None:
+        self._held = b""
+
+    def _line(self, line: bytes) -> list[Event]:
+        line, self._held = self._held + line, b""
+        if line.startswith(b"hold ") and line.count(b" ") == 1:
+            self._held = line + b" "
+            return []
+        return [_as_event(line)]
+
+
+def _as_event(line: bytes) -> Event:
+    text = line.decode(errors="replace").rstrip("\r")
+    if text.startswith("config "):
+        return EngineConfig(model=text.removeprefix("config "))
+    return PredictorWarning(warning=text)
+
+
+def texts(events: Iterable[Event]) -> list[str]:
+    """The lines that :class:`LineScanner` made events of."""
+    return [event.warning if isinstance(event, PredictorWarning) else f"config {event}" for event in events]
+
+
+class Log:
+    """A log in a directory, and what its writers and rotators do to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def sibling(self, suffix: str) -> Log:
+        """The log whose name is this one's with ``suffix``."""
+        return Log(self.path.with_name(self.path.name + suffix))
+
+    def write(self, *lines: str) -> None:
+        """Append whole lines."""
+        self.append("".join(f"{line}\n" for line in lines))
+
+    def append(self, text: str | bytes) -> None:
+        """Append anything."""
+        with self.path.open("ab") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
+
+    def shift(self) -> None:
+        """Make room for a new ``.1``: what ``.1`` to ``.19`` are called becomes one more."""
+        for number in range(19, 0, -1):
+            if (older := self.sibling(f".{number}").path).exists():
+                older.rename(self.sibling(f".{number + 1}").path)
+
+    def rotate(self) -> None:
+        """Rename the log to ``.1``, everything older one further, and begin an empty one."""
+        self.shift()
+        self.path.rename(self.sibling(".1").path)
+        self.path.touch()
+
+    def copytruncate(self) -> None:
+        """Copy the log to ``.1``, everything older one further, and empty it."""
+        self.shift()
+        shutil.copyfile(self.path, self.sibling(".1").path)
+        self.truncate()
+
+    def truncate(self) -> None:
+        """Empty the log."""
+        with self.path.open("r+b") as file:
+            file.truncate(0)
+
+
+class Reader:
+    """A follower polled by hand, with its clock."""
+
+    def __init__(
+        self,
+        *paths: Path | str,
+        start: Literal["end", "start"] = "end",
+        state: Path | None = None,
+        scanner_factory: Callable[[], Scanner] = LineScanner,
+        search_history: bool = False,
+        counters: ReaderCounters | None = None,
+    ) -> None:
+        self.now = 1000.0
+        self.counters = counters or ReaderCounters()
+        self.follower = LogFollower(
+            [str(path) for path in paths],
+            scanner_factory,
+            scanner_factory if search_history else None,
+            counters=self.counters,
+            start=start,
+            state_path=str(state) if state else None,
+            rotate_wait_seconds=ROTATE_WAIT_SECONDS,
+            clock=lambda: self.now,
+        )
+
+    def events(self) -> list[Event]:
+        """Poll until nothing is left to do."""
+        events = self.follower.poll()
+        while self.follower.more:
+            events += self.follower.poll()
+        return events
+
+    def read(self) -> list[str]:
+        """Poll until nothing is left to do; the lines."""
+        return texts(self.events())
+
+    def wait(self, seconds: float = ROTATE_WAIT_SECONDS + 1) -> list[str]:
+        """Let time pass, then read."""
+        self.now += seconds
+        return self.read()
+
+    def close(self) -> list[str]:
+        """Stop as on SIGTERM."""
+        return texts(self.follower.close())
+
+    def kill(self) -> None:
+        """Stop as on SIGKILL: nothing is read and nothing is saved any more."""
+        self.follower._state = None
+        self.follower.close(final=False)

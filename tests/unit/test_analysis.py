@@ -1,0 +1,348 @@
+"""What a log says as a whole, from events alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_exporter.analysis import (
+    HISTORY_PARTS,
+    MAX_CONFIGURATIONS,
+    SERIES_CAPACITY,
+    Account,
+    Analysis,
+    LogStory,
+    RatioHistogram,
+    WindowSeries,
+)
+from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
+
+K = 3
+
+
+def config(**changes: object) -> EngineConfig:
+    values: dict[str, object] = {
+        "vllm_version": "0.32.0",
+        "engine_generation": "v1",
+        "model": "/models/target",
+        "speculative": True,
+        "method": "draft_model",
+        "draft_model": "/models/draft",
+        "num_speculative_tokens": K,
+    }
+    return EngineConfig(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def window(per_position: list[int], drafts: int, timestamp: str | None = None, engine: str | None = None) -> Event:
+    """The event of a line as vLLM 0.10.2 and later print it."""
+    accepted, drafted = sum(per_position), drafts * len(per_position)
+    return SpecDecoding(
+        timestamp=timestamp,
+        engine=engine,
+        accepted_tokens=accepted,
+        draft_tokens=drafted,
+        acceptance_ratio=accepted / drafted,
+        mean_acceptance_length=round(1 + accepted / drafts, 2),
+        bonus_included=True,
+        per_position=tuple(round(count / drafts, 3) for count in per_position),
+        num_speculative_tokens=len(per_position),
+    )
+
+
+def lifetime(accepted: int, drafted: int, timestamp: str | None = None) -> Event:
+    """The event of a V0 line."""
+    return SpecDecoding(
+        timestamp=timestamp,
+        accepted_tokens=accepted,
+        draft_tokens=drafted,
+        acceptance_ratio=accepted / drafted,
+        cumulative=True,
+        num_speculative_tokens=5,
+    )
+
+
+def told(*events: Event) -> Analysis:
+    story = LogStory()
+    story.add(events)
+    return story.analysis()
+
+
+def judged(*events: Event) -> Account:
+    account = told(*events).judged
+    assert account is not None
+    return account
+
+
+counts = st.integers(60, 900).flatmap(
+    lambda drafts: st.tuples(
+        st.lists(st.integers(0, drafts), min_size=K, max_size=K).map(lambda some: sorted(some, reverse=True)),
+        st.just(drafts),
+    )
+)
+
+
+@given(st.lists(counts, min_size=1, max_size=30))
+def test_totals_are_the_sums_of_the_lines_whatever_their_sizes(lines: list[tuple[list[int], int]]) -> None:
+    account = judged(*(window(accepted, drafts) for accepted, drafts in lines))
+    accepted_tokens = sum(sum(accepted) for accepted, _ in lines)
+    drafts = sum(drafts for _, drafts in lines)
+    figures = account.figures
+    assert figures is not None
+    assert figures.accepted_tokens == accepted_tokens
+    assert figures.draft_tokens == K * drafts
+    assert figures.acceptance_ratio == accepted_tokens / (K * drafts)
+    assert figures.drafts == drafts
+    assert figures.mean_acceptance_length == 1 + accepted_tokens / drafts
+    assert figures.per_position == pytest.approx(
+        [sum(accepted[i] for accepted, _ in lines) / drafts for i in range(K)], abs=1e-9
+    )
+
+
+@given(st.lists(counts, min_size=1, max_size=40))
+def test_best_and_worst_bound_the_percentiles(lines: list[tuple[list[int], int]]) -> None:
+    account = judged(*(window(accepted, drafts, str(i)) for i, (accepted, drafts) in enumerate(lines)))
+    ratios = [sum(accepted) / (K * drafts) for accepted, drafts in lines]
+    assert account.worst is not None
+    assert account.best is not None
+    assert account.percentiles is not None
+    assert account.worst.acceptance_ratio == min(ratios)
+    assert account.best.acceptance_ratio == max(ratios)
+    assert ratios[int(account.best.timestamp or "")] == max(ratios)
+    low, middle, high = account.percentiles
+    assert min(ratios) - 0.0005 <= low <= middle <= high <= max(ratios) + 0.0005
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=300), st.integers(1, 100))
+def test_a_percentile_is_the_nearest_rank_to_a_thousandth(ratios: list[float], percent: int) -> None:
+    histogram = RatioHistogram()
+    for ratio in ratios:
+        histogram.add(ratio)
+    nearest_rank = sorted(ratios)[math.ceil(len(ratios) * percent / 100) - 1]
+    assert histogram.percentile(percent) == pytest.approx(nearest_rank, abs=0.00051)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(10, 20)), max_size=200),
+    st.integers(1, 12).map(lambda doublings: 37 * doublings),
+)
+def test_a_series_keeps_every_token_however_long_it_gets(some: list[tuple[int, int]], copies: int) -> None:
+    series = WindowSeries()
+    for accepted, drafted in some * copies:
+        series.add(accepted, drafted)
+    accepted, drafted = (copies * sum(column) for column in zip(*some, strict=True)) if some else (0, 0)
+    assert series.ratios(1) == ((accepted / drafted,) if some else ())
+    assert len(series.ratios(10**9)) <= SERIES_CAPACITY
+
+
+def test_a_series_without_merging_gives_the_windows_themselves() -> None:
+    series = WindowSeries()
+    for accepted, drafted in ((1, 4), (0, 0), (3, 4)):
+        series.add(accepted, drafted)
+    assert series.ratios(3) == (0.25, None, 0.75)
+    assert series.ratios(99) == (0.25, None, 0.75)
+
+
+def test_a_fall_shows_in_thirds_and_history() -> None:
+    good = [window([190, 180, 170], 200)] * 300
+    bad = [window([40, 4, 0], 200)] * 300
+    account = judged(*good, *good, *bad)
+    assert account.thirds is not None
+    assert account.thirds[0] == pytest.approx(0.9)
+    assert account.thirds[1] == pytest.approx(44 / 600)
+    assert len(account.history) == HISTORY_PARTS
+    assert account.history[0] == pytest.approx(0.9)
+    assert account.history[-1] == pytest.approx(44 / 600)
+
+
+def test_a_handful_of_windows_has_no_trend() -> None:
+    assert judged(*[window([9, 8, 7], 10)] * 5).thirds is None
+
+
+def test_windows_with_few_drafts_count_in_the_totals_only() -> None:
+    account = judged(window([90, 80, 70], 100, "a"), window([3, 3, 3], 3, "b"))
+    assert account.judged_windows == 1
+    assert account.best == account.worst
+    assert account.best is not None
+    assert account.best.timestamp == "a"
+    assert account.figures is not None
+    assert account.figures.accepted_tokens == 249
+
+
+def test_without_enough_drafts_anywhere_there_are_no_percentiles() -> None:
+    account = judged(window([3, 3, 3], 3))
+    assert account.percentiles is None
+    assert account.best is None
+
+
+def test_engines_are_told_apart_and_summed() -> None:
+    account = judged(
+        window([90, 80, 70], 100, engine="000"),
+        window([10, 0, 0], 100, engine="001"),
+        window([90, 80, 70], 100, engine="000"),
+    )
+    by_engine = {label: figures.accepted_tokens for label, figures in account.engines}
+    assert by_engine == {"0": 480, "1": 10}
+    assert account.figures is not None
+    assert account.figures.accepted_tokens == 490
+
+
+def test_a_restart_with_another_k_is_another_account() -> None:
+    analysis = told(
+        config(timestamp="1"),
+        window([9, 8, 7], 100),
+        config(timestamp="2", num_speculative_tokens=2),
+        window([9, 8], 50),
+    )
+    first, second = analysis.accounts
+    assert (first.num_speculative_tokens, second.num_speculative_tokens) == (3, 2)
+    assert (first.since, second.since) == ("1", "2")
+    assert analysis.judged == second
+    assert analysis.total is not None
+    assert (analysis.total.drafts, analysis.total.draft_tokens) == (150, 400)
+    assert analysis.total.per_position == ()
+
+
+def test_a_restart_with_the_same_configuration_goes_on_with_its_account() -> None:
+    analysis = told(config(), window([9, 8, 7], 100), config(timestamp="later"), window([9, 8, 7], 100))
+    (account,) = analysis.accounts
+    assert account.starts == 2
+    assert account.windows == 2
+    assert analysis.total is None
+
+
+def test_lines_before_the_first_init_line_are_an_account_without_configuration() -> None:
+    analysis = told(window([9, 8, 7], 100), config(), window([9, 8, 7], 100))
+    assert [account.config is None for account in analysis.accounts] == [True, False]
+
+
+def test_the_number_of_accounts_is_bounded() -> None:
+    analysis = told(*(config(num_speculative_tokens=k) for k in range(1, 200)), window([9, 8, 7], 100))
+    assert len(analysis.accounts) < MAX_CONFIGURATIONS
+    assert analysis.windows == 1
+
+
+def test_lifetime_lines_are_differenced() -> None:
+    account = judged(
+        config(engine_generation="v0", num_speculative_tokens=5), *(lifetime(*totals) for totals in V0_TOTALS)
+    )
+    assert account.figures is not None
+    assert account.figures.accepted_tokens == 972
+    assert account.figures.draft_tokens == 1380
+    assert account.lifetime == (972, 1380)
+    assert account.windows == len(V0_TOTALS)
+
+
+V0_TOTALS = ((10, 10), (376, 390), (454, 520), (615, 785), (972, 1380), (972, 1380))
+
+
+def test_the_first_lifetime_line_of_a_log_without_its_beginning_only_says_where_to_count_from() -> None:
+    account = judged(*(lifetime(*totals) for totals in V0_TOTALS))
+    assert account.figures is not None
+    assert account.figures.draft_tokens == 1370
+
+
+def test_a_single_lifetime_line_is_told_as_it_is() -> None:
+    account = judged(lifetime(972, 1380))
+    assert account.figures is not None
+    assert account.figures.acceptance_ratio == 972 / 1380
+
+
+def test_lines_without_drafts_have_no_length_instead_of_a_length_of_one() -> None:
+    line = SpecDecoding(accepted_tokens=60, draft_tokens=100, acceptance_ratio=0.6)  # as 0.8.3 prints
+    figures = judged(line).figures
+    assert figures is not None
+    assert figures.acceptance_ratio == 0.6
+    assert figures.drafts is None
+    assert figures.mean_acceptance_length is None
+
+
+def test_nothing_drafted_has_no_ratio() -> None:
+    line = SpecDecoding(
+        accepted_tokens=0, draft_tokens=0, acceptance_ratio=None, per_position=(0.0, 0.0), num_speculative_tokens=2
+    )
+    account = judged(line)
+    assert account.figures is not None
+    assert account.figures.acceptance_ratio is None
+    assert account.history == (None,)
+
+
+def test_short_drafts_are_flagged_and_give_no_recommendation() -> None:
+    short = SpecDecoding(  # 100 drafts of 2 tokens, all accepted, at k = 3
+        accepted_tokens=200,
+        draft_tokens=200,
+        acceptance_ratio=1.0,
+        mean_acceptance_length=3.0,
+        bonus_included=True,
+        per_position=(1.0, 1.0, 0.0),
+        num_speculative_tokens=3,
+    )
+    account = judged(config(), *[short] * 3)
+    assert account.figures is not None
+    assert account.figures.drafts == 300
+    assert account.figures.short_drafts
+    assert account.recommended_num_speculative_tokens is None
+
+
+def test_a_full_curve_recommends_a_k() -> None:
+    assert judged(config(), window([190, 20, 1], 200)).recommended_num_speculative_tokens == 1
+    assert judged(config(), window([4, 1, 0], 200)).recommended_num_speculative_tokens == 0
+
+
+def test_warnings_are_counted_with_their_meaning() -> None:
+    analysis = told(*[PredictorWarning(warning="mtp_layer_reused")] * 2)
+    (warning,) = analysis.warnings
+    assert (warning.code, warning.count) == ("mtp_layer_reused", 2)
+    assert warning.meaning
+
+
+def test_the_span_is_that_of_all_recognised_lines() -> None:
+    analysis = told(
+        config(timestamp="1"), EngineStats(timestamp="2"), window([9, 8, 7], 10), EngineStats(timestamp="3")
+    )
+    assert (analysis.first_timestamp, analysis.last_timestamp) == ("1", "3")
+
+
+BUSY = EngineStats(generation_throughput=100.0)
+IDLE = EngineStats(generation_throughput=0.0)
+
+
+@pytest.mark.parametrize(
+    ("events", "code", "words"),
+    [
+        pytest.param([], "unknown", "Nothing in this log", id="nothing recognised"),
+        pytest.param([config(speculative=False, method=None), BUSY], "off", "is off", id="off"),
+        pytest.param([config(), BUSY], "watch", "nothing is drafted", id="on, but not drafting"),
+        pytest.param([config(), IDLE], "idle", "no tokens", id="on, idle"),
+        pytest.param([config()], "unknown", "no stats line", id="on, no stats lines"),
+        pytest.param([BUSY], "unknown", "no spec-decode line", id="init line missing"),
+        pytest.param(
+            [config(), PredictorWarning(warning="stats_logging_disabled")],
+            "unknown",
+            "Several API servers",
+            id="several API servers",
+        ),
+    ],
+)
+def test_a_log_without_windows_says_why_that_can_be(events: Iterable[Event], code: str, words: str) -> None:
+    verdict = told(*events).verdict
+    assert verdict.code == code
+    assert words in verdict.headline
+    assert verdict.action
+
+
+@pytest.mark.parametrize(
+    ("per_position", "code"),
+    [([190, 180, 170], "healthy"), ([140, 110, 90], "watch"), ([80, 30, 10], "not_paying"), ([1, 0, 0], "broken")],
+)
+def test_the_verdict_is_the_policy_s(per_position: list[int], code: str) -> None:
+    assert told(config(), *[window(per_position, 200)] * 3).verdict.code == code
+
+
+def test_the_verdict_uses_the_policy_of_the_method_under_its_old_names_too() -> None:
+    line = window([110, 60, 30], 200)  # a third: enough for n-gram look-up, not for a draft model
+    assert told(config(method="draft_model"), line).verdict.code == "not_paying"
+    assert told(config(method="[ngram]", draft_model=None), line).verdict.code == "healthy"

@@ -1,0 +1,99 @@
+"""What is served, whole, for real dumps of four eras: golden files under tests/golden.
+
+After a deliberate change: ``pytest tests/unit/test_collector.py --update-golden`` and read the diff.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.exposition import generate_latest
+
+from builders import CAPTURES
+from specdec_exporter.collector import build_registry
+from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.predictor.events import EngineConfig, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.runtime import ExporterRuntime
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+# Families whose values are of this machine or this moment.
+VOLATILE = re.compile(r"(# (HELP|TYPE) )?(process_|python_|specdec_exporter_|specdec_scrape_collector_duration)")
+
+CONFIG = EngineConfig(
+    speculative=True,
+    vllm_version="0.32.0",
+    engine_generation="v1",
+    method="draft_model",
+    draft_model="/models/draft",
+    num_speculative_tokens=3,
+    served_model_name="tiny",
+)
+LINE = SpecDecoding(
+    engine="000",
+    accepted_tokens=9,
+    draft_tokens=15,
+    mean_acceptance_length=2.8,
+    bonus_included=True,
+    per_position=(0.8, 0.6, 0.4),
+    num_speculative_tokens=3,
+)
+
+
+async def render(*dumps: Path, log: bool = False) -> str:
+    """The exposition after reading ``dumps`` one after the other."""
+    settings = Settings(predictors=(PredictorSettings(name="svc", log_paths=("vllm.log",) if log else ()),))
+    runtime = ExporterRuntime(settings, lambda: settings)
+    await runtime.start()
+    try:
+        state = runtime.predictors[0].state
+        if log:
+            for event in (CONFIG, PredictorWarning(warning="stats_logging_disabled"), LINE, LINE):
+                state.observe_event(event)
+        for dump in dumps:
+            state.observe_snapshot(parse_exposition(dump.read_bytes()))
+        text = generate_latest(build_registry(runtime)).decode()
+    finally:
+        await runtime.stop()
+    return "".join(line for line in text.splitlines(keepends=True) if not VOLATILE.match(line))
+
+
+@pytest.mark.parametrize(
+    ("name", "dumps", "log"),
+    [
+        ("v0", ["0.9.2-v0-ngram-k5/metrics-1-high.txt", "0.9.2-v0-ngram-k5/metrics-2-mid.txt"], False),
+        ("0.8.3", ["0.8.3-driven/metrics-0-before.txt", "0.8.3-driven/metrics-1-after.txt"], False),
+        ("0.32.0", ["0.32.0-draft_model-k3/metrics-8-p90.txt", "0.32.0-draft_model-k3/metrics-5-p60.txt"], True),
+        ("two-engines", ["0.32.0-draft_model-dp2-api1/metrics-1-after.txt"], False),
+        ("no-stats", ["0.32.0-draft_model-disable-log-stats/metrics-1-after.txt"], False),
+        ("no-speculation", ["0.32.0-baseline-nospec/metrics-1-after.txt"], False),
+    ],
+)
+async def test_the_exposition_is_the_golden_one(
+    name: str, dumps: list[str], log: bool, request: pytest.FixtureRequest
+) -> None:
+    text = await render(*(CAPTURES / dump for dump in dumps), log=log)
+    golden = GOLDEN / f"{name}.txt"
+    if request.config.getoption("--update-golden"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+async def test_names_have_no_colon_and_labels_none_of_the_targets_own() -> None:
+    text = await render(CAPTURES / "0.32.0-draft_model-k3/metrics-5-p60.txt", log=True)
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        name, _, rest = line.partition("{")
+        assert re.fullmatch(r"specdec_[a-z_]+", name), line
+        labels = set(re.findall(r'(\w+)="', rest))
+        assert not labels & {"pod", "namespace", "cluster", "instance", "job"}, line
+
+
+async def test_every_help_text_says_something() -> None:
+    text = await render(CAPTURES / "0.32.0-draft_model-k3/metrics-5-p60.txt", log=True)
+    helps = re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE)
+    assert len(helps) > 30
+    assert all(len(words) > 20 and words.endswith(".") for _, words in helps)

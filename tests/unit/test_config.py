@@ -1,0 +1,164 @@
+"""Flags over environment over file over defaults; wrong input named by file, key and expectation."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_exporter import cli
+from specdec_exporter.config import Settings, load_settings, parse_duration, parse_listen_address
+from specdec_exporter.errors import ConfigError, SpecdecError
+
+
+def load(tmp_path: Path, text: str) -> Settings:
+    path = tmp_path / "specdec.yaml"
+    path.write_text(text)
+    return load_settings(str(path), {})
+
+
+def test_nothing_set_finds_a_predictor_on_this_pod() -> None:
+    settings = load_settings(None, {})
+    assert settings.predictors[0].url == "http://127.0.0.1:8080"
+    assert settings.web.listen_addresses == (":10409",)
+    assert settings.window == 300
+
+
+def test_a_file_lists_several_predictors(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        """
+        window: 10m
+        predictors:
+          - name: chat
+            url: http://127.0.0.1:8000
+            timeout: 2s
+            log_paths: [/var/log/chat/*.log]
+          - name: code
+            url: http://127.0.0.1:8001
+        """,
+    )
+    assert [predictor.name for predictor in settings.predictors] == ["chat", "code"]
+    assert (settings.window, settings.predictors[0].timeout) == (600, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("predictors: [{nmae: x}]", "unknown key predictors[0].nmae"),
+        ("webb: {}", "unknown key webb"),
+        ("web: {listen_addresses: 3}", "web.listen_addresses: expected"),
+        ("window: soon", "window: expected a duration"),
+        ("predictors: [{timeout: -1}]", "predictors[0].timeout: expected a duration"),
+        ("predictors: [{log_from: middle}]", "predictors[0].log_from: invalid enum value 'middle'"),
+        ("[1, 2]", "expected a mapping"),
+        ("a: [", "is not YAML"),
+    ],
+)
+def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert str(tmp_path / "specdec.yaml") in str(caught.value)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("predictors: []", "at least one predictor"),
+        ("predictors: [{name: a}, {name: a}]", "two predictors are called 'a'"),
+        ("predictors: [{url: 'ftp://x'}]", "expected a URL"),
+        ("predictors: [{url: '127.0.0.1:8080'}]", "expected a URL"),
+        ("web: {listen_addresses: ['nowhere']}", "expected a listen address"),
+        ("web: {telemetry_path: metrics}", "expected a path"),
+        ("predictors: [{name: a, log_paths: ['-']}, {name: b, log_paths: ['-']}]", "stdin"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said.replace("(", "\\(")):
+        load(tmp_path, text)
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_settings(str(tmp_path / "none.yaml"), {})
+
+
+def test_predictor_flags_cannot_choose_among_several(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text("predictors: [{name: a}, {name: b}]")
+    with pytest.raises(ConfigError, match=r"--predictor\.url cannot tell"):
+        load_settings(str(path), {"predictor": {"url": "http://x"}})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5m", 300), ("1h30m", 5400), ("250ms", 0.25), ("90", 90), (15, 15), ("1d", 86400)]
+)
+def test_durations(text: str | float, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@given(st.text())
+def test_any_text_is_a_duration_or_an_error_of_ours(text: str) -> None:
+    with contextlib.suppress(SpecdecError):
+        assert parse_duration(text) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (":10409", (None, 10409)),
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("[::1]:9", ("::1", 9)),
+        ("localhost:80", ("localhost", 80)),
+    ],
+)
+def test_listen_addresses(text: str, expected: tuple[str | None, int]) -> None:
+    assert parse_listen_address(text) == expected
+
+
+@given(st.text())
+def test_any_text_is_a_listen_address_or_an_error_of_ours(text: str) -> None:
+    with contextlib.suppress(SpecdecError):
+        assert 0 <= parse_listen_address(text)[1] <= 65535
+
+
+def run(*args: str, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(cli.cli, [*args, "--config.check"], env=env, standalone_mode=False)
+
+
+def test_flag_beats_environment_beats_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Settings] = []
+
+    def remember(settings: Settings, _: object) -> int:
+        seen.append(settings)
+        return 0
+
+    monkeypatch.setattr("specdec_exporter.serve.run", remember)
+    path = tmp_path / "specdec.yaml"
+    path.write_text("window: 1m\npredictors: [{name: from-file, url: 'http://file', timeout: 1s}]")
+    arguments = ["--config.file", str(path), "--predictor.name", "from-flag"]
+    environment = {"SPECDEC_PREDICTOR_NAME": "from-env", "SPECDEC_PREDICTOR_URL": "http://env"}
+    CliRunner().invoke(cli.cli, arguments, env=environment, standalone_mode=False, catch_exceptions=False)
+    (settings,) = seen
+    (predictor,) = settings.predictors
+    assert (predictor.name, predictor.url, predictor.timeout, settings.window) == ("from-flag", "http://env", 1, 60)
+
+
+def test_config_check_validates_and_exits() -> None:
+    result = run("serve", "--predictor.url", "http://127.0.0.1:8000")
+    assert (result.return_value, "valid" in result.output) == (0, True)
+    assert isinstance(run("serve", "--predictor.url", "nonsense").exception, ConfigError)
+
+
+def test_every_serve_flag_has_an_environment_twin() -> None:
+    command = cli.cli.commands["serve"]
+    for option in command.params:
+        name = next((flag for flag in option.opts if "." in flag), None)
+        if name and name != "--config.check":
+            assert getattr(option, "envvar", None) == "SPECDEC_" + name[2:].upper().replace(".", "_").replace("-", "_")

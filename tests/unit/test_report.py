@@ -1,0 +1,245 @@
+"""What people see: on a terminal, in a pipe, without colour, without Unicode, in a narrow window."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_exporter import report
+from specdec_exporter.analysis import LogStory
+from specdec_exporter.formatting import count, decimal, percent, plain, size
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import EngineConfig, Event, SpecDecoding
+from specdec_exporter.status import Verdict
+
+ESCAPE = "\x1b"
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def some_lines(model: str = "tiny", engines: int = 1) -> list[Event]:
+    """Two windows an engine of 200 drafts each."""
+    config = EngineConfig(
+        timestamp="11-20 21:44:40",
+        vllm_version="0.32.0",
+        engine_generation="v1",
+        served_model_name=model,
+        speculative=True,
+        method="draft_model",
+        draft_model="/models/draft",
+        num_speculative_tokens=3,
+    )
+    windows = [
+        SpecDecoding(
+            timestamp=timestamp,
+            engine=f"{engine:03}",
+            accepted_tokens=sum(accepted),
+            draft_tokens=600,
+            acceptance_ratio=sum(accepted) / 600,
+            mean_acceptance_length=round(1 + sum(accepted) / 200, 2),
+            bonus_included=True,
+            per_position=tuple(number / 200 for number in accepted),
+            num_speculative_tokens=3,
+        )
+        for engine in range(engines)
+        for timestamp, accepted in (("11-20 21:44:50", (190, 170, 150)), ("11-20 21:45:00", (150, 120, 90)))
+    ]
+    return [config, *windows]
+
+
+def analysis_on(stream: io.TextIOBase, events: list[Event]) -> None:
+    story = LogStory()
+    story.add(events)
+    counters = ReaderCounters(bytes=98_200_000)
+    report.write(
+        stream,  # type: ignore[arg-type]
+        lambda console: report.print_analysis(
+            console, story.analysis(), counters=counters, paths=["server.log"], min_drafts=50
+        ),
+    )
+
+
+def printed(events: list[Event]) -> str:
+    stream = io.StringIO()
+    analysis_on(stream, events)
+    return stream.getvalue()
+
+
+REPORT = """\
+server.log: 98.2 MB, 11-20 21:44:40 to 11-20 21:45:00
+
+Configuration
+  1.   vLLM 0.32.0 (V1 engine), model tiny, method draft_model, draft model
+       /models/draft, k = 3; since 11-20 21:44:40
+
+Totals
+  Draft tokens             1,200
+  Accepted tokens            870
+  Acceptance rate          72.5%   accepted / draft tokens
+  Drafts (reconstructed)     400
+  Mean acceptance length    3.18   1 + accepted / drafts (with the bonus token)
+  Mean draft length         3.00   draft tokens / drafts
+
+Windows: 2
+  Acceptance   P10 60.0%, P50 60.0%, P90 85.0%
+  Best         85.0% at 11-20 21:44:50 (600 draft tokens)
+  Worst        60.0% at 11-20 21:45:00 (600 draft tokens)
+  Counted      2 windows with at least 50 drafts
+  In order     |▇▅| 0 to 100%
+
+Acceptance by position
+  pos.  all drafts                   conditional
+     0  █████████████████     85.0%  █████████████████     85.0%
+     1  ██████████████▌       72.5%  █████████████████     85.3%
+     2  ████████████          60.0%  ████████████████▌     82.8%
+  conditional: of the drafts accepted up to the position before
+  Recommended k: 3, by this curve and the cost that the policy assumes.
+"""
+
+
+def test_the_report_of_a_log_reads_like_this() -> None:
+    text = printed(some_lines())
+    assert text.startswith(REPORT)
+    assert "─ Verdict: healthy ─" in text[len(REPORT) :]
+
+
+def test_several_engines_have_a_line_each() -> None:
+    text = printed(some_lines(engines=8))
+    assert "By engine" in text
+    assert re.search(r"^  7 +1,200 +870 +72\.5% +3\.18$", text, re.MULTILINE)
+
+
+def test_a_pipe_gets_no_escapes_and_no_line_wider_than_80() -> None:
+    text = printed(some_lines())
+    assert ESCAPE not in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_the_report_keeps_to_the_width_there_is(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = printed(some_lines(engines=2))
+    assert max(map(len, text.splitlines())) <= columns
+    flat = re.sub(r"[\s│]+", "", text)
+    assert "72.5%" in flat
+    assert "Speculationispayingoff" in flat
+
+
+def test_a_terminal_gets_colour_and_no_color_takes_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    analysis_on(terminal, some_lines())
+    assert COLOUR.search(terminal.getvalue())
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = Terminal()
+    analysis_on(terminal, some_lines())
+    assert not COLOUR.search(terminal.getvalue())
+    assert "healthy" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_stream_without_unicode_gets_ascii_bars(encoding: str) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    analysis_on(stream, some_lines())
+    text = raw.getvalue().decode("ascii")
+    assert "#################" in text
+    assert "?" not in text
+
+
+def test_what_a_log_calls_its_model_cannot_steer_the_terminal() -> None:
+    text = printed(some_lines(model="[bold]x[/bold]\x1b[2J\r\n:smile:\u202e"))
+    assert ESCAPE not in text
+    assert "[bold]x[/bold]?[2J??:smile:?" in text
+
+
+def test_a_name_that_cannot_be_encoded_does_not_fail() -> None:
+    raw = io.BytesIO()
+    analysis_on(io.TextIOWrapper(raw, encoding="utf-8"), some_lines(model="ti\udc80ny"))
+    assert b"ti?ny" in raw.getvalue()
+
+
+@given(st.floats(0, 1), st.integers(1, 60), st.booleans())
+def test_a_bar_is_as_long_as_its_ratio(ratio: float, cells: int, ascii_only: bool) -> None:
+    drawn = report.bar(ratio, cells, ascii_only=ascii_only)
+    assert len(drawn) <= cells
+    assert abs(len(drawn) - ratio * cells) <= 1
+    assert bool(drawn) == (ratio > 0)
+    assert drawn.isascii() or not ascii_only
+
+
+@given(st.lists(st.none() | st.floats(0, 1)), st.booleans())
+def test_a_sparkline_has_a_character_for_each_ratio_and_rises_with_it(
+    ratios: list[float | None], ascii_only: bool
+) -> None:
+    line = report.sparkline(ratios, ascii_only=ascii_only)
+    assert len(line) == len(ratios)
+    assert [character == " " for character in line] == [ratio is None for ratio in ratios]
+    levels = report.sparkline([step / 8 for step in range(8)], ascii_only=ascii_only)
+    assert len(set(levels)) == 8
+    heights = [levels.index(character) for character in line if character != " "]
+    known = [ratio for ratio in ratios if ratio is not None]
+    assert sorted(heights) == [height for _, height in sorted(zip(known, heights, strict=True))]
+
+
+def test_verdict_words_are_not_told_by_colour_alone() -> None:
+    stream = io.StringIO()
+    verdict = Verdict(code="not_paying", headline="It is slower", reasons=("this", "that"), action="Lower k.")
+    report.write(stream, lambda console: report.print_verdict(console, verdict))
+    for words in ("Verdict: not paying", "It is slower", "- this", "- that", "Next: Lower k."):
+        assert words in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "words"),
+    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (98_200_000, "98.2 MB"), (2 * 10**12, "2000.0 GB")],
+)
+def test_sizes_have_decimal_units(bytes_: int, words: str) -> None:
+    assert size(bytes_) == words
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    assert [percent(None), count(None), decimal(None)] == ["-", "-", "-"]
+
+
+@given(st.text())
+def test_plain_text_is_printable_and_keeps_its_length(text: str) -> None:
+    assert plain(text).isprintable()
+    assert len(plain(text)) == len(text)
+
+
+def test_progress_shows_only_on_a_terminal_and_for_much_input() -> None:
+    for stream, total, live, shows in (
+        (io.StringIO(), 10**9, False, False),
+        (io.StringIO(), 0, True, False),
+        (Terminal(), 1000, False, False),
+        (Terminal(), 10**9, False, True),
+        (Terminal(), 0, True, True),
+    ):
+        with report.reading_progress(stream, total, live=live) as progress:
+            assert (progress is not None) == shows
+            if progress is not None:
+                progress(total // 2)
+        assert bool(stream.getvalue()) == shows
+
+
+def test_serving_never_imports_rich() -> None:
+    program = "import sys, specdec_exporter.cli, specdec_exporter.serve; sys.exit('rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,669 @@
+"""The status page, as a real browser renders it from a real server with the real headers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from specdec_exporter.page import PAGE, SECURITY_HEADERS
+from specdec_exporter.status import (
+    EngineStatus,
+    Figures,
+    HistoryPoint,
+    LogStatus,
+    PredictorStatus,
+    StateName,
+    Status,
+    Verdict,
+    VerdictCode,
+    WarningCount,
+)
+
+NOW = time.time()
+NONE = "\N{EN DASH}"  # what stands for a figure that there is not
+
+# --- sample statuses -------------------------------------------------------------------------------------------------
+
+
+def figures(*, rate: float = 0.612, seconds: float | None = 300, source: str = "metrics", **changes: object) -> Figures:
+    drafts = 12_345.0
+    whole = Figures(
+        source="metrics",
+        seconds=seconds,
+        drafts=drafts,
+        draft_tokens=3 * drafts,
+        accepted_tokens=3 * drafts * rate,
+        generation_tokens=4 * drafts * rate,
+        acceptance_ratio=rate,
+        mean_acceptance_length=1 + 3 * rate,
+        mean_draft_length=3.0,
+        tokens_per_step=2.71,
+        per_position=(0.793, 0.611, 0.432),
+        conditional=(0.793, 0.770, 0.707),
+        short_drafts=False,
+    )
+    return msgspec.structs.replace(whole, **({"source": source} | changes))
+
+
+def an_hour(*, rate: float = 0.61) -> tuple[HistoryPoint, ...]:
+    """A reading a minute, with ten minutes in which nothing was drafted."""
+    ratios = [
+        None if 20 <= minute < 30 else rate + 0.06 * ((minute * 7) % 11 - 5) / 5 - (0.2 if minute > 50 else 0)
+        for minute in range(60)
+    ]
+    return tuple(
+        HistoryPoint(
+            timestamp=NOW - 3600 + 60 * minute,
+            acceptance_ratio=ratio,
+            mean_acceptance_length=None if ratio is None else 1 + 3 * ratio,
+        )
+        for minute, ratio in enumerate(ratios)
+    )
+
+
+def verdict(code: VerdictCode = "healthy") -> Verdict:
+    return Verdict(
+        code=code,
+        headline=f"A headline for {code}",
+        reasons=("acceptance 0.61 (minimum 0.50 for this method)", "mean acceptance length 2.84 (break-even 1.21)"),
+        action="Nothing to do.",
+    )
+
+
+def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
+    return msgspec.structs.replace(
+        PredictorStatus(
+            inference_service=name,
+            url="http://127.0.0.1:8080",
+            up=True,
+            up_reason=None,
+            state="drafting",
+            model_names=("meta-llama/Llama-3.3-70B-Instruct",),
+            vllm_version="0.32.0",
+            engine_generation="v1",
+            method="eagle3",
+            draft_model="yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
+            num_speculative_tokens=3,
+            recommended_num_speculative_tokens=4,
+            requests_running=7.0,
+            requests_waiting=2.0,
+            kv_cache_usage_ratio=0.43,
+            acceptance_ratio_min=0.5,
+            mean_acceptance_length_min=1.21,
+            window=figures(),
+            lifetime=figures(rate=0.583, seconds=None),
+            engines=(
+                EngineStatus(model_name="Llama", engine="0", window=figures(rate=0.65), lifetime=figures(rate=0.6)),
+                EngineStatus(model_name="Llama", engine="1", window=figures(rate=0.57), lifetime=figures(rate=0.56)),
+            ),
+            history=an_hour(),
+            warnings=(WarningCount(code="async_scheduling_off", count=3, meaning="Steps are scheduled one by one."),),
+            log=LogStatus(windows=1234, lines=120_000, parse_errors=0, bytes_behind=0, last_line_timestamp=NOW - 4),
+            verdict=verdict(),
+        ),
+        **changes,
+    )
+
+
+def status(*predictors: PredictorStatus, generated_at: float = NOW) -> Status:
+    return Status(exporter_version="9.8.7", generated_at=generated_at, window_seconds=300, predictors=predictors)
+
+
+# --- a server and a browser ------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Exporter:
+    """Serves the page under a sub-path, as behind an ingress, and answers as many status requests as it is told to."""
+
+    statuses: list[Status]  # one per request, the last one for ever
+    silent: bool = False  # the connection is dropped instead
+    instead: str | None = None  # answered instead of JSON
+    requests: list[str] = dataclasses.field(default_factory=list)
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/behind/ingress/"
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[Exporter]:
+        app = web.Application()
+        app.router.add_get("/behind/ingress/", self._page)
+        app.router.add_get("/behind/ingress/api/v1/status", self._status)
+        app.router.add_get("/{anything:.*}", self._stray)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            self.port = runner.addresses[0][1]
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _page(self, _request: web.Request) -> web.Response:
+        return web.Response(body=PAGE, content_type="text/html", charset="utf-8", headers=SECURITY_HEADERS)
+
+    async def _status(self, request: web.Request) -> web.Response:
+        self.requests.append(request.path)
+        if self.silent:
+            assert request.transport is not None
+            request.transport.abort()
+        if self.instead is not None:
+            return web.Response(text=self.instead)
+        body = msgspec.json.encode(self.statuses[min(len(self.requests), len(self.statuses)) - 1])
+        return web.Response(body=body, content_type="application/json")
+
+    async def _stray(self, request: web.Request) -> web.Response:
+        self.requests.append(f"stray {request.path}")
+        return web.Response(status=404)
+
+
+CHROMIUM_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+PATIENCE_SECONDS = 15
+
+
+@pytest.fixture(scope="module")
+def session_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One WebDriver session in a fresh profile, for as long as the module's tests run."""
+    if not (command := shutil.which("chromedriver")):
+        pytest.skip("needs Debian's chromium and chromium-driver")
+    arguments = [*CHROMIUM_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]
+    capabilities = {"goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
+    with subprocess.Popen([command, "--port=0"], stdout=subprocess.PIPE, text=True) as driver:
+        try:
+            assert driver.stdout is not None
+            started = next(line for line in driver.stdout if "started successfully on port" in line)
+            url = f"http://127.0.0.1:{started.split()[-1].rstrip('.')}/session"
+            body = json.dumps({"capabilities": {"alwaysMatch": capabilities}}).encode()
+            with urllib.request.urlopen(urllib.request.Request(url, body, method="POST")) as response:
+                url += f"/{json.load(response)['value']['sessionId']}"
+            yield url
+            with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")):
+                pass  # ends Chromium
+        finally:
+            driver.terminate()
+
+
+@pytest.fixture
+async def browser(session_url: str) -> AsyncIterator[Browser]:
+    async with aiohttp.ClientSession() as http:
+        browser = Browser(http, session_url)
+        await browser.resize(1100)
+        await browser.colours("light")
+        yield browser
+        await browser.command("POST", "/url", {"url": "about:blank"})
+        await browser.complaints()
+
+
+@dataclasses.dataclass
+class Browser:
+    """The few commands of the WebDriver protocol that are needed here."""
+
+    http: aiohttp.ClientSession
+    session_url: str
+
+    async def command(self, method: str, path: str, body: object = None) -> Any:
+        async with self.http.request(method, self.session_url + path, json=body) as response:
+            value = (await response.json())["value"]
+            assert response.status == 200, value
+            return value
+
+    async def devtools(self, command: str, **params: object) -> Any:
+        return await self.command("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
+
+    async def script(self, script: str) -> Any:
+        return await self.command("POST", "/execute/sync", {"script": script, "args": []})
+
+    async def resize(self, width: int, height: int = 900) -> None:
+        await self.devtools(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+
+    async def colours(self, scheme: str) -> None:
+        await self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    async def open(self, url: str) -> None:
+        """Go to the page and wait until it has had an answer or has said that there is none."""
+        await self.command("POST", "/url", {"url": url})
+        await self.until("return document.querySelector('.card') !== null || !document.getElementById('notice').hidden")
+
+    async def until(self, condition: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not await self.script(condition):
+            assert time.monotonic() < deadline, f"never true: {condition}; page: {await self.text()}"
+            await asyncio.sleep(0.05)  # a browser has no event to await from outside
+
+    async def refresh_now(self) -> None:
+        """What the page does when its tab is shown again."""
+        await self.script("document.dispatchEvent(new Event('visibilitychange'))")
+
+    async def text(self) -> str:
+        """What a reader sees, with white space made plain."""
+        return " ".join(str(await self.script("return document.body.innerText")).split())
+
+    async def complaints(self) -> list[str]:
+        """Everything on the console since last asked: script errors, CSP violations, failed requests."""
+        return [entry["message"] for entry in await self.command("POST", "/se/log", {"type": "browser"})]
+
+
+# --- what a reader sees ----------------------------------------------------------------------------------------------
+
+
+async def test_the_figures_their_thresholds_and_their_context_are_shown(browser: Browser) -> None:
+    async with Exporter([status(predictor())]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+    for words in (
+        "llama-70b ✓ Healthy drafting",
+        "A headline for healthy",
+        "acceptance 0.61 (minimum 0.50 for this method)",
+        "What to do: Nothing to do.",
+        "Method eagle3",
+        "Draft model yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
+        "k 3 Recommended k 4",
+        "vLLM 0.32.0, V1 engine",
+        "Engines 2",
+        "Model meta-llama/Llama-3.3-70B-Instruct",
+        "Endpoint http://127.0.0.1:8080",
+        "Figures over the last 5 min from the metrics: 12,345 drafts, 22,665 of 37,035 draft tokens accepted",
+        "Acceptance rate 61.2 % ✓ at or above the minimum of 50 %",
+        "Mean acceptance length 2.84 tokens ✓ at or above the break-even of 1.21",
+        "Tokens per step 2.71 tokens",
+        "Mean draft length 3.00 of k = 3",
+        "Requests 7 running 2 waiting",
+        "KV cache 43 % in use",
+        "Since the predictor started: 58.3 % accepted, length 2.75",
+        "0 79.3 % 79.3 % 1 61.1 % 77.0 % 2 43.2 % 70.7 %",
+        "10 intervals without drafts",
+        "async_scheduling_off Steps are scheduled one by one. 3",
+        "1,234 spec-decode lines in 120,000 lines, last line 4 s before this status.",
+        "✓ 0 unreadable lines, up to date.",
+        "Engines (2)",
+        "s old. Updates every 5 s.",
+        "specdec-exporter 9.8.7",
+    ):
+        assert words in text
+    assert "NaN" not in text
+    assert "undefined" not in text
+    assert "null" not in text
+
+
+async def test_the_page_needs_nothing_but_its_own_origin_and_breaks_no_policy(browser: Browser) -> None:
+    async with Exporter([status(predictor())]).serving() as exporter:
+        await browser.open(exporter.url)
+        assert await browser.complaints() == []
+        assert set(exporter.requests) == {"/behind/ingress/api/v1/status"}
+        links = await browser.script("return [...document.querySelectorAll('footer a')].map(link => link.href)")
+        assert links == [exporter.url + path for path in ("metrics", "api/v1/status", "-/healthy", "-/ready")]
+
+
+async def test_the_policy_is_in_force(browser: Browser) -> None:
+    """Also shows that the complaints which the other tests expect none of would be heard."""
+    async with Exporter([status(predictor())]).serving() as exporter:
+        await browser.open(exporter.url)
+        await browser.script(
+            "const script = document.createElement('script'); script.textContent = 'window.intruder = 1';"
+            "document.body.append(script); document.body.setAttribute('style', 'color: red');"
+        )
+        assert await browser.script("return window.intruder") is None
+        complaints = " ".join(await browser.complaints())
+    assert "script-src" in complaints
+    assert "style-src" in complaints
+
+
+HOSTILE = '<img src=x onerror="window.intruder=1">\'";--></script>\u202eesrever\u0000' + "verylongname" * 30
+
+
+async def test_hostile_names_are_text_and_nothing_else(browser: Browser) -> None:
+    hostile = predictor(
+        HOSTILE,
+        url=HOSTILE,
+        up=False,
+        up_reason=HOSTILE,
+        model_names=(HOSTILE, HOSTILE),
+        vllm_version=HOSTILE,
+        engine_generation=HOSTILE,
+        method=HOSTILE,
+        draft_model=HOSTILE,
+        engines=tuple(EngineStatus(model_name=HOSTILE, engine=HOSTILE, window=None, lifetime=None) for _ in range(2)),
+        warnings=(WarningCount(code=HOSTILE, count=1, meaning=HOSTILE),),
+        verdict=Verdict(code="broken", headline=HOSTILE, reasons=(HOSTILE,), action=HOSTILE),
+    )
+    async with Exporter([status(hostile, predictor())]).serving() as exporter:
+        await browser.resize(360)
+        await browser.open(exporter.url)
+        assert await browser.complaints() == []
+        assert await browser.script("return window.intruder") is None
+        assert await browser.script("return document.querySelectorAll('img, main script, main a').length") == 0
+        assert await browser.script("return document.querySelector('h2').textContent") == HOSTILE
+        assert await overflow(browser) <= 0
+        target = await browser.script(
+            "document.querySelector('nav a').click(); return document.querySelector(':target')?.className"
+        )
+    assert target == "card bad"
+
+
+async def overflow(browser: Browser) -> int:
+    script = "const root = document.documentElement; return root.scrollWidth - root.clientWidth"
+    return int(await browser.script(script))
+
+
+def long_curve() -> PredictorStatus:
+    ratios = tuple(0.9**i for i in range(1, 33))
+    curve = figures(per_position=ratios, conditional=(0.9,) * 32, mean_draft_length=11.0, short_drafts=True)
+    return predictor("suffix", num_speculative_tokens=32, window=curve)
+
+
+@pytest.mark.parametrize("width", [320, 360, 800, 1600])
+async def test_no_width_scrolls_sideways(browser: Browser, width: int) -> None:
+    everything = status(long_curve(), predictor("a"), predictor("b", state="idle", window=None, lifetime=None))
+    async with Exporter([everything]).serving() as exporter:
+        await browser.resize(width)
+        await browser.open(exporter.url)
+        await browser.script("document.querySelectorAll('details').forEach(details => { details.open = true })")
+        assert await browser.script("return document.documentElement.clientWidth") <= width
+        assert await overflow(browser) <= 0
+
+
+async def test_dark_mode_is_dark(browser: Browser) -> None:
+    async with Exporter([status(predictor())]).serving() as exporter:
+        await browser.open(exporter.url)
+        style = "return getComputedStyle(document.body).backgroundColor"
+        light = await browser.script(style)
+        await browser.colours("dark")
+        dark = await browser.script(style)
+    assert min(map(int, re.findall(r"\d+", light))) > 200
+    assert max(map(int, re.findall(r"\d+", dark))) < 50
+
+
+STATE_WORDS: dict[StateName, str] = {
+    "unreachable": "No current figures: the last fetch of the predictor failed",
+    "stats_disabled": "Start vLLM without --disable-log-stats",
+    "speculation_off": "decodes without speculation, so there is nothing to measure",
+    "idle": "No drafts in the last 5 min, because nothing was being generated",
+    "not_drafting": "No drafts in the last 5 min although tokens are generated",
+    "drafting": "No figures yet: they are differences between two readings",
+}
+
+
+@pytest.mark.parametrize("state", STATE_WORDS)
+async def test_without_figures_the_page_says_why_and_what_to_do(browser: Browser, state: StateName) -> None:
+    bare = predictor(
+        state=state,
+        up=state != "unreachable",
+        up_reason="connection refused" if state == "unreachable" else None,
+        window=None,
+        lifetime=None,
+        history=(),
+        engines=(),
+        log=None,
+        method=None,
+        vllm_version=None,
+        engine_generation=None,
+        num_speculative_tokens=None,
+        recommended_num_speculative_tokens=None,
+        requests_running=None,
+        requests_waiting=None,
+        kv_cache_usage_ratio=None,
+        mean_acceptance_length_min=None,
+    )
+    async with Exporter([status(bare)]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+        assert await browser.complaints() == []
+    assert STATE_WORDS[state] in text
+    assert ("Not answering: connection refused" in text) == (state == "unreachable")
+    assert "Acceptance rate 0" not in text
+    assert "Method not known" in text
+    assert "No log is read" in text
+    assert "NaN" not in text
+
+
+async def test_with_a_lifetime_alone_the_figures_are_labelled_so(browser: Browser) -> None:
+    async with Exporter([status(predictor(state="idle", window=None))]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+    assert "Figures since the predictor started from the metrics" in text
+    assert "Acceptance rate 58.3 %" in text
+    assert "over the last" not in text
+
+
+async def test_a_window_without_drafts_shows_no_ratio_rather_than_zero(browser: Browser) -> None:
+    empty = figures(
+        drafts=0.0,
+        draft_tokens=0.0,
+        accepted_tokens=0.0,
+        acceptance_ratio=None,
+        mean_acceptance_length=None,
+        mean_draft_length=None,
+        per_position=(),
+        conditional=(),
+    )
+    async with Exporter([status(predictor(state="not_drafting", window=empty, lifetime=None))]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+    assert f"Acceptance rate {NONE} accepted / draft tokens" in text
+    assert "although tokens are generated" in text
+    assert "Tokens per step 2.71" in text
+
+
+async def test_figures_below_their_limits_say_so_in_words(browser: Browser) -> None:
+    poor = predictor(window=figures(rate=0.05), recommended_num_speculative_tokens=0, verdict=verdict("broken"))
+    async with Exporter([status(poor)]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+        title = await browser.script("return document.title")
+    assert "✕ Broken" in text
+    assert "5.0 % ▼ below the minimum of 50 %" in text
+    assert "1.15 tokens ▼ below the break-even of 1.21" in text
+    assert "Recommended k 0: switch off" in text
+    assert title == "✕ Broken: llama-70b"
+
+
+async def test_short_drafts_and_the_log_as_source_are_explained(browser: Browser) -> None:
+    short = figures(source="log", short_drafts=True, mean_draft_length=1.9, conditional=(0.793, None, 0.7))
+    log = LogStatus(windows=1, lines=2, parse_errors=1, bytes_behind=3_500_000, last_line_timestamp=None)
+    async with Exporter([status(predictor(window=short, log=log))]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+    assert "from the log:" in text
+    assert "Short drafts. A draft holds 1.90 tokens on average, not k = 3." in text
+    assert f"1 61.1 % {NONE} 2" in text
+    assert "1 spec-decode line in 2 lines, no line read so far." in text
+    assert "! 1 unreadable line, 3.3 MiB behind." in text
+
+
+async def test_history_is_drawn_with_its_gaps_and_its_threshold(browser: Browser) -> None:
+    async with Exporter([status(predictor())]).serving() as exporter:
+        await browser.open(exporter.url)
+        path = await browser.script("return document.querySelector('.plot path').getAttribute('d')")
+        line = await browser.script("return document.querySelector('.plot line').getAttribute('y1')")
+        label = await browser.script("return document.querySelector('.plot').getAttribute('aria-label')")
+        await browser.script(
+            "const plot = document.querySelector('.plot'), box = plot.getBoundingClientRect();"
+            "const at = share => plot.dispatchEvent(new PointerEvent('pointermove',"
+            " {clientX: box.left + share * box.width, clientY: box.top, bubbles: true}));"
+            "at(25 / 60)"
+        )
+        assert "no drafts" in await browser.text()
+    assert path.count("M") == 2
+    assert path.count("L") == 48
+    assert line == "50.0"
+    assert "minimum 50\u00a0%" in label
+    assert "10 intervals without drafts" in label
+
+
+async def test_the_worst_comes_first_and_each_card_has_an_anchor(browser: Browser) -> None:
+    codes: list[VerdictCode] = ["off", "healthy", "idle", "watch", "unknown", "broken", "not_paying"]
+    cards = [predictor(f"service {code}", verdict=verdict(code)) for code in codes]
+    gone = predictor("gone", up=False, state="unreachable", verdict=verdict("unknown"))
+    async with Exporter([status(*cards, gone)]).serving() as exporter:
+        await browser.open(exporter.url)
+        order = await browser.script("return [...document.querySelectorAll('h2')].map(name => name.textContent)")
+        targets = await browser.script(
+            "return [...document.querySelectorAll('nav a')].map(link => {"
+            " link.click(); return document.querySelector(':target').querySelector('h2').textContent })"
+        )
+    worst_first = ["broken", "not_paying", "gone", "unknown", "watch", "healthy", "idle", "off"]
+    assert [name.removeprefix("service ") for name in order] == worst_first
+    assert targets == order
+
+
+async def test_no_predictor_at_all_is_said(browser: Browser) -> None:
+    async with Exporter([status()]).serving() as exporter:
+        await browser.open(exporter.url)
+        assert "No predictor is configured" in await browser.text()
+
+
+# --- how it stays current --------------------------------------------------------------------------------------------
+
+
+async def test_a_refresh_changes_the_numbers_and_keeps_what_the_reader_opened(browser: Browser) -> None:
+    before = status(predictor("a"), predictor("b", verdict=verdict("watch")))
+    after = status(predictor("a", window=figures(rate=0.333), verdict=verdict("not_paying")), predictor("c"))
+    async with Exporter([before, after]).serving() as exporter:
+        await browser.open(exporter.url)
+        await browser.script("document.getElementById('predictor-a').querySelector('details').open = true")
+        await browser.refresh_now()
+        await browser.until("return document.body.innerText.includes('33.3')")
+        names = await browser.script("return [...document.querySelectorAll('h2')].map(name => name.textContent)")
+        opened = await browser.script(
+            "return [...document.querySelectorAll('main details')].map(details => details.open)"
+        )
+    assert names == ["a", "c"]
+    assert opened == [True, False]
+
+
+async def test_it_asks_again_by_itself_and_not_while_nobody_looks(browser: Browser) -> None:
+    answers = [status(predictor(window=figures(rate=rate))) for rate in (0.666, 0.777, 0.888)]
+    async with Exporter(answers).serving() as exporter:
+        await browser.open(exporter.url)
+        await browser.until("return document.body.innerText.includes('77.7')")
+        await browser.script("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+        await browser.refresh_now()
+        assert len(exporter.requests) == 2
+        await browser.script("delete document.hidden")
+        await browser.refresh_now()
+        await browser.until("return document.body.innerText.includes('88.8')")
+
+
+async def test_an_exporter_that_stops_answering_is_called_out_until_it_is_back(browser: Browser) -> None:
+    async with Exporter([status(predictor())]).serving() as exporter:
+        await browser.open(exporter.url)
+        exporter.silent = True
+        await browser.refresh_now()
+        await browser.until("return !document.getElementById('notice').hidden")
+        text = await browser.text()
+        assert "The exporter does not answer (no connection). What stands below is of" in text
+        assert "is not being updated" in text
+        assert "Not updating." in text
+        assert "61.2 %" in text
+        exporter.silent = False
+        await browser.refresh_now()
+        await browser.until("return document.getElementById('notice').hidden")
+        assert "Updates every 5 s." in await browser.text()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("<html>a proxy's login</html>", "The exporter does not answer (what comes is not JSON)."),
+        ('{"predictors": [{}]}', "The exporter's answer cannot be shown"),
+    ],
+)
+async def test_an_answer_that_is_none_is_called_out(browser: Browser, answer: str, words: str) -> None:
+    async with Exporter([], instead=answer).serving() as exporter:
+        await browser.open(exporter.url)
+        assert words in await browser.text()
+
+
+# --- everyone can read it --------------------------------------------------------------------------------------------
+
+
+async def test_charts_have_words_and_headings_an_order(browser: Browser) -> None:
+    async with Exporter([status(predictor())]).serving() as exporter:
+        await browser.open(exporter.url)
+        labels = await browser.script(
+            "return [...document.querySelectorAll('svg')].map(chart => [chart.getAttribute('role'), chart.ariaLabel])"
+        )
+        headings = await browser.script(
+            "return [...document.querySelectorAll('h1, h2, h3')].map(heading => Number(heading.tagName[1]))"
+        )
+    assert len(labels) == 6
+    assert all(role == "img" and label for role, label in labels)
+    position = "position 1: 61.1\u00a0% of drafts, 77.0\u00a0% if the position before was accepted"
+    assert ["img", position] in labels
+    assert headings[:2] == [1, 2]
+    assert all(deeper - heading <= 1 for heading, deeper in itertools.pairwise(headings))
+
+
+def luminance(colour: str) -> float:
+    digits = colour if len(colour) == 7 else "#" + "".join(2 * digit for digit in colour[1:])
+    channels = [int(digits[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_text_stands_out_from_what_it_stands_on(scheme: int) -> None:
+    palette = dict(re.findall(r"--(\w+): (#\w+)", re.findall(rb":root \{(.*?)\}", PAGE, re.DOTALL)[scheme].decode()))
+    texts = ["ink", "soft", "link", "good", "warn", "bad", "idle"]
+    pairs = [(text, ground) for text in texts for ground in ("back", "card")] + [("ink", "danger"), ("link", "danger")]
+    for text, ground in pairs:
+        darker, lighter = sorted((luminance(palette[text]), luminance(palette[ground])))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (text, ground)
+
+
+def test_without_scripts_the_page_points_at_the_metrics() -> None:
+    (fallback,) = re.findall(rb"<noscript>(.*?)</noscript>", PAGE, re.DOTALL)
+    assert b'href="metrics"' in fallback
+    assert b'href="api/v1/status"' in fallback
+
+
+def test_data_is_never_parsed_as_html_and_nothing_comes_from_elsewhere() -> None:
+    source = PAGE.decode()
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|\son\w+=|\sstyle=", source)
+    assert set(re.findall(r"https?://[^'\"\s]+", source)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_the_policy_names_what_the_page_may_do() -> None:
+    directives = dict(part.split(" ", 1) for part in SECURITY_HEADERS["Content-Security-Policy"].split("; "))
+    assert directives.keys() == {
+        "default-src",
+        "script-src",
+        "style-src",
+        "connect-src",
+        "img-src",
+        "base-uri",
+        "form-action",
+        "frame-ancestors",
+    }
+    assert "unsafe" not in SECURITY_HEADERS["Content-Security-Policy"]
+    assert SECURITY_HEADERS["X-Content-Type-Options"] == "nosniff"
+    assert SECURITY_HEADERS["Referrer-Policy"] == "no-referrer"

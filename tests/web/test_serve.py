@@ -1,0 +1,316 @@
+"""The running exporter, end to end over real HTTP: what it serves, and what bad predictors do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, web
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from builders import CAPTURES
+from running import Exporter, exporter, predictor
+
+K3 = CAPTURES / "0.32.0-draft_model-k3"
+FIRST, SECOND = (K3 / name for name in ("metrics-8-p90.txt", "metrics-5-p60.txt"))
+ENGINE = 'engine="0",inference_service="default",model_name="tiny"'
+UP = 'specdec_up{inference_service="default"}'
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+
+
+async def test_counters_are_copied_to_the_token_and_figures_follow_from_two_scrapes() -> None:
+    async with predictor(FIRST.read_bytes()) as vllm, exporter(f"--predictor.url={vllm.url}") as running:
+        first = await running.samples()
+        assert first[UP] == 1
+        assert first[f"specdec_drafts_total{{{ENGINE}}}"] == 464
+        assert first[f"specdec_draft_tokens_total{{{ENGINE}}}"] == 1392
+        assert first[f"specdec_accepted_tokens_total{{{ENGINE}}}"] == 1136
+        positions = [f'specdec_accepted_tokens_per_position_total{{{ENGINE},position="{i}"}}' for i in range(3)]
+        assert [first[name] for name in positions] == [418, 375, 343]
+        assert f"specdec_acceptance_ratio{{{ENGINE}}}" not in first  # one reading tells nothing about a window
+        vllm.body = SECOND.read_bytes()
+        second = await running.samples()
+        assert second[f"specdec_acceptance_ratio{{{ENGINE}}}"] == pytest.approx(855 / 2235)
+        assert second[f"specdec_mean_acceptance_length{{{ENGINE}}}"] == pytest.approx(1 + 855 / 745)
+        assert second[f'specdec_position_acceptance_ratio{{{ENGINE},position="0"}}'] == pytest.approx(394 / 745)
+        assert second[f"specdec_num_speculative_tokens{{{ENGINE}}}"] == 3
+        assert second[f'specdec_predictor_state{{{ENGINE},state="drafting"}}'] == 1
+
+
+async def test_two_scrapers_at_once_change_nothing_and_cost_one_fetch() -> None:
+    release = asyncio.Event()
+
+    async def slow(_request: web.Request) -> web.Response:
+        await release.wait()
+        return web.Response(body=FIRST.read_bytes(), headers=vllm.headers)
+
+    async with predictor() as vllm, exporter(f"--predictor.url={vllm.url}") as running:
+        vllm.answer = slow
+        scrapes = [asyncio.create_task(running.samples()) for _ in range(5)]
+        while vllm.requests == 0:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # whoever wanted a fetch of its own would have asked by now
+        release.set()
+        results = await asyncio.gather(*scrapes)
+        assert vllm.requests == 1
+        assert {result[f"specdec_drafts_total{{{ENGINE}}}"] for result in results} == {464}
+
+
+async def answer_html(_request: web.Request) -> web.Response:
+    return web.Response(text="<html><body>It works</body></html>", content_type="text/html")
+
+
+async def answer_error(_request: web.Request) -> web.Response:
+    return web.Response(status=503, text="upstream connect error")
+
+
+async def answer_half(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/plain; version=0.0.4"})
+    response.content_length = FIRST.stat().st_size
+    await response.prepare(request)
+    await response.write(FIRST.read_bytes()[:20000])
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def answer_drip(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/plain; version=0.0.4"})
+    await response.prepare(request)
+    for byte in FIRST.read_bytes():
+        await response.write(bytes([byte]))
+        await asyncio.sleep(0.05)
+    return response
+
+
+async def answer_endlessly(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/plain; version=0.0.4"})
+    await response.prepare(request)
+    for _ in range(40):
+        await response.write(b"# filler\n" * 65536)
+    return response
+
+
+async def answer_garbage(_request: web.Request) -> web.Response:
+    return web.Response(body=bytes(range(256)) * 40, content_type="text/plain")
+
+
+async def answer_elsewhere(_request: web.Request) -> web.Response:
+    raise web.HTTPFound("http://192.0.2.1:1/metrics")
+
+
+async def answer_gzip_noise(_request: web.Request) -> web.Response:
+    return web.Response(body=gzip.compress(b"\xff\xfe" * 100)[:-4], content_type="text/plain")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        answer_html,
+        answer_error,
+        answer_half,
+        answer_drip,
+        answer_endlessly,
+        answer_garbage,
+        answer_elsewhere,
+        answer_gzip_noise,
+    ],
+)
+async def test_a_predictor_that_answers_badly_is_down_and_nothing_stale_is_served(answer: object) -> None:
+    async with (
+        predictor(FIRST.read_bytes()) as vllm,
+        exporter(f"--predictor.url={vllm.url}", "--predictor.timeout=1s") as running,
+    ):
+        assert (await running.samples())[UP] == 1
+        vllm.answer = answer  # type: ignore[assignment]
+        for _ in range(2):
+            samples = await running.samples()
+            assert samples[UP] == 0
+            assert not any(
+                name.startswith(("specdec_drafts", "specdec_time_to", "specdec_requests")) for name in samples
+            )
+            assert samples['specdec_scrape_collector_success{collector="metrics",inference_service="default"}'] == 0
+            assert samples[f'specdec_predictor_state{{{ENGINE},state="unreachable"}}'] == 1
+        vllm.answer = None
+        assert (await running.samples())[UP] == 1
+        complaints = [line for line in running.log if "cannot be read" in line]
+        assert len(complaints) == 1  # once per change of state, not per scrape
+        assert not any("Traceback" in line for line in running.log)
+
+
+async def test_a_scrape_keeps_within_the_scrapers_deadline() -> None:
+    async with predictor() as vllm, exporter(f"--predictor.url={vllm.url}", "--predictor.timeout=60s") as running:
+        vllm.answer = answer_drip
+        started = asyncio.get_running_loop().time()
+        samples = await running.samples(**{"X-Prometheus-Scrape-Timeout-Seconds": "1.5"})
+        assert asyncio.get_running_loop().time() - started < 1.5
+        assert samples[UP] == 0
+
+
+async def test_nobody_there_is_up_0_from_the_start() -> None:
+    async with predictor() as vllm:
+        gone = vllm.url
+    async with exporter(f"--predictor.url={gone}") as running:
+        samples = await running.samples()
+        assert samples[UP] == 0
+        assert samples[
+            'specdec_predictor_state{engine="",inference_service="default",model_name="",state="unreachable"}'
+        ]
+
+
+async def test_formats_are_negotiated_and_compressed() -> None:
+    async with predictor(FIRST.read_bytes()) as vllm, exporter(f"--predictor.url={vllm.url}") as running:
+        async with running.session.get(running.url + "/metrics", headers={"Accept": OPENMETRICS}) as response:
+            assert response.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            text = await response.text()
+        assert text.endswith("# EOF\n")
+        names = {family.name for family in parse_openmetrics(text)}  # type: ignore[no-untyped-call]
+        assert {"specdec_drafts", "specdec_time_to_first_token_seconds", "specdec_predictor_info"} <= names
+        for accept in (
+            "*/*",
+            "application/openmetrics-text;version=9.9.9,*/*;q=0.1",
+            "application/openmetrics-text;q=0",
+        ):
+            async with running.session.get(running.url + "/metrics", headers={"Accept": accept}) as response:
+                assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        async with ClientSession(auto_decompress=False) as raw:
+            async with raw.get(running.url + "/metrics", headers={"Accept-Encoding": "gzip"}) as response:
+                assert response.headers["Content-Encoding"] == "gzip"
+                assert b"specdec_drafts_total" in gzip.decompress(await response.read())
+
+
+async def test_endpoints_answer_without_touching_the_predictor() -> None:
+    async with predictor() as vllm, exporter(f"--predictor.url={vllm.url}") as running:
+        assert "healthy" in await running.get("/-/healthy")
+        assert "ready" in await running.get("/-/ready")
+        assert "<!doctype html>" in (await running.get("/")).lower()
+        assert vllm.requests == 0
+        async with running.session.get(running.url + "/") as response:
+            assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+        async with running.session.post(running.url + "/metrics") as response:
+            assert response.status == 405
+        async with running.session.post(running.url + "/-/reload") as response:
+            assert response.status == 403
+        async with running.session.get(running.url + "/nowhere") as response:
+            assert response.status == 404
+
+
+async def test_the_api_says_what_the_metrics_say() -> None:
+    async with predictor(FIRST.read_bytes()) as vllm, exporter(f"--predictor.url={vllm.url}") as running:
+        status = json.loads(await running.get("/api/v1/status"))
+        (one,) = status["predictors"]
+        assert (one["up"], one["vllm_version"], one["num_speculative_tokens"]) == (True, "0.32.0", 3)
+        assert one["lifetime"]["acceptance_ratio"] == pytest.approx(1136 / 1392)
+        assert one["window"] is None
+
+
+async def test_promtool_is_content_with_whatever_release_is_read() -> None:
+    async with predictor() as vllm, exporter(f"--predictor.url={vllm.url}") as running:
+        for capture in sorted(CAPTURES.glob("*/metrics-*.txt")):
+            vllm.body = capture.read_bytes()
+            text = await running.get("/metrics")
+            assert "NaN" not in text, capture
+            assert "_created" not in text, capture
+            assert not any(":" in line.partition("{")[0] for line in text.splitlines() if not line.startswith("#"))
+            checked = subprocess.run(
+                ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
+            )
+            assert (checked.returncode, checked.stderr) == (0, ""), capture
+
+
+async def test_sigterm_ends_within_five_seconds_with_exit_code_0(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text("")
+    async with predictor(FIRST.read_bytes()) as vllm:
+        async with exporter(f"--predictor.url={vllm.url}", f"--predictor.log-path={log}") as running:
+            await running.samples()
+            started = asyncio.get_running_loop().time()
+            assert await running.stop() == 0
+            assert asyncio.get_running_loop().time() - started < 5
+
+
+async def test_the_log_is_followed_and_read_one_last_time(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    line = (
+        "(APIServer pid=1) INFO 11-20 21:44:58 [metrics.py:120] SpecDecoding metrics: Mean acceptance length: 2.80, "
+        "Accepted throughput: 0.90 tokens/s, Drafted throughput: 1.50 tokens/s, Accepted: 9 tokens, "
+        "Drafted: 15 tokens, Per-position acceptance rate: 0.800, 0.600, 0.400, Avg Draft acceptance rate: 60.0%\n"
+    )
+    log.write_text(line)  # there at the start: not counted
+    drafted = f"specdec_log_draft_tokens_total{{{ENGINE}}}"
+    async with (
+        predictor(FIRST.read_bytes()) as vllm,
+        exporter(f"--predictor.url={vllm.url}", f"--predictor.log-path={log}") as running,
+    ):
+        assert (await running.samples())[drafted] == 0
+        with log.open("a") as stream:
+            stream.write(line * 2)
+        samples = await running.until(lambda samples: samples[drafted] > 0)
+        assert samples[drafted] == 30
+        assert samples[f"specdec_log_drafts_total{{{ENGINE}}}"] == 10
+        assert samples['specdec_scrape_collector_success{collector="log",inference_service="default"}'] == 1
+
+
+async def test_sighup_takes_a_good_file_and_refuses_a_bad_one(tmp_path: Path) -> None:
+    async def reloaded(running: Exporter, said: str) -> dict[str, float]:
+        running.log.clear()
+        running.process.send_signal(signal.SIGHUP)
+        await running.said(said)
+        return await running.samples()
+
+    async with predictor(FIRST.read_bytes()) as vllm:
+        config = tmp_path / "specdec.yaml"
+        config.write_text(f"predictors: [{{name: one, url: '{vllm.url}'}}]")
+        async with exporter(f"--config.file={config}", "--web.enable-lifecycle") as running:
+            assert 'specdec_up{inference_service="one"}' in await running.samples()
+            config.write_text(f"predictors: [{{name: one, url: '{vllm.url}'}}, {{name: two, url: '{vllm.url}'}}]")
+            samples = await reloaded(running, "configuration loaded")
+            assert samples['specdec_up{inference_service="two"}'] == 1
+            assert samples["specdec_exporter_config_last_reload_successful"] == 1
+            config.write_text("predictors: [{nmae: three}]")
+            samples = await reloaded(running, "stays in force")
+            assert samples["specdec_exporter_config_last_reload_successful"] == 0
+            assert samples['specdec_up{inference_service="two"}'] == 1
+            async with running.session.post(running.url + "/-/reload") as response:
+                assert (response.status, "unknown key" in await response.text()) == (500, True)
+
+
+async def run_command(*arguments: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "specdec_exporter", *arguments, stderr=asyncio.subprocess.PIPE
+    )
+    _, stderr = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, stderr.decode()
+
+
+async def test_healthcheck_tells_a_healthy_exporter_from_none() -> None:
+    async with predictor() as vllm, exporter(f"--predictor.url={vllm.url}") as running:
+        address = running.url.removeprefix("http://")
+        assert (await run_command("healthcheck", f"--web.listen-address={address}"))[0] == 0
+    code, said = await run_command("healthcheck", f"--web.listen-address={address}")
+    assert (code, said.count("\n")) == (1, 1)
+
+
+async def test_a_port_that_is_taken_is_one_clear_line() -> None:
+    async with predictor() as vllm:
+        taken = vllm.url.removeprefix("http://")
+        code, said = await run_command("serve", f"--web.listen-address={taken}")
+    assert code == 1
+    assert f"cannot listen on {taken}" in said
+    assert "Traceback" not in said
+
+
+async def test_engines_are_kept_apart() -> None:
+    body = (CAPTURES / "0.32.0-draft_model-dp2-api1" / "metrics-1-after.txt").read_bytes()
+    async with predictor(body) as vllm, exporter(f"--predictor.url={vllm.url}") as running:
+        samples = await running.samples()
+        engines = [name for name in samples if name.startswith("specdec_drafts_total")]
+        assert len(engines) == 2
+        assert sum(samples[name] for name in engines) == 264
