@@ -6,6 +6,7 @@ another method or k is another experiment. Ratios 0..1, timestamps as the log pr
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -327,8 +328,9 @@ def method_of(config: EngineConfig | None) -> str | None:
 
 
 def _log_figures(counts: Counts, num_speculative_tokens: int | None) -> Figures:
-    """Return the figures of log lines; without a reconstructed draft there is no length, not a length of 1."""
-    if not counts.drafts:
+    """Return the figures of log lines; without length and curve where not all drafts could be reconstructed."""
+    most = (counts.drafts or 0.0) * (num_speculative_tokens or math.inf)
+    if not counts.drafts or (counts.draft_tokens or 0.0) > most:
         counts = Counts(draft_tokens=counts.draft_tokens, accepted_tokens=counts.accepted_tokens)
     return figures(counts, num_speculative_tokens, "log", None)
 

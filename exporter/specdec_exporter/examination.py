@@ -146,10 +146,8 @@ def _drafting(status: PredictorStatus) -> Finding:
             "WARN", "Drafting", f"tokens are generated, but nothing was drafted in {span}", status.verdict.action
         )
     if lifetime is not None and lifetime.acceptance_ratio is not None:
-        drafted = "" if lifetime.drafts is None else f" {count(lifetime.drafts)} drafts"
-        return Finding(
-            "PASS", "Drafting", f"no traffic in {span};{drafted} since the predictor started is what follows"
-        )
+        drafted = "it drafted" if lifetime.drafts is None else f"{count(lifetime.drafts)} drafts"
+        return Finding("PASS", "Drafting", f"no traffic in {span}; {drafted} since the predictor started")
     return Finding(
         "WARN", "Drafting", "nothing was drafted yet", "Send the predictor requests and run the check again."
     )
@@ -169,7 +167,9 @@ def _basis(status: PredictorStatus, log: Analysis | None) -> tuple[Figures | Non
 
 
 def _suffices(figures: Figures) -> bool:
-    return figures.drafts is None or figures.drafts >= load_policy().min_drafts
+    """Whether there are drafts enough to judge; a V0 engine's ratio comes without any count and has to do."""
+    counted = figures.draft_tokens if figures.drafts is None else figures.drafts
+    return counted is None or counted >= load_policy().min_drafts
 
 
 def _payoff(status: PredictorStatus, basis: Figures | None, span: str, verdict: Verdict) -> list[Finding]:
@@ -178,7 +178,7 @@ def _payoff(status: PredictorStatus, basis: Figures | None, span: str, verdict: 
         return []
     rate, floor = basis.acceptance_ratio, status.acceptance_ratio_min
     if not _suffices(basis):
-        found = f"{percent(rate)} {span}, but of {count(basis.drafts)} drafts only: too few for a verdict"
+        found = f"{percent(rate)} {span}, of {_amount(basis)} only: too few for a verdict"
         return [Finding("WARN", "Acceptance", found, "Send the predictor more requests and run the check again.")]
     found = f"{percent(rate)} {span} (minimum {percent(floor)}, {status.method or 'method not known'})"
     if rate < floor:
@@ -194,6 +194,12 @@ def _payoff(status: PredictorStatus, basis: Figures | None, span: str, verdict: 
         below = length < break_even
         findings.append(Finding("WARN" if below else "PASS", "Length", found, verdict.action if below else None))
     return findings + _curve(basis)
+
+
+def _amount(figures: Figures) -> str:
+    if figures.drafts is None:
+        return f"{count(figures.draft_tokens)} draft tokens"
+    return f"{count(figures.drafts)} drafts"
 
 
 def _curve(basis: Figures) -> list[Finding]:
@@ -232,13 +238,13 @@ def _no_lines(log: Analysis, status: PredictorStatus) -> Finding:
     drafted = status.lifetime is not None and bool(status.lifetime.draft_tokens)
     if status.up and not drafted:
         return Finding("PASS", "Log", "no spec-decode line, as nothing was drafted")
+    # Without lines the log still tells method and draft model, if it has the init line.
     level: Level = "WARN" if log.last_config is None else "PASS"
     if log.verdict.code in ("unknown", "watch"):
         found = f"no spec-decode line. {log.verdict.headline}: {'; '.join(log.verdict.reasons)}"
-        return Finding(level, "Log", found, log.verdict.action)
-    return Finding(
-        level, "Log", "no spec-decode line, though tokens were drafted", "Is it this predictor's log, to its end?"
-    )
+        return Finding(level, "Log", found)
+    found = "no spec-decode line, though tokens were drafted"
+    return Finding(level, "Log", found, "Is it this predictor's log, to its end?")
 
 
 def _agreement(log: Analysis, status: PredictorStatus) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import ssl
 import sys
 import urllib.error
@@ -20,20 +21,24 @@ def probe(url: str | None, listen_addresses: tuple[str, ...]) -> int:
     """
     if url is None:
         host, port = parse_listen_address(listen_addresses[0] if listen_addresses else ":10409")
-        url = f"http://{_reachable(host)}:{port}/-/healthy"
+        candidates = [f"{scheme}://{_reachable(host)}:{port}/-/healthy" for scheme in ("http", "https")]
+    else:
+        candidates = [url]
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    reason = ""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-    try:
-        with opener.open(url, timeout=TIMEOUT_SECONDS):
-            return 0
-    except urllib.error.HTTPError as error:
-        if error.code < 500:
-            return 0
-        reason = f"answered {error.code}"
-    except (OSError, ValueError) as error:
-        reason = str(getattr(error, "reason", error))
-    sys.stderr.write(f"specdec-exporter: {url}: {reason}\n")
+    for candidate in candidates:
+        try:
+            with opener.open(candidate, timeout=TIMEOUT_SECONDS):
+                return 0
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                return 0
+            reason = f"answered {error.code}"
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = reason or str(getattr(error, "reason", error)) or type(error).__name__
+    sys.stderr.write(f"specdec-exporter: {candidates[0]}: {reason}\n")
     return 1
 
 

@@ -145,7 +145,10 @@ def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
     Lines of which no column knows anything are left out.
     """
     spans = [figures for _, figures in columns]
-    drafts = "Drafts (reconstructed)" if any(figures.source == "log" for figures in spans) else "Drafts"
+    sources = {figures.source for figures in spans}
+    drafts = "Drafts"
+    if "log" in sources:
+        drafts = "Drafts (reconstructed)" if sources == {"log"} else "Drafts (log: reconstructed)"
     lines: list[tuple[str, str, list[str]]] = [
         ("Draft tokens", "", [count(figures.draft_tokens) for figures in spans]),
         ("Accepted tokens", "", [count(figures.accepted_tokens) for figures in spans]),
@@ -230,8 +233,8 @@ def print_curve(console: Console, figures: Figures, recommended_num_speculative_
         indented(
             console,
             Text(
-                f"Drafts were shorter than k{offered}: the last positions read too low, since a token that was never "
-                "offered counts as not accepted.",
+                f"Some drafts were shorter than k{offered}: the last positions read too low, since a token "
+                "that was never offered counts as not accepted.",
                 style="yellow",
             ),
         )
@@ -281,7 +284,9 @@ def print_analysis(
     console: Console, analysis: Analysis, *, counters: ReaderCounters, paths: Sequence[str], min_drafts: int
 ) -> None:
     """Print what one log says. ``paths`` are its files, ``counters`` what reading them came to."""
-    console.print(Text(plain(_source(analysis, counters, paths)), style="bold"))
+    for path in paths:
+        console.print(Text("stdin" if path == "-" else plain(path), style="bold"))
+    console.print(_reading(analysis, counters))
     _print_configurations(console, analysis)
     judged = analysis.judged
     if judged is not None and judged.figures is not None:
@@ -292,12 +297,10 @@ def print_analysis(
     print_verdict(console, analysis.verdict)
 
 
-def _source(analysis: Analysis, counters: ReaderCounters, paths: Sequence[str]) -> str:
-    names = ["stdin" if path == "-" else path for path in paths]
-    words = names[0] if len(names) == 1 else f"{len(names)} files ({names[0]} to {names[-1]})"
-    words += f": {size(counters.bytes)}"
+def _reading(analysis: Analysis, counters: ReaderCounters) -> str:
+    words = size(counters.bytes)
     if analysis.first_timestamp:
-        words += f", {analysis.first_timestamp} to {analysis.last_timestamp}"
+        words += f", {plain(analysis.first_timestamp)} to {plain(analysis.last_timestamp or '')}"
     if counters.parse_errors:
         words += f"; {counters.parse_errors:,} lines of vLLM's statistics could not be read (cut or garbled)"
     if counters.oversized_lines:
@@ -402,7 +405,7 @@ def print_examination(console: Console, examination: Examination) -> None:
     if log is not None and log.judged is not None and log.judged.figures is not None:
         columns.append(("log", log.judged.figures))
     if columns:
-        heading(console, "Figures")
+        heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}")
         indented(console, figures_table(columns))
     engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
     if len(engines) > 1:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
+import gc
 import logging
 import signal
 import time
@@ -46,11 +49,20 @@ async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
     await runtime.start()
     endpoints, runner = await _bind(runtime)
     endpoints.ready = True
+    _give_back_memory()
     LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
     await stop.wait()
     endpoints.ready = False
     await _shut_down(runtime, runner)
     return 0
+
+
+def _give_back_memory() -> None:
+    """Return what importing and starting up have freed to the system; on a sidecar's budget it is worth a megabyte."""
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(OSError, AttributeError):  # glibc only
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _stop_signal() -> asyncio.Event:
@@ -66,10 +78,10 @@ async def _bind(runtime: ExporterRuntime) -> tuple[Endpoints, web.AppRunner]:
     middlewares: list[Middleware] = [one_line_errors]
     tls = None
     if runtime.settings.web.config_file:
-        from specdec_exporter import webconfig  # noqa: PLC0415  bcrypt and yaml only where they are asked for
+        from specdec_exporter import basicauth, webconfig  # noqa: PLC0415  bcrypt and yaml only where asked for
 
         protection = webconfig.WebConfigFile(runtime.settings.web.config_file)
-        middlewares.append(webconfig.auth_middleware(protection.current))
+        middlewares.append(basicauth.auth_middleware(protection.current))
         tls = protection.ssl_context()
     endpoints = Endpoints(runtime, build_registry(runtime))
     app = web.Application(middlewares=middlewares)

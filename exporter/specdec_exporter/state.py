@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
+from typing import Literal
 
 from specdec_exporter import acceptance
 from specdec_exporter.acceptance import Counts
@@ -292,23 +293,15 @@ class PredictorState:
         return self._window(list(self._tracks.values()), list(self._log_rings))
 
     def _window(self, tracks: Iterable[EngineTrack], log_engines: Iterable[str]) -> Figures | None:
+        countable = [track.ring for track in tracks if self._has_windows(track)]
+        logged = [ring for engine in log_engines if (ring := self._log_rings.get(engine)) is not None]
         now = self._clock()
-        k = self.num_speculative_tokens
-        countable = [track for track in tracks if self._has_windows(track)]
-        if countable:
-            windows = [window for track in countable if (window := track.ring.window(self.window_seconds, now))]
-            if windows:
-                counts = reduce(add, (window.counts for window in windows))
-                return figures(counts, k, "metrics", max(window.seconds for window in windows))
-        windows = [
-            window
-            for engine in log_engines
-            if (ring := self._log_rings.get(engine)) and (window := ring.window(self.window_seconds, now))
-        ]
-        if windows:
-            counts = reduce(add, (window.counts for window in windows))
-            return figures(counts, k, "log", max(window.seconds for window in windows))
-        return None
+        windows = [window for ring in countable or logged if (window := ring.window(self.window_seconds, now))]
+        if not windows:
+            return None
+        counts = reduce(add, (window.counts for window in windows))
+        seconds = max(window.seconds for window in windows)
+        return figures(counts, self.num_speculative_tokens, "metrics" if countable else "log", seconds)
 
     def _lifetime(self, tracks: list[EngineTrack]) -> Figures | None:
         if not self._counted or not tracks:
@@ -435,14 +428,14 @@ def counts_of(engine: EngineSnapshot) -> Counts:
 def figures(
     counts: Counts,
     num_speculative_tokens: int | None,
-    source: str,
+    source: Literal["metrics", "log"],
     seconds: float | None,
     *,
     acceptance_ratio: float | None = None,
 ) -> Figures:
     """Derive all figures of a span. ``acceptance_ratio`` stands in where a predictor gives a ratio without counts."""
     return Figures(
-        source="log" if source == "log" else "metrics",
+        source=source,
         seconds=seconds,
         drafts=counts.drafts,
         draft_tokens=counts.draft_tokens,

@@ -31,6 +31,9 @@ class Endpoints:
     def __init__(self, runtime: ExporterRuntime, registry: CollectorRegistry) -> None:
         self._runtime = runtime
         self._registry = registry
+        # The Content-Security-Policy hashes only script and style, so a link may be set to where the metrics are.
+        link = f'href="{runtime.settings.web.telemetry_path.removeprefix("/")}"'
+        self._page = PAGE.replace(b'href="metrics"', link.encode())
         self.ready = False
 
     def routes(self) -> list[web.RouteDef]:
@@ -48,7 +51,7 @@ class Endpoints:
     async def metrics(self, request: web.Request) -> web.Response:
         """Fetch the predictors within the scraper's deadline, then render one consistent look at them."""
         await self._runtime.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
-        chosen = choose_format(request.headers.get("Accept"))
+        chosen = choose_format(_joined(request, "Accept"))
         render = render_openmetrics if chosen is ExpositionFormat.OPENMETRICS_1_0_0 else render_text
         return _answer(request, render(self._registry), chosen.content_type)
 
@@ -59,7 +62,7 @@ class Endpoints:
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the status page; it fills itself from the API."""
-        response = _answer(request, PAGE, "text/html; charset=utf-8")
+        response = _answer(request, self._page, "text/html; charset=utf-8")
         response.headers.update(SECURITY_HEADERS)
         return response
 
@@ -105,9 +108,15 @@ async def one_line_errors(request: web.Request, handler: Handler) -> web.StreamR
         return web.Response(text=f"Internal error: {type(error).__name__}\n", status=500)
 
 
+def _joined(request: web.Request, header: str) -> str | None:
+    """Return all values of a header as one; repeating it means the same as a comma."""
+    values = request.headers.getall(header, [])
+    return ", ".join(values) if values else None
+
+
 def _answer(request: web.Request, body: bytes, content_type: str) -> web.Response:
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", "Cache-Control": "no-store"}
-    if len(body) >= GZIP_FROM_BYTES and accepts_gzip(request.headers.get("Accept-Encoding")):
+    if len(body) >= GZIP_FROM_BYTES and accepts_gzip(_joined(request, "Accept-Encoding")):
         headers["Content-Encoding"] = "gzip"
         body = gzip.compress(body, compresslevel=4, mtime=0)
     return web.Response(body=body, headers=headers)

@@ -37,12 +37,10 @@ _FROM_THE_WHEEL: Final = (
     "vllm.logger",
     "vllm.logging_utils",
     "vllm.v1.engine",
-    "vllm.v1.metrics.loggers",
-    "vllm.v1.metrics.prometheus",
-    "vllm.v1.metrics.stats",
-    "vllm.v1.metrics.utils",
+    "vllm.v1.metrics",
     "vllm.v1.spec_decode.metrics",
 )
+_STUBS_ALL_THE_SAME: Final = ("vllm.v1.metrics.perf", "vllm.v1.metrics.ray_wrappers")  # import half of vLLM
 
 
 def main() -> None:
@@ -140,7 +138,7 @@ class ReleaseFinder(MetaPathFinder, Loader):
         package, _, _ = fullname.rpartition(".")
         if fullname.partition(".")[0] != "vllm":
             return None
-        if fullname.startswith(_FROM_THE_WHEEL):
+        if fullname.startswith(_FROM_THE_WHEEL) and fullname not in _STUBS_ALL_THE_SAME:
             place = self._wheel / package.replace(".", "/")
             if (found := zipimport.zipimporter(str(place)).find_spec(fullname)) is not None:
                 return found
@@ -173,6 +171,7 @@ def drive(engines: int) -> dict[str, str]:
         cache_config=Settings(num_gpu_blocks=100, metrics_info=lambda: {"block_size": "16", "num_gpu_blocks": "100"}),
         observability_config=Settings(show_hidden_metrics=False),
         parallel_config=Settings(data_parallel_size=engines),
+        device_config=Settings(device_type="cuda"),
         compilation_config=Settings(cudagraph_capture_sizes=[1, 2, 4]),
         scheduler_config=Settings(max_num_seqs=8),
     )

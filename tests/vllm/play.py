@@ -12,7 +12,7 @@ from vllm.predict import Counts, continuation
 from vllm.scenarios import Phase, Scenario
 from vllm.server import LOG_STATS_INTERVAL_SECONDS, Server, ServerError, wait_until
 
-_LOG_SECONDS: Final = 30.0
+_LOG_SECONDS: Final = 60.0
 _SPEC_LINE: Final = re.compile(
     r"SpecDecoding metrics: .*Accepted: (?P<accepted>\d+) tokens, Drafted: (?P<drafted>\d+) tokens"
 )

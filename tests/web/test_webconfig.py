@@ -9,6 +9,7 @@ import dataclasses
 import datetime as dt
 import logging
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -24,8 +25,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
+from running import exporter
+from specdec_exporter.basicauth import auth_middleware
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.webconfig import WebConfig, WebConfigFile, auth_middleware, load_web_config
+from specdec_exporter.webconfig import WebConfig, WebConfigFile, load_web_config
 
 ALICE = bcrypt.hashpw(b"wonderland", bcrypt.gensalt(4)).decode()
 
@@ -298,6 +301,18 @@ async def test_a_certificate_renewed_halfway_does_not_interrupt(folder: Path, au
         assert await server_name(url, context) == "server two"
 
 
+async def test_a_file_that_names_a_certificate_before_it_is_there_holds_once_it_is(
+    folder: Path, authority: Identity
+) -> None:
+    file = WebConfigFile(configure(folder, TLS))
+    context = trusting(folder)
+    async with serving(file.current, file.ssl_context()) as url:
+        configure(folder, TLS.replace("server.", "next."))
+        assert await server_name(url, context) == "server one"
+        issue("server next", authority).write(folder, "next")
+        assert await server_name(url, context) == "server next"
+
+
 async def test_client_certificates_are_demanded_from_the_moment_the_file_says_so(folder: Path) -> None:
     file = WebConfigFile(configure(folder, TLS))
     anonymous = trusting(folder)
@@ -372,6 +387,26 @@ def test_switching_tls_on_without_a_restart_is_called_out(folder: Path, caplog: 
     assert "takes a restart" in caplog.text
 
 
+# --- the whole exporter ----------------------------------------------------------------------------------------------
+
+
+async def test_the_exporter_serves_those_with_a_password_and_answers_its_own_health_probe(folder: Path) -> None:
+    path = configure(folder, TLS + f"basic_auth_users:\n  alice: {ALICE}\n")
+    context = trusting(folder)
+    header = {"Authorization": aiohttp.encode_basic_auth("alice", "wonderland")}
+    async with exporter(f"--web.config.file={path}", "--predictor.timeout=1s") as running:
+        port = URL(running.url).port
+        for page in ("/", "/metrics", "/api/v1/status", "/-/healthy"):
+            url = f"https://localhost:{port}{page}"
+            assert (await fetch(url, ssl=context)).status == 401
+            assert (await fetch(url, ssl=context, headers=header)).status == 200
+        probe = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "specdec_exporter", "healthcheck", f"--web.listen-address=127.0.0.1:{port}"
+        )
+        assert await probe.wait() == 0
+    assert not [line for line in running.log if "level=info" not in line and "predictor=" not in line]
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -391,6 +426,7 @@ def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
         (TLS + "  cret_file: x\n", "tls_server_config: .*cret_file"),
         ("tls_server_config:\n  cert_file: server.crt\n", "key_file"),
         ("tls_server_config:\n  cert_file: ''\n  key_file: server.key\n", "tls_server_config.cert_file"),
+        ('tls_server_config:\n  cert_file: "a\\0b"\n  key_file: server.key\n', "tls_server_config.cert_file.*control"),
         ("tls_server_config:\n  cert_file: gone.crt\n  key_file: server.key\n", "gone.crt: No such file"),
         ("tls_server_config:\n  cert_file: server.crt\n  key_file: client.key\n", "does not belong"),
         ("tls_server_config:\n  cert_file: web.yml\n  key_file: server.key\n", "not a PEM|NO_START_LINE"),
@@ -422,6 +458,7 @@ def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
             "headers.Content-Security-Policy.*control",
         ),
         ("basic_auth_users:\n  alice: wonderland\n", "basic_auth_users.alice: not a bcrypt hash"),
+        (f"basic_auth_users:\n  alice: $2b$04${'a' * 53}\n", "basic_auth_users.alice: not a bcrypt hash"),
         ("basic_auth_users:\n  alice:\n", "basic_auth_users.alice: not a bcrypt hash"),
         (f"basic_auth_users:\n  'a:b': {ALICE}\n", "colon"),
         (f"basic_auth_users:\n  alice: {ALICE}\n  alice: {ALICE}\n", "line 3: alice stands twice"),

@@ -1,8 +1,9 @@
 """What one line of a predictor's log said. ``None`` means that the line does not carry the figure.
 
 Times are the line's own words (no year, no zone in most releases), throughputs tokens/s, ratios 0..1. ``engine`` is as
-printed (``"000"``; ``"aggregated"`` for a line summed over engines); the spec-decoding line itself carries none and gets
-the one of the engine-stats line before it from the same process.
+printed (``"000"``; ``"aggregated"`` for a line summed over engines); the spec-decoding line itself carries none and
+gets the one of the engine-stats line before it from the same process. Events never hold references to each other, so
+the garbage collector need not know them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 
-class LogEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
+class LogEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", gc=False):
     """What every recognised line has. ``process`` is vLLM's own name for the writer, e.g. ``APIServer``."""
 
     timestamp: str | None = None
@@ -19,7 +20,7 @@ class LogEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     pid: int | None = None
 
 
-class SpecDecoding(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="spec_decoding"):
+class SpecDecoding(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="spec_decoding", gc=False):
     """A periodic spec-decode line: one interval's counts, or lifetime totals where ``cumulative`` (V0 engine)."""
 
     accepted_tokens: int
@@ -37,7 +38,7 @@ class SpecDecoding(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
     system_efficiency: float | None = None
 
 
-class EngineStats(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="engine_stats"):
+class EngineStats(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="engine_stats", gc=False):
     """The engine's periodic stats line, in any of its wordings."""
 
     prompt_throughput: float | None = None
@@ -48,7 +49,7 @@ class EngineStats(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="
     prefix_cache_hit_ratio: float | None = None
 
 
-class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="engine_config"):
+class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="engine_config", gc=False):
     """The engine-init line: the only source of method, draft model and k."""
 
     speculative: bool | msgspec.UnsetType = msgspec.UNSET
@@ -61,14 +62,14 @@ class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
     num_speculative_tokens: int | None = None
 
 
-class PredictorWarning(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="warning"):
+class PredictorWarning(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="warning", gc=False):
     """A line of the bounded set in :data:`versions.WARNINGS`; ``warning`` is its code."""
 
     warning: str
     message: str | None = None
 
 
-class RequestParams(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="request_params"):
+class RequestParams(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="request_params", gc=False):
     """The sampling parameters of one request (``--enable-log-requests``). Never its text."""
 
     request_id: str | None = None

@@ -1,7 +1,7 @@
 """Bytes of a predictor's ``/metrics`` -> :class:`Snapshot`, for every spelling from vLLM 0.6.6 to 0.33.0.
 
 One grammar serves the text format 0.0.4 and OpenMetrics 1.0, which differ here only in the latter's ``# EOF``. Types
-are not consulted, because vLLM's frontends disagree on them (``_total`` in the TYPE line or not, ``_created`` as gauges);
+are not consulted, because vLLM's frontends disagree on them (``_total`` in the TYPE line or not, ``_created`` gauges);
 names are matched exactly, never by prefix.
 
 A body is read line by line once. What its names and labels say is then kept as a :class:`Layout`, by which the next
@@ -14,7 +14,7 @@ import math
 import re
 
 from specdec_exporter.errors import ExpositionError
-from specdec_exporter.predictor.families import MEANINGS, PREFIXES, Meaning, engine_generation
+from specdec_exporter.predictor.families import MEANINGS, PREFIXES, WANTED_FAMILIES, Meaning, engine_generation
 from specdec_exporter.predictor.layout import Key, Layout, Recipe, Series
 from specdec_exporter.predictor.snapshot import Snapshot
 
@@ -39,7 +39,7 @@ _POSITION = re.compile(r"[0-9]{1,4}")
 _ENGINE_LINE = re.compile(
     rb"[ \t]*(?:#[ \t]+(?P<comment>HELP|TYPE)[ \t]+)?"
     rb"(?P<name>(?:" + "|".join(PREFIXES).encode() + rb")"
-    rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count|_created)?)(?![a-zA-Z0-9_:])"
+    rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])"
 )
 _DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF)[ \t\r]*")
 # How the first line that says anything begins, be it whole or cut off.
@@ -91,7 +91,7 @@ def _refuse_other_text(body: bytes) -> None:
 
 
 def _refuse_fragment(body: bytes, content_type: str | None) -> None:
-    if body.endswith((b"\n# EOF\n", b"\n# EOF")):
+    if body[body.rfind(b"\n", 0, -1) + 1 :].rstrip() == b"# EOF":
         return
     if not body.endswith(b"\n"):
         raise ExpositionError("truncated", f"the exposition breaks off in mid-line after {len(body)} bytes")
@@ -110,21 +110,24 @@ def _not_metrics(text: bytes) -> ExpositionError:
 
 def _parse_lines(lines: list[bytes]) -> Snapshot:
     families: set[str] = set()
-    declared = ""  # by the last TYPE line
+    declared = ""  # by the comment above
     engine_labels = False
-    plain = len(lines) <= _LONGEST_LEARNT_LINES  # and every sample below its own TYPE line, its value the last word
+    plain = len(lines) <= _LONGEST_LEARNT_LINES  # and the groups of interest hold their own samples, and those only
     series: list[Series] = []
     values: list[float] = []
     places: list[tuple[int, int]] = []
     for index, line in enumerate(lines):
-        if not (engine_line := _ENGINE_LINE.match(line)):
-            continue
-        name, family = engine_line["name"].decode(), engine_line["family"].decode()
-        families.add(family)
-        if engine_line["comment"]:
+        name = family = ""
+        comment = line.startswith(b"#")
+        if engine_line := _ENGINE_LINE.match(line):
+            name, family = engine_line["name"].decode(), engine_line["family"].decode()
+            families.add(family)
+            comment = engine_line["comment"] is not None
+        if comment:
             declared = family
             continue
         if not (meaning := MEANINGS.get(name)):
+            plain &= declared not in WANTED_FAMILIES or not line
             continue
         if not (sample := _SAMPLE.fullmatch(line)):
             raise _not_metrics(line)

@@ -107,6 +107,7 @@ def _meanings() -> dict[str, Meaning]:
 
 
 MEANINGS = _meanings()  # by full sample name
+WANTED_FAMILIES = frozenset(_COUNTERS).union(*_GAUGES.values(), *_HISTOGRAMS.values())  # no prefix, no "_total"
 
 
 def engine_generation(families: set[str], *, engine_labels: bool) -> EngineGeneration:

@@ -17,14 +17,15 @@ from specdec_exporter.predictor.events import EngineStats, SpecDecoding
 Writer = tuple[str | None, int | None]  # process name and id
 
 _HEADER: Final = (
-    rb"(?:\(([A-Za-z][\w:.-]{0,63} pid=\d{1,10})\) )?(?:INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) "
-    rb"\[(?!(?:[\w/]+/)?(?:request_)?logger\.py)[\w/]{1,100}\.py:\d{1,6}\] "
+    rb"(?:\(([A-Z]\w{0,63} pid=\d{1,10})\) )?(?:INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) "
+    rb"\[[\w/]{1,100}(?<!logger)\.py:\d{1,6}\] "  # loggers of requests carry users' text
 )
 _SPEC_DECODING: Final = re.compile(
     _HEADER + rb"SpecDecoding metrics: Mean acceptance length: (\d{1,9}\.\d\d), "
     rb"Accepted throughput: (\d{1,15}\.\d\d) tokens/s, Drafted throughput: (\d{1,15}\.\d\d) tokens/s, "
     rb"Accepted: (\d{1,15}) tokens, Drafted: (\d{1,15}) tokens, "
-    rb"Per-position acceptance rate: ([01]\.\d{3}(?:, [01]\.\d{3})*), Avg Draft acceptance rate: (\d{1,3}\.\d)%\r?(?:\n|\Z)"
+    rb"Per-position acceptance rate: ([01]\.\d{3}(?:, [01]\.\d{3})*), "
+    rb"Avg Draft acceptance rate: (\d{1,3}\.\d)%\r?(?:\n|\Z)"
 )
 _ENGINE_STATS: Final = re.compile(
     _HEADER + rb"Engine (\d{1,6}): Avg prompt throughput: (\d{1,15}\.\d) tokens/s, "
@@ -51,13 +52,13 @@ def read_spec_decoding(
         return None
     ratio = accepted / drafted
     length = float(length_text)
-    curve = tuple(map(float, curve_text.split(b", ")))
+    curve = tuple(map(_share, curve_text.split(b", ")))
     previous = 1.0
     for share in curve:
         if share > previous:
             return None
         previous = share
-    if abs(float(rate) - 100 * ratio) > 0.05 or abs(length - 1 - sum(curve)) > 0.005 + 0.0005 * len(curve):
+    if abs(_share(rate) - 100 * ratio) > 0.05 or abs(length - 1 - sum(curve)) > 0.005 + 0.0005 * len(curve):
         return None
     process, pid = writer = _NOBODY if writer_text is None else _writer(writer_text)
     return SpecDecoding(
@@ -93,9 +94,18 @@ def read_engine_stats(buffer: bytes | bytearray, start: int, end: int) -> tuple[
         generation_throughput=float(generation),
         running=int(running),
         waiting=int(waiting),
-        kv_cache_usage_ratio=round(float(usage) / 100, 9),
-        prefix_cache_hit_ratio=None if hits is None else round(float(hits) / 100, 9),
+        kv_cache_usage_ratio=_ratio(usage),
+        prefix_cache_hit_ratio=None if hits is None else _ratio(hits),
     ), line.end()
+
+
+# Shares and percentages have a thousand values, so that remembering them is worth it.
+_share: Final = functools.lru_cache(maxsize=4096)(float)
+
+
+@functools.lru_cache(maxsize=4096)
+def _ratio(percent: bytes) -> float:
+    return round(float(percent) / 100, 9)
 
 
 @functools.lru_cache(maxsize=256)

@@ -120,8 +120,8 @@ class MetricsFetcher:
                     target, headers=_HEADERS, timeout=_NO_TIMEOUT, allow_redirects=False, auto_decompress=False
                 )
             except aiohttp.ClientResponseError as error:
-                found = f"found something else: {error.message}"
-                raise FetchError("not_metrics", f"GET {_shown(target)}: expected an HTTP answer, {found}") from error
+                found = " ".join(error.message.split())[:120]
+                raise FetchError("not_metrics", f"GET {_shown(target)}: expected an HTTP answer: {found}") from error
             except (aiohttp.ClientError, OSError, UnicodeError) as error:
                 raise FetchError("connect", f"GET {_shown(target)}: {_connect_failure(error)}") from error
             async with response:

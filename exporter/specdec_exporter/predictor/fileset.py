@@ -45,6 +45,7 @@ class FileSet:
 
     def begin(self, places: Iterable[Place], positions: Iterable[Position], now: float) -> None:
         """The first look: go on from saved positions, otherwise where ``start`` says."""
+        self.moved = True
         for place in places:
             if file := self._open(place.path, now):
                 file.retired_at = now if place.rotated else None
@@ -210,7 +211,7 @@ class FileSet:
                     continue
                 if lost.offset and _holds(lost, other):
                     copies.append(other)
-                elif path in strange and not lost.begins(other.head):
+                elif path in strange and not (lost.offset and lost.begins(other.head)):
                     strangers.append(other)
                 else:
                     self._dismiss(other, base)

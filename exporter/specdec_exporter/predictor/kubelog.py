@@ -1,4 +1,4 @@
-"""The predictor's log through the Kubernetes API, for pods that share no log file: ``GET .../pods/POD/log?follow=true``.
+"""The predictor's log through the Kubernetes API (``GET .../pods/POD/log?follow=true``): no shared file is needed.
 
 Needs a service account that may ``get`` the subresource ``pods/log``. Every line comes with the container runtime's
 timestamp (RFC 3339, nanoseconds, trailing zeros cut off), by which reading goes on after a broken connection. A line
@@ -59,7 +59,7 @@ class StampedLines:
     """A scanner for lines that begin with a timestamp; takes the stamps off and passes each line on at most once.
 
     Lines up to ``live_after`` (nanoseconds since the epoch) go to ``history``, later ones to ``live``. Within one
-    connection, equal timestamps are different lines; after :meth:`resume`, a line as old as the last one is an old line.
+    connection, equal timestamps are different lines; after :meth:`resume`, a line as old as the last one is an old one.
     """
 
     def __init__(self, live: Scanner, history: Scanner | None, live_after: int) -> None:
@@ -98,7 +98,7 @@ class StampedLines:
 
     def _divide(self, block: bytes) -> tuple[bytes, bytes]:
         """Lines not yet seen, from before and after ``live_after``."""
-        old = []
+        old: list[bytes] = []
         for line in _LINE.finditer(block):
             stamp = _STAMP.match(line[0])
             nanoseconds = _nanoseconds(stamp) if stamp else -1
@@ -308,7 +308,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> str:
     said = ""
     with contextlib.suppress(aiohttp.ClientError, msgspec.MsgspecError, UnicodeDecodeError):
         said = msgspec.json.decode(await response.content.read(_LONGEST_REFUSAL_BYTES), type=_ApiStatus).message
-    advice = '; allow the service account to "get" "pods/log"' if response.status == HTTPStatus.FORBIDDEN else ""
+    advice = '; let the service account "get" "pods/log"' if response.status == HTTPStatus.FORBIDDEN else ""
     return f"the Kubernetes API answered {response.status}: {said[:300] or response.reason}{advice}"
 
 

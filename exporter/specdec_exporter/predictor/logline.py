@@ -24,7 +24,7 @@ from specdec_exporter.predictor.message import NOWHERE, SPEC_DECODING, SPECULATI
 _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
 _DAY: Final = r"\d\d\d\d-\d\d-\d\d"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_PROCESS: Final = r"\((?P<process>[A-Za-z][\w:.-]{0,63}) pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,64})?\)"
+_PROCESS: Final = r"\((?P<process>[A-Za-z][\w:.-]{0,63})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"  # also in verbose patterns
 
 _HEADER: Final = re.compile(
     rf"(?P<level>{_LEVEL})[ \t]+(?P<timestamp>\d\d-\d\d \d\d:\d\d:\d\d)[ \t]+"
@@ -56,8 +56,8 @@ _USER_TEXT: Final = re.compile(rf"[\"'`{{}}\\]|\b{_LEVEL}\b", re.ASCII)
 # Headers of operators' own formatters: times, levels, vLLM's logger names, source positions, process ids.
 _OWN_HEADER: Final = re.compile(
     rf"""(?:
-    (?: (?P<time>{_DAY}[T\ ]{_CLOCK}) | (?:\d\d-\d\d\ )?{_CLOCK} | {_DAY}
-      | \[?{_LEVEL}\]? | \[?vllm(?:\.\w+)*\]? | \[?[\w/.-]{{1,200}}\.(?:py|rs):\d{{1,6}}\]? | \[?\d{{1,10}}\]? | {_PROCESS}
+    (?: (?P<time>{_DAY}[T\ ]{_CLOCK}) | (?:\d\d-\d\d\ )?{_CLOCK} | {_DAY} | {_PROCESS}
+      | \[?{_LEVEL}\]? | \[?vllm(?:\.\w+)*\]? | \[?[\w/.-]{{1,200}}\.(?:py|rs):\d{{1,6}}\]? | \[?\d{{1,10}}\]?
     )[ \t]*[|:-]?[ \t]*)""",
     re.ASCII | re.VERBOSE,
 )
@@ -128,6 +128,7 @@ def _read_prefix(prefix: str, *, words: int) -> Origin | None:
     if _USER_TEXT.search(prefix) is not None:
         return None
     origin = NOWHERE
+    prefix = prefix.lstrip()
     position = 0
     while position < len(prefix):
         if (wrapping := _WRAPPING.match(prefix, position)) is not None:

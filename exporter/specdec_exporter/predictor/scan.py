@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from specdec_exporter.predictor import versions
-from specdec_exporter.predictor.container import detect_format, unwrap
+from specdec_exporter.predictor.container import Piece, detect_format, unwrap
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import (
     EngineConfig,
@@ -48,8 +48,9 @@ class _BrokenLine:
 class LogScanner:
     """Reads ONE log stream (one file, or stdin). Holds only what a line may need from the lines before it.
 
-    ``kinds`` limits the work to the kinds wanted (an :class:`EngineConfig`-only scan of a long history is cheap), ``None``
-    wants all. ``count_lines=False`` leaves ``counters.lines`` alone: counting is a third of the work on a big log.
+    ``kinds`` limits the work to the kinds wanted (an :class:`EngineConfig`-only scan of a long history is cheap);
+    ``None`` wants all. ``count_lines=False`` leaves ``counters.lines`` alone: counting is a third of the work on a
+    big log.
     Nothing here raises on any input.
     """
 
@@ -63,6 +64,8 @@ class LogScanner:
     ) -> None:
         self._counters = counters
         self._kinds: frozenset[type] = _ALL_KINDS if kinds is None else kinds
+        self._wants_stats = EngineStats in self._kinds
+        self._wants_drafts = SpecDecoding in self._kinds
         self._count_lines = count_lines
         self._configured_format: LogFormat = log_format
         self.reset()
@@ -94,8 +97,8 @@ class LogScanner:
         return self._take_events()
 
     def finish(self, tail: bytes = b"") -> list[Event]:
-        """The stream has ended: ``tail`` is its unterminated last line. Gives whatever was held back; may be called once
-        per ended stream, after which the scanner is fresh.
+        """The stream has ended: ``tail`` is its unterminated last line. Gives whatever was held back; may be called
+        once per ended stream, after which the scanner is fresh.
         """
         if tail:
             if self._count_lines:
@@ -139,8 +142,7 @@ class LogScanner:
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
         """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
-        first_line = bytes(buffer[: min(end, MAX_LINE_BYTES)]).partition(b"\n")[0]
-        found = detect_format(first_line)
+        found = detect_format(bytes(buffer[: min(_line_end(buffer, 0, end), MAX_LINE_BYTES)]))
         if found is not None and found != self._format:
             self._set_format(found)
 
@@ -170,14 +172,18 @@ class LogScanner:
             position = self._take_line_at(buffer, start, end) if after is None else after
 
     def _take_usual_lines(self, buffer: bytearray, start: int, end: int) -> int | None:
-        """Take the usual pair of lines, an engine's statistics and its drafts', or either; where the next line begins."""
+        """Take the usual pair of lines, an engine's and its drafts' statistics, or either; where the next begins."""
         after = None
         if (stats := read_engine_stats(buffer, start, end)) is not None:
-            event, after = stats
-            self._keep(event)
-        if (drafts := read_spec_decoding(buffer, start if after is None else after, end, self._engines)) is not None:
-            paired, after = drafts
-            self._keep(paired)
+            event, start = stats
+            after = start
+            self._pair(event)
+            if self._wants_stats:
+                self._keep(event)
+        if (drafts := read_spec_decoding(buffer, start, end, self._engines)) is not None:
+            windowed, after = drafts
+            if self._wants_drafts:
+                self._keep(windowed)
         return after
 
     # --- reading one line ---
@@ -192,12 +198,13 @@ class LogScanner:
         return stop + 1
 
     def _take_line(self, line: bytes, previous: bytes, *, goes_on: bool = False) -> None:
-        if self._format == "auto" or self._format == "plain" or (piece := unwrap(line, self._format)) is None:
+        piece = self._unwrap(line)
+        if piece is None:
             self._take_text(_decode(line), None, previous=_decode(previous), goes_on=goes_on)
             return
         partial = self._partials.get(piece.stream)
         if partial is None and not piece.partial:
-            before = unwrap(previous, self._format)
+            before = self._unwrap(previous)
             self._take_text(_decode(piece.payload), piece.timestamp, previous=_decode(before.payload) if before else "")
             return
         if partial is None:
@@ -212,6 +219,9 @@ class LogScanner:
             if partial.kept:
                 self._take_text(_decode(bytes(partial.text)), partial.timestamp)
 
+    def _unwrap(self, line: bytes) -> Piece | None:
+        return unwrap(line, self._format) if self._format in ("cri", "docker") else None
+
     def _take_text(self, text: str, timestamp: str | None, *, previous: str = "", goes_on: bool = False) -> None:
         if self._broken is not None:
             if not has_header(text):
@@ -220,25 +230,26 @@ class LogScanner:
             self._give_up()
         if RequestParams not in self._kinds and _REQUEST in text:
             return  # no other kind stands in such a line, whatever its prompt says
-        said = parse_text(text)
-        readings = [text]
-        if said is None and previous and not has_header(text) and parse_text(previous) is None:
+        said, readings = None, [text]
+        if previous and not has_header(text) and not _is_event(parse_text(previous)):
             # The rest of a line that was wrapped in its header, or inside the words that lines are found by?
             said, readings = _read_joined([previous], text)
+        if said is None:
+            said, readings = parse_text(text), [text]
         if isinstance(said, Malformed) or (goes_on and _may_go_on(said)):
             if isinstance(said, Malformed) and not said.incomplete:
                 self._count_error()
             else:
                 self._broken = _BrokenLine(readings, timestamp)
         elif said is not None:
-            self._keep(said, timestamp)
+            self._take_event(said, timestamp)
 
     def _continue_broken(self, broken: _BrokenLine, text: str, *, goes_on: bool) -> None:
         """Read the broken line with one more line; it counts only if the whole is read without doubt."""
         said, readings = _read_joined(broken.readings, text)
         if said is not None and not isinstance(said, Malformed) and not (goes_on and _may_go_on(said)):
             self._broken = None
-            self._keep(said, broken.timestamp)
+            self._take_event(said, broken.timestamp)
             return
         broken.continuations.append(text)
         broken.readings = readings
@@ -257,16 +268,18 @@ class LogScanner:
         self._counters.parse_errors += 1
         self._engines.clear()  # the line may have been the statistics of the engine that follows
 
-    def _keep(self, event: Event, timestamp: str | None = None) -> None:
+    def _take_event(self, event: Event, timestamp: str | None) -> None:
         if isinstance(event, EngineStats):
             self._pair(event)
-        elif isinstance(event, SpecDecoding) and event.engine is None:
-            engine = self._engines.pop((event.process, event.pid), None)
-            event = event if engine is None else msgspec.structs.replace(event, engine=engine)
         if type(event) not in self._kinds:
             return
+        if isinstance(event, SpecDecoding):
+            event = msgspec.structs.replace(event, engine=self._engines.pop((event.process, event.pid), None))
         if event.timestamp is None and timestamp is not None:
             event = msgspec.structs.replace(event, timestamp=timestamp)
+        self._keep(event)
+
+    def _keep(self, event: Event) -> None:
         self._counters.matched_lines += 1
         self._events.append(event)
 
@@ -314,6 +327,10 @@ def _read_joined(beginnings: list[str], text: str) -> tuple[Event | Malformed | 
             elif said is not None:
                 return said, [reading]
     return broken, open_ends
+
+
+def _is_event(said: Event | Malformed | None) -> bool:
+    return said is not None and not isinstance(said, Malformed)
 
 
 def _may_go_on(said: Event | Malformed | None) -> bool:

@@ -17,7 +17,7 @@ def _memmem() -> Callable[[int, int, bytes, int], int | None] | None:
         return None
     function.restype = ctypes.c_void_p
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
-    return function  # type: ignore[no-any-return]  # ctypes functions are untyped
+    return function
 
 
 _MEMMEM: Final = _memmem()

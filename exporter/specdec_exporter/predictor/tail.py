@@ -163,21 +163,9 @@ class LogFollower:
     # --- one round -------------------------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """See which files there are, and whether they are still what they were."""
+        """See whether the files are still what they were, then which files there are."""
         self._set.troubles.clear()
-        state_paths = [self._state.path, self._state.temporary_path] if self._state else []
-        findings = look(
-            self._paths,
-            ignored={os.path.realpath(path) for path in state_paths},
-            bases={file.path for file in self._set.files},
-        )
-        self._set.troubles.update(findings.problems)
-        if self._begun:
-            self._set.update(findings.places, now)
-        else:
-            self._begun = True
-            self._set.begin(findings.places, self._state.load() if self._state else (), now)
-            self._begin_history()
+        # In this order: the copy of a file that was cut must be known as one before rotated files are looked through.
         for file in tuple(self._set.files):
             try:
                 intact = file.look()
@@ -189,6 +177,19 @@ class LogFollower:
             if file.bytes_behind:
                 file.grew_at = now
                 file.flushed = False
+        state_paths = [self._state.path, self._state.temporary_path] if self._state else []
+        findings = look(
+            self._paths,
+            ignored={os.path.realpath(path) for path in state_paths},
+            bases={file.path for file in self._set.files},
+        )
+        self._set.troubles.update(findings.problems)
+        if self._begun:
+            self._set.update(findings.places, now)
+            return
+        self._begun = True
+        self._set.begin(findings.places, self._state.load() if self._state else (), now)
+        self._begin_history()
 
     def _read(self, max_bytes: int, now: float) -> list[Event]:
         events: list[Event] = []

@@ -19,35 +19,22 @@ from specdec_exporter.simulator.units import parse_seconds
 _DEFAULTS = SimulatorSettings()
 
 
-class _Duration(click.ParamType):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return parse_seconds(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class _IncidentText(click.ParamType):
-    name = "incident"
+class _IncidentText(click.types.StringParamType):
     envvar_list_splitter = ";"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        _ = param, ctx
-        return parse_incident(value) if isinstance(value, str) else value
+
+def _duration(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    try:
+        return None if value is None else float(parse_seconds(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
-class _Rates(click.ParamType):
-    name = "rates"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(float(rate) for rate in value.split(","))
-        except ValueError:
-            self.fail(f"expected rates such as 0.9,0.7,0.5, found {value!r}", param, ctx)
+def _rates(_: click.Context, __: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+    try:
+        return None if value is None else tuple(float(rate) for rate in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"expected rates such as 0.9,0.7,0.5, found {value!r}") from None
 
 
 def _option(flag: str, field: str, help_text: str, **attributes: Any) -> Callable[[Any], Any]:
@@ -73,7 +60,11 @@ _FLAGS = (
     _setting("--listen-address", "HOST:PORT to listen on; port 0 takes a free one."),
     _setting("--log-path", "Append the log to this file; '-' is standard output."),
     _option(
-        "--duration", "duration_seconds", "Stop after so much real time. [default: run until stopped]", type=_Duration()
+        "--duration",
+        "duration_seconds",
+        "Stop after so much real time. [default: run until stopped]",
+        callback=_duration,
+        metavar="DURATION",
     ),
     _option(
         "--scenario",
@@ -87,6 +78,7 @@ _FLAGS = (
         "An incident, e.g. 'collapse at=60s for=2m acceptance=0.2'. Kinds: collapse, drift, latency, restart, "
         "stop_drafting, load, position_cliff, metrics_error. May be repeated (in the environment: separated by ';').",
         type=_IncidentText(),
+        metavar="TEXT",
         multiple=True,
     ),
     _setting("--speed", "Simulated seconds per real second."),
@@ -108,7 +100,8 @@ _FLAGS = (
         "acceptance",
         "Acceptance of every position, accepted at it / drafts, e.g. 0.9,0.7,0.5; never rising. "
         "The number of rates is k unless --k says otherwise.",
-        type=_Rates(),
+        callback=_rates,
+        metavar="R,R,...",
     ),
     _option(
         "--acceptance-rate",
@@ -135,7 +128,8 @@ _FLAGS = (
         "--log-interval",
         "log_interval_seconds",
         "Simulated time between periodic lines. [default: 10s, with the V0 engine 5s]",
-        type=_Duration(),
+        callback=_duration,
+        metavar="DURATION",
     ),
     _setting("--step-seconds", "Duration of an engine step without drafts."),
     _setting("--draft-token-seconds", "What each draft token adds to it."),
@@ -156,7 +150,7 @@ def _flags(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @_flags
 @click.pass_context
-def simulate(context: click.Context, **_: Any) -> None:
+def simulate(context: click.Context, /, **_: Any) -> None:
     """Serve a simulated vLLM predictor: OpenAI API, /metrics and log in vLLM's shapes. No vLLM, no model.
 
     Durations take units (90s, 5m, 1h). Latencies and incidents are in simulated time, which --speed makes faster.
@@ -177,7 +171,7 @@ def settings_from_flags(context: click.Context) -> SimulatorSettings:
     }
     path = given.pop("scenario", None)
     scenario = load_scenario(path) if path else Scenario()
-    incidents = given.pop("incidents", ())
+    incidents = tuple(parse_incident(text) for text in given.pop("incidents", ()))
     scenario = msgspec.structs.replace(scenario, incidents=scenario.incidents + incidents)
     if (rate := given.pop("acceptance_rate", None)) is not None:
         given["acceptance"] = rate

@@ -164,13 +164,19 @@ _WIDTHS = (9, 13, 11, 7, 12, 20, 0)
 
 def _row(predictor: PredictorStatus) -> tuple[str, ...]:
     figures = predictor.window
+    if figures is None:
+        numbers = ("-", "-", "-", "-")
+    else:
+        numbers = (
+            _number(figures.acceptance_ratio, ".1%"),
+            _number(figures.mean_acceptance_length, ".2f"),
+            _number(figures.tokens_per_step, ".2f"),
+            " ".join(f"{rate:.2f}" for rate in figures.per_position),
+        )
     return (
         predictor.inference_service,
         predictor.state,
-        _number(figures and figures.acceptance_ratio, ".1%"),
-        _number(figures and figures.mean_acceptance_length, ".2f"),
-        _number(figures and figures.tokens_per_step, ".2f"),
-        " ".join(f"{rate:.2f}" for rate in figures.per_position) if figures else "-",
+        *numbers,
         f"{predictor.verdict.code}: {predictor.verdict.headline}",
     )
 

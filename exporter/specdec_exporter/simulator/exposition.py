@@ -122,7 +122,7 @@ def _values(engine: Engine, rank: Rank, family: Family) -> Iterable[tuple[str, f
             return tuple((state, int(state == "awake")) for state in created)
         case "prompt_tokens_by_source":
             cached = totals.prefix_hits
-            by_source = {"local_compute": totals.prompt_tokens - cached, "local_cache_hit": cached}
+            by_source = {"local_compute": totals.prompt_tokens - cached, "local_cache_hit": cached, "device": cached}
             return tuple((name, by_source.get(name, 0)) for name in created)
         case "accepted_per_position":
             return tuple((str(position), count) for position, count in enumerate(totals.accepted_per_position))

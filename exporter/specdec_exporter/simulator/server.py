@@ -127,7 +127,8 @@ class _Predictor:
             self._write_log()
 
     async def _catch_up(self, listener: _Listener) -> None:
-        while self.engine.now < (target := self._clock()):
+        target = self._clock()
+        while self.engine.now < target:
             self.engine.advance_to(min(target, self.engine.now + _LONGEST_ADVANCE_SECONDS))
             self._write_log()
             await listener.follow(serving=self.engine.serving)

@@ -145,6 +145,14 @@ V1_FAMILIES: tuple[Family, ...] = (
         values=((OLDEST, ("local_compute", "local_cache_hit", "external_kv_transfer")),),
     ),
     _counter("vllm:prompt_tokens_cached_total", "prefix_hits", "Cached prompt tokens.", since=(0, 16, 0)),
+    _counter(
+        "vllm:prompt_tokens_cached_by_source_total",
+        "prompt_tokens_by_source",
+        "Cached prompt tokens by cache tier.",
+        since=(0, 32, 0),
+        label="source",
+        values=((OLDEST, ("device", "host", "p2p", "disk", "external_unspecified")),),
+    ),
     _counter("vllm:generation_tokens_total", "generation_tokens", "Generated tokens."),
     _counter("vllm:request_success_total", "finished", "Finished.", label="finished_reason", values=_REASONS),
     _counter(

@@ -1,0 +1,62 @@
+"""Reading one answer of a predictor's /metrics, ours against prometheus_client's parser: prints CPU seconds as JSON."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.counting import count_up
+from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.predictor.snapshot import Snapshot
+
+STOCK_CALLS_PER_ROUND = 5
+CALLS_PER_ROUND = 50
+
+
+def draft_tokens(snapshot: Snapshot) -> float:
+    return sum(engine.draft_tokens or 0.0 for engine in snapshot.engines)
+
+
+def stock_draft_tokens(body: bytes) -> float:
+    """Read everything with the stock parser, as anyone who scrapes would."""
+    families = list(text_string_to_metric_families(body.decode()))
+    name = "spec_decode_num_draft_tokens_total"
+    return sum(sample.value for family in families for sample in family.samples if sample.name.endswith(name))
+
+
+def seconds_per_call(read: Callable[[bytes], object], bodies: Sequence[bytes]) -> float:
+    started = time.process_time()
+    for body in bodies:
+        read(body)
+    return (time.process_time() - started) / len(bodies)
+
+
+def main(path: str, rounds: int) -> None:
+    capture = Path(path).read_bytes()
+    factors = itertools.count(2)
+
+    def bodies(count: int) -> list[bytes]:
+        return [count_up(capture, factor) for factor in itertools.islice(factors, count)]
+
+    started = time.process_time()
+    first = parse_exposition(capture)
+    taken: dict[str, list[float]] = {"first": [time.process_time() - started], "stock": [], "warm": [], "new": []}
+    if draft_tokens(first) != stock_draft_tokens(capture) or not draft_tokens(first):
+        sys.exit("the two parsers disagree")
+    for _ in range(rounds):
+        taken["stock"].append(seconds_per_call(stock_draft_tokens, bodies(STOCK_CALLS_PER_ROUND)))
+        taken["warm"].append(seconds_per_call(parse_exposition, bodies(CALLS_PER_ROUND)))
+    # A remark nobody has seen makes the structure a new one, of the same size.
+    for number in range(rounds):
+        taken["new"].append(seconds_per_call(parse_exposition, [b"# %d\n" % number + body for body in bodies(1)]))
+    json.dump(taken, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,79 @@
+"""What processes cost: CPU time and memory, of those that end and of those that go on running."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+# C: no tool spends time on characters of several bytes.
+_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS), "LC_ALL": "C.UTF-8"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """A process that has ended well: CPU time of all its threads (user and system), and what it printed."""
+
+    cpu_seconds: float
+    output: str
+
+
+def run(*command: str | Path) -> Run:
+    """Run a command to its end; raises CalledProcessError if it fails."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL, env=_ENVIRONMENT
+        )
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        text = output.read().decode()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, text)
+    return Run(usage.ru_utime + usage.ru_stime, text)
+
+
+def python(module: str, *arguments: str | Path) -> Run:
+    """Run a module of ours, or of this directory, with the Python that runs this."""
+    return run(sys.executable, "-m", module, *arguments)
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a running process has taken, all threads, to the nanosecond (clock_getcpuclockid(3))."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def bytes_read(pid: int) -> int:
+    """How much a running process has read, from whatever source."""
+    return _figure(pid, "io", "rchar")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident memory in MiB: now, and the most there ever was."""
+
+    now: float
+    peak: float
+
+
+def memory(pid: int) -> Memory:
+    """Return the resident memory of a running process."""
+    return Memory(_figure(pid, "status", "VmRSS") / 1024, _figure(pid, "status", "VmHWM") / 1024)
+
+
+def _figure(pid: int, file: str, name: str) -> int:
+    found = re.search(rf"^{name}:\s*(\d+)", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
+    assert found is not None, f"/proc/{pid}/{file} has no {name}"
+    return int(found[1])

@@ -1,0 +1,123 @@
+"""Reading a big log to its end: ``analyze`` and its scanner, against grep, mtail and a loop over lines. CPU time."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bench.predictor_log import PredictorLog
+from bench.processes import TESTS, python, run
+from bench.rows import BenchError, Row, figure
+
+GREP_RATIO = 0.45
+MTAIL_RATIO = 20.0
+# mtail needs half a minute for what grep reads in a fifth of a second: it gets the beginning, and fewer rounds.
+MTAIL_ROUNDS = 3
+# Below this size the start of Python outweighs the reading.
+START_MATTERS_BELOW_BYTES = 400_000_000
+
+_TOOLS = TESTS.parent / ".tools" / "bin"
+_PROGRAM = Path(__file__).with_name("windows.mtail")
+_WORDS = "SpecDecoding metrics"
+
+
+def grep_cpu_seconds(log: PredictorLog) -> float:
+    """CPU time of counting the spec-decode lines with grep; raises if it counts something else."""
+    done = run("grep", "-cF", _WORDS, log.path)
+    _agree("grep", (int(done.output),), log.totals[:1])
+    return done.cpu_seconds
+
+
+def measure(log: PredictorLog, part: PredictorLog, empty: Path, rounds: int) -> list[Row]:
+    """Rows of all readers on ``log``, in ``rounds`` rounds of one run each. ``part`` is what mtail gets."""
+    mtail = _find_mtail()
+    taken: defaultdict[str, list[float]] = defaultdict(list)
+    for number in range(rounds + 1):
+        seconds = _round(log, empty)
+        if mtail and number <= MTAIL_ROUNDS:
+            seconds["mtail"] = _mtail_cpu_seconds(mtail, part) * log.size_bytes / part.size_bytes
+        if not number:
+            continue  # warms the page cache and Python's bytecode
+        for name, value in seconds.items():
+            taken[name].append(value)
+
+    def ratio(name: str, to: str) -> list[float]:
+        return [theirs / ours for theirs, ours in zip(taken[to], taken[name], strict=False)]
+
+    taken["analyze, reading"] = [max(a - b, 1e-9) for a, b in zip(taken["analyze"], taken["start"], strict=True)]
+    big = log.size_bytes >= START_MATTERS_BELOW_BYTES
+    rows = [
+        _rate("grep -cF", taken["grep"], log),
+        _rate("a Python loop over the lines", taken["line loop"], log),
+        figure("analyze: of this, its start (empty log)", taken["start"], "s"),
+        _rate("analyze", taken["analyze"], log),
+        figure("analyze, start included", ratio("analyze", "grep"), "of grep", at_least=GREP_RATIO if big else None),
+        figure("analyze, reading alone", ratio("analyze, reading", "grep"), "of grep", at_least=GREP_RATIO),
+        figure("the scanner alone", ratio("scanner", "grep"), "of grep"),
+        figure("analyze against the Python loop", ratio("analyze", "line loop"), "x"),
+    ]
+    if not mtail:
+        return [
+            *rows,
+            Row("analyze against mtail", "mtail is not installed", f"at least {MTAIL_RATIO:g} x", holds=False),
+        ]
+    name = "analyze" if big else "analyze, reading"
+    return [
+        *rows,
+        _rate(f"mtail ({part.size_bytes / 1e6:.0f} MB)", taken["mtail"], log),
+        figure(f"{name} against mtail", ratio(name, "mtail"), "x", at_least=MTAIL_RATIO),
+    ]
+
+
+def _round(log: PredictorLog, empty: Path) -> dict[str, float]:
+    """CPU seconds of every reader once, each checked for its totals."""
+    analyze = python("specdec_exporter", "analyze", log.path)
+    report = re.sub(r"(?<=\d),(?=\d)", "", analyze.output)
+    names = ("Windows:", "Accepted tokens", "Draft tokens")
+    found = [re.search(rf"{name}\s+(\d+)", report) for name in names]
+    _agree("analyze", [int(match[1]) for match in found if match], log.totals)
+    loop = python("bench.line_loop", log.path)
+    _agree("line_loop", map(int, loop.output.split()), log.totals)
+    scanner = python("bench.scan_loop", log.path).output.split()
+    _agree("scan_loop", map(int, scanner[:-1]), log.totals)
+    return {
+        "grep": grep_cpu_seconds(log),
+        "analyze": analyze.cpu_seconds,
+        "start": python("specdec_exporter", "analyze", empty).cpu_seconds,
+        "line loop": loop.cpu_seconds,
+        "scanner": float(scanner[-1]),
+    }
+
+
+def _mtail_cpu_seconds(mtail: str, part: PredictorLog) -> float:
+    done = run(
+        mtail,
+        "-one_shot",
+        "-one_shot_format=prometheus",
+        "-logtostderr",
+        "-address=127.0.0.1",
+        "-port=0",
+        f"-progs={_PROGRAM}",
+        f"-logs={part.path}",
+    )
+    counted = re.findall(r"^spec_decoding_lines\{.*\} (\d+)", done.output, re.MULTILINE)
+    _agree("mtail", map(int, counted), part.totals[:1])
+    return done.cpu_seconds
+
+
+def _find_mtail() -> str | None:
+    return shutil.which("mtail", path=f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}")
+
+
+def _rate(what: str, seconds: Sequence[float], log: PredictorLog) -> Row:
+    return figure(what, [log.size_bytes / 1e6 / value for value in seconds], "MB/s of CPU")
+
+
+def _agree(tool: str, found: Iterable[int], expected: tuple[int, ...]) -> None:
+    """Raise unless the tool found what is in the log: a reader that skips is fast."""
+    if (found := tuple(found)) != expected:
+        raise BenchError(f"{tool} found {found} in the log, there are {expected}")

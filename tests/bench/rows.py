@@ -1,0 +1,86 @@
+"""One row for every figure: what, how much, its budget, and whether that holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+HEADER = ("what", "measured", "budget", "holds")
+
+
+class BenchError(Exception):
+    """The figures would mean nothing: a reader found something else than what is there, or did not get on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A figure in words. ``holds`` is ``None`` where there is no budget."""
+
+    what: str
+    measured: str
+    budget: str = ""
+    holds: bool | None = None
+
+
+def figure(
+    what: str,
+    values: Sequence[float],
+    unit: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Row:
+    """Return the median of ``values`` with its spread, against at most one bound."""
+    middle = statistics.median(values)
+    measured = f"{_number(middle)} {unit}"
+    if len(values) > 1:
+        measured += f" ({_number(min(values))} to {_number(max(values))}, {len(values)} runs)"
+    if at_least is not None:
+        return Row(what, measured, f"at least {at_least:g} {unit}", middle >= at_least)
+    if at_most is not None:
+        return Row(what, measured, f"at most {at_most:g} {unit}", middle <= at_most)
+    return Row(what, measured)
+
+
+def _number(value: float) -> str:
+    """Three digits that mean something."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value < 10 else f"{value:.1f}"
+
+
+def show(sections: Mapping[str, Sequence[Row]]) -> None:
+    """Print one table, rows under their headings: with lines and colours on a terminal, as aligned text elsewhere."""
+    if sys.stdout.isatty():
+        _show_on_terminal(sections)
+        return
+    cells = {title: [_cells(row) for row in rows] for title, rows in sections.items()}
+    widths = [max(map(len, column)) for column in zip(HEADER, *itertools.chain(*cells.values()), strict=True)]
+
+    def line(texts: Sequence[str]) -> str:
+        return "  ".join(map(str.ljust, texts, widths)).rstrip()
+
+    print(line(HEADER))
+    for title, texts in cells.items():
+        print(f"\n{title}", *map(line, texts), sep="\n")
+
+
+def _show_on_terminal(sections: Mapping[str, Sequence[Row]]) -> None:
+    table = Table(*HEADER)
+    for title, rows in sections.items():
+        table.add_section()
+        table.add_row(Text(title, style="bold"))
+        for row in rows:
+            table.add_row(*map(Text, _cells(row)), style="red" if row.holds is False else None)
+    Console().print(table)
+
+
+def _cells(row: Row) -> tuple[str, str, str, str]:
+    return row.what, row.measured, row.budget, {None: "", True: "yes", False: "NO"}[row.holds]

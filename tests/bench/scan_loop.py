@@ -1,0 +1,29 @@
+"""The exporter's log scanner alone, with what ``analyze`` asks of it: prints its totals and its CPU time."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from specdec_exporter.analyze import REPORT_KINDS
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import SpecDecoding
+from specdec_exporter.predictor.scan import LogScanner
+from specdec_exporter.predictor.stdin import read_stream
+
+
+def main(path: str) -> None:
+    started = time.process_time()
+    windows = accepted_tokens = draft_tokens = 0
+    scanner = LogScanner(ReaderCounters(), kinds=REPORT_KINDS, count_lines=False)
+    with open(path, "rb", buffering=0) as file:
+        for event in read_stream(file, scanner):
+            if isinstance(event, SpecDecoding):
+                windows += 1
+                accepted_tokens += event.accepted_tokens
+                draft_tokens += event.draft_tokens
+    print(windows, accepted_tokens, draft_tokens, time.process_time() - started)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

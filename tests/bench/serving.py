@@ -1,0 +1,178 @@
+"""``serve`` as a process: reading a big log from its start, memory over many scrapes, CPU when idle, time to ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from aiohttp import web
+
+from bench.counting import ONE_ENGINE, count_up
+from bench.predictor_log import PredictorLog
+from bench.processes import bytes_read, cpu_seconds, memory
+from bench.reading import GREP_RATIO, grep_cpu_seconds
+from bench.rows import BenchError, Row, figure
+from running import Exporter, exporter, predictor
+
+MEMORY_MIB = 44.0
+# Python's allocator and the C library's move in steps of this order; a leak of one snapshot a scrape would be 5 MiB.
+GROWTH_MIB = 0.25
+SCRAPES = 200
+IDLE_PERCENT_OF_CORE = 0.3
+SCRAPE_INTERVAL_SECONDS = 15.0
+READY_SECONDS = 0.6
+READY_RUNS = 7
+# Idle CPU and time to ready depend on what else the machine does: the best of so many attempts is what holds.
+ATTEMPTS = 3
+
+_PROMETHEUS = {
+    "Accept": "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.1",
+    "X-Prometheus-Scrape-Timeout-Seconds": "10",
+}
+_QUIET_SECONDS = 0.4
+_QUIET_CPU_SECONDS = 0.01
+_LONGEST_WAIT_SECONDS = 300.0
+
+
+async def measure_catching_up(log: PredictorLog, empty: Path, rounds: int) -> list[Row]:
+    """Rows of ``rounds`` servers that read the whole log, and of the last one's memory over many scrapes."""
+    starts: list[float] = []
+    readings: list[float] = []
+    ratios: list[float] = []
+    rows: list[Row] = []
+    for number in range(rounds):
+        async with _serving(empty, log_from="start") as running:
+            starts.append(await _cpu_when_quiet(running))
+        async with _serving(log.path, log_from="start") as running:
+            await _until_read(running, log.size_bytes)
+            readings.append(await _cpu_when_quiet(running) - starts[-1])
+            ratios.append(grep_cpu_seconds(log) / readings[-1])
+            await _check_totals(running, log)
+            if number == rounds - 1:
+                rows = await _memory_rows(running, log)
+    return [
+        figure("start, no log", starts, "s"),
+        figure("catching up with the log, start apart", readings, "s"),
+        figure("catching up with the log", ratios, "of grep", at_least=GREP_RATIO),
+        *rows,
+    ]
+
+
+async def measure_idle(log: PredictorLog, seconds: float) -> list[Row]:
+    """CPU that following a log and a scrape every 15 s takes beside an idle predictor."""
+    tries: list[float] = []
+    while not tries or (len(tries) < ATTEMPTS and min(tries) > IDLE_PERCENT_OF_CORE):
+        async with _serving(log.path, log_from="end") as running:
+            await running.samples(**_PROMETHEUS)
+            await _cpu_when_quiet(running)
+            tries.append(100 * await _idle(running, seconds) / seconds)
+    what = f"CPU when idle, a scrape every {SCRAPE_INTERVAL_SECONDS:g} s, over {seconds:g} s"
+    return [_best(what, tries, "% of a core", IDLE_PERCENT_OF_CORE)]
+
+
+async def measure_ready(empty: Path) -> list[Row]:
+    """Wall time from starting the process to an answer of ``/-/ready``."""
+    tries: list[float] = []
+    while not tries or (len(tries) < ATTEMPTS and min(tries) > READY_SECONDS):
+        seconds: list[float] = []
+        for _ in range(READY_RUNS):
+            started = time.monotonic()
+            async with _serving(empty, log_from="start") as running:
+                await running.get("/-/ready")
+                seconds.append(time.monotonic() - started)
+        tries.append(sorted(seconds)[READY_RUNS // 2])
+    return [_best(f"time to ready, median of {READY_RUNS}", tries, "s", READY_SECONDS)]
+
+
+def _best(what: str, tries: list[float], unit: str, at_most: float) -> Row:
+    row = figure(what, [min(tries)], unit, at_most=at_most)
+    if len(tries) == 1:
+        return row
+    return Row(row.what, f"{row.measured} (best of {len(tries)} attempts)", row.budget, row.holds)
+
+
+@contextlib.asynccontextmanager
+async def _serving(log_path: Path, *, log_from: str) -> AsyncIterator[Exporter]:
+    """Run an exporter beside a stand-in whose counters go up with every fetch."""
+    capture = ONE_ENGINE.read_bytes()
+    factors = itertools.count(1)
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=count_up(capture, next(factors)), headers=standing_in.headers)
+
+    async with predictor() as standing_in:
+        standing_in.answer = answer
+        arguments = (
+            f"--predictor.url={standing_in.url}",
+            f"--predictor.log-path={log_path}",
+            f"--predictor.log-from={log_from}",
+        )
+        async with exporter(*arguments) as running:
+            yield running
+
+
+async def _until_read(running: Exporter, size_bytes: int) -> None:
+    """Wait until the exporter has read so much, without asking it."""
+    async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
+        while bytes_read(running.process.pid) < size_bytes:  # noqa: ASYNC110  another process cannot set an event
+            await asyncio.sleep(0.02)
+
+
+async def _cpu_when_quiet(running: Exporter) -> float:
+    """CPU seconds so far, as soon as the exporter has nothing left to do."""
+    async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
+        after = cpu_seconds(running.process.pid)
+        while True:
+            before = after
+            await asyncio.sleep(_QUIET_SECONDS)
+            after = cpu_seconds(running.process.pid)
+            if after - before < _QUIET_CPU_SECONDS:
+                return before
+
+
+async def _check_totals(running: Exporter, log: PredictorLog) -> None:
+    samples = await running.samples()
+    names = ("windows", "accepted_tokens", "draft_tokens")
+    found = tuple(
+        sum(value for series, value in samples.items() if series.startswith(f"specdec_log_{name}_total"))
+        for name in names
+    )
+    if found != log.totals:
+        raise BenchError(f"serve found {found} in the log, there are {log.totals}")
+
+
+async def _memory_rows(running: Exporter, log: PredictorLog) -> list[Row]:
+    pid = running.process.pid
+    after_log = memory(pid)
+    at: dict[int, float] = {}
+    peak = 0.0
+    for number in range(1, 2 * SCRAPES + 1):
+        await running.get("/metrics", **_PROMETHEUS)
+        at[number] = memory(pid).now
+        if number == SCRAPES:
+            peak = memory(pid).peak
+    half = SCRAPES // 2
+    return [
+        figure(f"RSS after reading {log.size_bytes / 1e6:.0f} MB of log", [after_log.now], "MiB"),
+        figure(f"RSS after {SCRAPES} scrapes", [at[SCRAPES]], "MiB", at_most=MEMORY_MIB),
+        figure("highest RSS until then", [peak], "MiB", at_most=MEMORY_MIB),
+        figure(f"growth from scrape {half} to {SCRAPES}", [at[SCRAPES] - at[half]], "MiB", at_most=GROWTH_MIB),
+        figure(f"growth over another {SCRAPES}", [at[2 * SCRAPES] - at[SCRAPES]], "MiB", at_most=GROWTH_MIB),
+    ]
+
+
+async def _idle(running: Exporter, seconds: float) -> float:
+    """CPU seconds over so long."""
+    pid = running.process.pid
+    begun, ends = cpu_seconds(pid), time.monotonic() + seconds
+    while True:
+        due = time.monotonic() + SCRAPE_INTERVAL_SECONDS
+        await running.get("/metrics", **_PROMETHEUS)
+        await asyncio.sleep(max(0.0, min(due, ends) - time.monotonic()))
+        if due >= ends:
+            return cpu_seconds(pid) - begun

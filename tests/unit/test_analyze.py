@@ -1,0 +1,344 @@
+"""Reading whole logs: real ones, several as one, gzipped, broken, streamed, interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from specdec_exporter.analysis import Analysis, LogStory
+from specdec_exporter.analyze import REPORT_KINDS, LogInputs, analyze
+
+CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
+PROGRAM = (
+    "import sys; from specdec_exporter.analyze import analyze; sys.exit(analyze(sys.argv[2:], output=sys.argv[1]))"
+)
+SPEC_LINE = (
+    "(APIServer pid=7) INFO 11-20 21:37:51 [metrics.py:120] SpecDecoding metrics: Mean acceptance length: 2.80, "
+    "Accepted throughput: 0.90 tokens/s, Drafted throughput: 1.50 tokens/s, Accepted: 9 tokens, Drafted: 15 tokens, "
+    "Per-position acceptance rate: 0.800, 0.600, 0.400, Avg Draft acceptance rate: 60.0%\n"
+)
+
+
+def capture(name: str) -> str:
+    return str(CAPTURES / name / "server.log")
+
+
+class Run:
+    """What a run of ``analyze`` in this process came to."""
+
+    def __init__(self, *paths: str, output: Any = "text", stdin: bytes = b"") -> None:
+        raw, self._stderr = io.BytesIO(), io.StringIO()
+        stdout = io.TextIOWrapper(raw, encoding="utf-8")
+        self.code = analyze(paths, output=output, stdin=io.BytesIO(stdin), stdout=stdout, stderr=self._stderr)
+        self.text = raw.getvalue().decode()
+        self.stderr = self._stderr.getvalue()
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text.splitlines()]
+
+
+def analysis_of(*paths: str) -> Analysis:
+    inputs = LogInputs(paths)
+    story = LogStory()
+    story.add(inputs.events(REPORT_KINDS))
+    assert not inputs.failed
+    assert inputs.counters.parse_errors == 0
+    return story.analysis()
+
+
+def truth(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((CAPTURES / name / "truth.json").read_bytes())
+    return content
+
+
+# --- the figures, against what the servers are known to have done ---
+
+
+@pytest.mark.parametrize("name", ["0.25.1-draft_model-k3", "0.25.1-ngram-k5"])
+def test_a_real_log_gives_the_predicted_tokens_to_the_token(name: str) -> None:
+    predicted = [phase["predicted"] for phase in truth(name)["phases"]]
+    predicted = [phase for phase in predicted if phase]
+    analysis = analysis_of(capture(name))
+    assert analysis.judged is not None
+    figures = analysis.judged.figures
+    assert figures is not None
+    drafts = sum(phase["num_drafts"] for phase in predicted)
+    per_position = [sum(column) for column in zip(*(phase["per_pos"] for phase in predicted), strict=True)]
+    assert figures.drafts == drafts
+    assert figures.draft_tokens == sum(phase["num_draft_tokens"] for phase in predicted)
+    assert figures.accepted_tokens == sum(phase["num_accepted"] for phase in predicted)
+    assert figures.per_position == tuple(accepted / drafts for accepted in per_position)
+
+
+def test_a_real_v0_log_gives_its_last_lifetime_totals() -> None:
+    account = analysis_of(capture("0.9.2-v0-ngram-k5")).judged
+    assert account is not None
+    assert account.figures is not None
+    assert (account.figures.accepted_tokens, account.figures.draft_tokens) == (972, 1380) == account.lifetime
+
+
+@pytest.mark.parametrize(
+    "name", ["0.8.5-driven", "0.9.2-driven", "0.10.2-driven", "0.11.0-driven", "0.20.2-driven", "0.33.0-driven"]
+)
+def test_every_wording_of_the_line_gives_the_tokens_that_were_fed(name: str) -> None:
+    cases = [
+        case["expect"] for case in truth(name)["cases"] if case.get("log") and "accepted_per_pos" in case["expect"]
+    ]
+    objects = [o for o in Run(capture(name), output="jsonl").objects if o["kind"] == "spec_decoding"]
+    printed = [(o["accepted_tokens"], o["draft_tokens"]) for o in objects if not o["cumulative"]]
+    assert cases
+    # these logs go on after the cases
+    assert printed[: len(cases)] == [(case["accepted"], case["drafted"]) for case in cases]
+
+
+def test_engines_of_a_real_log_are_told_apart() -> None:
+    account = analysis_of(capture("0.32.0-draft_model-dp2-api1")).judged
+    assert account is not None
+    assert {label: figures.draft_tokens for label, figures in account.engines} == {"0": 441, "1": 570}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("0.32.0-baseline-nospec", "Speculative decoding is off"),
+        ("0.32.0-draft_model-apiservers2", "Several API servers"),
+        ("0.32.0-draft_model-disable-log-stats", "--disable-log-stats"),
+    ],
+)
+def test_a_real_log_without_lines_says_why(name: str, words: str) -> None:
+    run = Run(capture(name))
+    assert run.code == 0
+    assert words in run.text
+    assert run.stderr == ""
+
+
+def test_a_foreign_log_is_no_failure_but_says_so(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("hello\n" * 10)
+    run = Run(str(tmp_path / "log"))
+    assert run.code == 0
+    assert "Nothing in this log" in run.text
+
+
+# --- JSON lines ---
+
+
+def test_json_lines_are_the_recognised_lines_in_order_with_the_documented_keys() -> None:
+    run = Run(capture("0.25.1-draft_model-k3"), output="jsonl")
+    kinds = [o["kind"] for o in run.objects]
+    assert kinds.count("spec_decoding") == 4
+    assert kinds.index("engine_config") < kinds.index("spec_decoding")
+    first = next(o for o in run.objects if o["kind"] == "spec_decoding")
+    assert first["engine"] == "000"
+    assert {
+        "timestamp",
+        "accepted_tokens",
+        "draft_tokens",
+        "acceptance_ratio",
+        "mean_acceptance_length",
+        "bonus_included",
+        "accepted_throughput",
+        "drafted_throughput",
+        "per_position",
+        "cumulative",
+        "num_speculative_tokens",
+    } <= first.keys()
+    config = next(o for o in run.objects if o["kind"] == "engine_config")
+    assert config["method"] == "draft_model"
+    assert config["speculative"] is True
+    assert run.code == 0
+
+
+def test_json_lines_hold_requests_too() -> None:
+    run = Run(capture("0.32.0-draft_model-log-requests-color-prefix"), output="jsonl")
+    assert "request_params" in {o["kind"] for o in run.objects}
+
+
+def test_json_lines_of_a_foreign_log_are_none(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("hello\n")
+    assert Run(str(tmp_path / "log"), output="jsonl").text == ""
+
+
+def test_lines_that_could_not_be_read_are_told_on_stderr(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(SPEC_LINE.replace("Accepted: 9", "Accepted: 99") + "x\n" + SPEC_LINE)
+    run = Run(str(tmp_path / "log"), output="jsonl")
+    assert len(run.objects) == 1
+    assert "1 lines could not be read" in run.stderr
+    assert "1 lines of vLLM's statistics could not be read" in " ".join(Run(str(tmp_path / "log")).text.split())
+
+
+# --- inputs ---
+
+
+def test_several_files_are_one_story_in_the_order_given(tmp_path: Path) -> None:
+    lines = Path(capture("0.9.2-v0-ngram-k5")).read_bytes().splitlines(keepends=True)
+    halves = [tmp_path / "log.1", tmp_path / "log"]
+    cut = next(i for i, line in enumerate(lines) if b"accepted tokens: 454" in line) + 1
+    halves[0].write_bytes(b"".join(lines[:cut]))
+    halves[1].write_bytes(b"".join(lines[cut:]))
+    account = analysis_of(*map(str, halves)).judged
+    assert account is not None
+    assert account.figures is not None
+    assert (account.figures.accepted_tokens, account.figures.draft_tokens) == (972, 1380)
+
+
+def test_gzipped_files_are_read_whatever_their_name(tmp_path: Path) -> None:
+    packed = tmp_path / "server.log.1"
+    packed.write_bytes(gzip.compress(Path(capture("0.25.1-ngram-k5")).read_bytes()))
+    assert analysis_of(str(packed)) == analysis_of(capture("0.25.1-ngram-k5"))
+
+
+def test_stdin_is_a_dash_and_what_is_read_without_a_path() -> None:
+    content = Path(capture("0.25.1-ngram-k5")).read_bytes()
+    expected = Run(capture("0.25.1-ngram-k5"), output="jsonl").text
+    assert Run("-", stdin=content, output="jsonl").text == expected
+    assert Run(stdin=content, output="jsonl").text == expected
+
+
+def test_a_last_line_without_newline_counts(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(SPEC_LINE + SPEC_LINE.rstrip("\n"))
+    assert analysis_of(str(tmp_path / "log")).windows == 2
+
+
+@pytest.mark.parametrize("output", ["text", "jsonl"])
+def test_a_missing_file_is_one_line_on_stderr_and_the_others_are_read(output: str) -> None:
+    run = Run("no/such/file", capture("0.25.1-ngram-k5"), output=output)
+    assert run.code == 1
+    assert run.stderr == "specdec-exporter: cannot read no/such/file: No such file or directory\n"
+    assert "380" in run.text
+
+
+def test_no_readable_file_at_all_gives_no_report(tmp_path: Path) -> None:
+    run = Run(str(tmp_path))
+    assert run.code == 1
+    assert run.stderr == f"specdec-exporter: cannot read {tmp_path}: Is a directory\n"
+    assert run.text == ""
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:200] + b"\0" * 200 + data[400:]])
+def test_damaged_gzip_data_is_said_and_what_came_before_counts(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    packed = tmp_path / "server.log.gz"
+    content = (SPEC_LINE + os.urandom(50_000).hex() + "\n") * 20
+    packed.write_bytes(damage(gzip.compress(content.encode())))
+    run = Run(str(packed), capture("0.25.1-ngram-k5"), output="jsonl")
+    assert run.code == 1
+    assert run.stderr.startswith(f"specdec-exporter: cannot read {packed}: damaged gzip data (")
+    assert len(run.stderr.splitlines()) == 1
+    assert [o for o in run.objects if o["kind"] == "engine_config"]
+
+
+def test_progress_is_told_in_bytes_on_disk(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_bytes(SPEC_LINE.encode() * 5000)
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    inputs = LogInputs([str(plain), str(packed)])
+    told: list[int] = []
+    assert sum(1 for _ in inputs.events(REPORT_KINDS, told.append)) == 10_000
+    assert told == sorted(told)
+    assert told[-1] == inputs.size() == plain.stat().st_size + packed.stat().st_size
+
+
+def peak_bytes(log: Path, lines: int) -> int:
+    log.write_bytes(SPEC_LINE.encode() * lines)
+    story, inputs = LogStory(), LogInputs([str(log)])
+    tracemalloc.start()
+    try:
+        story.add(inputs.events(REPORT_KINDS))
+        assert story.windows == lines
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    peak_bytes(tmp_path / "warm-up", 1)
+    few, many = peak_bytes(tmp_path / "few", 2_000), peak_bytes(tmp_path / "many", 8_000)
+    assert many < few + 50_000
+
+
+# --- as a process: pipes, streams, signals ---
+
+
+@contextlib.contextmanager
+def process(output: str, *paths: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, output, *paths],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def test_json_lines_of_a_stream_come_while_it_goes_on() -> None:
+    with process("jsonl", "-") as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for accepted in range(3):
+            line = SPEC_LINE.replace("Accepted: 9", f"Accepted: {9}").replace(":51 ", f":5{accepted} ")
+            child.stdin.write(line.encode())
+            child.stdin.flush()
+            assert msgspec.json.decode(child.stdout.readline())["timestamp"] == f"11-20 21:37:5{accepted}"
+        child.stdin.close()
+        assert child.stdout.read() == b""
+        assert child.wait() == 0
+
+
+@pytest.mark.parametrize("output", ["text", "jsonl"])
+def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None:
+    marker = tmp_path / "fifo"
+    os.mkfifo(marker)
+    with process(output, capture("0.25.1-ngram-k5"), str(marker)) as child:
+        writer = os.open(marker, os.O_WRONLY)  # waits until the first file has been read and this one is opened
+        try:
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=30)
+        finally:
+            os.close(writer)
+    assert child.returncode == 0
+    assert err == b""
+    assert b"380" in out
+
+
+@pytest.mark.parametrize("output", ["text", "jsonl"])
+def test_a_reader_that_goes_away_is_quiet(output: str, tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    with big.open("wb") as file:
+        for _ in range(40):
+            with Path(capture("0.25.1-ngram-k5")).open("rb") as source:
+                shutil.copyfileobj(source, file)
+    with process(output, str(big)) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert child.stderr.read() == b""
+        assert child.wait() == 0
+
+
+def test_a_pipe_gets_plain_text() -> None:
+    with process("text", capture("0.25.1-ngram-k5")) as child:
+        out, err = child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert err == b""
+    assert b"\x1b" not in out
+    assert "Acceptance rate" in out.decode()

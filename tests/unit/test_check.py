@@ -1,0 +1,364 @@
+"""The smoke check against real HTTP servers that answer what real predictors answered."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from specdec_exporter.check import check
+from specdec_exporter.errors import ConfigError
+
+CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+INTERVAL = 0.05
+
+
+def body(capture: str, name: str) -> bytes:
+    return (CAPTURES / capture / name).read_bytes()
+
+
+class Predictor:
+    """A server that gives ``bodies`` one after the other, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.content_type = TEXT
+        self.status = 200
+        self.version: str | None = None
+        self.url = ""
+        self._answers = 0
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        answer = self.bodies[min(self._answers, len(self.bodies) - 1)]
+        self._answers += 1
+        return web.Response(body=answer, status=self.status, headers={"Content-Type": self.content_type})
+
+    async def api_version(self, _: web.Request) -> web.Response:
+        if self.version is None:
+            raise web.HTTPNotFound
+        return web.json_response({"version": self.version})
+
+
+@pytest.fixture
+async def predictor() -> AsyncIterator[Predictor]:
+    served = Predictor()
+    app = web.Application()
+    app.router.add_get("/metrics", served.metrics)
+    app.router.add_get("/version", served.api_version)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    served.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield served
+    await runner.cleanup()
+
+
+class Result:
+    """Exit code and text; ``lines`` are the findings, unwrapped, by subject."""
+
+    def __init__(self, code: int, text: str) -> None:
+        self.code = code
+        self.text = text
+        self.flat = " ".join(text.split())
+
+    def finding(self, subject: str) -> str:
+        found = re.findall(rf"(?:PASS|WARN|FAIL) {subject}: .*?(?= (?:PASS|WARN|FAIL) |$)", self.flat)
+        assert found, f"no line about {subject} in:\n{self.text}"
+        return str(found[-1])
+
+
+Check = Callable[..., Awaitable[Result]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Check:
+    monkeypatch.setenv("COLUMNS", "100")
+
+    async def run_check(url: str, *log_paths: str) -> Result:
+        stdout = io.StringIO()
+        code = await check(url, log_paths=log_paths, timeout_seconds=5, interval_seconds=INTERVAL, stdout=stdout)
+        return Result(code, stdout.getvalue())
+
+    return run_check
+
+
+def log(capture: str) -> str:
+    return str(CAPTURES / capture / "server.log")
+
+
+# --- what a good predictor looks like ---
+
+
+async def test_a_predictor_that_drafts_well_passes(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [
+        body("0.25.1-draft_model-k3", "metrics-0-before-any-request.txt"),
+        body("0.25.1-draft_model-k3", "metrics-1-p90.txt"),
+    ]
+    predictor.version = "0.25.1"
+    result = await run(predictor.url, log("0.25.1-draft_model-k3"))
+    assert result.finding("Drafting").startswith("PASS Drafting: 464 drafts of 1,392 tokens")
+    assert result.finding("Acceptance").startswith("PASS Acceptance: 81.6% in 0.")
+    assert result.finding("Length").startswith("PASS Length: 3.45 tokens")
+    assert "vLLM 0.25.1, V1, 1 engine, model tiny" in result.finding("Release")
+    assert "method draft_model, draft model /models/draft, k = 3" in result.finding("Speculation")
+    assert "Verdict: healthy" in result.text
+    assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
+
+
+async def test_without_a_log_nothing_is_missed_but_method_and_draft_model(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [
+        body("0.25.1-draft_model-k3", "metrics-0-before-any-request.txt"),
+        body("0.25.1-draft_model-k3", "metrics-1-p90.txt"),
+    ]
+    result = await run(predictor.url)
+    assert result.code == 0
+    assert "--log-path" in result.finding("Speculation")
+    assert "release" in result.finding("Release")
+    assert result.text.rstrip().endswith("0 to look at, 0 failed")
+
+
+async def test_an_idle_predictor_is_judged_by_its_lifetime(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
+    result = await run(predictor.url)
+    assert result.code == 0
+    assert "464 drafts since the predictor started" in result.finding("Drafting")
+    assert "81.6% since the predictor started" in result.finding("Acceptance")
+    assert "Verdict: healthy" in result.text
+
+
+async def test_the_url_may_be_given_without_scheme_or_with_the_path(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
+    assert (await run(predictor.url.removeprefix("http://"))).code == 0
+    assert (await run(f"{predictor.url}/metrics")).code == 0
+
+
+# --- what does not pay: warnings, exit code 2 ---
+
+
+async def test_low_acceptance_is_a_warning_with_what_to_do(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [
+        body("0.25.1-draft_model-k3", "metrics-2-p60.txt"),
+        body("0.25.1-draft_model-k3", "metrics-3-p30.txt"),
+    ]
+    result = await run(predictor.url, log("0.25.1-draft_model-k3"))
+    assert result.code == 2
+    assert result.finding("Acceptance").startswith("WARN Acceptance: 13.9% in")
+    assert "minimum 50.0%, draft_model" in result.finding("Acceptance")
+    assert "Verdict: not paying" in result.text or "Verdict: broken" in result.text
+
+
+async def test_speculation_off_is_a_warning(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.32.0-baseline-nospec", "metrics-1-after.txt")]
+    result = await run(predictor.url, log("0.32.0-baseline-nospec"))
+    assert result.code == 2
+    assert "--speculative-config" in result.finding("Speculation")
+    assert "Verdict: off" in result.text
+
+
+async def test_a_fresh_predictor_has_drafted_nothing_yet(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-0-before-any-request.txt")]
+    result = await run(predictor.url)
+    assert result.code == 2
+    assert result.finding("Drafting").startswith("WARN Drafting: nothing was drafted yet")
+
+
+async def test_tokens_without_drafts_are_a_warning(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [
+        body("0.25.1-ngram-k5", "metrics-3-low.txt"),
+        body("0.25.1-ngram-k5", "metrics-4-no-match.txt"),
+    ]
+    result = await run(predictor.url)
+    assert result.code == 2
+    assert result.finding("Drafting").startswith("WARN Drafting: tokens are generated, but nothing was drafted")
+
+
+async def test_a_few_drafts_are_no_verdict(predictor: Predictor, run: Check) -> None:
+    for capture, name, amount in (
+        ("0.33.0-driven", "metrics-1-after.txt", "5 drafts"),
+        ("0.8.3-driven", "metrics-1-after.txt", "15 draft tokens"),
+    ):
+        predictor.bodies = [body(capture, name)]
+        result = await run(predictor.url)
+        assert result.code == 2
+        assert result.finding("Acceptance").startswith("WARN")
+        assert f"of {amount} only: too few" in result.finding("Acceptance")
+
+
+async def test_a_draft_head_that_gets_only_the_first_token_right_is_a_warning(predictor: Predictor, run: Check) -> None:
+    text = body("0.25.1-draft_model-k3", "metrics-1-p90.txt").decode()
+    for position, accepted in enumerate((418, 4, 0)):
+        text = re.sub(rf'(_per_pos_total\{{.*position="{position}"\}}) \d+\.0', rf"\1 {accepted}.0", text)
+    predictor.bodies = [text.encode()]
+    assert (await run(predictor.url)).finding("Curve").startswith("WARN Curve: position 0 is accepted (90.1%)")
+
+
+async def test_perfect_acceptance_asks_to_look_at_the_outputs(predictor: Predictor, run: Check) -> None:
+    text = body("0.25.1-draft_model-k3", "metrics-1-p90.txt").decode()
+    text = re.sub(r"(num_accepted_tokens_total\{.*\}) 1136\.0", r"\1 1392.0", text)
+    predictor.bodies = [text.encode()]
+    assert "repeats itself" in (await run(predictor.url)).finding("Acceptance")
+
+
+async def test_short_drafts_are_said_beside_the_curve(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.32.0-draft_model-dynamic-k", "metrics-conc8.txt")]
+    result = await run(predictor.url)
+    assert "shorter than k" in result.finding("Curve")
+    assert "too low" in result.flat
+
+
+async def test_a_v0_predictor_is_judged_by_its_lifetime_ratio(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.9.2-v0-ngram-k5", "metrics-5-idle.txt")]
+    predictor.version = "0.9.2"
+    result = await run(predictor.url, log("0.9.2-v0-ngram-k5"))
+    assert result.code == 0
+    assert "lifetime" in result.finding("Release")
+    assert "70.4% since the predictor started" in result.finding("Acceptance")
+
+
+# --- what cannot work: failures, exit code 1 ---
+
+
+async def test_nobody_listening_is_a_failure_with_a_hint(run: Check) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        result = await run(f"http://127.0.0.1:{unused.getsockname()[1]}")
+    assert result.code == 1
+    assert "8080" in result.finding("Metrics")
+    assert "Verdict: unknown" in result.text
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "answer"),
+    [
+        pytest.param(200, "text/html", b"<html><body>Grafana</body></html>", id="HTML"),
+        pytest.param(200, "application/json", b'{"detail":"x"}', id="JSON"),
+        pytest.param(404, "application/json", b'{"detail":"Not Found"}', id="404"),
+        pytest.param(503, "text/plain", b"", id="503"),
+        pytest.param(200, TEXT, b"", id="empty"),
+        pytest.param(200, TEXT, b"\xff\xfe\x00", id="garbage"),
+    ],
+)
+async def test_what_is_no_metrics_is_a_failure(
+    predictor: Predictor, run: Check, status: int, content_type: str, answer: bytes
+) -> None:
+    predictor.bodies, predictor.status, predictor.content_type = [answer], status, content_type
+    result = await run(predictor.url)
+    assert result.code == 1
+    assert result.finding("Metrics").startswith("FAIL Metrics: GET http://127.0.0.1:")
+    assert "->" in result.finding("Metrics")
+
+
+async def test_a_wrong_path_on_the_right_server_is_recognised(predictor: Predictor, run: Check) -> None:
+    predictor.bodies, predictor.status, predictor.version = [b""], 404, "0.32.0"
+    result = await run(predictor.url)
+    assert result.code == 1
+    assert "It is vLLM 0.32.0" in result.finding("Metrics")
+
+
+async def test_disabled_statistics_are_a_failure_that_names_the_flag(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.32.0-draft_model-disable-log-stats", "metrics-1-after.txt")]
+    predictor.version = "0.32.0"
+    result = await run(predictor.url)
+    assert result.code == 1
+    assert "vLLM 0.32.0 answers" in result.finding("Statistics")
+    assert "--disable-log-stats" in result.finding("Statistics")
+
+
+async def test_metrics_of_something_else_are_a_failure_that_names_the_port(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [b'# TYPE node_cpu counter\nnode_cpu_total{cpu="0"} 1\n']
+    result = await run(predictor.url)
+    assert result.code == 1
+    assert "none of vLLM's" in result.finding("Statistics")
+    assert "8080" in result.finding("Statistics")
+
+
+async def test_what_is_no_url_is_a_configuration_error(run: Check) -> None:
+    with pytest.raises(ConfigError, match="predictor URL"):
+        await run("ftp://x")
+
+
+async def test_a_predictor_that_goes_away_in_between_is_a_failure(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt"), b"<html>gateway</html>"]
+    result = await run(predictor.url)
+    assert result.code == 1
+    assert "second fetch failed" in result.finding("Metrics")
+
+
+async def test_a_password_in_the_url_is_not_shown(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
+    result = await run(predictor.url.replace("http://", "http://user:secret@"))
+    assert result.code == 0
+    assert "secret" not in result.text
+
+
+# --- the log beside it ---
+
+
+async def test_the_log_s_tokens_are_compared_with_the_counters(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-4-idle.txt")]
+    predictor.version = "0.25.1"
+    result = await run(predictor.url, log("0.25.1-draft_model-k3"))
+    assert "hold 100.0% of the draft tokens" in result.finding("Log")
+
+
+async def test_a_log_that_holds_more_than_the_counters_is_another_s(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
+    predictor.version = "0.25.1"
+    result = await run(predictor.url, log("0.25.1-draft_model-k3"))
+    assert result.code == 2
+    assert result.finding("Log").startswith("WARN Log: it holds 6,999 draft tokens, the predictor counts 1,392")
+
+
+async def test_a_log_of_another_release_is_not_believed(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
+    predictor.version = "0.26.0"
+    result = await run(predictor.url, log("0.25.1-draft_model-k3"))
+    assert result.code == 2
+    assert "it is of vLLM 0.25.1, the predictor is 0.26.0" in result.finding("Log")
+    assert "draft_model" not in result.finding("Speculation")
+
+
+async def test_two_api_servers_explain_the_missing_lines(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.32.0-draft_model-apiservers2", "metrics-4-end.txt")]
+    predictor.version = "0.32.0"
+    result = await run(predictor.url, log("0.32.0-draft_model-apiservers2"))
+    assert result.finding("Log").startswith("PASS Log: no spec-decode line. Several API servers")
+    assert "method draft_model" in result.finding("Speculation")
+
+
+async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, tmp_path: Path) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
+    result = await run(predictor.url, str(tmp_path / "gone.log"))
+    assert result.code == 1
+    assert "No such file or directory" in result.finding("Log")
+    assert "81.6%" in result.finding("Acceptance")
+
+
+async def test_a_glob_reads_rotated_files_oldest_first(predictor: Predictor, run: Check, tmp_path: Path) -> None:
+    lines = Path(log("0.9.2-v0-ngram-k5")).read_bytes().splitlines(keepends=True)
+    cut = next(i for i, line in enumerate(lines) if b"accepted tokens: 454" in line) + 1
+    (tmp_path / "server.log.1").write_bytes(b"".join(lines[:cut]))
+    (tmp_path / "server.log").write_bytes(b"".join(lines[cut:]))
+    older = (tmp_path / "server.log").stat().st_mtime_ns - 10**9
+    os.utime(tmp_path / "server.log.1", ns=(older, older))
+    predictor.bodies = [body("0.9.2-v0-ngram-k5", "metrics-5-idle.txt")]
+    predictor.version = "0.9.2"
+    result = await run(predictor.url, str(tmp_path / "server.log*"))
+    assert "6 spec-decode lines" in result.finding("Log")
+    assert re.search(r"Draft tokens .*1,380", result.text)
+
+
+async def test_garbled_lines_are_a_warning(predictor: Predictor, run: Check, tmp_path: Path) -> None:
+    text = Path(log("0.25.1-draft_model-k3")).read_text()
+    (tmp_path / "log").write_text(re.sub(r"Accepted: \d+ tokens", "Accepted: 999999 tokens", text, count=1))
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-4-idle.txt")]
+    result = await run(predictor.url, str(tmp_path / "log"))
+    assert result.code == 2
+    assert "1 lines of vLLM's statistics could not be read" in result.flat

@@ -1,0 +1,459 @@
+"""Reading /metrics: every spelling vLLM ever had, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from specdec_exporter.errors import ExpositionError
+from specdec_exporter.predictor import exposition
+from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+
+CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
+DUMPS = sorted(
+    path for path in CAPTURES.glob("*/metrics*.txt") if not path.read_bytes().startswith(b"# error")
+)  # one capture holds the capturing tool's note instead
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+REAL_DUMP = (CAPTURES / "0.32.0-draft_model-k3" / "metrics-9-temp1.txt").read_bytes()
+
+HEAD = "# HELP vllm:num_requests_running Running.\n# TYPE vllm:num_requests_running gauge\n"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "_layouts", exposition._Layouts())
+
+
+def only_engine(body: str | bytes, content_type: str | None = None) -> EngineSnapshot:
+    (engine,) = parse_exposition(body.encode() if isinstance(body, str) else body, content_type).engines
+    return engine
+
+
+def line_by_line(body: bytes) -> Snapshot:
+    return exposition._parse_lines(body.split(b"\n"))
+
+
+def reason(body: bytes, content_type: str | None = None) -> str:
+    with pytest.raises(ExpositionError) as caught:
+        parse_exposition(body, content_type)
+    return caught.value.reason
+
+
+def truth(capture: str) -> Any:
+    return json.loads((CAPTURES / capture / "truth.json").read_text())
+
+
+# -- what real servers said ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["0.8.5", "0.9.2", "0.10.2", "0.11.0", "0.14.1", "0.20.2", "0.33.0"])
+def test_the_counters_are_what_the_engine_was_fed(version: str) -> None:
+    expected = truth(f"{version}-driven")["cases"][0]["expect"]
+    engine = only_engine((CAPTURES / f"{version}-driven" / "metrics-1-after.txt").read_bytes())
+    assert engine.drafts == expected["num_drafts"]
+    assert engine.draft_tokens == expected["drafted"]
+    assert engine.accepted_tokens == expected["accepted"]
+    assert engine.accepted_tokens_per_position == dict(enumerate(expected["accepted_per_pos"]))
+    assert engine.engine == "0"
+
+
+@pytest.mark.parametrize(
+    ("capture", "names"),
+    [
+        ("0.25.1-draft_model-k3", ["1-p90", "2-p60", "3-p30"]),
+        ("0.25.1-ngram-k5", ["1-high", "2-mid", "3-low", "4-no-match"]),
+    ],
+)
+def test_the_counters_follow_the_traffic(capture: str, names: list[str]) -> None:
+    drafts = accepted = generated = steps = 0.0
+    for name, phase in zip(names, truth(capture)["phases"], strict=False):
+        engine = only_engine((CAPTURES / capture / f"metrics-{name}.txt").read_bytes())
+        drafts += phase["predicted"]["num_drafts"]
+        accepted += phase["predicted"]["num_accepted"]
+        generated += phase["completion_tokens"]
+        steps += phase["observed"]["itl_count"]
+        assert (engine.drafts, engine.accepted_tokens, engine.generation_tokens) == (drafts, accepted, generated)
+        assert engine.accepted_tokens_per_position is not None
+        assert sum(engine.accepted_tokens_per_position.values()) == accepted
+        assert engine.step_latency is not None
+        assert engine.step_latency.count == steps
+
+
+@pytest.mark.parametrize("path", DUMPS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_real_dump_reads_the_same_with_and_without_its_layout(path: Path) -> None:
+    body = path.read_bytes()
+    first = parse_exposition(body)
+    assert parse_exposition(body) == first == line_by_line(body)
+
+
+@pytest.mark.parametrize("path", DUMPS[:: len(DUMPS) // 8], ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_real_dump_holds_what_prometheus_client_finds_in_it(path: Path) -> None:
+    text = path.read_text()
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in parse_text(text)
+        for sample in family.samples
+    }
+    for engine in parse_exposition(text.encode()).engines:
+        own = {
+            (name, labels): value
+            for (name, labels), value in samples.items()
+            if dict(labels).get("model_name") == engine.model_name and dict(labels).get("engine", "0") == engine.engine
+        }
+        for attribute, name in {
+            "drafts": "vllm:spec_decode_num_drafts_total",
+            "prompt_tokens": "vllm:prompt_tokens_total",
+            "generation_tokens": "vllm:generation_tokens_total",
+            "preemptions": "vllm:num_preemptions_total",
+            "requests_running": "vllm:num_requests_running",
+            "requests_waiting": "vllm:num_requests_waiting",
+        }.items():
+            assert [value for (found, _), value in own.items() if found == name] == [
+                value for value in [getattr(engine, attribute)] if value is not None
+            ]
+        for attribute, name in {
+            "time_to_first_token": "vllm:time_to_first_token_seconds",
+            "request_latency": "vllm:e2e_request_latency_seconds",
+            "request_decode": "vllm:request_decode_time_seconds",
+            "time_per_output_token": "vllm:request_time_per_output_token_seconds",
+        }.items():
+            histogram = getattr(engine, attribute)
+            buckets = {
+                float(dict(labels)["le"]): value for (found, labels), value in own.items() if found == f"{name}_bucket"
+            }
+            assert (dict(zip(histogram.bounds, histogram.counts, strict=True)) if histogram else {}) == buckets
+
+
+@pytest.mark.parametrize("path", sorted(CAPTURES.glob("*/metrics-v0-*.txt")) + sorted(CAPTURES.glob("*-v0-*/metrics*")))
+def test_a_v0_engine_is_told_from_its_families_even_before_they_have_samples(path: Path) -> None:
+    snapshot = parse_exposition(path.read_bytes())
+    assert snapshot.engine_generation == "v0"
+    assert snapshot.stats_present
+    assert [engine.engine for engine in snapshot.engines] in ([], ["0"])
+
+
+@pytest.mark.parametrize("path", [path for path in DUMPS if "v0" not in f"{path.parent.name}{path.name}"])
+def test_a_v1_engine_is_never_taken_for_v0(path: Path) -> None:
+    assert parse_exposition(path.read_bytes()).engine_generation in ("v1", None)
+
+
+def test_v0_gauges_are_lifetime_figures_and_nan_is_none() -> None:
+    engine = only_engine((CAPTURES / "0.9.2-driven" / "metrics-v0-1.txt").read_bytes())
+    assert (engine.lifetime_acceptance_ratio, engine.lifetime_efficiency) == (0.6, 0.7)
+    engine = only_engine((CAPTURES / "0.9.2-driven" / "metrics-v0-nan.txt").read_bytes())
+    assert (engine.lifetime_acceptance_ratio, engine.lifetime_efficiency) == (None, None)
+    assert engine.accepted_tokens == 45.0
+
+
+def test_0_8_3_counts_tokens_but_no_drafts() -> None:
+    engine = only_engine((CAPTURES / "0.8.3-driven" / "metrics-1-after.txt").read_bytes())
+    assert (engine.drafts, engine.draft_tokens, engine.accepted_tokens) == (None, 15.0, 9.0)
+    assert engine.accepted_tokens_per_position is None
+
+
+def test_stats_switched_off_leave_a_sound_exposition_without_stats() -> None:
+    body = (CAPTURES / "0.32.0-draft_model-disable-log-stats" / "metrics-1-after.txt").read_bytes()
+    assert parse_exposition(body) == Snapshot(engines=(), engine_generation=None, stats_present=False)
+
+
+def test_two_engines_are_kept_apart() -> None:
+    first, second = parse_exposition(
+        (CAPTURES / "0.32.0-draft_model-dp2-api1" / "metrics-2-after.txt").read_bytes()
+    ).engines
+    assert (first.engine, first.drafts, second.engine, second.drafts) == ("0", 147.0, "1", 190.0)
+
+
+def test_multiprocess_gauges_may_be_missing() -> None:
+    engine = only_engine((CAPTURES / "0.32.0-draft_model-apiservers2" / "metrics-0-before.txt").read_bytes())
+    assert (engine.requests_running, engine.kv_cache_usage_ratio, engine.drafts) == (None, None, 0.0)
+
+
+# -- spellings -------------------------------------------------------------------------------------------------------
+
+RUST_FRONTEND = """\
+# HELP vllm:spec_decode_num_drafts Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts counter
+vllm:spec_decode_num_drafts_total{model_name="tiny",engine="0"} 204
+# HELP vllm:spec_decode_num_accepted_tokens_per_pos Accepted tokens per draft position.
+# TYPE vllm:spec_decode_num_accepted_tokens_per_pos counter
+vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="tiny",engine="0",position="2"} 120
+vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="tiny",engine="0",position="0"} 180
+vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="tiny",engine="0",position="1"} 150
+# EOF
+"""
+
+
+def test_the_rust_frontend_is_read() -> None:
+    engine = only_engine(RUST_FRONTEND, OPENMETRICS)
+    assert engine.drafts == 204.0
+    assert engine.accepted_tokens_per_position == {0: 180.0, 1: 150.0, 2: 120.0}
+    assert engine.accepted_tokens is None
+
+
+@pytest.mark.parametrize("prefix", ["vllm:", "vllm_", "ray_vllm:", "ray_vllm_"])
+@pytest.mark.parametrize("suffix", ["", "_total"])
+def test_every_prefix_and_both_counter_names_are_known(prefix: str, suffix: str) -> None:
+    labels = '{model_name="m",engine="3"}'
+    body = f"{prefix}spec_decode_num_accepted_tokens{suffix}{labels} 7\n{prefix}num_requests_running{labels} 2\n"
+    engine = only_engine(body)
+    assert (engine.model_name, engine.engine, engine.accepted_tokens, engine.requests_running) == ("m", "3", 7.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'vllm:spec_decode_num_drafts_created{model_name="m"} 1.79e+09',
+        'vllm:spec_decode_num_drafts_total_created{model_name="m"} 5',
+        'vllm:diffusion_num_committed_tokens_total{model_name="m"} 5',
+        'vllm:iteration_tokens_total_count{model_name="m"} 5',
+        'vllm:prompt_tokens_cached_total{model_name="m"} 5',
+        'vllm:num_requests_waiting_by_reason{model_name="m",reason="capacity"} 5',
+        'xvllm:spec_decode_num_drafts_total{model_name="m"} 5',
+    ],
+)
+def test_a_name_that_only_begins_or_ends_like_ours_is_another(line: str) -> None:
+    assert only_engine(f'vllm:num_requests_running{{model_name="m"}} 1\n{line}\n') == EngineSnapshot(
+        model_name="m", engine="0", requests_running=1.0
+    )
+
+
+def test_diffusion_families_alone_are_stats_without_figures() -> None:
+    snapshot = parse_exposition(b'vllm:diffusion_num_committed_tokens_total{model_name="m",engine="0"} 5\n')
+    assert snapshot == Snapshot(engines=(), engine_generation="v1", stats_present=True)
+
+
+def histogram(name: str, counts: tuple[float, float, float], *, total: str = "1.5", count: str | None = None) -> str:
+    lines = [
+        f'{name}_bucket{{le="{le}",model_name="m"}} {value}'
+        for le, value in zip(("0.1", "1.0", "+Inf"), counts, strict=True)
+    ]
+    return "\n".join(
+        [*lines, f'{name}_sum{{model_name="m"}} {total}', f'{name}_count{{model_name="m"}} {count or counts[2]}', ""]
+    )
+
+
+NEW, OLD = "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"
+
+
+def test_the_old_name_of_inter_token_latency_is_step_latency_and_never_tpot() -> None:
+    engine = only_engine(histogram(OLD, (1, 2, 3)))
+    assert engine.step_latency == Histogram((0.1, 1.0, math.inf), (1.0, 2.0, 3.0), 1.5, 3.0)
+    assert engine.time_per_output_token is None
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_where_two_names_of_a_figure_stand_the_newer_wins(order: int) -> None:
+    kv = ['vllm:kv_cache_usage_perc{model_name="m"} 0.5\n', 'vllm:gpu_cache_usage_perc{model_name="m"} 0.25\n']
+    latency = [histogram(NEW, (1, 2, 3)), histogram(OLD, (4, 5, 6))]
+    engine = only_engine("".join([*kv[::order], *latency[::order]]))
+    assert engine.kv_cache_usage_ratio == 0.5
+    assert engine.step_latency is not None
+    assert engine.step_latency.counts == (1.0, 2.0, 3.0)
+
+
+def test_request_tpot_has_its_own_name() -> None:
+    engine = only_engine(histogram("vllm:request_time_per_output_token_seconds", (1, 2, 3)))
+    assert engine.time_per_output_token is not None
+    assert engine.step_latency is None
+
+
+def test_labels_are_unescaped_and_may_hold_anything() -> None:
+    body = r'vllm:num_requests_running{ engine = "0" , model_name="a\\b\"c\nd},{e=\"f\" é", } 3 1700000000000' + "\n"
+    assert only_engine(body) == EngineSnapshot(model_name='a\\b"c\nd},{e="f" é', engine="0", requests_running=3.0)
+
+
+def test_exemplars_and_timestamps_are_passed_over() -> None:
+    body = (
+        "# TYPE vllm:generation_tokens counter\n"
+        'vllm:generation_tokens_total{model_name="m"} 17 1700000000.25 # {trace_id="a b"} 1 1700000000\n# EOF\n'
+    )
+    assert only_engine(body, OPENMETRICS).generation_tokens == 17.0
+
+
+# -- values that are none --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "inf", "nan"])
+def test_a_value_that_can_be_no_count_is_dropped_alone(value: str) -> None:
+    body = f'vllm:generation_tokens_total{{model_name="m"}} {value}\nvllm:prompt_tokens_total{{model_name="m"}} 4\n'
+    engine = only_engine(body)
+    assert (engine.generation_tokens, engine.prompt_tokens) == (None, 4.0)
+
+
+def test_a_repeated_series_counts_once_and_a_contradicted_one_not_at_all() -> None:
+    engine = only_engine(
+        'vllm:generation_tokens_total{model_name="m"} 4\nvllm:prompt_tokens_total{model_name="m",engine="0"} 5\n'
+        'vllm:generation_tokens_total{model_name="m"} 4\nvllm:prompt_tokens_total{engine="0",model_name="m"} 6\n'
+    )
+    assert (engine.generation_tokens, engine.prompt_tokens) == (4.0, None)
+
+
+def test_half_a_curve_is_no_curve() -> None:
+    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    sound = f'{name}{{model_name="m",position="0"}} 4\n{name}{{model_name="m",position="1"}} 2\n'
+    assert only_engine(sound).accepted_tokens_per_position == {0: 4.0, 1: 2.0}
+    for line in (
+        f'{name}{{model_name="m",position="1"}} 3',
+        f'{name}{{model_name="m",position="2"}} NaN',
+        f'{name}{{model_name="m",position="two"}} 1',
+        f'{name}{{model_name="m"}} 1',
+    ):
+        assert only_engine(f"{sound}{line}\n").accepted_tokens_per_position is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        histogram(NEW, (1, 2, 3), count="4"),
+        histogram(NEW, (2, 1, 3)),
+        histogram(NEW, (1, 2, 3), total="NaN"),
+        histogram(NEW, (1, 2, 3), total="+Inf"),
+        histogram(NEW, (-1, 2, 3)),
+        histogram(NEW, (math.nan, 2, 3)),
+        histogram(NEW, (1, math.nan, 3)),
+        histogram(NEW, (1, 2, 3)).replace('le="+Inf"', 'le="5"'),
+        histogram(NEW, (1, 2, 3)).replace('le="1.0"', 'le="x"'),
+        histogram(NEW, (1, 2, 3)).replace('le="1.0"', 'le="NaN"'),
+        histogram(NEW, (1, 2, 3)).replace('le="1.0",', ""),
+        histogram(NEW, (1, 2, 3)).replace('le="1.0"', 'le="0.10"'),
+        re.sub(".*_sum.*\n", "", histogram(NEW, (1, 2, 3))),
+        re.sub(".*_count.*\n", "", histogram(NEW, (1, 2, 3))),
+        histogram(NEW, (1, 2, 3)) + f'{NEW}_sum{{model_name="m"}} 2\n',
+    ],
+)
+def test_a_histogram_is_kept_whole_or_not_at_all(body: str) -> None:
+    assert only_engine(body).step_latency is None
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"  \n\n",
+        b"<!DOCTYPE html>\n<html><body>404</body></html>\n",
+        b"<pre>\nvllm:num_requests_running 1\n</pre>\n",
+        b'{"detail":"Not Found"}',
+        b'{"detail":"Not Found"}\n',
+        b"[]\n",
+        b"Internal Server Error",
+        b"OK\n",
+        b"# error URLError(ConnectionRefusedError(111, 'Connection refused'))\n",
+        b"python_info 1\nthis is no sample\n",
+        b'vllm:num_requests_running{model_name="m"} one\n',
+        b'vllm:num_requests_running{model_name="m" 1\n',
+        b"vllm:num_requests_running 1_000\n",
+        b"vllm:num_requests_running 0x10\n",
+        b'vllm:num_requests_running{engine="0",engine="1"} 1\n',
+        b"\x00\x01\x02garbage\n",
+    ],
+)
+def test_what_is_no_exposition_is_refused(body: bytes) -> None:
+    assert reason(body) == "not_metrics"
+
+
+def test_a_refusal_says_what_was_found() -> None:
+    with pytest.raises(ExpositionError, match="expected Prometheus text or OpenMetrics, found '<html>"):
+        parse_exposition(b"<html><title>Login</title></html>")
+    with pytest.raises(ExpositionError, match="found nothing"):
+        parse_exposition(b"")
+
+
+@pytest.mark.parametrize("end", [1, 10, 100, 1000, 20_000, len(REAL_DUMP) - 1])
+def test_a_body_that_ends_in_mid_line_is_truncated(end: int) -> None:
+    assert REAL_DUMP[end - 1 : end] != b"\n"
+    assert reason(REAL_DUMP[:end]) == "truncated"
+
+
+def test_openmetrics_without_its_end_is_truncated() -> None:
+    assert reason(RUST_FRONTEND.removesuffix("# EOF\n").encode(), OPENMETRICS) == "truncated"
+    assert parse_exposition(RUST_FRONTEND.removesuffix("\n").encode(), OPENMETRICS).stats_present
+
+
+def test_text_needs_no_end_whatever_version_its_content_type_claims() -> None:
+    assert parse_exposition(REAL_DUMP, "text/plain; version=1.0.0; charset=utf-8").stats_present
+
+
+def test_an_openmetrics_body_without_any_family_is_sound() -> None:
+    assert parse_exposition(b"# EOF\n", OPENMETRICS).stats_present is False
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x1f\x8b\x08\x00rest\n",
+        b"\x28\xb5\x2f\xfdrest\n",
+        HEAD.encode("utf-16"),
+        HEAD.encode() + b'vllm:num_requests_running{model_name="\xff"} 1\n',
+    ],
+)
+def test_what_is_not_utf_8_is_refused_where_it_is_read(body: bytes) -> None:
+    assert reason(body) == "encoding"
+
+
+def test_what_is_not_read_may_be_anything() -> None:
+    body = HEAD.encode() + b'http_requests_total{handler="\xff\xfe"} 1\n# HELP x \xff\nvllm:num_requests_running 1\n'
+    assert only_engine(body).requests_running == 1.0
+
+
+# -- the second scrape -----------------------------------------------------------------------------------------------
+
+
+def refuse_to_parse(_: list[bytes]) -> Snapshot:
+    raise AssertionError("read line by line")
+
+
+def test_a_known_structure_with_new_values_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = REAL_DUMP.replace(b" 2675.0\n", b" 12675\n").replace(b" 28.0\n", b" 3.1e+01\n")
+    expected = line_by_line(later)
+    parse_exposition(REAL_DUMP)
+    monkeypatch.setattr(exposition, "_parse_lines", refuse_to_parse)
+    assert parse_exposition(later) == expected
+    assert only_engine(later).drafts == 12675.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'engine="0",model_name="tiny"} 2675.0', b'engine="1",model_name="tiny"} 2675.0'),
+        (b"drafts_total{", b"emitted_tokens_total{"),
+        (b'le="0.5"', b'le="0.6"'),
+        (b"} 2675.0\n", b"} NaN\n"),
+        (b"} 2675.0\n", b"} 1_000\n"),
+        (b"} 2675.0\n", b"} 2675.0 1700000000\n"),
+        (b"} 2675.0\n", b"} 2675.0\r\n"),
+        (b"} 2675.0\n", b"} 1,2\n"),
+        (b"} 2675.0\n", b'} "1"\n'),
+        (b"} 2675.0\n", b"} 2675.0\n\n"),
+        (b"# TYPE vllm:prompt_tokens_total counter", b"# TYPE vllm:spec_decode_efficiency gauge"),
+        (b"# EOF", b""),
+    ],
+)
+def test_a_changed_structure_is_noticed(old: bytes, new: bytes) -> None:
+    changed = REAL_DUMP.replace(old, new, 1)
+
+    def outcome() -> Snapshot | str:
+        try:
+            return parse_exposition(changed)
+        except ExpositionError as error:
+            return str(error)
+
+    fresh = outcome()
+    parse_exposition(REAL_DUMP)
+    assert outcome() == fresh
+
+
+def test_structures_do_not_pile_up() -> None:
+    for number in range(3 * exposition._LAYOUTS_KEPT):
+        for _ in range(2):
+            parse_exposition(REAL_DUMP.replace(b'"tiny"', f'"model-{number}"'.encode()))
+    assert len(exposition._layouts._newest_first) == exposition._LAYOUTS_KEPT

@@ -1,0 +1,465 @@
+"""Fetching from real servers that answer well, badly, slowly or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import socket
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from specdec_exporter.errors import ConfigError, FetchError
+from specdec_exporter.predictor import fetch
+from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
+
+BODY = (
+    b"# HELP vllm:num_requests_running Running.\n# TYPE vllm:num_requests_running gauge\n"
+    b'vllm:num_requests_running{engine="0",model_name="m"} 3.0\n'
+)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def answer(
+    body: bytes = BODY, *, status: int = 200, content_type: str = "text/plain; version=0.0.4", **headers: str
+) -> web.Response:
+    extra = {name.replace("_", "-"): value for name, value in headers.items()}
+    return web.Response(body=body, status=status, headers={"Content-Type": content_type, **extra})
+
+
+@asynccontextmanager
+async def serving(*routes: tuple[str, Handler]) -> AsyncIterator[str]:
+    """The base URL of a server with these GET routes."""
+    app = web.Application()
+    app.add_routes([web.get(path, handler) for path, handler in routes])
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield site.name if not runner.addresses else f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def raw_server(
+    behave: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """The URL of a server that is spoken to in bytes, one call of ``behave`` per connection."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await behave(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with open_session() as opened:
+        yield opened
+
+
+async def failure(fetcher: MetricsFetcher, timeout_seconds: float = 5.0) -> FetchError:
+    with pytest.raises(FetchError) as caught:
+        await fetcher.fetch(timeout_seconds)
+    return caught.value
+
+
+# -- addresses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/metrics", "/metrics/", "/#fragment"])
+async def test_the_base_or_the_whole_address_will_do(session: aiohttp.ClientSession, suffix: str) -> None:
+    async def metrics(_: web.Request) -> web.Response:
+        return answer()
+
+    async def version(_: web.Request) -> web.Response:
+        return web.json_response({"version": "0.32.0", "rust_frontend_version": "0.32.0"})
+
+    async with serving(("/metrics", metrics), ("/version", version)) as url:
+        fetcher = MetricsFetcher(session, url + suffix)
+        assert (await fetcher.fetch(5)).engines[0].requests_running == 3.0
+        assert await fetcher.version(5) == "0.32.0"
+
+
+async def test_a_path_in_front_and_a_query_are_kept(session: aiohttp.ClientSession) -> None:
+    async def metrics(request: web.Request) -> web.Response:
+        return answer() if request.query_string == "a=b" else answer(status=404)
+
+    async with serving(("/some/where/metrics", metrics)) as url:
+        assert (await MetricsFetcher(session, f"{url}/some/where/metrics?a=b").fetch(5)).stats_present
+
+
+async def test_credentials_are_sent_and_never_shown(session: aiohttp.ClientSession) -> None:
+    sent: list[str | None] = []
+
+    async def metrics(request: web.Request) -> web.Response:
+        sent.append(request.headers.get("Authorization"))
+        return answer(status=403)
+
+    async with serving(("/metrics", metrics)) as url:
+        error = await failure(MetricsFetcher(session, url.replace("//", "//admin:s3cret@") + "/?token=s3cret"))
+    assert sent == ["Basic " + base64.b64encode(b"admin:s3cret").decode()]
+    assert "s3cret" not in str(error)
+    assert "admin" not in str(error)
+    assert str(error) == f"GET {url}/metrics answered 403 Forbidden"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:8080", "ftp://host/", "http://", "http://u:s3cret@host:port/", "/metrics", "u:s3cret@host:80"],
+)
+async def test_what_is_no_address_is_a_configuration_error(session: aiohttp.ClientSession, url: str) -> None:
+    with pytest.raises(ConfigError, match="expected a predictor URL such as") as caught:
+        MetricsFetcher(session, url)
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_the_classic_text_format_is_asked_for(session: aiohttp.ClientSession) -> None:
+    seen: dict[str, str] = {}
+
+    async def metrics(request: web.Request) -> web.Response:
+        seen.update(request.headers)
+        return answer()
+
+    async with serving(("/metrics", metrics)) as url:
+        await MetricsFetcher(session, url).fetch(5)
+    assert seen["Accept"] == "text/plain;version=0.0.4"
+    assert seen["Accept-Encoding"] == "identity"
+    assert "Cookie" not in seen
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate"])
+async def test_a_server_that_compresses_unasked_is_understood(session: aiohttp.ClientSession, encoding: str) -> None:
+    body = zlib.compress(BODY) if encoding == "deflate" else gzip.compress(BODY)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return answer(body, Content_Encoding=encoding)
+
+    async with serving(("/metrics", metrics)) as url:
+        assert (await MetricsFetcher(session, url).fetch(5)).stats_present
+
+
+@pytest.mark.parametrize(
+    ("response", "reason", "says"),
+    [
+        (answer(status=404), "http_status", "answered 404 Not Found"),
+        (answer(status=503), "http_status", "answered 503 Service Unavailable"),
+        (answer(b"", status=204), "http_status", "answered 204 No Content"),
+        (answer(status=299), "http_status", "answered 299"),
+        (answer(b"<html>login</html>", content_type="text/html"), "not_metrics", "found '<html>login"),
+        (answer(b'{"detail":"Not Found"}', content_type="application/json"), "not_metrics", "found '{"),
+        (answer(b""), "not_metrics", "found nothing"),
+        (answer(BODY[:-1]), "truncated", "breaks off in mid-line"),
+        (answer(BODY, content_type="application/openmetrics-text; version=1.0.0"), "truncated", "# EOF"),
+        (answer(BODY, Content_Encoding="br"), "encoding", "Content-Encoding 'br'"),
+        (answer(BODY, Content_Encoding="gzip"), "encoding", "expected gzip data"),
+        (answer(gzip.compress(BODY)[:-12], Content_Encoding="gzip"), "truncated", "gzip data breaks off"),
+        (answer(gzip.compress(BODY)), "encoding", "found gzip"),
+    ],
+)
+async def test_a_bad_answer_says_what_was_found(
+    session: aiohttp.ClientSession, response: web.Response, reason: str, says: str
+) -> None:
+    async def metrics(_: web.Request) -> web.Response:
+        return response
+
+    async with serving(("/metrics", metrics)) as url:
+        error = await failure(MetricsFetcher(session, url))
+    assert error.reason == reason
+    assert str(error).startswith(f"GET {url}/metrics")
+    assert says in str(error)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("announced", [False, True])
+async def test_a_body_over_the_limit_is_not_taken_in(
+    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, compressed: bool, announced: bool
+) -> None:
+    monkeypatch.setattr(fetch, "MAX_BODY_BYTES", 100_000)
+    body = gzip.compress(b"\n" * 10_000_000) if compressed else b"\n" * 200_000
+    sent_all = False
+
+    async def metrics(request: web.Request) -> web.StreamResponse:
+        nonlocal sent_all
+        if announced:
+            return answer(body, Content_Encoding="gzip" if compressed else "identity")
+        response = web.StreamResponse(headers={"Content-Encoding": "gzip" if compressed else "identity"})
+        await response.prepare(request)
+        for _ in range(1000):
+            await response.write(body)
+        sent_all = True
+        return response
+
+    async with serving(("/metrics", metrics)) as url:
+        error = await failure(MetricsFetcher(session, url))
+    assert error.reason == "too_large"
+    assert not sent_all
+
+
+async def test_a_large_body_is_read_without_holding_up_the_loop(
+    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "_PARSE_IN_THREAD_BYTES", 1)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return answer()
+
+    async with serving(("/metrics", metrics)) as url:
+        assert (await MetricsFetcher(session, url).fetch(5)).stats_present
+
+
+# -- redirects -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_redirect_on_the_same_server_is_followed_with_the_credentials(session: aiohttp.ClientSession) -> None:
+    async def metrics(request: web.Request) -> web.Response:
+        return answer(status=307, Location="/metrics/")
+
+    async def real(request: web.Request) -> web.Response:
+        return answer() if "Authorization" in request.headers else answer(status=401)
+
+    async with serving(("/metrics", metrics), ("/metrics/", real)) as url:
+        assert (await MetricsFetcher(session, url.replace("//", "//u:p@")).fetch(5)).stats_present
+
+
+@pytest.mark.parametrize(
+    "location", ["http://localhost:1/metrics", "//other/metrics", "ftp://x/", "http://[", "", None]
+)
+async def test_a_redirect_elsewhere_is_not_followed(session: aiohttp.ClientSession, location: str | None) -> None:
+    async def metrics(_: web.Request) -> web.Response:
+        return answer(status=302) if location is None else answer(status=302, Location=location)
+
+    async with serving(("/metrics", metrics)) as url:
+        error = await failure(MetricsFetcher(session, url))
+    assert error.reason == "redirect"
+    assert "expected the same host and port" in str(error)
+
+
+async def test_a_redirect_loop_ends(session: aiohttp.ClientSession) -> None:
+    requests = 0
+
+    async def metrics(_: web.Request) -> web.Response:
+        nonlocal requests
+        requests += 1
+        return answer(status=301, Location="/metrics")
+
+    async with serving(("/metrics", metrics)) as url:
+        error = await failure(MetricsFetcher(session, url))
+    assert (error.reason, requests) == ("redirect", 4)
+
+
+# -- connections -----------------------------------------------------------------------------------------------------
+
+
+async def test_nobody_listening_is_a_connect_failure(session: aiohttp.ClientSession) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        error = await failure(MetricsFetcher(session, f"http://127.0.0.1:{free.getsockname()[1]}"))
+    assert error.reason == "connect"
+    assert "cannot connect" in str(error)
+
+
+async def test_a_name_that_does_not_resolve_is_a_connect_failure(session: aiohttp.ClientSession) -> None:
+    error = await failure(MetricsFetcher(session, "http://predictor.invalid:8080"))
+    assert error.reason == "connect"
+    assert "predictor.invalid" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("spoken", "reason"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + BODY, "truncated"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + BODY[:20], "truncated"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n" + BODY[:16] + b"\r\n", "truncated"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + BODY[:-20], "truncated"),
+        (b"", "connect"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "not_metrics"),
+    ],
+)
+async def test_a_connection_cut_or_abused_is_told_apart(
+    session: aiohttp.ClientSession, spoken: bytes, reason: str
+) -> None:
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(spoken)
+        await writer.drain()
+
+    async with raw_server(behave) as url:
+        assert (await failure(MetricsFetcher(session, url))).reason == reason
+
+
+async def test_more_than_the_content_length_is_no_success(session: aiohttp.ClientSession) -> None:
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + BODY)
+        await writer.drain()
+
+    async with raw_server(behave) as url:
+        error = await failure(MetricsFetcher(session, url))
+    # Depends on whether the rest arrives before the answer is handed out.
+    assert error.reason in ("truncated", "not_metrics")
+    assert len(str(error)) < 300
+    assert "\n" not in str(error)
+
+
+async def test_a_kept_connection_that_the_server_has_closed_is_no_failed_scrape(session: aiohttp.ClientSession) -> None:
+    connections = 0
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY)
+        await writer.drain()
+        if connections == 1:
+            await reader.readuntil(b"\r\n\r\n")  # the second request comes, and the server is gone
+
+    async with raw_server(behave) as url:
+        fetcher = MetricsFetcher(session, url)
+        for _ in range(3):
+            assert (await fetcher.fetch(5)).stats_present
+
+
+# -- deadlines and sharing -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("headers", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
+async def test_an_answer_that_drips_is_a_timeout(session: aiohttp.ClientSession, headers: bytes) -> None:
+    async def behave(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(headers)
+        while True:
+            writer.write(b"#" if headers else b"")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with raw_server(behave) as url:
+        error = await failure(MetricsFetcher(session, url), 0.1)
+    assert error.reason == "timeout"
+    assert str(error) == f"GET {url}/metrics was not answered in full within 0.1 s"
+
+
+class Gate:
+    """A predictor that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.asked = asyncio.Event()
+        self.open = asyncio.Event()
+        self.gone = asyncio.Event()
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        self.requests += 1
+        self.asked.set()
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.gone.set()
+            raise
+        return answer()
+
+
+async def test_concurrent_calls_share_one_request(session: aiohttp.ClientSession) -> None:
+    gate = Gate()
+    async with serving(("/metrics", gate.metrics)) as url:
+        fetcher = MetricsFetcher(session, url)
+        calls = [asyncio.create_task(fetcher.fetch(5)) for _ in range(5)]
+        await gate.asked.wait()
+        gate.open.set()
+        assert all(snapshot.stats_present for snapshot in await asyncio.gather(*calls))
+        assert gate.requests == 1
+        await fetcher.fetch(5)
+        assert gate.requests == 2
+
+
+async def test_a_caller_that_leaves_or_runs_out_of_time_does_not_disturb_the_others(
+    session: aiohttp.ClientSession,
+) -> None:
+    gate = Gate()
+    async with serving(("/metrics", gate.metrics)) as url:
+        fetcher = MetricsFetcher(session, url)
+        leaving = asyncio.create_task(fetcher.fetch(5))
+        await gate.asked.wait()
+        hurried = asyncio.create_task(fetcher.fetch(0.02))
+        patient = asyncio.create_task(fetcher.fetch(5))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        with pytest.raises(FetchError) as caught:
+            await hurried
+        assert caught.value.reason == "timeout"
+        gate.open.set()
+        assert (await patient).stats_present
+        assert gate.requests == 1
+
+
+async def test_a_request_that_nobody_waits_for_is_given_up(session: aiohttp.ClientSession) -> None:
+    gate = Gate()
+    async with serving(("/metrics", gate.metrics)) as url:
+        fetcher = MetricsFetcher(session, url)
+        assert (await failure(fetcher, 0.02)).reason == "timeout"
+        gate.open.set()
+        assert (await fetcher.fetch(5)).stats_present
+
+
+async def test_a_shared_failure_reaches_everybody(session: aiohttp.ClientSession) -> None:
+    async def metrics(_: web.Request) -> web.Response:
+        return answer(status=500)
+
+    async with serving(("/metrics", metrics)) as url:
+        fetcher = MetricsFetcher(session, url)
+        errors = await asyncio.gather(*(fetcher.fetch(5) for _ in range(3)), return_exceptions=True)
+    assert [error.reason for error in errors if isinstance(error, FetchError)] == ["http_status"] * 3
+
+
+# -- version ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("response", "version"),
+    [
+        (answer(b'{"version": "0.9.2"}'), "0.9.2"),
+        (answer(b'{"version": "0.25.1.dev3+gabc123.cpu"}'), "0.25.1.dev3+gabc123.cpu"),
+        (answer(b'{"version": 9}'), None),
+        (answer(b'{"version": ""}'), None),
+        (answer(b'{"version": "a b\\n"}'), None),
+        (answer(b'{"version": "' + b"9" * 100 + b'"}'), None),
+        (answer(b"{}"), None),
+        (answer(b"[]"), None),
+        (answer(b"\xff"), None),
+        (answer(b"<html>"), None),
+        (answer(b"{}", status=404), None),
+        (answer(b" " * 100_000 + b'{"version": "0.9.2"}'), None),
+    ],
+)
+async def test_a_version_is_what_looks_like_one(
+    session: aiohttp.ClientSession, response: web.Response, version: str | None
+) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return response
+
+    async with serving(("/version", handler)) as url:
+        assert await MetricsFetcher(session, url).version(5) == version
+
+
+async def test_a_version_that_does_not_come_in_time_is_none(session: aiohttp.ClientSession) -> None:
+    gate = Gate()
+    async with serving(("/version", gate.metrics)) as url:
+        assert await MetricsFetcher(session, url).version(0.05) is None
