@@ -75,10 +75,10 @@ class Log:
             file.write(text.encode() if isinstance(text, str) else text)
 
     def shift(self) -> None:
-        """Make room for a new ``.1``: what ``.1`` to ``.19`` are called becomes one more."""
-        for number in range(19, 0, -1):
-            if (older := self.sibling(f".{number}").path).exists():
-                older.rename(self.sibling(f".{number + 1}").path)
+        """Make room for a new ``.1``: the number of every older file becomes one more."""
+        numbers = [path.suffix[1:] for path in self.path.parent.glob(f"{self.path.name}.*")]
+        for number in sorted((int(number) for number in numbers if number.isdigit()), reverse=True):
+            self.sibling(f".{number}").path.rename(self.sibling(f".{number + 1}").path)
 
     def rotate(self) -> None:
         """Rename the log to ``.1``, everything older one further, and begin an empty one."""

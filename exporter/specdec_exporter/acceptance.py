@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,7 @@ def recommended_num_speculative_tokens(per_position: Sequence[float], draft_cost
     return best
 
 
-@dataclass(frozen=True, slots=True)
-class ReconstructedWindow:
+class ReconstructedWindow(NamedTuple):
     """Drafts and accepted tokens per position of one log line, which prints only rounded ratios of them."""
 
     drafts: int
@@ -192,11 +192,31 @@ def reconstruct_window(
     k = num_speculative_tokens or len(per_position)
     if draft_tokens <= 0 or k <= 0:
         return ReconstructedWindow(0, (0,) * len(per_position))
-    fewest = -(-draft_tokens // k)
-    drafts = fewest
-    if draft_tokens % k or not _agrees(accepted_tokens, fewest, per_position, accepted_per_draft):
+    drafts = fewest = -(-draft_tokens // k)
+    if draft_tokens % k == 0 and (
+        accepted_per_draft is None or abs(accepted_tokens / drafts - accepted_per_draft) <= _HALF_LENGTH
+    ):
+        if (positions := _certain_positions(accepted_tokens, drafts, per_position)) is not None:
+            return ReconstructedWindow(drafts, positions)
+        full = _agrees(accepted_tokens, drafts, per_position, accepted_per_draft)
+    else:
+        full = False
+    if not full:
         drafts = _closest_drafts(accepted_tokens, fewest, draft_tokens, per_position, accepted_per_draft)
     return ReconstructedWindow(drafts, _whole_positions(accepted_tokens, drafts, per_position))
+
+
+def _certain_positions(accepted: int, drafts: int, per_position: Sequence[float]) -> tuple[int, ...] | None:
+    """Return the whole counts next to the printed rates if they agree with all that is printed: nearly every line."""
+    slack = drafts * _HALF_POSITION
+    positions = []
+    for rate in per_position:
+        exact = rate * drafts
+        count = int(exact + 0.5)
+        if not -slack <= count - exact <= slack:
+            return None
+        positions.append(count)
+    return tuple(positions) if sum(positions) == accepted else None
 
 
 # Half of the last digit that vLLM prints (three decimals for positions, two for the mean), with room for binary floats.

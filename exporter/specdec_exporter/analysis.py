@@ -165,13 +165,13 @@ class _OpenAccount:
         self.windows += 1
         if event.cumulative is True:
             self.cumulative = True
-        counts = self.totals.add(event, engine_label(event.engine))
-        if counts is None:
+        window = self.totals.add(event, engine_label(event.engine))
+        if window is None:
             return
-        accepted, drafted = counts.accepted_tokens or 0.0, counts.draft_tokens or 0.0
+        drafts, drafted, accepted = window
         self._series.add(accepted, drafted)
         # A line without positions and k (0.8.3, 0.8.4) gives no drafts: the configured k has to do.
-        drafts = counts.drafts or drafted / ((self.config and self.config.num_speculative_tokens) or 1)
+        drafts = drafts or drafted // ((self.config and self.config.num_speculative_tokens) or 1)
         if drafts < self._min_drafts or not drafted:
             return
         ratio = accepted / drafted

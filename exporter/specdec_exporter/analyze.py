@@ -17,11 +17,8 @@ from typing import Literal, TextIO, cast
 
 import msgspec
 
-from specdec_exporter import report
-from specdec_exporter.analysis import LogStory
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.formatting import plain
-from specdec_exporter.policy import load_policy
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.scan import LogScanner
@@ -150,6 +147,10 @@ def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None
 
 
 def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
+    from specdec_exporter import report  # noqa: PLC0415  JSON lines need neither rich nor sums
+    from specdec_exporter.analysis import LogStory  # noqa: PLC0415
+    from specdec_exporter.policy import load_policy  # noqa: PLC0415
+
     story = LogStory()
     with suppress(KeyboardInterrupt), report.reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
         story.add(inputs.events(REPORT_KINDS, progress))

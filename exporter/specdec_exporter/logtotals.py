@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from specdec_exporter.acceptance import Counts, reconstruct_window
 from specdec_exporter.predictor.events import SpecDecoding
@@ -31,6 +32,14 @@ class EngineLogTotals:
         )
 
 
+class LogWindow(NamedTuple):
+    """What one line added; ``drafts`` is reconstructed."""
+
+    drafts: int
+    draft_tokens: int
+    accepted_tokens: int
+
+
 class LogTotals:
     """Sums spec-decode lines per engine, under the engine's name as :func:`engine_label` writes it."""
 
@@ -39,7 +48,10 @@ class LogTotals:
 
     def engine(self, label: str) -> EngineLogTotals:
         """Return the totals of an engine, zeros for a new one."""
-        return self.engines.setdefault(label, EngineLogTotals())
+        totals = self.engines.get(label)
+        if totals is None:
+            totals = self.engines[label] = EngineLogTotals()
+        return totals
 
     def predictor_started(self) -> None:
         """Take note of a new engine (its init line): lifetime totals start from zero."""
@@ -48,42 +60,36 @@ class LogTotals:
         if not self.engines:
             self.engine("0").lifetime = (0, 0)
 
-    def add(self, event: SpecDecoding, label: str) -> Counts | None:
+    def add(self, event: SpecDecoding, label: str) -> LogWindow | None:
         """Add one line and return what it adds; ``None`` where that cannot be known.
 
         The first lifetime line of a log whose beginning was not seen only says where to count from.
         """
         totals = self.engine(label)
-        if event.num_speculative_tokens:
-            totals.num_speculative_tokens = event.num_speculative_tokens
+        totals.windows += 1
+        k = event.num_speculative_tokens
+        if k:
+            totals.num_speculative_tokens = k
         accepted, drafted = event.accepted_tokens, event.draft_tokens
+        length = event.mean_acceptance_length
         if event.cumulative is True:
             before, totals.lifetime = totals.lifetime, (accepted, drafted)
-            totals.windows += 1
             if before is None:
                 return None
             if accepted >= before[0] and drafted >= before[1]:  # else restarted: all of it is new
                 accepted, drafted = accepted - before[0], drafted - before[1]
-            length = None
-        else:
-            totals.windows += 1
-            length = event.mean_acceptance_length
-            if length is not None and event.bonus_included is not False:
-                length -= 1.0
-        window = reconstruct_window(accepted, drafted, event.per_position or (), length, event.num_speculative_tokens)
+        elif length is not None and event.bonus_included is not False:
+            length -= 1.0
+        drafts, reached = reconstruct_window(accepted, drafted, event.per_position or (), length, k)
         totals.accepted_tokens += accepted
         totals.draft_tokens += drafted
-        totals.drafts += window.drafts
+        totals.drafts += drafts
         positions = totals.accepted_per_position
-        positions.extend([0] * (len(window.accepted_per_position) - len(positions)))
-        for i, count in enumerate(window.accepted_per_position):
+        if len(positions) < len(reached):
+            positions.extend([0] * (len(reached) - len(positions)))
+        for i, count in enumerate(reached):
             positions[i] += count
-        return Counts(
-            drafts=window.drafts,
-            draft_tokens=drafted,
-            accepted_tokens=accepted,
-            accepted_per_position=tuple(map(float, window.accepted_per_position)),
-        )
+        return LogWindow(drafts, drafted, accepted)
 
 
 def engine_label(printed: str | None, known: tuple[str, ...] = ()) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 LINE = re.compile(rb"SpecDecoding metrics: .*?Accepted: (\d+) tokens, Drafted: (\d+) tokens")
 
 
 def main(path: str) -> None:
     windows = accepted_tokens = draft_tokens = 0
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         for line in file:
             if found := LINE.search(line):
                 windows += 1

@@ -7,22 +7,23 @@ the APIServer prints them every 10 s, between access lines and lines of other mo
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import hashlib
 import itertools
 import json
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from builders import CAPTURES
 
 LINES_PER_WINDOW = 200
-WINDOW = datetime.timedelta(seconds=10)
+WINDOW = dt.timedelta(seconds=10)
 NUM_SPECULATIVE_TOKENS = 3
 _SEED = 7
 _WRITER = "(APIServer pid=16694)"
-_START = datetime.datetime(2025, 11, 20, 21, 38, tzinfo=datetime.UTC)
+_START = dt.datetime(2025, 11, 20, 21, 38, tzinfo=dt.UTC)
 _POOL_LINES = 8192
 # Of a thousand lines of a busy server: requests first, probes and scrapes, then its own remarks.
 _SHARES = {"completions": 600, "chat/completions": 289, "metrics": 30, "health": 30, "added": 50, "warning": 1}
@@ -93,8 +94,9 @@ def _write(path: Path, size_bytes: int) -> PredictorLog:
 def _beginning() -> bytes:
     """A server's lines up to its first statistics: the engine-init line and its warnings among them."""
     text = (CAPTURES / "0.32.0-draft_model-k3" / "server.log").read_bytes()
-    lines = text.splitlines(keepends=True)
-    return b"".join(itertools.takewhile(lambda line: b" Engine 0" not in line and b"SpecDecoding" not in line, lines))
+    statistics = re.compile(rb"^.* Engine 0|^.*SpecDecoding", re.MULTILINE).search(text)
+    assert statistics is not None
+    return text[: statistics.start()]
 
 
 def _stamps() -> Iterator[str]:
@@ -139,7 +141,8 @@ def _other(rng: random.Random, kind: str) -> str:
         case "metrics" | "health":
             return f'INFO:     {client} - "GET /{kind} HTTP/1.1" 200 OK'
         case "added":
-            return f"{_WRITER} INFO @ [async_llm.py:578] Added request cmpl-{rng.randbytes(8).hex()}-0-{rng.randbytes(4).hex()}."
+            request = f"cmpl-{rng.randbytes(8).hex()}-0-{rng.randbytes(4).hex()}"
+            return f"{_WRITER} INFO @ [async_llm.py:578] Added request {request}."
         case "warning":
             return (
                 f"{_WRITER} WARNING @ [vllm.py:725] Model Runner V2 requires Triton; using the V1 model runner instead."

@@ -2,7 +2,7 @@
 
     python tests/bench/run.py [--quick] [PART...]
 
-Exits with 1 when a budget is missed, with 2 when a figure would mean nothing. docs/benchmarks.md says what the rows are.
+Exits with 1 when a budget is missed, with 2 when a figure would mean nothing. The rows: docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -45,9 +45,8 @@ def main() -> int:
     except BenchError as error:
         print(error, file=sys.stderr)
         return 2
-    print(
-        f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}"
-    )
+    load = os.getloadavg()[0]
+    print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} CPUs, load {load:.1f}")
     show(sections)
     missed = [row.what for rows in sections.values() for row in rows if row.holds is False]
     print(f"\nBudgets missed, {len(missed)}: {'; '.join(missed)}." if missed else "\nEvery budget holds.")

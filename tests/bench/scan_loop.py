@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 from specdec_exporter.analyze import REPORT_KINDS
 from specdec_exporter.predictor.counters import ReaderCounters
@@ -16,7 +17,7 @@ def main(path: str) -> None:
     started = time.process_time()
     windows = accepted_tokens = draft_tokens = 0
     scanner = LogScanner(ReaderCounters(), kinds=REPORT_KINDS, count_lines=False)
-    with open(path, "rb", buffering=0) as file:
+    with Path(path).open("rb", buffering=0) as file:
         for event in read_stream(file, scanner):
             if isinstance(event, SpecDecoding):
                 windows += 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -119,7 +118,7 @@ async def _serving(log_path: Path, *, log_from: str) -> AsyncIterator[Exporter]:
 async def _until_read(running: Exporter, size_bytes: int) -> None:
     """Wait until the exporter has read so much, without asking it."""
     async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
-        while bytes_read(running.process.pid) < size_bytes:  # noqa: ASYNC110  another process cannot set an event
+        while bytes_read(running.process.pid) < size_bytes:
             await asyncio.sleep(0.02)
 
 

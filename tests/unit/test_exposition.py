@@ -144,6 +144,24 @@ def test_a_v1_engine_is_never_taken_for_v0(path: Path) -> None:
     assert parse_exposition(path.read_bytes()).engine_generation in ("v1", None)
 
 
+@pytest.mark.parametrize(
+    ("body", "generation"),
+    [
+        ("# HELP vllm:spec_decode_draft_acceptance_rate Rate.\n", "v0"),
+        ("# TYPE vllm_spec_decode_efficiency gauge\n", "v0"),
+        ('vllm:spec_decode_num_emitted_tokens_total{model_name="m"} 5\n', "v0"),
+        ("# TYPE vllm:time_in_queue_requests histogram\nvllm:prefix_cache_queries_total 1\n", "v0"),
+        ('vllm:cache_config_info{block_size="16"} 1\n', "v0"),  # 0.9.2, multiprocess, before any request
+        ('vllm:cache_config_info{block_size="16"} 1\nvllm:gpu_prefix_cache_queries_total 1\n', "v1"),  # 0.8.2
+        ('vllm:cache_config_info{engine="0"} 1\nvllm:num_requests_running{engine="0"} 1\n', "v1"),
+        ('vllm:num_requests_running{model_name="m"} 1\n', "v1"),
+        ('vllm:spec_decode_num_drafts_total{model_name="m"} 5\n', "v1"),
+    ],
+)
+def test_the_engine_is_told_from_what_only_it_declares(body: str, generation: str) -> None:
+    assert parse_exposition(body.encode()).engine_generation == generation
+
+
 def test_v0_gauges_are_lifetime_figures_and_nan_is_none() -> None:
     engine = only_engine((CAPTURES / "0.9.2-driven" / "metrics-v0-1.txt").read_bytes())
     assert (engine.lifetime_acceptance_ratio, engine.lifetime_efficiency) == (0.6, 0.7)
@@ -450,6 +468,24 @@ def test_a_changed_structure_is_noticed(old: bytes, new: bytes) -> None:
     fresh = outcome()
     parse_exposition(REAL_DUMP)
     assert outcome() == fresh
+
+
+def test_a_damaged_structure_is_not_learnt() -> None:
+    damaged = REAL_DUMP.replace(b'e2e_request_latency_seconds_bucket{engine="0",le="0.5"', b'e2e{engine="0",le="0.5"')
+    assert damaged != REAL_DUMP
+    bounds = [only_engine(body).request_latency.bounds for body in (damaged, REAL_DUMP)]  # type: ignore[union-attr]
+    assert len(bounds[1]) == len(bounds[0]) + 1
+
+
+def test_a_structure_with_samples_outside_their_group_is_not_learnt() -> None:
+    body = (
+        "# TYPE vllm:num_requests_running gauge\n"
+        'vllm:num_requests_running{model_name="m"} 1\n'
+        "# TYPE other counter\nother 7\n"
+        'vllm:prompt_tokens_total{model_name="m"} 5\n'
+    )
+    assert only_engine(body).generation_tokens is None
+    assert only_engine(body.replace("other 7", 'vllm:generation_tokens_total{model_name="m"} 7')).generation_tokens == 7
 
 
 def test_structures_do_not_pile_up() -> None:

@@ -417,6 +417,7 @@ async def test_a_request_that_nobody_waits_for_is_given_up(session: aiohttp.Clie
         assert (await failure(fetcher, 0.02)).reason == "timeout"
         gate.open.set()
         assert (await fetcher.fetch(5)).stats_present
+        assert gate.requests == 2
 
 
 async def test_a_shared_failure_reaches_everybody(session: aiohttp.ClientSession) -> None:

@@ -140,7 +140,7 @@ def test_disabled_stats_leave_only_the_process() -> None:
 
 def test_the_rust_front_end_writes_openmetrics() -> None:
     body = simulated(frontend="rust")
-    families = {family.name: family for family in text_string_to_metric_families(body)}
+    families = {family.name: family for family in text_string_to_metric_families(body)}  # type: ignore[no-untyped-call]
     drafts = families["vllm:spec_decode_num_drafts"]
     assert drafts.type == "counter"
     assert body.endswith("# EOF\n")

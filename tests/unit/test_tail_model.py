@@ -36,7 +36,7 @@ class LogLife(RuleBasedStateMachine):
         self.written: set[str] = set()
         self.required: set[str] = set()
         self.unread: set[str] = set()  # lines in the file under the path since the last look
-        self.since_look: set[str] = set()  # lines in any file since the last look
+        self.since_look: set[str] = set()  # lines in any file since the last look that found one under the path
         self.is_open = False  # the reader has found the file under the path
         self.recognisable = False  # the reader has seen a line of what is or was in this file
         self.lost_track = False  # since the last look the file was replaced by one that no rotation explains
@@ -60,9 +60,10 @@ class LogLife(RuleBasedStateMachine):
     def take(self, lines: list[str]) -> None:
         self.got.update(lines)
         self.unread.clear()
-        self.since_look.clear()
-        self.lost_track = False
         self.is_open = self.log.path.exists()
+        if self.is_open:
+            self.since_look.clear()
+            self.lost_track = False
         self.recognisable = self.is_open and b"\n" in self.log.path.read_bytes()
 
     def new_line(self, padding: int) -> str:
@@ -210,4 +211,4 @@ class LogLife(RuleBasedStateMachine):
 
 
 TestLogLife = LogLife.TestCase
-TestLogLife.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+TestLogLife.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)

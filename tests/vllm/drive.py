@@ -164,6 +164,7 @@ class Settings(SimpleNamespace):
 def drive(engines: int) -> dict[str, str]:
     """Feed the loggers of the release that the import system now finds; the expositions and the truth by file name."""
     loggers: Any = importlib.import_module("vllm.v1.metrics.loggers")
+    _configure_log()
     exposition: Any = importlib.import_module("prometheus_client")
     config = Settings(
         model_config=Settings(served_model_name="tiny", max_model_len=1024),
@@ -191,9 +192,22 @@ def drive(engines: int) -> dict[str, str]:
             "per_pos": [repeats * sum(accepted > position for _, accepted in _DRAFTS) for position in range(_K)],
         }
         _log(loggers.LoggingStatLogger(config, engine), repeats)
+    if hasattr(prometheus, "log_engine_initialized"):  # 0.8.5 shows its configuration from the start
+        prometheus.log_engine_initialized()
     files["metrics-1-after.txt"] = _families_of_vllm(exposition.generate_latest())
     files["truth.json"] = json.dumps({"prom_fed": fed, "interval_s": _INTERVAL_SECONDS}, indent=1) + "\n"
     return files
+
+
+def _configure_log() -> None:
+    """Set vLLM's log up as its API server does.
+
+    Before 0.31.0, importing it is enough, and the process's name before each line is no part of it.
+    """
+    logger: Any = importlib.import_module("vllm.logger")
+    if hasattr(logger, "set_vllm_process_name"):
+        logger._configure_vllm_root_logger()
+        logger.set_vllm_process_name("APIServer")
 
 
 def _log(logger: Any, repeats: int) -> None:

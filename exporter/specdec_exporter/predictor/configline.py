@@ -12,15 +12,18 @@ from typing import Final
 
 from specdec_exporter.predictor.events import EngineConfig, Malformed, RequestParams
 
-_STRING: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_TOKEN: Final = re.compile(rf"{_STRING}|[(\[{{]|[)\]}}]|,|[^'\"()\[\]{{}},]+|['\"]")
+_STRING: Final = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
+# A string that is not closed reaches to the end, which keeps reading it linear.
+_TOKEN: Final = re.compile(
+    r"""'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[(\[{]|[)\]}]|,|[^'"()\[\]{},]+""", re.DOTALL
+)
 _NAME: Final = re.compile(r"\s*([A-Za-z_]\w*)=", re.ASCII)
 _INTEGER: Final = re.compile(r"\d{1,9}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,20})?(?:e-?\d{1,3})?", re.ASCII)
 
 _ENGINE_INIT: Final = re.compile(
     # 0.6.6 prints no generation and runs V0; 0.7.3-0.10.2 print V0 or V1, later releases V1
-    r"Initializing an? (?:(?P<generation>V\d) )?LLM engine \(v(?P<version>[^()\s]{1,100})\) with config: ",
+    r"Initializing an? (?:(?P<generation>V\d) )?LLM engine \(v(?P<version>[^()\s]{1,100})\) with config:",
     re.ASCII,
 )
 # The prompt stands before the parameters up to 0.10.0, quoted as Python does.

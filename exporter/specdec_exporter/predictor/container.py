@@ -79,8 +79,7 @@ def _unwrap_docker(line: bytes) -> Piece | None:
     text = wrapped.log
     complete = text.endswith("\n")
     return Piece(
-        # A lone surrogate is legal JSON; it must not stop the line.
-        payload=(text[:-1] if complete else text).encode("utf-8", "replace"),
+        payload=(text[:-1] if complete else text).encode(),
         stream=wrapped.stream,
         partial=not complete,
         timestamp=wrapped.time,

@@ -20,11 +20,11 @@ from specdec_exporter.predictor.snapshot import Snapshot
 
 _NAME = rb"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL = rb'([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"([^"\\\n]*(?:\\.[^"\\\n]*)*)"'
-_ANY_LABEL = _LABEL.replace(b"(", b"(?:").replace(b"(?:?:", b"(?:")
+_ANY_LABEL = re.sub(rb"\((?!\?)", b"(?:", _LABEL)
 _NUMBER = rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity|nan))"
 _SAMPLE = re.compile(
     rb"[ \t]*" + _NAME + rb"(?:[ \t]*\{"
-    rb"[ \t]*(?P<labels>(?:" + _ANY_LABEL + rb"(?:[ \t]*,[ \t]*" + _ANY_LABEL + rb")*[ \t]*,?)?)[ \t]*"
+    rb"[ \t]*(?P<labels>(?:" + _ANY_LABEL + rb"(?:[ \t]*,[ \t]*" + _ANY_LABEL + rb")*[ \t]*(?:,[ \t]*)?)?)"
     rb"\}[ \t]*|[ \t]+)(?P<value>" + _NUMBER + rb")"
     rb"(?:[ \t]+" + _NUMBER + rb")?"  # timestamp: milliseconds in the text format, seconds in OpenMetrics; not used
     rb"(?:[ \t]+#[ \t]*\{.*)?"  # exemplar
@@ -127,7 +127,7 @@ def _parse_lines(lines: list[bytes]) -> Snapshot:
             declared = family
             continue
         if not (meaning := MEANINGS.get(name)):
-            plain &= declared not in WANTED_FAMILIES or not line
+            plain &= declared not in WANTED_FAMILIES or index == len(lines) - 1
             continue
         if not (sample := _SAMPLE.fullmatch(line)):
             raise _not_metrics(line)

@@ -51,7 +51,7 @@ def read_spec_decoding(
     if not 0 < drafted >= accepted:
         return None
     ratio = accepted / drafted
-    length = float(length_text)
+    length = _share(length_text)
     curve = tuple(map(_share, curve_text.split(b", ")))
     previous = 1.0
     for share in curve:
@@ -99,7 +99,7 @@ def read_engine_stats(buffer: bytes | bytearray, start: int, end: int) -> tuple[
     ), line.end()
 
 
-# Shares and percentages have a thousand values, so that remembering them is worth it.
+# Shares, percentages and lengths have a thousand values or so: remembering them is faster than reading them.
 _share: Final = functools.lru_cache(maxsize=4096)(float)
 
 

@@ -13,7 +13,7 @@ from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.lines import LineCutter, Scanner
 from specdec_exporter.predictor.logfile import Identity, LogFile, Position, open_regular
 from specdec_exporter.predictor.places import Place
-from specdec_exporter.predictor.rotation import Acquaintances, siblings
+from specdec_exporter.predictor.rotation import Acquaintances, base_of, siblings
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +48,9 @@ class FileSet:
         self.moved = True
         for place in places:
             if file := self._open(place.path, now):
-                file.retired_at = now if place.rotated else None
+                if place.rotated:
+                    file.belong(base_of(place.path) or place.path)
+                    file.retired_at = now
                 self.files.append(file)
             else:
                 self._unopened[place.identity] = place.size_bytes
@@ -65,35 +67,38 @@ class FileSet:
         for file in [file for file in self.files if file not in placed]:
             if self._start == "end":
                 self._place(file, None)
-        bases = [
-            *self._paths,
-            *map(os.path.realpath, self._paths),
-            *(base for file in self.files for base in file.bases),
-        ]
-        for base in dict.fromkeys(bases):
-            self._acquaintances.strangers(base, self._held())
+        self._acquaint([base for path in self._paths for base in (path, os.path.realpath(path))])
+        self._acquaint([base for file in self.files for base in file.bases])
 
     def update(self, places: Sequence[Place], now: float) -> None:
         """Every further look: see who has left, who is new, and whom the new ones took over from."""
         by_identity = {place.identity: place for place in places}
+        left: list[LogFile] = []
         for file in self.files:
             place = by_identity.pop(file.identity, None)
             if place is not None and not place.rotated:
-                file.path = place.path
+                file.belong(place.path)
                 file.retired_at = None
             elif file.retired_at is None:
                 file.retired_at = now
+                left.append(file)
                 self.moved = True
         for place in by_identity.values():
-            if not place.rotated:  # rotated ones are looked for when their successor comes
+            if not place.rotated:  # rotated ones are looked for when their path is left or taken
                 self._adopt(place, now)
+        taken = {file.path for file in self.files if file.retired_at is None}
+        for file in left:
+            if file.path not in taken:
+                strangers = self._strangers(file, now)
+                self._counters.rotations += len(strangers)
+                self._queue([file, *strangers])
 
     def cut(self, file: LogFile, now: float) -> None:
         """The content of ``file`` was taken away: look for what was not read of it in a copy, and go back."""
         self._counters.truncations += 1
         self.moved = True
         if file.retired_at is None:
-            self._queue(self._unread_copies(file, now), file)
+            self._queue([*self._unread_copies(file, now), file])
         file.cutter.scanner.reset()
         try:
             file.rewind()
@@ -139,7 +144,8 @@ class FileSet:
             if before.offset and not before.is_linked() and _holds(before.position(), file):
                 self._place(file, before.offset)
         self._counters.rotations += len(strangers)
-        self._queue([*([before] if before else []), *strangers], file)
+        self._queue([*([before] if before else []), *strangers, file])
+        self._acquaint(file.bases)
 
     def _open(self, path: str, now: float) -> LogFile | None:
         """Open ``path``, unless it is open already."""
@@ -177,12 +183,16 @@ class FileSet:
     def _held(self) -> set[Identity]:
         return {file.identity for file in self.files}
 
-    def _queue(self, chain: Sequence[LogFile], file: LogFile) -> None:
-        """Let ``file``, which is open already, be read after ``chain``."""
-        for older, newer in itertools.pairwise([*chain, file]):
+    def _queue(self, chain: Sequence[LogFile]) -> None:
+        """Let the files of ``chain`` be read one after the other."""
+        for older, newer in itertools.pairwise(chain):
             newer.predecessor = older
-        at = self.files.index(file)
-        self.files[at:at] = [older for older in chain if older not in self.files]
+        self.files = [*(file for file in self.files if file not in chain), *chain]
+
+    def _acquaint(self, bases: Iterable[str]) -> None:
+        """Take note of the rotated files that are there when a path is first followed."""
+        for base in dict.fromkeys(bases):
+            self._acquaintances.strangers(base, self._held())
 
     # --- files that have left their path -----------------------------------------------------------------------------
 
@@ -192,7 +202,7 @@ class FileSet:
             stranger
             for base in file.bases
             for path in self._acquaintances.strangers(base, self._held())
-            if (stranger := self._open_retired(path, now))
+            if (stranger := self._open_retired(path, file.path, now))
         ]
 
     def _unread_copies(self, file: LogFile, now: float) -> list[LogFile]:
@@ -206,7 +216,7 @@ class FileSet:
         for base in file.bases:
             strange = self._acquaintances.strangers(base, self._held())
             for path in siblings(base):
-                other = self._open_retired(path, now)
+                other = self._open_retired(path, file.path, now)
                 if other is None:
                     continue
                 if lost.offset and _holds(lost, other):
@@ -224,9 +234,11 @@ class FileSet:
             self._place(copy, lost.offset, skipping=lost.skipping)
         return [*copies[-1:], *strangers]
 
-    def _open_retired(self, path: str, now: float) -> LogFile | None:
+    def _open_retired(self, path: str, base: str, now: float) -> LogFile | None:
+        """Open ``path``, a file rotated from ``base``."""
         file = self._open(path, now)
         if file is not None:
+            file.belong(base)
             file.retired_at = now
         return file
 
@@ -245,22 +257,23 @@ class FileSet:
         live = next((file for file in self.files if file.path == position.path and file not in placed), None)
         bases = dict.fromkeys((position.path, os.path.realpath(position.path)))
         for base in bases if position.path in self._paths or live else ():
-            rotated = [file for path in siblings(base) if (file := self._open_retired(path, now))]
+            rotated = [file for path in siblings(base) if (file := self._open_retired(path, position.path, now))]
             found = _home(position, rotated, anywhere=True)
             # What is newer than that was never seen. Of rotated files only the place is known, not what came after.
             newer = rotated[rotated.index(found) + 1 :] if found and live and not position.rotated else []
             for file in rotated:
                 if file is not found and file not in newer:
                     file.close()
-            if found:
-                chain = [found, *newer]
-                self._place(found, position.offset, skipping=position.skipping)
-                if live and not position.rotated:
-                    self._counters.rotations += len(chain)
-                    self._queue(chain, live)
-                    return [*chain, live]
-                self.files[:0] = chain
-                return chain
+            if not found:
+                continue
+            self._place(found, position.offset, skipping=position.skipping)
+            if not live or position.rotated:
+                self.files.insert(0, found)
+                return [found]
+            chain = [found, *newer, live]
+            self._counters.rotations += len(chain) - 1
+            self._queue(chain)
+            return chain
         self._past.append(position)
         if live and not position.rotated:
             self._counters.read_errors += 1

@@ -109,9 +109,9 @@ class LogFile:
     """
 
     def __init__(self, path: str, fd: int, status: os.stat_result, cutter: LineCutter) -> None:
-        self.path = path
-        # Rotation may rename the file itself, or a link to it.
-        self.bases = tuple(dict.fromkeys((path, os.path.realpath(path))))
+        self.path = ""
+        self.bases: tuple[str, ...] = ()
+        self.belong(path)
         self.identity: Identity = (status.st_dev, status.st_ino)
         self.size_bytes = status.st_size
         self.modified_ns = status.st_mtime_ns
@@ -149,6 +149,13 @@ class LogFile:
     def bytes_behind(self) -> int:
         """Bytes of the file not yet looked at."""
         return max(0, self.size_bytes - self.seen)
+
+    def belong(self, path: str) -> None:
+        """Note that the file stands under ``path``, or stood there before it was rotated."""
+        if path != self.path:
+            self.path = path
+            # Rotation renames the file itself, or a link to it, so that both names may be added to.
+            self.bases = tuple(dict.fromkeys((path, os.path.realpath(path))))
 
     def is_linked(self) -> bool:
         """Whether any path leads to the file, now."""

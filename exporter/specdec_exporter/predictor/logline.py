@@ -24,7 +24,9 @@ from specdec_exporter.predictor.message import NOWHERE, SPEC_DECODING, SPECULATI
 _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
 _DAY: Final = r"\d\d\d\d-\d\d-\d\d"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_PROCESS: Final = r"\((?P<process>[A-Za-z][\w:.-]{0,63})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"  # also in verbose patterns
+_PROCESS: Final = (
+    r"\((?P<process>[A-Za-z][\w:.-]{0,63})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"  # also in verbose patterns
+)
 
 _HEADER: Final = re.compile(
     rf"(?P<level>{_LEVEL})[ \t]+(?P<timestamp>\d\d-\d\d \d\d:\d\d:\d\d)[ \t]+"
@@ -49,13 +51,13 @@ _WRAPPING: Final = re.compile(
     re.ASCII | re.VERBOSE,
 )
 # VLLM_LOGGING_PREFIX is the operator's: a word or two. More than that is a sentence that quotes a line.
-_OPERATORS_WORD: Final = re.compile(r"[^\s]{1,80}(?:\s+|$)")
+_OPERATORS_WORD: Final = re.compile(r"(?:(?!\([A-Za-z][\w:.-]{0,63} pid=)\S){1,80}(?:\s+|(?=\()|$)", re.ASCII)
 _OPERATORS_WORDS: Final = 2
 _USER_TEXT: Final = re.compile(rf"[\"'`{{}}\\]|\b{_LEVEL}\b", re.ASCII)
 
 # Headers of operators' own formatters: times, levels, vLLM's logger names, source positions, process ids.
 _OWN_HEADER: Final = re.compile(
-    rf"""(?:
+    rf"""(?:[|:-][ \t]+)?(?:
     (?: (?P<time>{_DAY}[T\ ]{_CLOCK}) | (?:\d\d-\d\d\ )?{_CLOCK} | {_DAY} | {_PROCESS}
       | \[?{_LEVEL}\]? | \[?vllm(?:\.\w+)*\]? | \[?[\w/.-]{{1,200}}\.(?:py|rs):\d{{1,6}}\]? | \[?\d{{1,10}}\]?
     )[ \t]*[|:-]?[ \t]*)""",
@@ -111,11 +113,11 @@ def _after_progress_bar(text: str) -> str:
 def _read_line(text: str, *, joined: bool, nested: int) -> Event | Malformed | None:
     header = _HEADER.search(text)
     brace = text.find("{", 0, len(text) if header is None else header.start())
-    if brace >= 0:
+    if brace >= 0 and _read_prefix(text[:brace]) is not None:
         return _read_json(text, brace, joined=joined, nested=nested)
     if header is None:
         return _read_without_header(text, joined=joined)
-    if (around := _read_prefix(text[: header.start()], words=_OPERATORS_WORDS)) is None:
+    if (around := _read_prefix(text[: header.start()])) is None:
         return None
     origin = around._replace(
         timestamp=header["timestamp"], level=header["level"], tag=header["tag"] or header["old_tag"]
@@ -123,13 +125,14 @@ def _read_line(text: str, *, joined: bool, nested: int) -> Event | Malformed | N
     return read_message(text[header.end() :], origin, joined=joined)
 
 
-def _read_prefix(prefix: str, *, words: int) -> Origin | None:
+def _read_prefix(prefix: str) -> Origin | None:
     """Who wrote the line, by what stands before its header; ``None`` where that is not a prefix but a text."""
     if _USER_TEXT.search(prefix) is not None:
         return None
     origin = NOWHERE
     prefix = prefix.lstrip()
     position = 0
+    words = _OPERATORS_WORDS
     while position < len(prefix):
         if (wrapping := _WRAPPING.match(prefix, position)) is not None:
             position = wrapping.end()
@@ -166,7 +169,7 @@ def _read_without_header(text: str, *, joined: bool) -> Event | Malformed | None
 
 
 def _read_json(text: str, brace: int, *, joined: bool, nested: int) -> Event | Malformed | None:
-    if nested >= _MOST_NESTED or _read_prefix(text[:brace], words=_OPERATORS_WORDS) is None:
+    if nested >= _MOST_NESTED:
         return None
     if (fields := _decode(text[brace:])) is not None:
         return _read_fields(fields, joined=joined, nested=nested)
@@ -214,7 +217,7 @@ def _read_value(value: str, outer: Origin, *, joined: bool, nested: int) -> Even
     """A JSON string: the message alone, or a whole line that a collector wrapped up."""
     value = _ANSI.sub("", value.rstrip("\r\n"))
     said = read_message(value, outer, joined=joined)
-    if said is None:
+    if said is None and outer.tag is None:
         said = _read_line(value, joined=joined, nested=nested + 1)
     if said is None or isinstance(said, Malformed):
         return said

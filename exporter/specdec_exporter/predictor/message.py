@@ -91,6 +91,9 @@ _BROKEN_OFF: Final = re.compile(
     r"(?:[A-Z][\w /().-]{0,60}(?::(?: [\d., ]*(?:[a-zA-Z/ ]{0,12}|%))?)?)?[, ]{0,2}", re.ASCII
 )
 
+# Another process wrote into the line.
+_ANOTHER_WRITER: Final = re.compile(r"\w pid=\d|\d\d:\d\d:\d\d|INFO:", re.ASCII)
+
 Fields = dict[str, str]
 Known = Mapping[str, re.Pattern[str]]
 
@@ -167,6 +170,7 @@ _SPEC_FIELDS: Final = _known(
         "Draft acceptance rate": _PERCENT,
     }
 )
+_THROUGHPUT_WORDING: Final = ("Mean acceptance length", "Accepted throughput", "Drafted throughput")
 _V0_FIELDS: Final = _known(
     {
         "Draft acceptance rate": _NUMBER,
@@ -186,38 +190,36 @@ def _without_average(name: str) -> str:
 def _spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | Malformed | None:
     fields = _read_fields(body, _SPEC_FIELDS, _without_average, joined=joined)
     if isinstance(fields, Malformed):
-        named = any(name.startswith(body.partition(":")[0]) or f"{name}: " in body for name in _SPEC_FIELDS)
-        return fields if named else None
+        first_name = body.partition(":")[0]
+        ours = any(f"{name}: " in body or name.startswith(first_name) for name in _SPEC_FIELDS)
+        return fields if ours or _ANOTHER_WRITER.search(body) else None
     if not fields:
         return None  # another server's wording
     # Every wording carries these; the rate also says that a line of 0.10.2 and later is whole: it stands last.
     if (missing := _missing(fields, "Accepted", "Drafted", "Draft acceptance rate")) is not None:
         return missing
-    positions = fields.get("Per-position acceptance rate")
+    curve_text = fields.get("Per-position acceptance rate")
     with_throughput = "Accepted throughput" in fields or "Drafted throughput" in fields  # 0.10.2 and later
-    if positions is None and not with_throughput and "Mean acceptance length" in fields:
+    if curve_text is None and not with_throughput and "Mean acceptance length" in fields:
         return _missing(fields, "Per-position acceptance rate")  # stands last in 0.8.5-0.10.1
-    if (
-        joined
-        and with_throughput
-        and (missing := _missing(fields, *(_SPEC_FIELDS.keys() - _RUST_OPTIONAL))) is not None
-    ):
+    if joined and with_throughput and (missing := _missing(fields, *_THROUGHPUT_WORDING)) is not None:
         return missing
 
     accepted, drafted = int(fields["Accepted"]), int(fields["Drafted"])
     if (broken := check_counts(accepted, drafted, fields["Draft acceptance rate"], percent=True)) is not None:
         return broken
-    curve = None if positions is None else tuple(map(float, positions.split(", ")))
+    curve = None if curve_text is None else tuple(map(float, curve_text.split(", ")))
     length = _float(fields, "Mean acceptance length")
     if curve is not None and (broken := check_curve(curve)) is not None:
         return broken
     # The Rust frontend takes its curve and its counts from two reads of live counters, which need not agree.
-    agreeing = curve is not None and not tag.endswith(".rs")
+    agreeing = not tag.endswith(".rs")
     bonus_included = _bonus_included(length, curve, with_throughput=with_throughput)
     if agreeing and curve is not None and length is not None:
         tolerance = _half_unit(fields["Mean acceptance length"])
         if (broken := check_length(length, curve, tolerance, bonus_included=bonus_included)) is not None:
-            return broken
+            # Where the list stands last (0.8.5-0.10.1), its end may be what is missing.
+            return msgspec.structs.replace(broken, incomplete=body.endswith(curve_text or "") and length > sum(curve))
     return SpecDecoding(
         accepted_tokens=accepted,
         draft_tokens=drafted,
@@ -230,9 +232,6 @@ def _spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | Malfo
         cumulative=False,
         num_speculative_tokens=None if curve is None else len(curve),
     )
-
-
-_RUST_OPTIONAL: Final = frozenset({"Per-position acceptance rate"})
 
 
 def _bonus_included(length: float | None, curve: tuple[float, ...] | None, *, with_throughput: bool) -> bool | None:

@@ -94,6 +94,8 @@ class LogScanner:
         finally:
             window.close()
         self._last_line = _line_before(buffer, end)
+        if len(self._engines) > _MOST_WRITERS:
+            self._engines.clear()
         return self._take_events()
 
     def finish(self, tail: bytes = b"") -> list[Event]:
@@ -116,6 +118,7 @@ class LogScanner:
 
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []
+        self._counters.matched_lines += len(events)
         return events
 
     # --- finding lines of interest ---
@@ -175,15 +178,15 @@ class LogScanner:
         """Take the usual pair of lines, an engine's and its drafts' statistics, or either; where the next begins."""
         after = None
         if (stats := read_engine_stats(buffer, start, end)) is not None:
-            event, start = stats
-            after = start
+            event, after = stats
+            start = after
             self._pair(event)
             if self._wants_stats:
-                self._keep(event)
+                self._events.append(event)
         if (drafts := read_spec_decoding(buffer, start, end, self._engines)) is not None:
             windowed, after = drafts
             if self._wants_drafts:
-                self._keep(windowed)
+                self._events.append(windowed)
         return after
 
     # --- reading one line ---
@@ -194,7 +197,7 @@ class LogScanner:
             self._counters.oversized_lines += 1
         else:
             previous = _line_before(buffer, start) if start else self._last_line
-            self._take_line(bytes(buffer[start:stop]), previous, goes_on=buffer.startswith(b", ", stop + 1, end))
+            self._take_line(bytes(buffer[start:stop]), previous, goes_on=buffer.startswith(b",", stop + 1, end))
         return stop + 1
 
     def _take_line(self, line: bytes, previous: bytes, *, goes_on: bool = False) -> None:
@@ -205,7 +208,12 @@ class LogScanner:
         partial = self._partials.get(piece.stream)
         if partial is None and not piece.partial:
             before = self._unwrap(previous)
-            self._take_text(_decode(piece.payload), piece.timestamp, previous=_decode(before.payload) if before else "")
+            same_stream = before is not None and before.stream == piece.stream and not before.partial
+            self._take_text(
+                _decode(piece.payload),
+                piece.timestamp,
+                previous=_decode(before.payload) if before is not None and same_stream else "",
+            )
             return
         if partial is None:
             partial = self._partials[piece.stream] = _Partial(piece.timestamp)
@@ -277,21 +285,14 @@ class LogScanner:
             event = msgspec.structs.replace(event, engine=self._engines.pop((event.process, event.pid), None))
         if event.timestamp is None and timestamp is not None:
             event = msgspec.structs.replace(event, timestamp=timestamp)
-        self._keep(event)
-
-    def _keep(self, event: Event) -> None:
-        self._counters.matched_lines += 1
         self._events.append(event)
 
     def _pair(self, stats: EngineStats) -> None:
         """Drafts' lines carry no engine: each belongs to the statistics line before it from the same process."""
-        writer = stats.process, stats.pid
         if stats.engine is None:
-            self._engines.pop(writer, None)
-            return
-        if len(self._engines) >= _MOST_WRITERS:
-            self._engines.clear()
-        self._engines[writer] = stats.engine
+            self._engines.pop((stats.process, stats.pid), None)
+        else:
+            self._engines[stats.process, stats.pid] = stats.engine
 
 
 class _Partial:

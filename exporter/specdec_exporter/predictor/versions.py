@@ -120,10 +120,10 @@ WARNINGS: Final[dict[str, Warned]] = dict(
 
 JIT_COMPILATION: Final = "jit_compilation"
 
-# What tells a line that may hold a warning of the table without the word "speculative" in it.
+# What tells a line that may hold a warning of the table, at the price of one search.
 WARNING_HINT: Final = re.compile(
-    rb"jit_monitor| during inference: |disabling stats logging|is deprecated and replaced with|won't work with spec"
-    rb"|num_spec|block dropping is disabled|custom class-based proposer"
+    rb"peculative|jit_monitor| during inference: |disabling stats logging|is deprecated and replaced with"
+    rb"|custom class-based proposer"
 )
 
 # Old name -> the name that policies and dashboards use. Every model-specific "..._mtp" became "mtp": the engine-init

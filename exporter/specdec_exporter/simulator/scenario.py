@@ -189,7 +189,10 @@ def parse_incident(text: str) -> Incident:
         key, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError(f"incident {text!r}: expected key=value, found {pair!r}")
-        raw[key] = _scalar_or_list(value)
+        try:
+            raw[key] = _scalar_or_list(value)
+        except yaml.YAMLError:
+            raise ConfigError(f"incident {text!r}: {key}: not a value: {value!r}") from None
     return convert(raw, Incident, f"incident {text!r}")  # type: ignore[arg-type]  # a union is a type here
 
 

@@ -64,7 +64,7 @@ class _Listener:
 
     async def open(self) -> None:
         try:
-            site = web.TCPSite(self._runner, self._host, self.port, shutdown_timeout=0.1)
+            site = web.TCPSite(self._runner, self._host, self.port)
             await site.start()
         except OSError as error:
             raise ConfigError(f"listen_address {self._host}:{self.port}: {error.strerror or error}") from None

@@ -1,0 +1,326 @@
+"""The command line as a user meets it: processes with their output, their errors and their exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from builders import CAPTURES
+from specdec_exporter import __version__, cli
+
+COMMANDS = ["analyze", "check", "healthcheck", "serve", "simulate"]
+LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"
+MODULE = (sys.executable, "-m", "specdec_exporter")
+SCRIPT = (str(Path(sys.executable).parent / "specdec-exporter"),)
+SECONDS = 60
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """This process's, without what would configure the exporter or its colours."""
+    cleared = re.compile(r"SPECDEC_|NO_COLOR|FORCE_COLOR|TTY_")
+    return {name: value for name, value in os.environ.items() if not cleared.match(name)} | variables
+
+
+class Run:
+    """One run of a command to its end."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        program: tuple[str, ...] = MODULE,
+        stdin: bytes = b"",
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        done = subprocess.run(
+            [*program, *arguments],
+            input=stdin,
+            capture_output=True,
+            env=environment(**variables),
+            timeout=SECONDS,
+            check=False,
+        )
+        self.code = done.returncode
+        self.out = done.stdout.decode()
+        self.err = done.stderr.decode()
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def is_refused(self, words: str) -> bool:
+        """Bad usage: exit code 2, one line that says what is wrong, after the usage."""
+        errors = [line for line in self.err.splitlines() if line.startswith("Error: ")]
+        others = [
+            line for line in self.err.splitlines() if line and not line.startswith(("Error: ", "Usage: ", "Try "))
+        ]
+        return (self.code, self.out, len(errors), others) == (2, "", 1, []) and words in errors[0]
+
+    def failed(self, words: str) -> bool:
+        """Exit code 1, and nothing but one line that says why."""
+        return (self.code, self.out) == (1, "") and bool(
+            re.fullmatch(rf"specdec-exporter: .*{re.escape(words)}.*\n", self.err)
+        )
+
+
+@contextlib.contextmanager
+def process(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [*MODULE, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(**variables),
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that is ours, so that nobody listens on it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+# --- help, version, which command ---
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_names_every_command(flag: str) -> None:
+    run = Run(flag)
+    assert (run.code, run.err) == (0, "")
+    assert re.findall(r"^  (\w+)  +\w", run.out.partition("Commands:")[2], re.MULTILINE) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    run = Run(command, "--help")
+    assert (run.code, run.err) == (0, "")
+    assert run.out.startswith(f"Usage: specdec-exporter {command} ")
+
+
+@pytest.mark.parametrize("program", [MODULE, SCRIPT], ids=["module", "script"])
+@pytest.mark.parametrize("arguments", [("--version",), ("serve", "--version")], ids=" ".join)
+def test_the_version_is_told(program: tuple[str, ...], arguments: tuple[str, ...]) -> None:
+    run = Run(*arguments, program=program)
+    assert (run.code, run.out, run.err) == (0, f"specdec-exporter, version {__version__}\n", "")
+
+
+def test_without_a_command_it_serves() -> None:
+    with process(SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0") as child:
+        assert child.stderr is not None
+        assert any(b"msg=ready" in line for line in iter(child.stderr.readline, b""))
+        child.terminate()
+        assert child.wait(SECONDS) == 0
+
+
+def test_flags_without_a_command_are_those_of_serve(tmp_path: Path) -> None:
+    file = tmp_path / "specdec.yaml"
+    file.write_text("predictors: [{name: a}, {name: b}]")
+    for command in ((), ("serve",)):
+        run = Run(*command, "--config.file", str(file), "--config.check")
+        assert (run.code, run.out, run.err) == (0, f"{file}: 2 predictor(s), valid\n", "")
+
+
+# --- what is wrong ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--nonsense",), "--nonsense"),
+        (("serve", "--nonsense"), "--nonsense"),
+        (("nonsense",), "'nonsense'"),
+        (("serve", "nonsense"), "nonsense"),
+        (("--predictor.url",), "--predictor.url"),
+        (("--window", "soon"), "expected a duration such as 30s, 5m or 1h30m, found 'soon'"),
+        (("--window", "0s"), "expected a duration"),
+        (("--predictor.timeout", "-1"), "expected a duration"),
+        (("--log.level", "loud"), "'loud' is not one of"),
+        (("--predictor.log-source", "journald"), "'journald' is not one of"),
+        (("check",), "URL"),
+        (("check", "http://127.0.0.1", "--timeout", "none"), "expected a duration"),
+        (("analyze", "--output", "xml", str(LOG)), "'xml' is not one of"),
+        (("healthcheck", "nonsense"), "nonsense"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_bad_usage_exits_2_with_one_clear_line(arguments: tuple[str, ...], words: str) -> None:
+    run = Run(*arguments)
+    assert run.is_refused(words), run.err
+
+
+def test_a_bad_variable_is_named() -> None:
+    run = Run("--config.check", variables={"SPECDEC_WINDOW": "soon"})
+    assert run.is_refused("SPECDEC_WINDOW"), run.err
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--web.listen-address=nowhere", "expected a listen address such as :10409 or [::1]:10409, found 'nowhere'"),
+        ("--web.telemetry-path=metrics", "expected a path such as /metrics, found 'metrics'"),
+        ("--predictor.url=127.0.0.1:8080", "expected a URL such as http://127.0.0.1:8080, found '127.0.0.1:8080'"),
+        ("--predictor.name=", "a predictor's name must not be empty"),
+        ("--config.file=none.yaml", "none.yaml: cannot be read: No such file or directory"),
+    ],
+)
+@pytest.mark.parametrize("check", [True, False], ids=["check", "serve"])
+def test_a_setting_that_cannot_work_exits_1_with_one_clear_line(flag: str, words: str, check: bool) -> None:
+    run = Run("--web.listen-address=127.0.0.1:0", flag, *(["--config.check"] if check else []))
+    assert run.failed(words), run.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("predictors: [{nmae: x}]", "unknown key predictors[0].nmae"),
+        ("window: soon", "window: expected a duration such as 30s, 5m or 1h30m, found 'soon'"),
+        ("a:\n  - b\n c: [", "is not YAML"),
+    ],
+)
+@pytest.mark.parametrize("check", [True, False], ids=["check", "serve"])
+def test_a_bad_file_exits_1_with_one_line_that_names_it(tmp_path: Path, text: str, words: str, check: bool) -> None:
+    file = tmp_path / "specdec.yaml"
+    file.write_text(text)
+    arguments = ("--config.check",) if check else ("--web.listen-address=127.0.0.1:0",)
+    run = Run(*arguments, variables={"SPECDEC_CONFIG_FILE": str(file)})
+    assert run.failed(words), run.err
+    assert str(file) in run.err
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_an_error_of_our_own_is_one_line_unless_its_place_is_asked_for(
+    shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(cli.cli, "main", fail)
+    monkeypatch.setenv("SPECDEC_TRACEBACK", "1" if shown else "")
+    with pytest.raises(ZeroDivisionError if shown else SystemExit) as caught:
+        cli.main()
+    if not shown:
+        assert caught.value.args == (1,)
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        assert "ZeroDivisionError: by nothing" in err
+
+
+# --- check, healthcheck ---
+
+
+def test_checking_what_is_not_there_fails_and_says_what_to_do(closed_port: int) -> None:
+    run = Run("check", f"http://127.0.0.1:{closed_port}", "--timeout=1s")
+    assert (run.code, run.err) == (1, "")
+    assert run.out.startswith("FAIL  Metrics: ")
+    assert "Does the predictor run" in run.out
+    assert "PASS" not in run.out
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (401, 0), (503, 1)])
+def test_a_health_check_follows_the_answer(status: int, code: int) -> None:
+    paths: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            run = Run("healthcheck", variables={"SPECDEC_WEB_LISTEN_ADDRESS": f"127.0.0.1:{server.server_port}"})
+        finally:
+            server.shutdown()
+            serving.join()
+    assert paths == ["/-/healthy"]
+    assert (run.code, run.out) == (code, "")
+    assert run.err == "" if code == 0 else run.failed("answered 503")
+
+
+def test_a_health_check_without_an_answer_fails_with_one_line(closed_port: int) -> None:
+    assert Run("healthcheck", f"--web.listen-address=127.0.0.1:{closed_port}").failed("refused")
+    assert Run("healthcheck", "--web.listen-address=nowhere").failed("expected a listen address")
+    assert Run("healthcheck", "--url=nowhere").failed("nowhere")
+
+
+# --- analyze ---
+
+# What vLLM itself printed, read the plain way.
+ACCEPTED, DRAFTED = (
+    sum(map(int, re.findall(rf"SpecDecoding metrics: .*?{word}: (\d+) tokens,", LOG.read_text())))
+    for word in ("Accepted", "Drafted")
+)
+
+
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "xterm-256color"}], ids=str)
+def test_a_report_through_a_pipe_is_plain_text_with_the_logs_own_totals(variables: dict[str, str]) -> None:
+    run = Run("analyze", str(LOG), variables=variables)
+    assert (run.code, run.err) == (0, "")
+    assert "\x1b" not in run.out
+    assert re.search(rf"^ *Draft tokens +{DRAFTED:,}$", run.out, re.MULTILINE)
+    assert re.search(rf"^ *Accepted tokens +{ACCEPTED:,}$", run.out, re.MULTILINE)
+    assert re.search(rf"^ *Acceptance rate +{ACCEPTED / DRAFTED:.1%}", run.out, re.MULTILINE)
+    assert "method draft_model" in run.out
+    assert "Verdict: not paying" in run.out
+
+
+def test_json_lines_are_one_object_for_every_line_recognised() -> None:
+    run = Run("analyze", "--output=jsonl", str(LOG))
+    assert (run.code, run.err) == (0, "")
+    windows = [line for line in run.objects if line["kind"] == "spec_decoding"]
+    assert len(windows) == LOG.read_text().count("SpecDecoding metrics: ")
+    assert sum(line["accepted_tokens"] for line in windows) == ACCEPTED
+    assert sum(line["draft_tokens"] for line in windows) == DRAFTED
+    (config,) = (line for line in run.objects if line["kind"] == "engine_config")
+    assert (config["method"], config["num_speculative_tokens"]) == ("draft_model", 3)
+
+
+@pytest.mark.parametrize("path", [("-",), ()], ids=["dash", "nothing"])
+def test_stdin_is_read_like_a_file(path: tuple[str, ...]) -> None:
+    run = Run("analyze", "--output=jsonl", *path, stdin=LOG.read_bytes())
+    assert (run.code, run.err) == (0, "")
+    assert run.objects == Run("analyze", "--output=jsonl", str(LOG)).objects
+
+
+@pytest.mark.parametrize("output", ["text", "jsonl"])
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path, output: str) -> None:
+    big = tmp_path / "server.log"  # its lines as JSON are more than a pipe holds
+    big.write_bytes(LOG.read_bytes() * 100)
+    with (
+        process("analyze", f"--output={output}", str(big)) as analyze,
+        subprocess.Popen(["head", "-1"], stdin=analyze.stdout, stdout=subprocess.PIPE) as head,
+    ):
+        assert analyze.stdout is not None
+        assert analyze.stderr is not None
+        analyze.stdout.close()  # head is the only reader
+        first, _ = head.communicate(timeout=SECONDS)
+        assert first.count(b"\n") == 1
+        assert analyze.stderr.read() == b""
+        assert analyze.wait(SECONDS) == 0
+
+
+def test_a_log_that_is_not_there_fails_with_one_line(tmp_path: Path) -> None:
+    assert Run("analyze", str(tmp_path / "none.log")).failed("none.log: No such file or directory")

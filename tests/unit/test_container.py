@@ -1,0 +1,95 @@
+"""Container runtimes' framing of log lines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_exporter.predictor.container import Piece, detect_format, unwrap
+
+TIME = "2026-11-20T21:44:52.123456789Z"
+
+
+@pytest.mark.parametrize(
+    ("line", "piece"),
+    [
+        (f"{TIME} stdout F hello world", Piece(b"hello world", "stdout", partial=False, timestamp=TIME)),
+        (f"{TIME} stderr P hello ", Piece(b"hello ", "stderr", partial=True, timestamp=TIME)),
+        (f"{TIME} stdout P:attr:x hello", Piece(b"hello", "stdout", partial=True, timestamp=TIME)),
+        (f"{TIME} stdout F ", Piece(b"", "stdout", partial=False, timestamp=TIME)),
+        (f"{TIME} stdout F", Piece(b"", "stdout", partial=False, timestamp=TIME)),
+        (
+            "2026-11-20T21:44:52+01:00 stdout F  x\r",
+            Piece(b" x\r", "stdout", partial=False, timestamp="2026-11-20T21:44:52+01:00"),
+        ),
+    ],
+)
+def test_a_cri_line_is_unwrapped(line: str, piece: Piece) -> None:
+    assert unwrap(line.encode(), "cri") == piece
+    assert detect_format(line.encode()) == "cri"
+
+
+@pytest.mark.parametrize(
+    ("line", "piece"),
+    [
+        (
+            rf'{{"log":"hello \u003c\"\u001b[0m\n","stream":"stdout","time":"{TIME}"}}',
+            Piece(b'hello <"\x1b[0m', "stdout", partial=False, timestamp=TIME),
+        ),
+        (
+            rf'{{"log":"hello\r\n","stream":"stderr","attrs":{{"tag":"x"}},"time":"{TIME}"}}' + "\r",
+            Piece(b"hello\r", "stderr", partial=False, timestamp=TIME),
+        ),
+        (
+            f'{{"log":"hello","stream":"stdout","time":"{TIME}"}}',
+            Piece(b"hello", "stdout", partial=True, timestamp=TIME),
+        ),
+        ('{"stream":"stdout","log":"hello"}', Piece(b"hello", "stdout", partial=True, timestamp=None)),
+    ],
+)
+def test_a_docker_line_is_unwrapped(line: str, piece: Piece) -> None:
+    assert unwrap(line.encode(), "docker") == piece
+    assert detect_format(line.encode()) == "docker"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "INFO 11-20 21:44:52 [metrics.py:96] hello",
+        f"{TIME} hello",
+        f"{TIME} stdout X hello",
+        f"{TIME} stdin F hello",
+        "2026-11-20 21:44:52 stdout F hello",
+        '{"message": "hello", "name": "vllm"}',
+        '{"log": "hello", "stream": "main"}',
+        '{"log": ["hello"], "stream": "stdout"}',
+        r'{"log": "half a surrogate pair: \ud800", "stream": "stdout"}',
+        '{"log": "hello", "stream": "stdout"',
+        "[" * 5000,
+        '{"log":' * 5000,
+    ],
+)
+def test_a_plain_line_is_not_framed(line: str) -> None:
+    assert unwrap(line.encode(), "cri") is None
+    assert unwrap(line.encode(), "docker") is None
+    assert detect_format(line.encode()) is None
+
+
+@given(st.text(st.characters(blacklist_characters="\n", blacklist_categories=["Cs"])), st.booleans())
+def test_what_a_runtime_writes_is_read_back(text: str, partial: bool) -> None:
+    cri = f"{TIME} stdout {'P' if partial else 'F'} {text}".encode()
+    docker = json.dumps({"log": text + ("" if partial else "\n"), "stream": "stdout", "time": TIME}).encode()
+    piece = Piece(text.encode(), "stdout", partial=partial, timestamp=TIME)
+    assert unwrap(cri, "cri") == piece
+    assert unwrap(docker, "docker") == piece
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_without_harm(line: bytes) -> None:
+    detect_format(line)
+    detect_format(b'{"log":"' + line + b'","stream":"stdout"}')
+    detect_format(f"{TIME} stdout ".encode() + line)

@@ -1,0 +1,340 @@
+"""Read positions across restarts: what is kept, and what is made of a file that is no position file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logfiles import Log, Reader
+
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.logfile import HEAD_BYTES, MARKER_BYTES, Position
+from specdec_exporter.predictor.positions import PositionFile
+
+POSITIONS = st.builds(
+    Position,
+    path=st.text(st.characters(exclude_categories=["Cs"])),
+    device=st.integers(0, 2**63),
+    inode=st.integers(0, 2**63),
+    offset=st.integers(0, 2**63),
+    head_bytes=st.integers(0, HEAD_BYTES),
+    head_digest=st.text("0123456789abcdef", max_size=24),
+    marker_bytes=st.integers(0, MARKER_BYTES),
+    marker_digest=st.text("0123456789abcdef", max_size=24),
+    rotated=st.booleans(),
+    skipping=st.booleans(),
+)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "positions.json"
+
+
+@pytest.fixture
+def log(tmp_path: Path, state: Path) -> Log:
+    state.parent.mkdir()
+    log = Log(tmp_path / "vllm.log")
+    log.write("before")
+    return log
+
+
+def read_and_stop(log: Log, state: Path, *lines: str) -> None:
+    """One life of an exporter, which reads ``lines``."""
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.write(*lines)
+    assert reader.read() == list(lines)
+    reader.close()
+
+
+@given(st.lists(POSITIONS))
+def test_what_is_saved_is_loaded(positions: list[Position]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/positions.json"
+        assert PositionFile(path, ReaderCounters()).save(positions, durable=False)
+        assert PositionFile(path, ReaderCounters()).load() == tuple(positions)
+        assert os.listdir(directory) == ["positions.json"]
+
+
+@given(st.binary() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(lambda v: json.dumps(v).encode()))
+def test_any_content_is_survived(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "positions.json")
+        path.write_bytes(content)
+        counters = ReaderCounters()
+        assert PositionFile(str(path), counters).load() == ()
+        assert counters.read_errors == 1
+
+
+def damaged(content: bytes) -> Iterator[tuple[str, bytes]]:
+    document = json.loads(content)
+    entry = document["files"][0]
+    yield "empty", b""
+    yield "truncated", content[: len(content) // 2]
+    yield "NULs", bytes(len(content))
+    yield "foreign JSON", b'{"positions": {"/var/log/x.log": "120"}}'
+    yield "deeply nested", b"[" * 100_000
+    yield "not UTF-8", content.replace(b"vllm", b"\xff\xfe")
+    yield "later version", content.replace(b'"specdec_log_positions":1', b'"specdec_log_positions":2')
+    for key, value in (
+        ("offset", "12"),
+        ("offset", -1),
+        ("offset", 1.5),
+        ("offset", None),
+        ("inode", True),
+        ("path", 7),
+        ("marker_bytes", 10**9),
+        ("offset", 10**30),
+    ):
+        yield f"{key}: {value}", json.dumps({**document, "files": [{**entry, key: value}]}).encode()
+    yield "a list for an entry", json.dumps({**document, "files": [[entry]]}).encode()
+
+
+def test_a_damaged_file_is_ignored_with_a_warning(log: Log, state: Path, caplog: pytest.LogCaptureFixture) -> None:
+    read_and_stop(log, state, "one")
+    for what, content in damaged(state.read_bytes()):
+        state.write_bytes(content)
+        caplog.clear()
+        reader = Reader(log.path, state=state)
+        assert reader.read() == [], what
+        assert reader.counters.read_errors == 1, what
+        assert [record.levelno for record in caplog.records] == [logging.WARNING], what
+        log.write(f"after {what}")
+        assert reader.read() == [f"after {what}"]
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"offset": 1_000_000},
+        {"offset": 3},
+        {"offset": 0, "marker_bytes": 7},
+        {"offset": 14, "marker_bytes": 0},
+        {"head_digest": "0" * 24},
+        {"marker_digest": ""},
+        {"head_bytes": 0, "marker_bytes": 0},
+    ],
+    ids=str,
+)
+def test_a_position_that_does_not_fit_the_content_is_ignored(
+    log: Log, state: Path, change: dict[str, int | str], caplog: pytest.LogCaptureFixture
+) -> None:
+    read_and_stop(log, state, "one")
+    document = json.loads(state.read_bytes())
+    document["files"][0] |= change
+    state.write_text(json.dumps(document))
+    log.write("two")
+    reader = Reader(log.path, state=state)
+    assert reader.read() == []
+    assert reader.counters.read_errors == 1
+    assert "not the file whose position was saved" in caplog.text
+    log.write("three")
+    assert reader.read() == ["three"]
+
+
+def test_another_file_with_the_same_inode_is_not_taken_for_the_old_one(log: Log, state: Path) -> None:
+    read_and_stop(log, state, "one")
+    log.truncate()  # the same inode, as an inode used again has
+    log.write("a", "quite", "different", "log")
+    reader = Reader(log.path, state=state)
+    assert reader.read() == []
+    assert reader.counters.read_errors == 1
+
+
+def test_the_same_content_on_another_volume_is_gone_on_with(log: Log, state: Path) -> None:
+    read_and_stop(log, state, "one")
+    copy = log.sibling(".copy").path
+    shutil.copyfile(log.path, copy)
+    copy.rename(log.path)
+    log.write("two")
+    assert Reader(log.path, state=state).read() == ["two"]
+
+
+def test_lines_written_while_down_are_read_over_rotations(log: Log, state: Path) -> None:
+    log.sibling(".1").write("old")
+    read_and_stop(log, state, "one")
+    log.write("two")
+    log.rotate()
+    log.write("three")
+    log.rotate()
+    log.write("four")
+    reader = Reader(log.path, state=state)
+    assert reader.read() == ["two", "three", "four"]
+    assert reader.counters.rotations == 2
+    log.rotate()
+    log.write("five")
+    assert reader.read() == ["five"]
+
+
+def test_lines_written_while_down_are_read_over_copytruncate(log: Log, state: Path) -> None:
+    read_and_stop(log, state, "one")
+    log.write("two")
+    log.copytruncate()
+    log.write("three")
+    assert Reader(log.path, state=state).read() == ["two", "three"]
+
+
+def test_a_rotated_file_that_was_packed_while_down_leaves_the_start_to_the_flag(log: Log, state: Path) -> None:
+    read_and_stop(log, state, "one")
+    log.rotate()
+    log.sibling(".1").path.unlink()
+    log.write("two")
+    saved = state.read_bytes()
+    reader = Reader(log.path, state=state)
+    assert reader.read() == []
+    reader.close()
+    state.write_bytes(saved)
+    assert Reader(log.path, state=state, start="start").read() == ["two"]
+
+
+def test_a_log_that_comes_back_after_the_start_is_gone_on_with(log: Log, state: Path) -> None:
+    read_and_stop(log, state, "one")
+    away = log.sibling(".away").path
+    log.path.rename(away)
+    reader = Reader(log.path, state=state)
+    assert reader.read() == []
+    assert reader.counters.read_errors == 0
+    away.rename(log.path)
+    log.write("two")
+    assert reader.read() == ["two"]
+
+
+def test_a_half_line_at_the_end_is_read_whole_by_the_next_start(log: Log, state: Path) -> None:
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.append("half ")
+    assert reader.read() == []
+    assert reader.close() == []
+    log.append("a line\n")
+    assert Reader(log.path, state=state).read() == ["half a line"]
+
+
+def test_a_half_line_of_a_rotated_file_is_read_by_the_next_start(log: Log, state: Path) -> None:
+    reader = Reader(log.path, state=state)
+    reader.read()
+    with log.path.open("ab", buffering=0) as writer:
+        writer.write(b"half ")
+        reader.read()
+        log.rotate()
+        assert reader.close() == []
+        writer.write(b"a line\n")
+    log.write("next")
+    assert Reader(log.path, state=state).read() == ["half a line", "next"]
+
+
+def test_a_line_given_unterminated_is_not_given_again(log: Log, state: Path) -> None:
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.append("no newline")
+    log.rotate()
+    log.write("one")
+    assert reader.read() == ["one"]
+    assert reader.wait() == ["no newline"]
+    reader.close()
+    log.sibling(".1").append(" at all\nnext\n")
+    assert Reader(log.path, state=state).read() == ["next"]
+
+
+def test_a_killed_exporter_repeats_nothing(log: Log, state: Path) -> None:
+    reader = Reader(log.path, state=state)
+    reader.read()
+    for number in range(20):
+        log.write(f"line {number}")
+        assert reader.read() == [f"line {number}"]
+        if number % 3 == 0:
+            log.rotate()
+        reader.kill()
+        reader = Reader(log.path, state=state)
+        assert reader.read() == []
+
+
+def test_a_place_inside_an_oversized_line_is_remembered(log: Log, state: Path) -> None:
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.append("x" * 300_000)
+    assert reader.read() == []
+    reader.close()
+    log.append("the rest\nnext\n")
+    assert Reader(log.path, state=state).read() == ["next"]
+
+
+def test_saving_is_given_up_quietly_and_taken_up_again(
+    log: Log, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    shutil.rmtree(state.parent)  # fails for everybody, as a read-only file system does
+    reader = Reader(log.path, state=state)
+    reader.read()
+    for number in range(3):
+        log.write(f"line {number}")
+        assert reader.read() == [f"line {number}"]
+    assert reader.follower.healthy
+    assert len(caplog.records) == 1
+    assert "going on without" in caplog.text
+    state.parent.mkdir()
+    log.write("last")
+    assert reader.read() == ["last"]
+    assert "saved again" in caplog.text
+    reader.close()
+    log.write("new")
+    assert Reader(log.path, state=state).read() == ["new"]
+
+
+def test_a_full_disk_leaves_the_old_positions_and_no_rubbish(
+    log: Log, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    read_and_stop(log, state, "one")
+    saved = state.read_bytes()
+    Path(f"{state}.tmp").symlink_to("/dev/full")
+    counters = ReaderCounters()
+    assert not PositionFile(str(state), counters).save([])
+    assert state.read_bytes() == saved
+    assert "cannot save log positions" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo"])
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "positions.json"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    counters = ReaderCounters()
+    positions = PositionFile(str(path), counters)
+    assert positions.load() == ()
+    assert counters.read_errors == 1
+    assert positions.save([]) is (kind == "fifo")  # which it replaces
+
+
+def test_the_position_file_is_not_read_as_a_log(tmp_path: Path) -> None:
+    state = tmp_path / "positions"
+    log = Log(tmp_path / "vllm.log")
+    log.path.touch()
+    reader = Reader(tmp_path / "*", state=state)
+    for number in range(3):
+        assert reader.wait() == ([f"line {number - 1}"] if number else [])
+        log.write(f"line {number}")
+    assert state.exists()
+    assert reader.read() == ["line 2"]
+
+
+def test_a_path_that_is_not_utf8_costs_only_its_position(tmp_path: Path) -> None:
+    log = Log(Path(os.fsdecode(os.fsencode(tmp_path) + b"/v\xff.log")))
+    log.path.touch()
+    state = tmp_path / "positions.json"
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.write("one")
+    assert reader.read() == ["one"]
+    reader.close()
+    assert json.loads(state.read_bytes())["files"] == []

@@ -1,0 +1,441 @@
+"""Bytes of a log stream -> events: whatever the chunks, the container's framing, the faults and the writers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import CAPTURES
+from specdec_exporter.predictor import search
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import (
+    EngineConfig,
+    EngineStats,
+    Event,
+    Malformed,
+    PredictorWarning,
+    RequestParams,
+    SpecDecoding,
+)
+from specdec_exporter.predictor.logline import parse_line
+from specdec_exporter.predictor.scan import MAX_LINE_BYTES, LogFormat, LogScanner
+
+ACCESS = b'INFO:     10.0.0.1:5 - "POST /v1/completions HTTP/1.1" 200 OK'
+UNKNOWN_WARNING = b"WARNING 11-20 21:44:52 [vllm.py:5] Enforce eager set"
+
+
+def stats(engine: int = 0, writer: str = "APIServer pid=7") -> bytes:
+    return (
+        f"({writer}) INFO 11-20 21:44:52 [loggers.py:335] Engine {engine:03d}: Avg prompt throughput: 2.7 tokens/s, "
+        "Avg generation throughput: 4.7 tokens/s, Running: 2 reqs, Waiting: 1 reqs, GPU KV cache usage: 25.0%"
+    ).encode()
+
+
+def drafts(accepted: int = 9, writer: str = "APIServer pid=7") -> bytes:
+    return (
+        f"({writer}) INFO 11-20 21:44:52 [metrics.py:120] SpecDecoding metrics: Mean acceptance length: "
+        f"{1 + accepted / 10:.2f}, Accepted throughput: 0.90 tokens/s, Drafted throughput: 2.00 tokens/s, "
+        f"Accepted: {accepted} tokens, Drafted: 20 tokens, Per-position acceptance rate: {accepted / 10:.3f}, 0.000, "
+        f"Avg Draft acceptance rate: {5 * accepted:.1f}%"
+    ).encode()
+
+
+OLD_DRAFTS = (
+    b"INFO 11-20 22:04:52 [metrics.py:87] SpecDecoding metrics: Draft acceptance rate: 25.0%, "
+    b"Mean acceptance length: 1.50, Accepted: 3 tokens, Drafted: 12 tokens, "
+    b"Per-position acceptance rate: 0.500, 0.000, 0.000"
+)
+V0_DRAFTS = (
+    b"INFO 11-20 22:49:24 [metrics.py:439] Speculative metrics: Draft acceptance rate: 0.964, "
+    b"System efficiency: 0.970, Number of speculative tokens: 5, Number of accepted tokens: 376, "
+    b"Number of draft tokens: 390, Number of emitted tokens: 454."
+)
+
+
+@dataclasses.dataclass
+class Read:
+    events: list[Event]
+    counters: ReaderCounters
+
+    @property
+    def accepted(self) -> list[int]:
+        return [event.accepted_tokens for event in self.events if isinstance(event, SpecDecoding)]
+
+    @property
+    def engines(self) -> list[str | None]:
+        return [event.engine for event in self.events if isinstance(event, SpecDecoding)]
+
+
+def read(
+    *chunks: bytes, tail: bytes = b"", log_format: LogFormat = "auto", kinds: frozenset[type] | None = None
+) -> Read:
+    counters = ReaderCounters()
+    scanner = LogScanner(counters, log_format=log_format, kinds=kinds)
+    events: list[Event] = []
+    for chunk in chunks:
+        buffer = bytearray(chunk) + b"not yet read\n"
+        events += scanner.scan(buffer, len(chunk))
+        buffer.clear()  # the scanner must have let go of it
+    return Read(events + scanner.finish(tail), counters)
+
+
+def lines(*texts: bytes) -> bytes:
+    return b"".join(text + b"\n" for text in texts)
+
+
+# --- finding ---
+
+
+def test_real_logs_give_what_reading_line_by_line_gives() -> None:
+    for log in CAPTURES.glob("*/server.log"):
+        data = log.read_bytes()
+        data = data if data.endswith(b"\n") else data + b"\n"
+        expected = [
+            said for line in data.split(b"\n") if (said := parse_line(line)) and not isinstance(said, Malformed)
+        ]
+        found = read(data)
+        assert [without_engine(event) for event in found.events] == [without_engine(event) for event in expected], log
+        assert found.counters.parse_errors == 0
+        assert found.counters.matched_lines == len(expected)
+        assert found.counters.lines == data.count(b"\n")
+
+
+def without_engine(event: Event) -> Event:
+    return msgspec.structs.replace(event, engine=None) if isinstance(event, SpecDecoding) else event
+
+
+@pytest.mark.parametrize("name", ["0.25.1-draft_model-k3", "0.25.1-ngram-k5", "0.32.0-draft_model-jsonlog"])
+def test_the_lines_of_a_real_run_sum_to_what_the_run_did(name: str) -> None:
+    phases = json.loads((CAPTURES / name / "truth.json").read_text())["phases"]
+    truths = [phase["observed"] if "observed" in phase else phase["expected"] for phase in phases]
+    found = [e for e in read((CAPTURES / name / "server.log").read_bytes()).events if isinstance(e, SpecDecoding)]
+    assert sum(event.accepted_tokens for event in found) == sum(truth["num_accepted"] for truth in truths)
+    assert sum(event.draft_tokens for event in found) == sum(truth["num_draft_tokens"] for truth in truths)
+
+
+def test_kinds_limit_what_is_given() -> None:
+    log = lines(stats(), drafts(), V0_DRAFTS, b"min_p and logit_bias parameters won't work with speculative decoding.")
+    assert [type(event) for event in read(log).events] == [EngineStats, SpecDecoding, SpecDecoding, PredictorWarning]
+    only = read(log, kinds=frozenset({SpecDecoding}))
+    assert only.accepted == [9, 376]
+    assert only.engines == ["000", None]
+    assert read(log, kinds=frozenset({EngineConfig, RequestParams})).events == []
+    assert only.counters.matched_lines == 2
+
+
+def test_a_request_is_read_only_where_it_is_wanted() -> None:
+    request = (
+        b"INFO 11-20 22:49:07 [logger.py:43] Received request x: prompt: 'speculative', params: SamplingParams(n=1"
+    )
+    assert [type(event) for event in read(lines(request + b"), x")).events] == [RequestParams]
+    unwanted = read(lines(request), kinds=frozenset({SpecDecoding, PredictorWarning}))
+    assert (unwanted.events, unwanted.counters.parse_errors) == ([], 0)
+
+
+@pytest.mark.parametrize("filler", [b"D", b"R W D", b"Decoding Running: WARNING", b"DEBUG RUNNING WARNING Drafts"])
+def test_a_common_letter_hides_no_line(filler: bytes) -> None:
+    crowd = lines(*[filler * 20] * 300)
+    assert read(crowd + lines(stats(), drafts()) + crowd + lines(drafts(3)) + crowd).accepted == [9, 3]
+
+
+def test_without_the_c_librarys_search_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = lines(UNKNOWN_WARNING, stats(), drafts(), V0_DRAFTS, ACCESS) + lines(*[b"D" * 70] * 300) + lines(drafts(3))
+    expected = read(log).events
+    monkeypatch.setattr(search, "_MEMMEM", None)
+    assert read(log).events == expected
+    assert len(expected) == 4
+
+
+def test_lines_are_counted_only_on_request() -> None:
+    counters = ReaderCounters()
+    scanner = LogScanner(counters, count_lines=False)
+    scanner.scan(bytearray(lines(ACCESS, drafts())), len(lines(ACCESS, drafts())))
+    assert counters.lines == 0
+    assert counters.matched_lines == 1
+    assert counters.last_line_timestamp is not None
+
+
+def test_nothing_read_is_no_line() -> None:
+    found = read(b"")
+    assert (found.events, found.counters) == ([], ReaderCounters())
+
+
+# --- pairing ---
+
+
+def test_drafts_belong_to_the_engine_whose_statistics_stand_before_them() -> None:
+    log = lines(stats(0), drafts(1), stats(1), ACCESS, drafts(2), stats(0), stats(1), drafts(3), drafts(4))
+    assert list(zip(read(log).accepted, read(log).engines, strict=True)) == [
+        (1, "000"),
+        (2, "001"),
+        (3, "001"),
+        (4, None),
+    ]
+
+
+def test_writers_of_one_file_do_not_mix_their_engines() -> None:
+    one, two = "ApiServer_0 pid=1", "ApiServer_1 pid=2"
+    log = lines(stats(0, one), stats(1, two), drafts(1, one), drafts(2, two), drafts(3, "ApiServer_0 pid=3"))
+    assert read(log).engines == ["000", "001", None]
+
+
+def test_an_unreadable_statistics_line_leaves_the_next_drafts_without_engine() -> None:
+    broken = stats(1).replace(b"Running: 2", b"Running: two")
+    assert read(lines(stats(0), broken, drafts())).engines == [None]
+
+
+def test_an_engine_is_remembered_from_one_chunk_to_the_next() -> None:
+    assert read(lines(stats(3)), lines(drafts())).engines == ["003"]
+
+
+# --- lines that break off ---
+
+BROKEN_MESSAGES = [drafts(), OLD_DRAFTS, V0_DRAFTS, stats()]
+
+
+def places(line: bytes) -> range:
+    """Columns behind the first words, which say whose line it is."""
+    return range(line.index(b"] ") + len(b"] SpecDecoding metrics: "), len(line))
+
+
+@pytest.mark.parametrize("line", [drafts(), OLD_DRAFTS, V0_DRAFTS])
+def test_a_line_wrapped_at_any_column_counts_exactly_once(line: bytes) -> None:
+    whole = parse_line(line)
+    assert isinstance(whole, SpecDecoding)
+    for column in range(1, len(line)):
+        for eaten in {b"", b" "} if line[column : column + 1] == b" " else {b""}:
+            found = read(lines(ACCESS, line[:column], line[column + len(eaten) :], ACCESS))
+            assert found.counters.parse_errors == 0
+            (event,) = found.events
+            assert isinstance(event, SpecDecoding)
+            assert (
+                msgspec.structs.replace(event, timestamp=whole.timestamp, process=whole.process, pid=whole.pid) == whole
+            )
+
+
+@given(
+    st.sampled_from([drafts(), OLD_DRAFTS, V0_DRAFTS]),
+    st.lists(st.integers(60, 300), min_size=1, max_size=5, unique=True),
+)
+def test_a_line_wrapped_several_times_counts_once_or_is_an_error(line: bytes, columns: list[int]) -> None:
+    cuts = [0, *sorted(min(column, len(line)) for column in columns), len(line)]
+    found = read(lines(*[line[start:stop] for start, stop in pairwise(cuts)], ACCESS))
+    if found.events:
+        assert [without_place(event) for event in found.events] == [without_place(parse_line(line))]
+        assert found.counters.parse_errors == 0
+    else:
+        assert found.counters.parse_errors == 1
+
+
+def without_place(said: Event | Malformed | None) -> object:
+    assert said is not None
+    assert not isinstance(said, Malformed)
+    return msgspec.structs.replace(said, timestamp=None, process=None, pid=None)
+
+
+@pytest.mark.parametrize("line", [drafts(), V0_DRAFTS, stats()])
+def test_a_line_whose_end_is_lost_is_one_error_and_costs_no_other_line(line: bytes) -> None:
+    # What breaks off before the words that lines are found by is not known to be ours.
+    first = line.index(b"Running: ") + len(b"Running: ") if line == stats() else places(line).start
+    for column in range(first, len(line) - len(b", GPU KV cache usage: 25.0%")):
+        found = read(lines(line[:column], drafts(3), ACCESS, drafts(4)))
+        assert found.accepted == [3, 4], line[:column]
+        assert found.counters.parse_errors == 1, line[:column]
+
+
+def test_a_line_that_another_writer_cuts_is_an_error() -> None:
+    line = drafts()
+    for column in places(line):
+        torn = lines(
+            line[:column] + b"(EngineCore pid=2) INFO 11-20 21:37:16 [core.py:1] ready", line[column:], drafts(3)
+        )
+        found = read(torn)
+        assert found.accepted == [3], line[:column]
+        assert found.counters.parse_errors == 1, line[:column]
+
+
+def test_lines_that_might_have_gone_on_stand_for_themselves() -> None:
+    bare = drafts(3).partition(b"] ")[2]
+    found = read(lines(drafts()[:200], b"", b"", ACCESS, bare, drafts(4)))
+    assert found.accepted == [3, 4]
+    assert found.counters.parse_errors == 1
+
+
+def test_a_broken_line_at_the_end_of_the_stream_is_an_error() -> None:
+    found = read(lines(drafts(), drafts()[:200]))
+    assert (found.accepted, found.counters.parse_errors) == ([9], 1)
+
+
+def test_an_unterminated_last_line_counts_if_it_is_whole() -> None:
+    assert read(lines(stats(5)), tail=drafts()).engines == ["005"]
+    cut = read(lines(ACCESS), tail=drafts()[:-3])
+    assert (cut.accepted, cut.counters.parse_errors, cut.counters.lines) == ([], 1, 2)
+    assert read(lines(drafts()[:200]), tail=drafts()[200:]).accepted == [9]
+
+
+def test_a_scanner_is_fresh_after_the_end_and_after_a_reset() -> None:
+    counters = ReaderCounters()
+    scanner = LogScanner(counters)
+    rest = lines(drafts()[200:], drafts(3))
+    for forget in (scanner.finish, scanner.reset):
+        scanner.scan(bytearray(lines(stats(), drafts()[:200])), len(lines(stats(), drafts()[:200])))
+        forget()
+        (event,) = scanner.scan(bytearray(rest), len(rest))
+        assert isinstance(event, SpecDecoding)
+        assert (event.accepted_tokens, event.engine) == (3, None)
+    assert counters.parse_errors == 1  # a reset is no error
+
+
+@pytest.mark.parametrize("column", [1, 40, 70, 200])
+def test_a_wrapped_line_is_read_across_chunks(column: int) -> None:
+    assert read(lines(ACCESS, drafts()[:column]), lines(drafts()[column:])).accepted == [9]
+
+
+# --- containers ---
+
+
+def cri(*pieces: tuple[str, str, bytes]) -> bytes:
+    return b"".join(f"2026-11-20T21:44:52.1Z {stream} {tag} ".encode() + text + b"\n" for stream, tag, text in pieces)
+
+
+def docker(*pieces: tuple[str, str]) -> bytes:
+    return b"".join(
+        json.dumps({"log": text, "stream": stream, "time": "2026-11-20T21:44:52.1Z"}, separators=(",", ":")).encode()
+        + b"\n"
+        for stream, text in pieces
+    )
+
+
+@pytest.mark.parametrize("log_format", ["auto", "cri"])
+def test_pieces_of_a_cri_line_are_joined_by_stream(log_format: LogFormat) -> None:
+    line = drafts()
+    found = read(
+        cri(
+            ("stdout", "F", stats(2)),
+            ("stdout", "P", line[:100]),
+            ("stderr", "P", drafts(3)[:50]),
+            ("stdout", "P:x", line[100:200]),
+            ("stderr", "F", drafts(3)[50:]),
+            ("stdout", "F", line[200:]),
+            ("stderr", "F", ACCESS),
+            ("stdout", "F", drafts(4)),
+        ),
+        log_format=log_format,
+    )
+    assert found.accepted == [3, 9, 4]
+    assert found.counters.parse_errors == 0
+
+
+@pytest.mark.parametrize("log_format", ["auto", "docker"])
+def test_pieces_of_a_docker_line_are_joined_by_stream(log_format: LogFormat) -> None:
+    line = drafts().decode()
+    found = read(
+        docker(("stdout", "\x1b[36m" + stats(2).decode() + "\r\n"), ("stdout", line[:100]), ("stderr", "x\n")),
+        docker(("stdout", line[100:] + "\n"), ("stdout", drafts(4).decode() + "\n")),
+        log_format=log_format,
+    )
+    assert list(zip(found.accepted, found.engines, strict=True)) == [(9, "002"), (4, None)]
+    assert found.counters.parse_errors == 0
+
+
+def test_a_bare_message_takes_the_containers_time() -> None:
+    bare = drafts().partition(b"] ")[2]
+    assert [event.timestamp for event in read(cri(("stdout", "F", bare))).events] == ["2026-11-20T21:44:52.1Z"]
+    assert [event.timestamp for event in read(docker(("stdout", bare.decode() + "\n"))).events] == [
+        "2026-11-20T21:44:52.1Z"
+    ]
+    assert [event.timestamp for event in read(cri(("stdout", "F", drafts()))).events] == ["11-20 21:44:52"]
+
+
+def test_a_partial_line_at_the_end_counts_only_if_it_is_whole() -> None:
+    assert read(cri(("stdout", "P", drafts()))).accepted == [9]
+    cut = read(cri(("stdout", "P", drafts()[:150])))
+    assert (cut.accepted, cut.counters.parse_errors) == ([], 1)
+
+
+def test_a_line_of_too_many_pieces_is_dropped_and_counted() -> None:
+    piece = drafts() + b"x" * 16000
+    pieces = [("stdout", "P", piece)] * (MAX_LINE_BYTES // len(piece) + 3)
+    found = read(cri(*pieces, ("stdout", "F", b"end"), ("stdout", "F", drafts(3))))
+    assert (found.accepted, found.counters.oversized_lines, found.counters.parse_errors) == ([3], 1, 0)
+
+
+def test_a_line_too_long_to_be_ours_is_skipped_and_counted() -> None:
+    found = read(lines(drafts() + b" " * MAX_LINE_BYTES, drafts(3)))
+    assert (found.accepted, found.counters.oversized_lines) == ([3], 1)
+
+
+def test_a_wrapped_line_is_read_inside_a_containers_framing() -> None:
+    for column in range(1, len(drafts())):
+        first, second = drafts()[:column], drafts()[column:]
+        assert read(cri(("stdout", "F", first), ("stdout", "F", second), ("stdout", "F", ACCESS))).accepted == [9], (
+            first
+        )
+
+
+# --- properties ---
+
+CONFIG = next(
+    line
+    for line in (CAPTURES / "0.32.0-ngram-k5" / "server.log").read_bytes().split(b"\n")
+    if b"Initializing a V1 LLM engine" in line
+)
+FRAGMENTS = [
+    ACCESS,
+    UNKNOWN_WARNING,
+    CONFIG,
+    stats(0),
+    stats(1, "ApiServer_1 pid=2"),
+    drafts(1),
+    drafts(2, "ApiServer_1 pid=2"),
+    drafts(3)[:150],
+    drafts(4)[150:],
+    b"\0\0" + drafts(6),
+    OLD_DRAFTS,
+    V0_DRAFTS,
+    V0_DRAFTS[:90],
+    b"",
+    b"\xff\xfe",
+    b"Decoding",
+    b"speculative",
+]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[bytes, list[int]]:
+    """A log in any format, and line ends at which it is handed over in chunks."""
+    texts = draw(st.lists(st.sampled_from(FRAGMENTS), max_size=25))
+    kind = draw(st.sampled_from(["plain", "cri", "docker"]))
+    if kind == "plain":
+        data = lines(*texts)
+    elif kind == "cri":
+        data = cri(
+            *[(draw(st.sampled_from(["stdout", "stderr"])), draw(st.sampled_from("FFFP")), text) for text in texts]
+        )
+    else:
+        data = docker(*[("stdout", text.decode("latin-1") + draw(st.sampled_from(["\n", ""]))) for text in texts])
+    ends = [place + 1 for place, byte in enumerate(data) if byte == ord("\n")]
+    return data, draw(st.lists(st.sampled_from(ends), max_size=6)) if ends else []
+
+
+@given(logs())
+@settings(max_examples=150)
+def test_the_chunks_do_not_matter(log: tuple[bytes, list[int]]) -> None:
+    data, cuts = log
+    whole = read(data)
+    bounds = sorted({0, *cuts, len(data)})
+    parts = read(*[data[start:stop] for start, stop in pairwise(bounds)])
+    assert parts.events == whole.events
+    for name in ("lines", "matched_lines", "parse_errors", "oversized_lines"):
+        assert getattr(parts.counters, name) == getattr(whole.counters, name)
+
+
+@given(st.binary(max_size=300), st.sampled_from(["auto", "plain", "cri", "docker"]), st.sampled_from(FRAGMENTS))
+def test_any_bytes_are_read_without_harm(noise: bytes, log_format: LogFormat, fragment: bytes) -> None:
+    read(noise + fragment + noise + b"\n", noise + b"\n", tail=noise, log_format=log_format)

@@ -1,0 +1,87 @@
+"""Facts about releases are well-formed data, and the look-ups over them do what they say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from builders import CAPTURES
+from specdec_exporter.predictor.versions import (
+    KNOWN_PITFALLS,
+    METHOD_ALIASES,
+    WARNING_HINT,
+    WARNINGS,
+    canonical_method,
+    parse_release,
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        ("0.9.2", (0, 9, 2)),
+        ("v0.6.6.post1", (0, 6, 6)),
+        ("0.32.0rc1.dev12+gabc", (0, 32, 0)),
+        (" 0.11 ", (0, 11, 0)),
+        ("dev", None),
+        ("", None),
+        ("gabc0.1.2", None),
+    ],
+)
+def test_a_release_is_read_from_a_version(version: str, release: tuple[int, int, int] | None) -> None:
+    assert parse_release(version) == release
+
+
+def test_every_captured_release_is_a_release() -> None:
+    for capture in CAPTURES.iterdir():
+        assert parse_release(capture.name.partition("-")[0]) is not None
+
+
+@pytest.mark.parametrize("code", WARNINGS)
+def test_a_warning_is_a_label_value_with_one_sentence(code: str) -> None:
+    warned = WARNINGS[code]
+    assert warned.code == code
+    assert re.fullmatch(r"[a-z0-9_]{3,40}", code)
+    assert re.fullmatch(r"[A-Z].*[a-z0-9)]\.", warned.meaning)
+    assert warned.since is None or warned.until is None or warned.since <= warned.until
+
+
+def test_a_warning_without_the_word_speculative_is_hinted_at() -> None:
+    for text in (
+        "AsyncLLM created with api_server_count more than 1; disabling stats logging to avoid incomplete stats.",
+        "method `x_mtp` is deprecated and replaced with mtp.",
+        "Triton kernel JIT compilation during inference: x",
+        "Using a custom class-based proposer backend.",
+    ):
+        assert any(warned.pattern.match(text) for warned in WARNINGS.values())
+        assert WARNING_HINT.search(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("printed", "canonical"),
+    [
+        ("deepseek_mtp", "mtp"),
+        ("some_later_model_mtp", "mtp"),
+        ("mtp", "mtp"),
+        ("[ngram]", "ngram"),
+        ("eagle3", "eagle3"),
+        ("draft_model", "draft_model"),
+    ],
+)
+def test_renamed_methods_have_one_name(printed: str, canonical: str) -> None:
+    assert canonical_method(printed) == canonical
+
+
+def test_aliases_lead_to_names_that_are_no_aliases() -> None:
+    assert not METHOD_ALIASES.keys() & set(METHOD_ALIASES.values())
+
+
+def test_a_pitfall_covers_both_ends_of_its_range() -> None:
+    by_code = {pitfall.code: pitfall for pitfall in KNOWN_PITFALLS}
+    assert len(by_code) == len(KNOWN_PITFALLS)
+    no_counter = by_code["no_draft_counter"]
+    covered = [(0, 8, 2), (0, 8, 3), (0, 8, 4), (0, 8, 5)]
+    assert [no_counter.applies_to(release) for release in covered] == [False, True, True, False]
+    assert by_code["v0_counters_sum_lifetimes"].applies_to((0, 6, 6))
+    assert by_code["data_parallel_disables_log"].applies_to((1, 0, 0))
