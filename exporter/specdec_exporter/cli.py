@@ -11,7 +11,14 @@ from typing import Any, Literal
 import click
 
 from specdec_exporter import __version__
-from specdec_exporter.config import load_settings, parse_duration
+from specdec_exporter.config import (
+    load_settings,
+    parse_duration,
+    parse_listen_address,
+    valid_name,
+    valid_path,
+    valid_url,
+)
 from specdec_exporter.errors import ConfigError, SpecdecError
 
 PROG = "specdec-exporter"
@@ -49,17 +56,27 @@ def _flag(name: str, text: str, **kwargs: Any) -> Decorator:
     return click.option(name, key, envvar=f"SPECDEC_{key.upper()}", show_envvar=True, help=text, **kwargs)
 
 
-class _Duration(click.ParamType[float]):
-    name = "duration"
+class _Checked(click.ParamType[Any]):
+    """What a function of :mod:`config` accepts; its ConfigError becomes bad usage (exit code 2)."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def __init__(self, name: str, check: Callable[[str], Any]) -> None:
+        self.name = name
+        self._check = check
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return parse_duration(value)
+            return self._check(value)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
 
 
-DURATION = _Duration()
+def _listen_address(text: str) -> str:
+    parse_listen_address(text)
+    return text
+
+
+DURATION = _Checked("duration", parse_duration)
+LISTEN_ADDRESS = _Checked("listen address", _listen_address)
 SERVE_FLAGS: tuple[Decorator, ...] = (
     _flag("--config.file", "YAML file with any of these settings, and with several predictors.", metavar="PATH"),
     click.option("--config.check", "config_check", is_flag=True, help="Check the configuration and exit."),
@@ -67,9 +84,15 @@ SERVE_FLAGS: tuple[Decorator, ...] = (
         "--web.listen-address",
         "Address to listen on, repeatable; [::1]:10409 for IPv6.  [default: :10409]",
         multiple=True,
+        type=LISTEN_ADDRESS,
         metavar="[HOST]:PORT",
     ),
-    _flag("--web.telemetry-path", "Path of the metrics.  [default: /metrics]", metavar="PATH"),
+    _flag(
+        "--web.telemetry-path",
+        "Path of the metrics.  [default: /metrics]",
+        type=_Checked("path", valid_path),
+        metavar="PATH",
+    ),
     _flag("--web.config.file", "TLS and basic auth, in the format of Prometheus exporters.", metavar="PATH"),
     _flag("--web.enable-lifecycle", "Allow POST /-/reload.", is_flag=True, default=None),
     _flag("--web.disable-exporter-metrics", "Leave out process_* and python_info.", is_flag=True, default=None),
@@ -81,8 +104,18 @@ SERVE_FLAGS: tuple[Decorator, ...] = (
     _flag(
         "--log.format", "Format of the exporter's own log.  [default: logfmt]", type=click.Choice(["logfmt", "json"])
     ),
-    _flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", metavar="URL"),
-    _flag("--predictor.name", "Its name: the label inference_service.  [default: default]", metavar="NAME"),
+    _flag(
+        "--predictor.url",
+        "The predictor.  [default: http://127.0.0.1:8080]",
+        type=_Checked("URL", valid_url),
+        metavar="URL",
+    ),
+    _flag(
+        "--predictor.name",
+        "Its name: the label inference_service.  [default: default]",
+        type=_Checked("name", valid_name),
+        metavar="NAME",
+    ),
     _flag("--predictor.timeout", "Longest a fetch of its metrics may take.  [default: 5s]", type=DURATION),
     _flag(
         "--predictor.log-path",
@@ -145,6 +178,10 @@ def serve(config_file: str | None, config_check: bool, **flags: Any) -> int:
     load = partial(load_settings, config_file, _overrides(flags))
     settings = load()
     if config_check:
+        if settings.web.config_file:
+            from specdec_exporter import webconfig  # noqa: PLC0415
+
+            webconfig.WebConfigFile(settings.web.config_file)
         click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
         return 0
     from specdec_exporter import serve as serving  # noqa: PLC0415  each command imports what it needs
@@ -154,7 +191,13 @@ def serve(config_file: str | None, config_check: bool, **flags: Any) -> int:
 
 @cli.command()
 @click.option("--url", help="What to ask.  [default: the first --web.listen-address]")
-@_flag("--web.listen-address", "As given to serve.  [default: :10409]", multiple=True, metavar="[HOST]:PORT")
+@_flag(
+    "--web.listen-address",
+    "As given to serve.  [default: :10409]",
+    multiple=True,
+    type=LISTEN_ADDRESS,
+    metavar="[HOST]:PORT",
+)
 def healthcheck(url: str | None, web_listen_address: tuple[str, ...]) -> int:
     """Ask the exporter in this container whether it is healthy: a probe for images without a shell."""
     from specdec_exporter.healthcheck import probe  # noqa: PLC0415

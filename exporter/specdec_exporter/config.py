@@ -41,6 +41,32 @@ def parse_listen_address(text: str) -> tuple[str | None, int]:
     return match["v6"] or match["host"] or None, int(match["port"])
 
 
+def valid_url(text: str) -> str:
+    """Return ``text`` if it is an http(s) URL with a host, else raise :class:`ConfigError`."""
+    try:
+        url = urlsplit(text)
+        valid = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigError(f"expected a URL such as http://127.0.0.1:8080, found {text!r}")
+    return text
+
+
+def valid_path(text: str) -> str:
+    """Return ``text`` if it can be the path of an endpoint, else raise :class:`ConfigError`."""
+    if not re.fullmatch(r"/[\w./-]+", text):
+        raise ConfigError(f"expected a path such as /metrics, found {text!r}")
+    return text
+
+
+def valid_name(text: str) -> str:
+    """Return ``text`` if it can be a predictor's name, else raise :class:`ConfigError`."""
+    if not text:
+        raise ConfigError("a predictor's name must not be empty")
+    return text
+
+
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
@@ -113,32 +139,23 @@ def _validate(settings: Settings) -> None:
         parse_listen_address(address)
     if not settings.web.listen_addresses:
         raise ConfigError("at least one listen address is needed")
-    if not re.fullmatch(r"/[\w./-]+", settings.web.telemetry_path):
-        raise ConfigError(f"expected a path such as /metrics, found {settings.web.telemetry_path!r}")
+    valid_path(settings.web.telemetry_path)
     if not settings.predictors:
         raise ConfigError("at least one predictor is needed")
     names = [predictor.name for predictor in settings.predictors]
     for name in names:
-        if not name:
-            raise ConfigError("a predictor's name must not be empty")
         if names.count(name) > 1:
             raise ConfigError(f"two predictors are called {name!r}; names must differ")
     for predictor in settings.predictors:
-        _validate_predictor(predictor)
+        valid_name(predictor.name)
+        valid_url(predictor.url)
+        if not 0.0 < predictor.timeout < float("inf"):
+            raise ConfigError(f"expected a timeout above 0 seconds, found {predictor.timeout!r}")
+    states = [predictor.log_state for predictor in settings.predictors if predictor.log_state]
+    if len(states) != len(set(states)):
+        raise ConfigError("two predictors keep their read positions (log_state) in the same file; paths must differ")
     if sum("-" in predictor.log_paths for predictor in settings.predictors) > 1:
         raise ConfigError("only one predictor can read its log from stdin ('-')")
-
-
-def _validate_predictor(predictor: PredictorSettings) -> None:
-    try:
-        url = urlsplit(predictor.url)
-        valid = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
-    except ValueError:
-        valid = False
-    if not valid:
-        raise ConfigError(f"expected a URL such as http://127.0.0.1:8080, found {predictor.url!r}")
-    if not 0.0 < predictor.timeout < float("inf"):
-        raise ConfigError(f"expected a timeout above 0 seconds, found {predictor.timeout!r}")
 
 
 def _read_file(path: str) -> Settings:

@@ -32,10 +32,16 @@ class LogSource(Protocol):
 def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> LogSource:
     """Return the source that the settings name; raises :class:`ConfigError` where it cannot work."""
     new_scanner = partial(LogScanner, counters, log_format=settings.log_format, kinds=SERVED_KINDS)
+    # What was logged before the start is not counted, but its last engine-init line says what runs.
+    new_config_scanner = partial(
+        LogScanner, ReaderCounters(), log_format=settings.log_format, kinds=frozenset({EngineConfig})
+    )
     if settings.log_source == "kubernetes":
         from specdec_exporter.predictor.kubelog import KubernetesLogReader  # noqa: PLC0415  only where it is used
 
-        return KubernetesLogReader.from_environment(scanner=new_scanner(), counters=counters)
+        return KubernetesLogReader.from_environment(
+            scanner=new_scanner(), counters=counters, history_scanner=new_config_scanner(), start=settings.log_from
+        )
     if "-" in settings.log_paths:
         if len(settings.log_paths) > 1:
             raise ConfigError("--predictor.log-path: stdin ('-') cannot be read together with files")
@@ -48,9 +54,7 @@ def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> Lo
         settings.log_paths,
         counters=counters,
         scanner_factory=new_scanner,
-        config_scanner_factory=partial(
-            LogScanner, ReaderCounters(), log_format=settings.log_format, kinds=frozenset({EngineConfig})
-        ),
+        config_scanner_factory=new_config_scanner,
         start=settings.log_from,
         state_path=settings.log_state,
     )

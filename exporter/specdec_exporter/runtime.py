@@ -140,8 +140,8 @@ class ExporterRuntime:
             self.last_reload_successful = False
             LOG.exception("configuration not reloaded; the one before stays in force")
             return str(error)
-        if settings.web != self.settings.web:
-            LOG.warning("changes under web: take effect at the next start only")
+        if (settings.web, settings.log) != (self.settings.web, self.settings.log):
+            LOG.warning("changes under web: and log: take effect at the next start only")
         self.settings = settings
         self.last_reload_successful = True
         self.last_reload_success_timestamp = time.time()

@@ -46,8 +46,12 @@ async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
         task.add_done_callback(reloads.discard)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
-    await runtime.start()
-    endpoints, runner = await _bind(runtime)
+    try:
+        await runtime.start()
+        endpoints, runner = await _bind(runtime)
+    except BaseException:
+        await runtime.stop()
+        raise
     endpoints.ready = True
     _give_back_memory()
     LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
@@ -94,7 +98,6 @@ async def _bind(runtime: ExporterRuntime) -> tuple[Endpoints, web.AppRunner]:
             await web.TCPSite(runner, host, port, ssl_context=tls).start()
         except OSError as error:
             await runner.cleanup()
-            await runtime.stop()
             raise ConfigError(f"cannot listen on {address}: {error.strerror or error}") from error
     for bound in runner.addresses:
         LOG.info("listening", extra={"address": f"{bound[0]}:{bound[1]}", "tls": tls is not None})

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from click import BadParameter
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,6 +73,8 @@ def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: st
     [
         ("predictors: []", "at least one predictor"),
         ("predictors: [{name: a}, {name: a}]", "two predictors are called 'a'"),
+        ("predictors: [{name: a, log_state: /p}, {name: b, log_state: /p}]", "paths must differ"),
+        ("predictors: [{name: ''}]", "must not be empty"),
         ("predictors: [{url: 'ftp://x'}]", "expected a URL"),
         ("predictors: [{url: '127.0.0.1:8080'}]", "expected a URL"),
         ("web: {listen_addresses: ['nowhere']}", "expected a listen address"),
@@ -153,7 +156,7 @@ def test_flag_beats_environment_beats_file(tmp_path: Path, monkeypatch: pytest.M
 def test_config_check_validates_and_exits() -> None:
     result = run("serve", "--predictor.url", "http://127.0.0.1:8000")
     assert (result.return_value, "valid" in result.output) == (0, True)
-    assert isinstance(run("serve", "--predictor.url", "nonsense").exception, ConfigError)
+    assert isinstance(run("serve", "--predictor.url", "nonsense").exception, BadParameter)
 
 
 def test_every_serve_flag_has_an_environment_twin() -> None:
