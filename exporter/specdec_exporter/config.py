@@ -154,6 +154,8 @@ def _validate(settings: Settings) -> None:
     states = [predictor.log_state for predictor in settings.predictors if predictor.log_state]
     if len(states) != len(set(states)):
         raise ConfigError("two predictors keep their read positions (log_state) in the same file; paths must differ")
+    if sum(predictor.log_source == "kubernetes" for predictor in settings.predictors) > 1:
+        raise ConfigError("only one predictor can read its log from the Kubernetes API")
     if sum("-" in predictor.log_paths for predictor in settings.predictors) > 1:
         raise ConfigError("only one predictor can read its log from stdin ('-')")
 
