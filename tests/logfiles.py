@@ -16,7 +16,7 @@ ROTATE_WAIT_SECONDS = 5.0
 
 
 class LineScanner:
-    """Gives every line as an event. ``config MODEL`` is a configuration, ``hold X`` is held back until the next line."""
+    """Gives every line as an event; ``config MODEL`` is a configuration, ``hold X`` waits for the next line."""
 
     def __init__(self) -> None:
         self._held = b""

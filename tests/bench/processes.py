@@ -11,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.rows import BenchError
+
 TESTS = Path(__file__).parents[1]
 # C: no tool spends time on characters of several bytes.
 _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS), "LC_ALL": "C.UTF-8"}
@@ -25,10 +27,10 @@ class Run:
 
 
 def run(*command: str | Path) -> Run:
-    """Run a command to its end; raises CalledProcessError if it fails."""
-    with tempfile.TemporaryFile() as output:
+    """Run a command to its end; raises BenchError with what it said if it fails."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL, env=_ENVIRONMENT
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=complaints, env=_ENVIRONMENT
         )
         try:
             _, status, usage = os.wait4(process.pid, 0)
@@ -37,11 +39,11 @@ def run(*command: str | Path) -> Run:
             process.wait()
             raise
         process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            complaints.seek(0)
+            raise BenchError(f"{command} ended with {process.returncode}: {complaints.read().decode()}")
         output.seek(0)
-        text = output.read().decode()
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command, text)
-    return Run(usage.ru_utime + usage.ru_stime, text)
+        return Run(usage.ru_utime + usage.ru_stime, output.read().decode())
 
 
 def python(module: str, *arguments: str | Path) -> Run:

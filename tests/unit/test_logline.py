@@ -1,80 +1,37 @@
-"""One log line -> event: every wording of every release, and everything that only looks like one."""
+"""One log line -> event: what every wording of every release says."""
 
 from __future__ import annotations
 
 import json
-import math
-from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from builders import CAPTURES, FIXTURES
+from loglines import (
+    CONFIG,
+    HEADER,
+    PARAMS,
+    SPEC,
+    SPEC_0_8_3,
+    SPEC_0_9,
+    SPEC_V0,
+    STATS,
+    malformed,
+    parse,
+    spec,
+    without_place,
+)
 from specdec_exporter.predictor.events import (
     EngineConfig,
     EngineStats,
-    Event,
     Malformed,
     PredictorWarning,
     RequestParams,
     SpecDecoding,
 )
-from specdec_exporter.predictor.fastline import read_engine_stats, read_spec_decoding
 from specdec_exporter.predictor.logline import parse_line
-
-HEADER = "(APIServer pid=7) INFO 11-20 21:44:52 [metrics.py:120] "
-SPEC = (
-    "SpecDecoding metrics: Mean acceptance length: 2.80, Accepted throughput: 0.90 tokens/s, "
-    "Drafted throughput: 1.50 tokens/s, Accepted: 9 tokens, Drafted: 15 tokens, "
-    "Per-position acceptance rate: 0.800, 0.600, 0.400, Avg Draft acceptance rate: 60.0%"
-)
-SPEC_0_9 = (
-    "SpecDecoding metrics: Draft acceptance rate: 60.0%, Mean acceptance length: 2.80, Accepted: 9 tokens, "
-    "Drafted: 15 tokens, Per-position acceptance rate: 0.800, 0.600, 0.400"
-)
-SPEC_0_8_3 = "SpecDecoding metrics: Draft acceptance rate: 60.0%, Accepted: 9 tokens, Drafted: 15 tokens"
-SPEC_V0 = (
-    "Speculative metrics: Draft acceptance rate: 0.600, System efficiency: 0.700, Number of speculative tokens: 3, "
-    "Number of accepted tokens: 9, Number of draft tokens: 15, Number of emitted tokens: 14."
-)
-STATS = (
-    "Engine 000: Avg prompt throughput: 2.7 tokens/s, Avg generation throughput: 4.7 tokens/s, Running: 2 reqs, "
-    "Waiting: 1 reqs, GPU KV cache usage: 25.1%, Prefix cache hit rate: 12.5%"
-)
-CONFIG = (
-    "Initializing a V1 LLM engine (v0.32.0) with config: model='/models/target', speculative_config="
-    "SpeculativeConfig(method='draft_model', model='/models/draft', num_spec_tokens=3), tokenizer='/models/target', "
-    "served_model_name=tiny, enable_prefix_caching=True"
-)
-PARAMS = "SamplingParams(n=1, temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=None, stop=[], max_tokens=40)"
-
-Parsed = Event | Malformed | None
-
-
-def parse(text: str) -> Parsed:
-    return parse_line(text.encode())
-
-
-def spec(text: str) -> SpecDecoding:
-    event = parse(text)
-    assert isinstance(event, SpecDecoding), event
-    return event
-
-
-def malformed(text: str) -> Malformed:
-    said = parse(text)
-    assert isinstance(said, Malformed), said
-    return said
-
-
-def without_place(said: Parsed) -> Parsed:
-    if said is None or isinstance(said, Malformed):
-        return said
-    return msgspec.structs.replace(said, timestamp=None, process=None, pid=None)
-
 
 # --- what real releases printed ---
 
@@ -375,155 +332,6 @@ def test_other_requests_have_no_sampling_parameters() -> None:
     assert malformed(HEADER + "Received request cmpl-1: params: SamplingParams(n=1, temper").incomplete
 
 
-# --- what stands around a message ---
-
-
-@pytest.mark.parametrize(
-    ("prefix", "process", "pid", "timestamp"),
-    [
-        ("INFO 11-20 21:44:52 [metrics.py:96] ", None, None, "11-20 21:44:52"),
-        ("INFO 11-20 21:44:52 metrics.py:489] ", None, None, "11-20 21:44:52"),
-        ("DEBUG 11-20 21:44:52 [v1/spec_decode/metrics.py:96] ", None, None, "11-20 21:44:52"),
-        ("[pod-7] (APIServer pid=1) INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1, "11-20 21:44:52"),
-        ("(APIServer pid=1) [pod-7] INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1, "11-20 21:44:52"),
-        ("pod7:(ApiServer_0 pid=1) INFO 11-20 21:44:52 [m.py:1] ", "ApiServer_0", 1, "11-20 21:44:52"),
-        ("(Actor pid=9, ip=10.0.0.1) (EngineCore_DP0 pid=1) INFO 11-20 21:44:52 [m.py:1] ", "EngineCore_DP0", 1,
-         "11-20 21:44:52"),
-        ("Nov 20 21:44:52 host vllm[123]: (APIServer pid=1) INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1,
-         "11-20 21:44:52"),
-        ("2026-11-20T21:44:52.123456789Z (APIServer pid=1) INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1,
-         "11-20 21:44:52"),
-        ("[pod/x-1/kserve-container] INFO 11-20 21:44:52 [m.py:1] ", None, None, "11-20 21:44:52"),
-        ("vllm-1  | (APIServer pid=1) INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1, "11-20 21:44:52"),
-        ("\x1b[1;36m(APIServer pid=1)\x1b[0;0m INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1, "11-20 21:44:52"),
-        ("[0;36m(APIServer pid=1)[0;0m [32mINFO[0m [90m11-20 21:44:52[0m [90m[m.py:1][0m ", "APIServer", 1,
-         "11-20 21:44:52"),
-        ("^[[36m(APIServer pid=1)^[[0m INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1, "11-20 21:44:52"),
-        (r"\u001b[36m(APIServer pid=1)\u001b[0m INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1, "11-20 21:44:52"),
-        ("Loading safetensors: 50% Completed | 1/2 [00:01<?, 1it/s]\r(APIServer pid=1) INFO 11-20 21:44:52 [m.py:1] ",
-         "APIServer", 1, "11-20 21:44:52"),
-        ("\0\0\0(APIServer pid=1) INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1, "11-20 21:44:52"),
-        ("", None, None, None),
-        ("(APIServer pid=1) ", "APIServer", 1, None),
-        ("2026-11-20T21:44:52Z ", None, None, "2026-11-20T21:44:52Z"),
-        ("2026-11-20 21:44:52,123 - vllm.v1.metrics.loggers - INFO - ", None, None, "2026-11-20 21:44:52,123"),
-        ("INFO:vllm.v1.metrics.loggers:", None, None, None),
-    ],
-)  # fmt: skip
-def test_a_line_is_read_behind_any_prefix(
-    prefix: str, process: str | None, pid: int | None, timestamp: str | None
-) -> None:
-    for ending in ("", "\r", " \r\n"):
-        event = spec(prefix + SPEC + ending)
-        assert (event.process, event.pid, event.timestamp) == (process, pid, timestamp)
-        assert without_place(event) == without_place(parse(SPEC))
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"asctime": "2026-11-20 21:44:20,874", "name": "vllm.v1.metrics.loggers", "process": 7, "message": SPEC},
-        {"ts": "2026-11-20 21:44:20,874", "logger": "vllm.v1", "pid": "7", "Level": "INFO", "msg": SPEC},
-        {"event": SPEC, "timestamp": "2026-11-20 21:44:20,874", "pid": 7},
-        {"time": "2026-11-20 21:44:20,874", "pid": 7, "textPayload": f"INFO 11-20 21:44:52 [m.py:1] {SPEC}"},
-        {"@timestamp": "2026-11-20 21:44:20,874", "pid": 7, "prompt": "x", "line": SPEC},
-        {
-            "time": "2026-11-20 21:44:20,874",
-            "stream": "stdout",
-            "log": json.dumps({"process": 7, "message": SPEC}) + "\n",
-        },
-    ],
-)
-def test_a_json_object_is_read_by_its_message(fields: dict[str, Any]) -> None:
-    for prefix in ("", "vllm-1  | "):
-        event = spec(prefix + json.dumps(fields))
-        assert without_place(event) == without_place(parse(SPEC))
-        assert event.timestamp in ("2026-11-20 21:44:20,874", "11-20 21:44:52")
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"message": f"a user said: {SPEC}", "name": "vllm.x"},
-        {"message": SPEC, "name": "myapp.chat"},
-        {"message": SPEC, "name": "vllm.entrypoints.logger"},
-        {"message": "chat", "text": SPEC},
-        {"prompt": SPEC},
-        {"input": SPEC, "output": f"{HEADER}{SPEC}", "content": SPEC},
-        {"fields": {"message": SPEC}},
-        {"message": [SPEC]},
-        [SPEC],
-    ],
-)
-def test_a_json_object_is_not_read_by_what_users_wrote(fields: object) -> None:
-    assert parse(json.dumps(fields)) is None
-
-
-def test_a_broken_json_object_of_ours_may_go_on() -> None:
-    whole = json.dumps({"name": "vllm.v1", "message": SPEC, "x": 1})
-    assert malformed(whole[:120]).incomplete
-    assert malformed(whole[:-1]).incomplete
-    assert not malformed(whole.replace('"x": 1', '"x" 1')).incomplete
-    config = json.dumps({"name": "vllm.v1.engine.core", "message": CONFIG})
-    event = parse(config[:-20])
-    assert isinstance(event, EngineConfig)
-    assert event.method == "draft_model"
-
-
-# --- lines that are not ours ---
-
-
-@pytest.mark.parametrize("message", [SPEC, SPEC_0_9, SPEC_0_8_3, SPEC_V0, STATS, CONFIG])
-@pytest.mark.parametrize(
-    "quoting",
-    [
-        'INFO:     10.0.0.1:5 - "POST /v1/{} HTTP/1.1" 200 OK',
-        "INFO 11-20 21:44:52 [logger.py:43] {}",
-        "INFO 11-20 21:44:52 [v1/entrypoints/request_logger.py:43] {}",
-        "INFO 11-20 21:44:52 [serving.py:43] the user sent {}",
-        "INFO 11-20 21:44:52 [serving.py:43] INFO 11-20 21:44:52 [metrics.py:1] {}",
-        "INFO 11-20 21:44:52 [logger.py:43] Received request x: prompt: 'INFO 11-20 21:44:52 [m.py:1] {}'",
-        "'INFO 11-20 21:44:52 [metrics.py:1] {}",
-        "`INFO 11-20 21:44:52 [metrics.py:1] {}`",
-        "{{ INFO 11-20 21:44:52 [metrics.py:1] {}",
-        "please explain this log line: INFO 11-20 21:44:52 [metrics.py:1] {}",
-        "INFO:     said INFO 11-20 21:44:52 [metrics.py:1] {}",
-        'user "x"\r{}',
-        "I saw {}",
-        "> {}",
-    ],
-)
-def test_a_line_that_quotes_ours_is_not_ours(quoting: str, message: str) -> None:
-    assert not isinstance(parse(quoting.format(message)), SpecDecoding | EngineStats | EngineConfig)
-
-
-LMDEPLOY = (
-    "[2026-11-20 21:44:52 DP0] SpecDecoding metrics: Draft acceptance rate: 60.00%, Mean acceptance length: 2.80, "
-    "Accepted: 9 tokens, Drafted: 15 tokens, Per-position acceptance rate: 0.800, 0.600, 0.400"
-)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "INFO 11-20 22:09:18 [metrics.py:160] DiffusionDecoding metrics: Committed token throughput: 1.20 tokens/s",
-        "INFO 11-20 21:44:42 spec_decode_worker.py:1062] SpecDecodeWorker stage times: scoring_time_ms=1",
-        "[2026-11-20 21:44:52] Decode batch, #running-req: 1, #token: 10, accept len: 2.81, accept rate: 0.56",
-        "slot print_timing: id 0 | task 0 | draft acceptance rate = 0.57576 (  171 accepted /   297 generated)",
-        LMDEPLOY,
-        HEADER + "SpecDecoding metrics: acceptance=0.6 accepted=9",
-        HEADER + "SpecDecoding metrics: Acceptance: 0.6, Window: 10",
-        "Avg prompt throughput",
-        "",
-        "{",
-        "{}",
-        "\x1b[0m",
-    ],
-)
-def test_other_servers_and_other_lines_are_not_ours(text: str) -> None:
-    assert parse(text) is None
-
-
 # --- lines of ours that cannot be true, or break off ---
 
 
@@ -575,131 +383,3 @@ def test_digits_beyond_any_count_do_no_harm() -> None:
     malformed(HEADER + SPEC.replace("Accepted: 9", "Accepted: " + "9" * 5000))
     assert parse(f"(A pid={'9' * 5000}) " + SPEC) is None
     assert parse(json.dumps({"message": SPEC, "pid": "9" * 5000})) is not None
-
-
-# --- properties ---
-
-
-@given(st.binary(max_size=400))
-def test_any_bytes_are_read_without_harm(line: bytes) -> None:
-    parse_line(line)
-
-
-@given(
-    st.sampled_from([SPEC, SPEC_0_9, SPEC_0_8_3, SPEC_V0, STATS, CONFIG, f"Received request x: params: {PARAMS}"]),
-    st.sampled_from([HEADER, "", "{", '{"message": "']),
-    st.integers(0, 400),
-    st.binary(max_size=40),
-)
-def test_damaged_lines_are_read_without_harm(message: str, header: str, place: int, noise: bytes) -> None:
-    line = (header + message).encode()
-    parse_line(line[:place] + noise + line[place + len(noise) :])
-
-
-@st.composite
-def drafts(draw: st.DrawFn) -> tuple[int, list[int], int]:
-    """The number of drafts, how many of them accepted each position, and the tokens drafted."""
-    count = draw(st.integers(1, 100_000))
-    tokens = draw(st.integers(1, 12))
-    accepted: list[int] = []
-    for _ in range(tokens):
-        accepted.append(draw(st.integers(0, accepted[-1] if accepted else count)))
-    return count, accepted, draw(st.integers(sum(accepted), max(sum(accepted), count * tokens)))
-
-
-def rendered(wording: str, count: int, positions: list[int], drafted: int) -> str:
-    """As vLLM's own format strings write it."""
-    accepted = sum(positions)
-    rate = accepted / drafted if drafted else math.nan
-    curve = ", ".join(f"{position / count:.3f}" for position in positions)
-    length = accepted / count
-    if wording == "v0":
-        return (
-            f"Speculative metrics: Draft acceptance rate: {rate:.3f}, System efficiency: 0.500, "
-            f"Number of speculative tokens: {len(positions)}, Number of accepted tokens: {accepted}, "
-            f"Number of draft tokens: {drafted}, Number of emitted tokens: {accepted}."
-        )
-    if wording == "0.8.3":
-        return (
-            f"SpecDecoding metrics: Draft acceptance rate: {100 * rate:.1f}%, Accepted: {accepted} tokens, "
-            f"Drafted: {drafted} tokens"
-        )
-    if wording in ("0.8.5", "0.9.0"):
-        return (
-            f"SpecDecoding metrics: Draft acceptance rate: {100 * rate:.1f}%, "
-            f"Mean acceptance length: {length + (wording == '0.9.0'):.2f}, Accepted: {accepted} tokens, "
-            f"Drafted: {drafted} tokens, Per-position acceptance rate: {curve}"
-        )
-    return (
-        f"SpecDecoding metrics: Mean acceptance length: {1 + length:.2f}, "
-        f"Accepted throughput: {accepted / 10:.2f} tokens/s, "
-        f"Drafted throughput: {drafted / 10:.2f} tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
-        f"Per-position acceptance rate: {curve}, Avg Draft acceptance rate: {100 * rate:.1f}%"
-    )
-
-
-@given(drafts(), st.sampled_from(["v0", "0.8.3", "0.8.5", "0.9.0", "0.10.2"]))
-def test_what_a_release_writes_is_read_back(counts: tuple[int, list[int], int], wording: str) -> None:
-    count, positions, drafted = counts
-    event = spec(HEADER + rendered(wording, count, positions, drafted))
-    assert (event.accepted_tokens, event.draft_tokens) == (sum(positions), drafted)
-    assert event.acceptance_ratio == (sum(positions) / drafted if drafted else None)
-    if wording in ("0.8.5", "0.9.0", "0.10.2"):
-        assert event.num_speculative_tokens == len(positions)
-        assert event.bonus_included is (wording != "0.8.5")
-
-
-@given(
-    drafts(),
-    st.sampled_from(["", "(APIServer pid=16694) ", "[pod-7] ", "\x1b[0m"]),
-    st.sampled_from(["metrics.py", "v1/metrics.py", "request_logger.py", "entrypoints/logger.py", "log_stats.rs"]),
-    st.sampled_from(["", "\r"]),
-    st.sampled_from([("tokens, ", "tokens, "), ("0.0%", "0.1%"), ("Drafted: ", "Drafted: 1"), ("%", " %")]),
-)
-def test_the_fast_lane_reads_as_the_general_way(
-    counts: tuple[int, list[int], int], prefix: str, tag: str, ending: str, damage: tuple[str, str]
-) -> None:
-    line = f"{prefix}INFO 11-20 21:44:52 [{tag}:120] {rendered('0.10.2', *counts)}{ending}".replace(*damage).encode()
-    if (fast := read_spec_decoding(bytearray(line + b"\nnext"), 0, len(line) + 5, {})) is not None:
-        assert fast == (parse_line(line), len(line) + 1)
-    else:
-        assert prefix in ("[pod-7] ", "\x1b[0m") or "metrics.py" not in tag or damage[0] != damage[1] or not counts[2]
-
-
-@given(
-    st.lists(st.decimals(0, 100, places=1), min_size=4, max_size=4),
-    st.integers(0, 10**6),
-    st.sampled_from(["GPU", "CPU", "XPU"]),
-    st.booleans(),
-)
-def test_the_fast_lane_reads_engine_statistics_as_the_general_way(
-    figures: list[Decimal], running: int, device: str, with_hits: bool
-) -> None:
-    prompt, generation, usage, hits = figures
-    line = (
-        f"{HEADER}Engine {running % 1000:03d}: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: "
-        f"{generation} tokens/s, Running: {running} reqs, Waiting: 0 reqs, {device} KV cache usage: {usage}%"
-        + (f", Prefix cache hit rate: {hits}%" if with_hits else "")
-    ).encode()
-    fast = read_engine_stats(line, 0, len(line))
-    assert (fast is None) == (device == "XPU")
-    if fast is not None:
-        assert fast == (parse_line(line), len(line))
-    else:
-        assert isinstance(parse_line(line), EngineStats)
-
-
-@given(
-    st.text(max_size=60), st.text(max_size=60), st.sampled_from([SPEC, SPEC_V0, STATS, HEADER + SPEC, HEADER + CONFIG])
-)
-def test_quoting_a_line_in_a_request_never_counts(before: str, after: str, quoted: str) -> None:
-    text = f"{before}{quoted}{after}"
-    for line in (
-        f"INFO 11-20 22:49:07 [logger.py:43] Received request x: prompt: {text!r}, params: {PARAMS}, x: None",
-        f"DEBUG 11-20 22:49:07 [request_logger.py:43] Request x details: prompt: {text!r}",
-        f'INFO:     127.0.0.1:1 - "GET /?q={text.encode("unicode_escape").decode()} HTTP/1.1" 200 OK',
-        json.dumps({"name": "vllm.entrypoints.logger", "message": text}),
-        json.dumps({"name": "vllm.serving", "message": f"request {text!r}"}),
-        json.dumps({"prompt": text}),
-    ):
-        assert not isinstance(parse(line), SpecDecoding | EngineStats | EngineConfig | Malformed), line

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfiles import Log, Reader
 
+from logfiles import Log, Reader
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.logfile import HEAD_BYTES, MARKER_BYTES, Position
 from specdec_exporter.predictor.positions import PositionFile
@@ -62,10 +62,12 @@ def test_what_is_saved_is_loaded(positions: list[Position]) -> None:
         path = f"{directory}/positions.json"
         assert PositionFile(path, ReaderCounters()).save(positions, durable=False)
         assert PositionFile(path, ReaderCounters()).load() == tuple(positions)
-        assert os.listdir(directory) == ["positions.json"]
+        assert [entry.name for entry in Path(directory).iterdir()] == ["positions.json"]
 
 
-@given(st.binary() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(lambda v: json.dumps(v).encode()))
+@given(
+    st.binary() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(lambda v: json.dumps(v).encode())
+)
 def test_any_content_is_survived(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "positions.json")
@@ -268,9 +270,7 @@ def test_a_place_inside_an_oversized_line_is_remembered(log: Log, state: Path) -
     assert Reader(log.path, state=state).read() == ["next"]
 
 
-def test_saving_is_given_up_quietly_and_taken_up_again(
-    log: Log, state: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_saving_is_given_up_quietly_and_taken_up_again(log: Log, state: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     shutil.rmtree(state.parent)  # fails for everybody, as a read-only file system does
     reader = Reader(log.path, state=state)

@@ -221,7 +221,7 @@ def test_a_line_wrapped_at_any_column_counts_exactly_once(line: bytes) -> None:
 
 @given(
     st.sampled_from([drafts(), OLD_DRAFTS, V0_DRAFTS]),
-    st.lists(st.integers(60, 300), min_size=1, max_size=5, unique=True),
+    st.lists(st.integers(80, 300), min_size=1, max_size=5, unique=True),
 )
 def test_a_line_wrapped_several_times_counts_once_or_is_an_error(line: bytes, columns: list[int]) -> None:
     cuts = [0, *sorted(min(column, len(line)) for column in columns), len(line)]

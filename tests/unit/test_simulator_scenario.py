@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import re
 import shlex
+import textwrap
 from typing import Any
 
 import click
@@ -19,6 +21,7 @@ from specdec_exporter.simulator.scenario import Collapse, PositionCliff, load_sc
 from specdec_exporter.simulator.settings import SimulatorSettings, settings_from_scenario
 from specdec_exporter.simulator.units import Load, Seconds, parse_load, parse_seconds
 
+DOCUMENTATION = pathlib.Path(__file__).parent.parent.parent / "docs" / "simulator.md"
 EXAMPLES = pathlib.Path(__file__).parent.parent.parent / "examples" / "scenarios"
 
 
@@ -40,6 +43,26 @@ def test_every_example_runs(path: pathlib.Path) -> None:
     first = min((incident.at for incident in settings.incidents), default=Seconds(0))
     run.advance(first + 30)
     assert run.ranks[0].totals.drafts > 0
+
+
+def documented(language: str) -> str:
+    """The one indented block of the documentation that begins with ``language``'s first line."""
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", DOCUMENTATION.read_text(), re.MULTILINE)
+    (found,) = [block for block in map(textwrap.dedent, blocks) if block.strip().startswith(language)]
+    return found
+
+
+def test_the_documented_scenario_and_library_use_work_as_written(tmp_path: pathlib.Path) -> None:
+    assert from_text(tmp_path, documented("settings:")).k == 4
+    names: dict[str, Any] = {}
+    exec(documented("from specdec_exporter"), names)
+    assert b"vllm:spec_decode_num_drafts_total" in names["exposition"]
+    assert names["lines"]
+
+
+def test_every_flag_is_documented() -> None:
+    text = DOCUMENTATION.read_text()
+    assert [option.opts[0] for option in simulate.params if f"`{option.opts[0]}" not in text] == []
 
 
 def test_a_scenario_sets_settings_and_incidents(tmp_path: pathlib.Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
 
 import pytest
-from logfiles import Log, Reader
 
+from logfiles import Log, Reader
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import SpecDecoding
 from specdec_exporter.predictor.lines import CHUNK_BYTES
@@ -399,9 +400,7 @@ def test_bytes_behind_tells_what_is_not_read_yet(log: Log, reader: Reader) -> No
 
 def open_inodes() -> set[int]:
     inodes = set()
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            inodes.add(os.stat(f"/proc/self/fd/{fd}").st_ino)
-        except FileNotFoundError:  # the listing's own
-            continue
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the listing's own
+            inodes.add(link.stat().st_ino)
     return inodes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -10,18 +9,18 @@ from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
 from logfiles import Log, Reader
 
-
 # Positions are saved with fsync, which takes longest of all on a disk.
-FAST_DIRECTORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
+FAST_DIRECTORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 class LogLife(RuleBasedStateMachine):
     """A log at a path, its writer, its rotation, and readers that come and go.
 
-    ``required`` is what must be read once, at the latest after a calm end: its bytes exist where a reader can know them.
+    ``required`` is what must be read once, at the latest after a calm end: its bytes are where a reader can know them.
     Everything else that was written may be read, never twice.
     """
 

@@ -294,9 +294,9 @@ def test_analyze_reads_the_same_from_the_log(observation: Observation) -> None:
 def test_check_passes_judgement(observation: Observation) -> None:
     result = run_command("check", observation.server.url)
     assert "Traceback" not in result.stderr
-    # Acceptance over all traffic is below one half wherever there is speculation, which is worth a warning.
-    expected = {0, 2} if observation.scenario.method is None else {2}
-    assert result.returncode in expected, result.stdout + result.stderr
+    # Speculation that is off, or accepts less than half over all traffic, is worth a warning; nothing here is a failure.
+    pays = 2 * observation.expected.accepted_tokens >= observation.expected.draft_tokens > 0
+    assert result.returncode == (0 if pays else 2), result.stdout + result.stderr
 
 
 def test_a_restart_neither_doubles_nor_negates_anything(

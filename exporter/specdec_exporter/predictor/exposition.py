@@ -21,7 +21,7 @@ from specdec_exporter.predictor.snapshot import Snapshot
 _NAME = rb"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL = rb'([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"([^"\\\n]*(?:\\.[^"\\\n]*)*)"'
 _ANY_LABEL = re.sub(rb"\((?!\?)", b"(?:", _LABEL)
-_NUMBER = rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity|nan))"
+_NUMBER = rb"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity|nan))"
 _SAMPLE = re.compile(
     rb"[ \t]*" + _NAME + rb"(?:[ \t]*\{"
     rb"[ \t]*(?P<labels>(?:" + _ANY_LABEL + rb"(?:[ \t]*,[ \t]*" + _ANY_LABEL + rb")*[ \t]*(?:,[ \t]*)?)?)"

@@ -1,8 +1,8 @@
 """The two lines that make up most of a predictor's statistics, read in one go: the fast lane of :mod:`logline`.
 
-Only the exact wording is taken (the spec-decoding line of 0.10.2 and later, the ``Engine NNN`` line), without colours,
-prefixes or faults; everything else, and every line whose figures disagree, is left to :func:`logline.parse_line`, which
-gives the same event for what is taken here.
+Only the exact wording is taken (the spec-decoding line of 0.10.2 and later, the ``Engine NNN`` line), without prefixes
+or faults; everything else, and every line whose figures disagree, is left to :func:`logline.parse_line`, which gives
+the same event for what is taken here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from specdec_exporter.predictor.events import EngineStats, SpecDecoding
 Writer = tuple[str | None, int | None]  # process name and id
 
 _HEADER: Final = (
-    rb"(?:\(([A-Z]\w{0,63} pid=\d{1,10})\) )?(?:INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) "
+    # The process is coloured in 0.10.1-0.15.1, also in files.
+    rb"(?:(?:\x1b\[[\d;]{1,8}m)?\(([A-Z]\w{0,63} pid=\d{1,10})\)(?:\x1b\[[\d;]{1,8}m)? )?"
+    rb"(?:INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) "
     rb"\[[\w/]{1,100}(?<!logger)\.py:\d{1,6}\] "  # loggers of requests carry users' text
 )
 _SPEC_DECODING: Final = re.compile(

@@ -51,7 +51,9 @@ _WRAPPING: Final = re.compile(
     re.ASCII | re.VERBOSE,
 )
 # VLLM_LOGGING_PREFIX is the operator's: a word or two. More than that is a sentence that quotes a line.
-_OPERATORS_WORD: Final = re.compile(r"(?:(?!\([A-Za-z][\w:.-]{0,63} pid=)\S){1,80}(?:\s+|(?=\()|$)", re.ASCII)
+_OPERATORS_WORD: Final = re.compile(
+    r"\[[^\[\]]{1,80}\]\s*|(?:(?!\([A-Za-z][\w:.-]{0,63} pid=)\S){1,80}(?:\s+|(?=\()|$)", re.ASCII
+)
 _OPERATORS_WORDS: Final = 2
 _USER_TEXT: Final = re.compile(rf"[\"'`{{}}\\]|\b{_LEVEL}\b", re.ASCII)
 

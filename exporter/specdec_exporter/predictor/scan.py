@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Final, Literal
 
@@ -31,6 +32,8 @@ _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
 _REQUEST: Final = "Received request "
+# What the finders look for, for lines that are looked at anyway.
+_OF_INTEREST: Final = re.compile(f"Decoding|Drafted: |Running: |peculative|WARNING|{_REQUEST}")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
 
 
@@ -174,7 +177,7 @@ class LogScanner:
                 after = None if versions.WARNING_HINT.search(buffer, start, stop) else stop + 1
             position = self._take_line_at(buffer, start, end) if after is None else after
 
-    def _take_usual_lines(self, buffer: bytearray, start: int, end: int) -> int | None:
+    def _take_usual_lines(self, buffer: bytes | bytearray, start: int, end: int) -> int | None:
         """Take the usual pair of lines, an engine's and its drafts' statistics, or either; where the next begins."""
         after = None
         if (stats := read_engine_stats(buffer, start, end)) is not None:
@@ -207,6 +210,8 @@ class LogScanner:
             return
         partial = self._partials.get(piece.stream)
         if partial is None and not piece.partial:
+            if self._broken is None and self._take_usual_lines(piece.payload, 0, len(piece.payload)) is not None:
+                return
             before = self._unwrap(previous)
             same_stream = before is not None and before.stream == piece.stream and not before.partial
             self._take_text(
@@ -236,6 +241,8 @@ class LogScanner:
                 self._continue_broken(self._broken, text, goes_on=goes_on)
                 return
             self._give_up()
+        if _OF_INTEREST.search(text) is None:
+            return
         if RequestParams not in self._kinds and _REQUEST in text:
             return  # no other kind stands in such a line, whatever its prompt says
         said, readings = None, [text]

@@ -101,6 +101,7 @@ class LogFollower:
         """
         if self._closed:
             return []
+        began = time.perf_counter()
         now = self._clock()
         self._look(now)
         events = self._read(max_bytes, now)
@@ -109,6 +110,7 @@ class LogFollower:
         self.counters.bytes_behind = sum(file.bytes_behind for file in self._set.files)
         self._announce()
         self._save(now, found=bool(events))
+        self.counters.round_seconds = time.perf_counter() - began
         return events
 
     def close(self, *, final: bool = True) -> list[Event]:
@@ -119,16 +121,17 @@ class LogFollower:
         """
         if self._closed:
             return []
-        events = self._finish() if final else []
-        self._closed = True
-        if self._history:
-            self._history.close()
-        if self._state and self._begun:
-            self._save_positions(self._state, durable=True)
-        for file in self._set.files:
-            file.close()
-        self._set.files.clear()
-        return events
+        try:
+            return self._finish() if final else []
+        finally:
+            self._closed = True
+            if self._history:
+                self._history.close()
+            if self._state and self._begun:
+                self._save_positions(self._state, durable=True)
+            for file in self._set.files:
+                file.close()
+            self._set.files.clear()
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
         """Give events to ``sink`` until ``stop`` is set, then :meth:`close`. Survives every exception."""

@@ -190,7 +190,9 @@ def _row_text(cells: tuple[str, ...]) -> str:
 
 
 def _table(status: Status) -> Table:
-    table = Table(*_COLUMNS)
+    table = Table()
+    for column in _COLUMNS:
+        table.add_column(column, no_wrap=column != "verdict")
     for predictor in status.predictors:
         table.add_row(*_row(predictor))
     return table

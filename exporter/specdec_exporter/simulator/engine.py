@@ -120,7 +120,7 @@ class Engine:
         )
 
     @property
-    def scrape_unix(self) -> float:
+    def process_start_unix(self) -> float:
         """The wall clock at which the current process started, as a scraper sees it (speed-up taken out)."""
         return self.start_unix + self.started_at / self.settings.speed
 

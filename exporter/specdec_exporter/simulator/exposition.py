@@ -63,7 +63,7 @@ class _PythonText:
             yield f"# HELP {name} {_HELP_PREFIX}{family.help}"
             yield f"# TYPE {name} gauge"
             for labels, _ in series:
-                yield f"{name}{_text_labels(labels)} {engine.scrape_unix!r}"
+                yield f"{name}{_text_labels(labels)} {engine.process_start_unix!r}"
 
 
 class _OpenMetrics:
@@ -182,7 +182,7 @@ def _process_lines(engine: Engine) -> list[str]:
         f'python_info{{{info},version="{".".join(version)}"}} 1.0',
         "# HELP process_start_time_seconds Start time of the process since unix epoch in seconds.",
         "# TYPE process_start_time_seconds gauge",
-        f"process_start_time_seconds {engine.scrape_unix!r}",
+        f"process_start_time_seconds {engine.process_start_unix!r}",
         "# HELP process_resident_memory_bytes Resident memory size in bytes.",
         "# TYPE process_resident_memory_bytes gauge",
         "process_resident_memory_bytes 6.7e+08",

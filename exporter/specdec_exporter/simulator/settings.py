@@ -29,7 +29,15 @@ _POSITIVE = (
     "api_servers",
     "tail_factor",
 )
-_NOT_NEGATIVE = ("draft_token_seconds", "request_seconds", "step_sigma", "prefill_sigma", "output_sigma", "k")
+_NOT_NEGATIVE = (
+    "draft_token_seconds",
+    "request_seconds",
+    "step_sigma",
+    "prefill_sigma",
+    "output_sigma",
+    "k",
+    "duration_seconds",
+)
 _SHARES = ("short_draft_share", "no_draft_share", "tail_share", "prefix_cache_hit_share")
 
 

@@ -1,0 +1,58 @@
+"""One message of each wording, and reading a line in tests."""
+
+from __future__ import annotations
+
+import msgspec
+
+from specdec_exporter.predictor.events import Event, Malformed, SpecDecoding
+from specdec_exporter.predictor.logline import parse_line
+
+HEADER = "(APIServer pid=7) INFO 11-20 21:44:52 [metrics.py:120] "
+SPEC = (
+    "SpecDecoding metrics: Mean acceptance length: 2.80, Accepted throughput: 0.90 tokens/s, "
+    "Drafted throughput: 1.50 tokens/s, Accepted: 9 tokens, Drafted: 15 tokens, "
+    "Per-position acceptance rate: 0.800, 0.600, 0.400, Avg Draft acceptance rate: 60.0%"
+)
+SPEC_0_9 = (
+    "SpecDecoding metrics: Draft acceptance rate: 60.0%, Mean acceptance length: 2.80, Accepted: 9 tokens, "
+    "Drafted: 15 tokens, Per-position acceptance rate: 0.800, 0.600, 0.400"
+)
+SPEC_0_8_3 = "SpecDecoding metrics: Draft acceptance rate: 60.0%, Accepted: 9 tokens, Drafted: 15 tokens"
+SPEC_V0 = (
+    "Speculative metrics: Draft acceptance rate: 0.600, System efficiency: 0.700, Number of speculative tokens: 3, "
+    "Number of accepted tokens: 9, Number of draft tokens: 15, Number of emitted tokens: 14."
+)
+STATS = (
+    "Engine 000: Avg prompt throughput: 2.7 tokens/s, Avg generation throughput: 4.7 tokens/s, Running: 2 reqs, "
+    "Waiting: 1 reqs, GPU KV cache usage: 25.1%, Prefix cache hit rate: 12.5%"
+)
+CONFIG = (
+    "Initializing a V1 LLM engine (v0.32.0) with config: model='/models/target', speculative_config="
+    "SpeculativeConfig(method='draft_model', model='/models/draft', num_spec_tokens=3), tokenizer='/models/target', "
+    "served_model_name=tiny, enable_prefix_caching=True"
+)
+PARAMS = "SamplingParams(n=1, temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=None, stop=[], max_tokens=40)"
+
+Parsed = Event | Malformed | None
+
+
+def parse(text: str) -> Parsed:
+    return parse_line(text.encode())
+
+
+def spec(text: str) -> SpecDecoding:
+    event = parse(text)
+    assert isinstance(event, SpecDecoding), event
+    return event
+
+
+def malformed(text: str) -> Malformed:
+    said = parse(text)
+    assert isinstance(said, Malformed), said
+    return said
+
+
+def without_place(said: Parsed) -> Parsed:
+    if said is None or isinstance(said, Malformed):
+        return said
+    return msgspec.structs.replace(said, timestamp=None, process=None, pid=None)

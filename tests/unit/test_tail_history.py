@@ -1,0 +1,121 @@
+"""The engine configuration in what was written before the exporter came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logfiles import Log, Reader
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.events import EngineConfig, Event
+from specdec_exporter.predictor.scan import LogScanner
+from specdec_exporter.predictor.tail import LogFollower
+
+CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path / "vllm.log")
+
+
+def models(events: list[Event]) -> list[str | None]:
+    return [event.model for event in events if isinstance(event, EngineConfig)]
+
+
+def test_only_the_last_configuration_before_the_start_is_given_and_nothing_else(log: Log) -> None:
+    log.write("config A", "line", "config B", *["line"] * 100_000)
+    reader = Reader(log.path, search_history=True)
+    events = reader.events()
+    assert len(events) == 1
+    assert models(events) == ["B"]
+    assert reader.events() == []
+
+
+def test_the_search_is_done_in_bounded_steps_while_new_lines_are_read(log: Log) -> None:
+    log.write("config A", *["x" * 99] * 50_000)
+    reader = Reader(log.path, search_history=True)
+    assert reader.follower.poll(max_bytes=300_000) == []
+    assert reader.follower.more
+    log.write("new")
+    assert len(reader.follower.poll(max_bytes=300_000)) == 1
+    assert models(reader.events()) == ["A"]
+
+
+def test_a_configuration_read_live_is_newer_than_any_found(log: Log) -> None:
+    log.write("config A", *["x" * 99] * 50_000)
+    reader = Reader(log.path, search_history=True)
+    assert reader.follower.poll(max_bytes=300_000) == []
+    log.write("config B")
+    assert models(reader.events()) == ["B"]
+
+
+def test_a_configuration_found_is_given_before_the_lines_of_its_round(log: Log) -> None:
+    log.write("config A", *["x" * 99] * 5_000)
+    reader = Reader(log.path, search_history=True)
+    assert reader.follower.poll(max_bytes=300_000) == []
+    log.write("new")
+    events = reader.follower.poll(max_bytes=3_000_000)
+    assert models(events[:1]) == ["A"]
+    assert len(events) == 2
+
+
+def test_it_is_searched_for_in_rotated_files_newest_first(log: Log) -> None:
+    log.sibling(".3").write("config A")
+    log.sibling(".2").write("config B", "config C")
+    log.sibling(".1").write("line")
+    log.write("line")
+    assert models(Reader(log.path, search_history=True).events()) == ["C"]
+
+
+def test_it_is_searched_for_before_a_saved_position(log: Log, tmp_path: Path) -> None:
+    state = tmp_path / "positions.json"
+    log.write("config A")
+    reader = Reader(log.path, search_history=True, state=state)
+    assert models(reader.events()) == ["A"]
+    reader.close()
+    log.write("two")
+    events = Reader(log.path, search_history=True, state=state).events()
+    assert models(events) == ["A"]
+    assert len(events) == 2
+
+
+def test_a_file_that_is_read_from_its_start_gives_its_configurations_once(log: Log) -> None:
+    log.write("config A", "config B")
+    reader = Reader(log.path, search_history=True, start="start")
+    assert models(reader.events()) == ["A", "B"]
+
+
+def test_a_file_that_comes_later_gives_its_configuration_once(log: Log) -> None:
+    reader = Reader(log.path, search_history=True)
+    assert reader.events() == []
+    log.write("config A")
+    assert models(reader.events()) == ["A"]
+
+
+def test_a_file_that_goes_away_during_the_search_ends_it(log: Log) -> None:
+    log.write("config A", *["x" * 99] * 50_000)
+    reader = Reader(log.path, search_history=True)
+    reader.follower.poll(max_bytes=300_000)
+    log.truncate()
+    log.write("new")
+    assert models(reader.events()) == ["A"]
+    assert not reader.follower.more
+
+
+@pytest.mark.parametrize("release", ["0.32.0-ngram-k5", "0.25.1-draft_model-k3", "0.32.0-draft_model-jsonlog"])
+def test_a_real_log_gives_its_configuration_and_none_of_its_windows(log: Log, release: str) -> None:
+    log.path.write_bytes((CAPTURES / release / "server.log").read_bytes())
+    counters = ReaderCounters()
+    follower = LogFollower(
+        [str(log.path)],
+        lambda: LogScanner(counters),
+        lambda: LogScanner(ReaderCounters(), kinds=frozenset({EngineConfig})),
+        counters=counters,
+    )
+    events = follower.poll()
+    assert len(events) == 1
+    assert isinstance(events[0], EngineConfig)
+    assert events[0].vllm_version == release.partition("-")[0]
+    assert counters.lines == 0
