@@ -141,12 +141,12 @@ def has_short_drafts(draft_tokens: float | None, drafts: float | None, num_specu
     return draft_tokens < num_speculative_tokens * drafts
 
 
-def break_even_length(num_speculative_tokens: int, draft_cost_ratio: float) -> float:
-    """Mean acceptance length at which a step with a draft of k tokens pays for itself: 1 + k c.
+def break_even_length(draft_length: float, draft_cost_ratio: float) -> float:
+    """Mean acceptance length at which drafts of so many tokens pay for themselves: 1 + draft length * c.
 
     ``draft_cost_ratio`` c is the cost of drafting and verifying one more token over that of a step without a draft.
     """
-    return 1.0 + num_speculative_tokens * draft_cost_ratio
+    return 1.0 + draft_length * draft_cost_ratio
 
 
 def recommended_num_speculative_tokens(per_position: Sequence[float], draft_cost_ratio: float) -> int | None:

@@ -16,14 +16,14 @@ from operator import add
 
 import msgspec
 
-from specdec_exporter.acceptance import Counts, acceptance_ratio, recommended_num_speculative_tokens
+from specdec_exporter.acceptance import Counts, acceptance_ratio
 from specdec_exporter.logtotals import LogTotals, engine_label
 from specdec_exporter.policy import Policy, load_policy
 from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
-from specdec_exporter.predictor.versions import WARNINGS, canonical_method
-from specdec_exporter.state import figures
+from specdec_exporter.predictor.versions import WARNINGS
+from specdec_exporter.state import figures, without_length
 from specdec_exporter.status import Figures, Verdict, WarningCount
-from specdec_exporter.verdict import judge
+from specdec_exporter.verdict import judge, recommend
 
 # Divisible by two, as merging neighbours needs.
 SERIES_CAPACITY = 512
@@ -192,6 +192,9 @@ class _OpenAccount:
         if lifetimes and not counts.draft_tokens:  # one lifetime line alone: nothing to difference it from
             counts = Counts(accepted_tokens=lifetime[0], draft_tokens=lifetime[1])
         summed = _log_figures(counts, k) if engines else None
+        if self.cumulative:
+            summed = without_length(summed) if summed else None
+            each = {label: without_length(one) for label, one in each.items()}
         enough = self._ratios.count > 0
         return Account(
             config=self.config,
@@ -212,7 +215,7 @@ class _OpenAccount:
             worst=_notable(self._worst),
             history=self._series.ratios(HISTORY_PARTS),
             thirds=self._thirds(),
-            recommended_num_speculative_tokens=recommend(summed, k, policy, method_of(self.config)),
+            recommended_num_speculative_tokens=recommend(summed, k, policy.for_method(method_of(self.config))),
         )
 
     def _thirds(self) -> tuple[float, float] | None:
@@ -323,8 +326,8 @@ class LogStory:
 
 
 def method_of(config: EngineConfig | None) -> str | None:
-    """Return the speculation method by today's name."""
-    return canonical_method(config.method) if config and config.method else None
+    """Return the speculation method as the log names it."""
+    return config.method if config else None
 
 
 def _log_figures(counts: Counts, num_speculative_tokens: int | None) -> Figures:
@@ -356,15 +359,6 @@ def _notable(found: tuple[float, SpecDecoding, float] | None) -> NotableWindow |
     return NotableWindow(
         timestamp=event.timestamp, engine=engine_label(event.engine), acceptance_ratio=ratio, draft_tokens=drafted
     )
-
-
-def recommend(measured: Figures | None, k: int | None, policy: Policy, method: str | None) -> int | None:
-    """Return the best k of the measured curve; ``None`` where drafts are too few, or too short to tell."""
-    if measured is None or not k or (measured.drafts or 0) < policy.min_drafts:
-        return None
-    if (measured.mean_draft_length or 0.0) < k * (1 - policy.short_draft_tolerance):
-        return None
-    return recommended_num_speculative_tokens(measured.per_position, policy.for_method(method).draft_cost_ratio)
 
 
 _API_SERVERS = Verdict(

@@ -25,7 +25,6 @@ from specdec_exporter.predictor.scan import LogScanner
 from specdec_exporter.predictor.stdin import BinaryStream, read_stream
 
 STDIN = "-"
-# Engine stats are wanted only to pair lines with engines and to tell idle from off.
 REPORT_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning})
 _GZIP_MAGIC = b"\x1f\x8b"
 _PROG = "specdec-exporter"
@@ -91,7 +90,12 @@ class LogInputs:
             scanner = LogScanner(self.counters, kinds=kinds, count_lines=False)
             try:
                 with self._open(path) as (file, position):
-                    yield from read_stream(file, scanner, _telling(progress, done, position), counters=self.counters)
+                    for event in read_stream(file, scanner, _telling(progress, done, position), counters=self.counters):
+                        if kinds is REPORT_KINDS and type(event) is SpecDecoding:
+                            # A report wants engine statistics only to tell idle from off where there are no drafts.
+                            kinds = REPORT_KINDS - {EngineStats}
+                            scanner.narrow(kinds)
+                        yield event
                     done += position() if position else 0
             except (OSError, EOFError, zlib.error, SpecdecError) as error:
                 self.failed[path] = _in_words(path, error)

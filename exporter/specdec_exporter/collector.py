@@ -261,7 +261,7 @@ def _derived(engines: Engines, window_seconds: float) -> Iterator[Metric]:
     yield histogram
     recommended = GaugeMetricFamily(
         "specdec_recommended_num_speculative_tokens",
-        f"K with the best expected speed-up by the measured curve and the policy's draft cost, 0 is off, {span}",
+        f"K with the best expected speed-up by the measured curve and the method's break-even, 0 is off, {span}",
         labels=ENGINE,
     )
     for state, view in engines:
@@ -330,8 +330,8 @@ def _about_predictors(states: Sequence[PredictorState], engines: Engines) -> Ite
     )
     length = GaugeMetricFamily(
         "specdec_policy_mean_acceptance_length_min",
-        "Mean acceptance length below which speculation does not break even with this method and k: 1 + k times the "
-        "policy's draft cost.",
+        "Mean acceptance length below which speculation does not break even: 1 + mean draft length (k while that is "
+        "not known) times the acceptance minimum of the method.",
         labels=MODEL,
     )
     for state in states:

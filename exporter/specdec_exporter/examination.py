@@ -11,14 +11,14 @@ from typing import Literal
 
 import msgspec
 
-from specdec_exporter.analysis import Analysis, recommend
+from specdec_exporter.analysis import Analysis
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import count, decimal, percent
 from specdec_exporter.policy import load_policy
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig
 from specdec_exporter.status import Figures, PredictorStatus, Verdict
-from specdec_exporter.verdict import judge
+from specdec_exporter.verdict import judge, recommend
 
 Level = Literal["PASS", "WARN", "FAIL"]
 
@@ -67,8 +67,8 @@ def examine(access: tuple[Finding, ...], status: PredictorStatus, reading: LogRe
     log = reading.analysis if reading else None
     basis, span = _basis(status, log)
     verdict = status.verdict
+    policy = load_policy().for_method(status.method)
     if basis is not None and status.state in ("drafting", "idle"):
-        policy = load_policy().for_method(status.method)
         verdict = judge("drafting", basis, policy, status.num_speculative_tokens)
     findings = list(access)
     if status.state == "stats_disabled":
@@ -84,9 +84,7 @@ def examine(access: tuple[Finding, ...], status: PredictorStatus, reading: LogRe
         status=status,
         log=log,
         basis=basis,
-        recommended_num_speculative_tokens=recommend(
-            basis, status.num_speculative_tokens, load_policy(), status.method
-        ),
+        recommended_num_speculative_tokens=recommend(basis, status.num_speculative_tokens, policy),
         verdict=verdict,
     )
 

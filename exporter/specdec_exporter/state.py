@@ -11,6 +11,8 @@ from functools import reduce
 from operator import add
 from typing import Literal
 
+import msgspec
+
 from specdec_exporter import acceptance
 from specdec_exporter.acceptance import Counts
 from specdec_exporter.logtotals import EngineLogTotals, LogTotals, engine_label
@@ -18,7 +20,7 @@ from specdec_exporter.policy import Policy, ResolvedPolicy, load_policy
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.predictor.versions import WARNINGS, canonical_method
+from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.samples import SampleRing
 from specdec_exporter.status import (
     EngineStatus,
@@ -29,7 +31,7 @@ from specdec_exporter.status import (
     StateName,
     WarningCount,
 )
-from specdec_exporter.verdict import judge
+from specdec_exporter.verdict import judge, mean_acceptance_length_min, recommend
 
 HISTORY_SECONDS = 3600.0
 # Upper bounds of specdec_window_acceptance_ratio: even steps resolve P10/P50/P90 to 0.05 wherever the median lies.
@@ -238,13 +240,12 @@ class PredictorState:
     @property
     def resolved_policy(self) -> ResolvedPolicy:
         """The thresholds for this predictor's method."""
-        return self.policy.for_method(canonical_method(self.method) if self.method else None)
+        return self.policy.for_method(self.method)
 
     @property
     def mean_acceptance_length_min(self) -> float | None:
-        """Break-even length for this predictor's method and k; ``None`` while k is not known."""
-        k = self.num_speculative_tokens
-        return None if k is None else acceptance.break_even_length(k, self.resolved_policy.draft_cost_ratio)
+        """Break-even length of this predictor's drafts; ``None`` while neither their length nor k is known."""
+        return mean_acceptance_length_min(self.window(), self.num_speculative_tokens, self.resolved_policy)
 
     def engines(self) -> list[EngineView]:
         """Every engine known, in order; without snapshots when the last fetch failed."""
@@ -259,7 +260,9 @@ class PredictorState:
                     engine=engine,
                     snapshot=track.snapshot if self._counted else None,
                     window=window,
-                    recommended_num_speculative_tokens=self.recommended_num_speculative_tokens(window),
+                    recommended_num_speculative_tokens=recommend(
+                        window, self.num_speculative_tokens, self.resolved_policy
+                    ),
                     state=self._state([track], [engine]),
                     ratios=track.ratios if self._has_windows(track) else None,
                 )
@@ -301,7 +304,8 @@ class PredictorState:
             return None
         counts = reduce(add, (window.counts for window in windows))
         seconds = max(window.seconds for window in windows)
-        return figures(counts, self.num_speculative_tokens, "metrics" if countable else "log", seconds)
+        result = figures(counts, self.num_speculative_tokens, "metrics" if countable else "log", seconds)
+        return without_length(result) if self.engine_generation == "v0" else result
 
     def _lifetime(self, tracks: list[EngineTrack]) -> Figures | None:
         if not self._counted or not tracks:
@@ -361,7 +365,7 @@ class PredictorState:
             method=self.method,
             draft_model=self.draft_model,
             num_speculative_tokens=self.num_speculative_tokens,
-            recommended_num_speculative_tokens=self.recommended_num_speculative_tokens(window),
+            recommended_num_speculative_tokens=recommend(window, self.num_speculative_tokens, self.resolved_policy),
             requests_running=_total(snapshot.requests_running for snapshot in snapshots),
             requests_waiting=_total(snapshot.requests_waiting for snapshot in snapshots),
             kv_cache_usage_ratio=max(
@@ -388,16 +392,6 @@ class PredictorState:
             log=self._log_status(),
             verdict=judge(state, window or lifetime, self.resolved_policy, self.num_speculative_tokens),
         )
-
-    def recommended_num_speculative_tokens(self, window: Figures | None) -> int | None:
-        """Return the k that the window's curve speaks for; ``None`` where drafts are too few, or too short to tell."""
-        k = self.num_speculative_tokens
-        if window is None or not k or (window.drafts or 0) < self.policy.min_drafts:
-            return None
-        drafted = window.mean_draft_length
-        if drafted is None or drafted < k * (1 - self.policy.short_draft_tolerance):
-            return None
-        return acceptance.recommended_num_speculative_tokens(window.per_position, self.resolved_policy.draft_cost_ratio)
 
     def _log_status(self) -> LogStatus | None:
         if self.reader is None:
@@ -453,6 +447,11 @@ def figures(
         conditional=acceptance.conditional_ratios(counts.accepted_per_position, counts.drafts),
         short_drafts=acceptance.has_short_drafts(counts.draft_tokens, counts.drafts, num_speculative_tokens),
     )
+
+
+def without_length(v0: Figures) -> Figures:
+    """Return a V0 engine's figures without a length: it counts tokens accepted after a rejected one too."""
+    return msgspec.structs.replace(v0, mean_acceptance_length=None)
 
 
 def _speculates(engine: EngineSnapshot) -> bool:

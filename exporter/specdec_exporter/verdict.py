@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdec_exporter.acceptance import break_even_length
+from specdec_exporter.acceptance import break_even_length, recommended_num_speculative_tokens
 from specdec_exporter.policy import ResolvedPolicy
 from specdec_exporter.status import Figures, StateName, Verdict
 
@@ -41,13 +41,32 @@ _WITHOUT_DRAFTS = {
 }
 
 
+def recommend(figures: Figures | None, num_speculative_tokens: int | None, policy: ResolvedPolicy) -> int | None:
+    """Return the k that the measured curve speaks for; ``None`` where drafts are too few, or too short to tell."""
+    if figures is None or not num_speculative_tokens or (figures.drafts or 0.0) < policy.min_drafts:
+        return None
+    if (figures.mean_draft_length or 0.0) < num_speculative_tokens * (1.0 - policy.short_draft_tolerance):
+        return None
+    return recommended_num_speculative_tokens(figures.per_position, policy.draft_cost_ratio)
+
+
+def mean_acceptance_length_min(
+    figures: Figures | None, num_speculative_tokens: int | None, policy: ResolvedPolicy
+) -> float | None:
+    """Return the break-even length of drafts of their mean length, of k tokens while that is not known."""
+    drafted = figures.mean_draft_length if figures else None
+    length = drafted or num_speculative_tokens
+    return None if length is None else break_even_length(length, policy.draft_cost_ratio)
+
+
 def judge(
     state: StateName, figures: Figures | None, policy: ResolvedPolicy, num_speculative_tokens: int | None
 ) -> Verdict:
     """Return the verdict on ``figures`` (a window's, or a lifetime's where there is no window).
 
-    Acceptance below the method's minimum, or a mean acceptance length below 1 + k c, does not pay. Between minimum and
-    watch level it depends on the draft's cost: measure. Too few drafts give no verdict.
+    Acceptance below the method's minimum does not break even; nor does, by the same arithmetic, a mean acceptance
+    length below 1 + draft length * minimum. Between minimum and watch level it may pay: measure. Too few drafts give no
+    verdict.
     """
     if state != "drafting":
         return _WITHOUT_DRAFTS[state]
@@ -57,23 +76,19 @@ def judge(
             code="unknown",
             headline="Speculation is on; there are no figures yet",
             reasons=("two readings of the predictor are needed",),
-            action="Wait for the next scrape.",
+            action="Wait for the next reading.",
         )
     if figures.drafts is not None and figures.drafts < policy.min_drafts:
         return Verdict(
             code="unknown",
             headline="Too few drafts for a verdict",
             reasons=(f"{figures.drafts:.0f} drafts, at least {policy.min_drafts} are needed",),
-            action="Wait for more traffic.",
+            action="Look again after more traffic.",
         )
-    acceptance = f"acceptance {rate:.2f} (minimum {policy.acceptance_ratio_min:.2f} for this method)"
-    length, break_even = figures.mean_acceptance_length, None
-    if num_speculative_tokens:
-        break_even = break_even_length(num_speculative_tokens, policy.draft_cost_ratio)
-    reasons = [acceptance]
-    too_short = length is not None and break_even is not None and length < break_even
-    if length is not None and break_even is not None:
-        reasons.append(f"mean acceptance length {length:.2f} (break-even {break_even:.2f})")
+    reasons = [f"acceptance {rate:.2f} (minimum {policy.acceptance_ratio_min:.2f} for this method)"]
+    break_even = mean_acceptance_length_min(figures, num_speculative_tokens, policy)
+    if figures.mean_acceptance_length is not None and break_even is not None:
+        reasons.append(f"mean acceptance length {figures.mean_acceptance_length:.2f} (break-even {break_even:.2f})")
     if figures.short_drafts:
         reasons.append("some drafts are shorter than k, so the curve's tail reads too low")
     if rate < policy.acceptance_ratio_broken:
@@ -81,23 +96,22 @@ def judge(
             code="broken",
             headline="Almost nothing that is drafted is accepted",
             reasons=tuple(reasons),
-            action="Check that the draft fits the target (model, tokenizer, quantisation, release); until then switch "
-            "speculation off, since every draft is wasted work.",
+            action="Switch speculation off, since every draft is wasted work, until draft and target fit: model, "
+            "tokenizer, quantisation, release.",
         )
-    if rate < policy.acceptance_ratio_min or too_short:
+    if rate < policy.acceptance_ratio_min:
         return Verdict(
             code="not_paying",
-            headline="Speculation is probably slower than decoding without it",
+            headline="Speculation probably costs more than it gives",
             reasons=tuple(reasons),
-            action="Lower k to the recommended value, or switch speculation off; then look at the draft head, the "
-            "sampling temperature and the load.",
+            action=_remedy(recommend(figures, num_speculative_tokens, policy), num_speculative_tokens),
         )
     if rate < policy.acceptance_ratio_watch:
         return Verdict(
             code="watch",
             headline="Speculation may or may not pay at this acceptance",
             reasons=tuple(reasons),
-            action="Measure: compare latency with a run without speculation, and look at the recommended k.",
+            action="Measure: compare latency with a run without speculation.",
         )
     return Verdict(
         code="healthy",
@@ -105,3 +119,12 @@ def judge(
         reasons=tuple(reasons),
         action="Nothing to do.",
     )
+
+
+def _remedy(recommended: int | None, num_speculative_tokens: int | None) -> str:
+    look = "look at the draft head, the sampling temperature and the load"
+    if recommended == 0:
+        return f"Switch speculation off, or compare latency with a run without it; then {look}."
+    if recommended and num_speculative_tokens and recommended < num_speculative_tokens:
+        return f"Lower k from {num_speculative_tokens} to {recommended}; then {look}."
+    return f"Compare latency with a run without speculation, and {look}."

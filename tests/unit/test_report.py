@@ -111,7 +111,7 @@ Acceptance by position
      1  ██████████████▌       72.5%  █████████████████     85.3%
      2  ███████████▌          57.5%  ███████████████▉      79.3%
   conditional: of the drafts accepted up to the position before
-  Recommended k: 3, by this curve and the cost that the policy assumes.
+  Recommended k: 2, by this curve and the cost that the policy assumes.
 """
 
 

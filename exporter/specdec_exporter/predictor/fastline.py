@@ -29,11 +29,14 @@ _SPEC_DECODING: Final = re.compile(
     rb"Per-position acceptance rate: ([01]\.\d{3}(?:, [01]\.\d{3})*), "
     rb"Avg Draft acceptance rate: (\d{1,3}\.\d)%\r?(?:\n|\Z)"
 )
-_ENGINE_STATS: Final = re.compile(
-    _HEADER + rb"Engine (\d{1,6}): Avg prompt throughput: (\d{1,15}\.\d) tokens/s, "
-    rb"Avg generation throughput: (\d{1,15}\.\d) tokens/s, Running: (\d{1,15}) reqs, Waiting: (\d{1,15}) reqs, "
+_ENGINE: Final = _HEADER + rb"Engine (\d{1,6}): "
+_STATS: Final = (
+    rb"Avg prompt throughput: (\d{1,15}\.\d) tokens/s, Avg generation throughput: (\d{1,15}\.\d) tokens/s, "
+    rb"Running: (\d{1,15}) reqs, Waiting: (\d{1,15}) reqs, "
     rb"[CG]PU KV cache usage: (\d{1,3}\.\d)%(?:, Prefix cache hit rate: (\d{1,3}\.\d)%)?\r?(?:\n|\Z)"
 )
+_ENGINE_STATS: Final = re.compile(_ENGINE + _STATS)
+_ENGINE_ONLY: Final = re.compile(_ENGINE + _STATS.replace(rb"(\d", rb"(?:\d"))  # the same lines
 _NOBODY: Final[Writer] = (None, None)
 
 
@@ -101,6 +104,14 @@ def read_engine_stats(buffer: bytes | bytearray, start: int, end: int) -> tuple[
     ), line.end()
 
 
+def read_engine(buffer: bytes | bytearray, start: int, end: int) -> tuple[Writer, str, int] | None:
+    """Who wrote the engine's statistics at ``start``, of which engine, and where the next line begins."""
+    if (line := _ENGINE_ONLY.match(buffer, start, end)) is None:
+        return None
+    writer_text, _, engine = line.groups()
+    return _NOBODY if writer_text is None else _writer(writer_text), _engine(engine), line.end()
+
+
 # Shares, percentages and lengths have a thousand values or so: remembering them is faster than reading them.
 _share: Final = functools.lru_cache(maxsize=4096)(float)
 
@@ -108,6 +119,11 @@ _share: Final = functools.lru_cache(maxsize=4096)(float)
 @functools.lru_cache(maxsize=4096)
 def _ratio(percent: bytes) -> float:
     return round(float(percent) / 100, 9)
+
+
+@functools.lru_cache(maxsize=256)
+def _engine(text: bytes) -> str:
+    return text.decode()
 
 
 @functools.lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ from specdec_exporter.predictor.events import (
     RequestParams,
     SpecDecoding,
 )
-from specdec_exporter.predictor.fastline import Writer, read_engine_stats, read_spec_decoding
+from specdec_exporter.predictor.fastline import Writer, read_engine, read_engine_stats, read_spec_decoding
 from specdec_exporter.predictor.logline import has_header, parse_text
 from specdec_exporter.predictor.search import Finder, Window
 
@@ -72,6 +72,12 @@ class LogScanner:
         self._count_lines = count_lines
         self._configured_format: LogFormat = log_format
         self.reset()
+
+    def narrow(self, kinds: frozenset[type]) -> None:
+        """From now on only these of the kinds wanted so far are wanted."""
+        self._kinds &= kinds
+        self._wants_stats = EngineStats in self._kinds
+        self._wants_drafts = SpecDecoding in self._kinds
 
     def reset(self) -> None:
         """The stream was cut under us (truncation): forget partial lines and pairing, without events."""
@@ -180,12 +186,16 @@ class LogScanner:
     def _take_usual_lines(self, buffer: bytes | bytearray, start: int, end: int) -> int | None:
         """Take the usual pair of lines, an engine's and its drafts' statistics, or either; where the next begins."""
         after = None
-        if (stats := read_engine_stats(buffer, start, end)) is not None:
-            event, after = stats
-            start = after
-            self._pair(event)
-            if self._wants_stats:
+        if self._wants_stats:
+            if (stats := read_engine_stats(buffer, start, end)) is not None:
+                event, after = stats
+                start = after
+                self._pair((event.process, event.pid), event.engine)
                 self._events.append(event)
+        elif (paired := read_engine(buffer, start, end)) is not None:
+            writer, engine, after = paired
+            start = after
+            self._pair(writer, engine)
         if (drafts := read_spec_decoding(buffer, start, end, self._engines)) is not None:
             windowed, after = drafts
             if self._wants_drafts:
@@ -285,7 +295,7 @@ class LogScanner:
 
     def _take_event(self, event: Event, timestamp: str | None) -> None:
         if isinstance(event, EngineStats):
-            self._pair(event)
+            self._pair((event.process, event.pid), event.engine)
         if type(event) not in self._kinds:
             return
         if isinstance(event, SpecDecoding):
@@ -294,12 +304,12 @@ class LogScanner:
             event = msgspec.structs.replace(event, timestamp=timestamp)
         self._events.append(event)
 
-    def _pair(self, stats: EngineStats) -> None:
+    def _pair(self, writer: Writer, engine: str | None) -> None:
         """Drafts' lines carry no engine: each belongs to the statistics line before it from the same process."""
-        if stats.engine is None:
-            self._engines.pop((stats.process, stats.pid), None)
+        if engine is None:
+            self._engines.pop(writer, None)
         else:
-            self._engines[stats.process, stats.pid] = stats.engine
+            self._engines[writer] = engine
 
 
 class _Partial:

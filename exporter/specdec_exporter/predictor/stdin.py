@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import select
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import Event
 from specdec_exporter.predictor.lines import CHUNK_BYTES, LineCutter, Scanner
+
+if TYPE_CHECKING:
+    import asyncio
 
 _logger = logging.getLogger(__name__)
 
@@ -119,6 +121,8 @@ class StreamFollower:
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
         """Give events to ``sink`` until the stream ends or ``stop`` is set, after what is in the pipe by then."""
+        import asyncio  # noqa: PLC0415  reading files to their end needs no event loop, whose import takes a while
+
         loop = asyncio.get_running_loop()
         wakened = asyncio.Event()
         stopping = asyncio.ensure_future(stop.wait())
