@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfiles import LineScanner, Log, Reader, texts
@@ -54,6 +54,7 @@ def expected(content: bytes) -> tuple[list[str], int]:
     return [line.decode(errors="replace").rstrip("\r") for line in found], oversized
 
 
+@settings(deadline=None)
 @given(content=CONTENT, sizes=st.lists(st.integers(1, 100)))
 def test_a_stream_gives_every_line_however_it_arrives(content: bytes, sizes: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -64,7 +65,7 @@ def test_a_stream_gives_every_line_however_it_arrives(content: bytes, sizes: lis
     assert counters.bytes == len(content)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None)
 @given(content=CONTENT, cuts=st.lists(st.integers(0, 2000)))
 def test_a_growing_file_gives_the_same_lines_however_it_is_written(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, cuts: list[int]

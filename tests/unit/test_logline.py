@@ -383,3 +383,22 @@ def test_digits_beyond_any_count_do_no_harm() -> None:
     malformed(HEADER + SPEC.replace("Accepted: 9", "Accepted: " + "9" * 5000))
     assert parse(f"(A pid={'9' * 5000}) " + SPEC) is None
     assert parse(json.dumps({"message": SPEC, "pid": "9" * 5000})) is not None
+
+
+@pytest.mark.parametrize(
+    "bar",
+    [
+        "Processed prompts:  50%|#####     | 1/2 [00:00<00:00,  1.2it/s]",
+        "Loading safetensors checkpoint shards: 100% Completed | 1/1 [00:00<00:00, 224.57it/s]",
+        "\r  0%|          | 0/2 [00:00<?, ?it/s]\r 50%|█████     | 1/2 [00:00<00:00, 10.00it/s]",
+    ],
+)
+def test_a_line_that_goes_on_after_a_progress_bar_counts(bar: str) -> None:
+    line = (
+        "(APIServer pid=1) INFO 11-20 21:44:58 [metrics.py:120] SpecDecoding metrics: Mean acceptance length: 2.80, "
+        "Accepted throughput: 0.90 tokens/s, Drafted throughput: 1.50 tokens/s, Accepted: 9 tokens, "
+        "Drafted: 15 tokens, Per-position acceptance rate: 0.800, 0.600, 0.400, Avg Draft acceptance rate: 60.0%"
+    )
+    event = parse_line((bar + line).encode())
+    assert isinstance(event, SpecDecoding)
+    assert (event.accepted_tokens, event.draft_tokens, event.process) == (9, 15, "APIServer")

@@ -98,8 +98,9 @@ def test_a_writer_still_on_a_deleted_file_is_read_while_it_writes(log: Log, read
         assert reader.read() == []
         writer.write(b"late\n")
         assert reader.wait(4) == ["late"]
-        writer.write(b"later\n")
-        assert reader.wait(4) == ["later"]
+        for line in ("later", "even later", "at last"):
+            writer.write(f"{line}\n".encode())
+            assert reader.wait(4) == [line]
 
 
 def test_a_deleted_file_is_let_go_of_when_nobody_writes_to_it(log: Log, reader: Reader) -> None:
@@ -128,6 +129,9 @@ def test_the_rest_of_a_line_given_unterminated_is_not_a_line(log: Log, reader: R
     assert reader.wait() == ["no newline"]
     log.sibling(".1").append(" after all\nnext\n")
     assert reader.read() == ["next"]
+    log.sibling(".1").append("again no newline")
+    assert reader.read() == []
+    assert reader.wait() == ["again no newline"]
 
 
 def test_truncation_to_fewer_bytes_is_followed(log: Log, reader: Reader) -> None:
@@ -150,13 +154,14 @@ def test_truncation_and_growth_past_the_old_size_is_noticed(log: Log, reader: Re
     assert reader.counters.truncations == 1
 
 
-def test_truncation_and_growth_behind_an_unchanged_beginning_is_noticed(log: Log, reader: Reader) -> None:
-    banner = ["banner " + "=" * 2000]
-    log.write(*banner, "one")
+def test_truncation_and_growth_behind_an_unchanged_beginning_is_noticed(log: Log) -> None:
+    log.truncate()
+    log.write("banner " + "=" * 2000, "one")
+    reader = Reader(log.path)
     reader.read()
     log.truncate()
-    log.write(*banner, "two")
-    reader.read()  # which of this was read before, nothing tells
+    log.write("banner " + "=" * 2000, "two")
+    assert reader.read() == []  # which of this was read before, nothing tells
     assert reader.counters.truncations == 1
     log.write("three")
     assert reader.read() == ["three"]
@@ -335,6 +340,16 @@ def test_five_rotations_between_two_looks_lose_nothing(log: Log, reader: Reader)
     assert reader.counters.rotations == 5
 
 
+def test_rotations_are_noticed_although_no_new_file_follows(log: Log, reader: Reader) -> None:
+    for line in ("one", "two", "three"):
+        log.write(line)
+        log.rotate()
+    log.path.unlink()
+    assert reader.read() == ["one", "two", "three"]
+    log.write("four")
+    assert reader.read() == ["four"]
+
+
 @pytest.mark.parametrize("name", ["{}-20261120-0{}", "{}.2026-11-20_21-44-0{}", "{}.20261120-21440{}"])
 def test_rotations_between_two_looks_are_read_by_date(log: Log, name: str) -> None:
     for number in range(3):
@@ -383,6 +398,14 @@ def test_a_line_that_is_half_there_at_the_start_is_read_whole(log: Log) -> None:
     assert reader.read() == []
     log.append("a line\n")
     assert reader.read() == ["half a line"]
+
+
+def test_a_line_that_is_half_there_at_the_start_and_longer_than_any_is_skipped(log: Log) -> None:
+    log.append("x" * CHUNK_BYTES * 2)
+    reader = Reader(log.path)
+    reader.read()
+    log.append("the rest\nnext\n")
+    assert reader.read() == ["next"]
 
 
 def test_bytes_behind_tells_what_is_not_read_yet(log: Log, reader: Reader) -> None:

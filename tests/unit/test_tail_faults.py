@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from logfiles import Log, Reader
-from specdec_exporter.predictor.logfile import LogFile
+from logfiles import LineScanner, Log, Reader
+from specdec_exporter.predictor.counters import ReaderCounters
+from specdec_exporter.predictor.lines import LineCutter
+from specdec_exporter.predictor.logfile import LogFile, open_regular
 
 NOBODY = 65534
 
@@ -221,6 +223,24 @@ def test_an_input_output_error_is_survived_without_reading_twice(
     assert reader.follower.healthy
 
 
+def test_an_input_output_error_just_before_a_rotation_loses_nothing(
+    log: Log, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.write("one")
+    assert reader.read() == ["one"]
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogFile, "read", failing)
+        reader.follower.poll()
+    log.write("two")
+    log.rotate()
+    log.write("three")
+    assert reader.wait() == ["two", "three"]
+
+
 def test_a_file_found_by_glob_and_by_symlink_is_read_once(log: Log, tmp_path: Path) -> None:
     (tmp_path / "link.log").symlink_to(log.path)
     reader = Reader(tmp_path / "*.log", log.path, tmp_path / "link.log")
@@ -302,6 +322,43 @@ def test_a_copy_is_not_read_while_the_original_is_whole(log: Log, tmp_path: Path
     log.truncate()
     log.write("two")
     assert reader.read() == ["two"]
+
+
+def test_half_a_copy_is_not_read(log: Log, reader: Reader) -> None:
+    log.write("one", "two")
+    assert reader.read() == ["one", "two"]
+    log.sibling(".1").path.write_bytes(log.path.read_bytes()[:-5])
+    log.truncate()
+    log.write("three")
+    assert reader.read() == ["three"]
+
+
+def test_truncation_and_rotation_between_two_looks_repeat_nothing(log: Log) -> None:
+    banner = "banner " + "=" * 2000  # so that the first bytes do not tell the contents apart
+    log.truncate()
+    log.write(banner)
+    reader = Reader(log.path)
+    reader.read()
+    log.write("one")
+    assert reader.read() == ["one"]
+    log.copytruncate()
+    log.write(banner, "two")
+    log.rotate()
+    log.write("three")
+    assert reader.wait() == ["three"]
+
+
+def test_truncation_between_look_and_read_is_noticed(log: Log) -> None:
+    log.write("one")
+    fd, status = open_regular(str(log.path))
+    file = LogFile(str(log.path), fd, status, LineCutter(LineScanner(), ReaderCounters()))
+    buffer = bytearray(100)
+    file.place(status.st_size)
+    assert file.look()
+    log.truncate()
+    log.write("something else", "and more")
+    assert file.read(buffer, memoryview(buffer)) is None
+    file.close()
 
 
 def test_replacement_by_a_copy_of_itself_repeats_nothing(log: Log, reader: Reader) -> None:

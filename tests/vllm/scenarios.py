@@ -72,17 +72,19 @@ def _flawed_copies(name: str, *, flaw_every: int, requests: int = 6) -> Phase:
     return Phase(name, prompts, max_tokens=70)
 
 
+# Below 1000 drafts for each server: up to there, the three decimals that the log has of a position's rate tell its count
+# exactly, however the traffic falls into the log's intervals.
 DRAFT_MODEL_K3: Final = Scenario(
     name="draft_model-k3",
     method="draft_model",
     k=3,
-    phases=(_excerpts(0.9), _excerpts(0.6), _excerpts(0.3)),
+    phases=(_excerpts(0.9), _excerpts(0.6), _excerpts(0.3, requests=5)),
 )
 DRAFT_MODEL_K4: Final = Scenario(
     name="draft_model-k4",
     method="draft_model",
     k=4,
-    phases=(_excerpts(1.0), _excerpts(0.0), _excerpts(0.6, requests=5, max_tokens=63)),
+    phases=(_excerpts(1.0), _excerpts(0.0, requests=5), _excerpts(0.6, requests=5, max_tokens=63)),
 )
 NGRAM_K5: Final = Scenario(
     name="ngram-k5",

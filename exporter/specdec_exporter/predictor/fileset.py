@@ -56,7 +56,7 @@ class FileSet:
                 self._unopened[place.identity] = place.size_bytes
         placed: list[LogFile] = []
         homeless: list[Position] = []
-        for position in sorted(positions, key=lambda position: not position.rotated):
+        for position in positions:
             if file := _home(position, [file for file in self.files if file not in placed]):
                 placed.append(file)
                 self._place(file, position.offset, skipping=position.skipping)
@@ -108,13 +108,16 @@ class FileSet:
     def lose(self, file: LogFile, error: OSError) -> None:
         """``file`` cannot be read any more; should it be found again, go on where it stood."""
         self.troubles[file.path] = error.strerror or str(error)
-        self.close(file)
+        self._forget(file)
 
     def close(self, file: LogFile) -> None:
-        """Let go of ``file``, but remember it."""
-        self._past.append(file.position())
+        """Let go of ``file``, which was read to its end."""
         for base in file.bases:
             self._acquaintances.add(base, file.identity, file.head)
+        self._forget(file)
+
+    def _forget(self, file: LogFile) -> None:
+        self._past.append(file.position())
         file.close()
         if file in self.files:
             self.files.remove(file)
@@ -198,12 +201,14 @@ class FileSet:
 
     def _strangers(self, file: LogFile, now: float) -> list[LogFile]:
         """Files rotated away from where ``file`` is or was, so fast that they were never seen; oldest first."""
-        return [
-            stranger
-            for base in file.bases
-            for path in self._acquaintances.strangers(base, self._held())
-            if (stranger := self._open_retired(path, file.path, now))
-        ]
+        found: list[LogFile] = []
+        for base in file.bases:
+            for path in self._acquaintances.strangers(base, self._held()):
+                if stranger := self._open_retired(path, file.path, now):
+                    found.append(stranger)
+                    if past := self._home_of(stranger):  # could not be read for a while
+                        self._place(stranger, past.offset, skipping=past.skipping)
+        return found
 
     def _unread_copies(self, file: LogFile, now: float) -> list[LogFile]:
         """Copies made before ``file`` was cut that have bytes which were not read: one of it, and of what came after.
@@ -221,7 +226,7 @@ class FileSet:
                     continue
                 if lost.offset and _holds(lost, other):
                     copies.append(other)
-                elif path in strange and not (lost.offset and lost.begins(other.head)):
+                elif path in strange and not (lost.offset and _begin_alike(file, other)):
                     strangers.append(other)
                 else:
                     self._dismiss(other, base)
@@ -295,6 +300,11 @@ def _home(position: Position, files: Sequence[LogFile], *, anywhere: bool = Fals
         if position.offset and (anywhere or file.path == position.path) and _holds(position, file):
             return file
     return None
+
+
+def _begin_alike(one: LogFile, other: LogFile) -> bool:
+    length = min(len(one.head), len(other.head))
+    return one.head[:length] == other.head[:length]
 
 
 def _holds(position: Position, file: LogFile) -> bool:

@@ -48,10 +48,6 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
         """Device and inode at the time."""
         return self.device, self.inode
 
-    def begins(self, head: bytes) -> bool:
-        """Whether a file with these first bytes begins like this one."""
-        return 0 < self.head_bytes <= len(head) and digest(head[: self.head_bytes]) == self.head_digest
-
     def holds_in(self, fd: int) -> bool:
         """Whether the open file ``fd`` has this content before this place. Raises OSError."""
         if self.offset and not (self.head_bytes and self.marker_bytes):

@@ -47,6 +47,7 @@ _WRAPPING: Final = re.compile(
     | \[[^\s\[\]]{{1,200}}\]\ *                                                       # [pod/name/container]
     | [\w./-]{{1,100}}\ *\|\ +                                                        # compose: service-1  |
     | {_PROCESS}\ *
+    | [^|]{{0,200}}?\d{{1,3}}%(?:\|[^|]{{0,400}}|\ Completed\ )\|\ ?[^\[\]]{{0,80}}\[[^\[\]]{{0,120}}\]\ *  # bar
     """,
     re.ASCII | re.VERBOSE,
 )
