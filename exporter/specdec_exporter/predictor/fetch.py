@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 import zlib
 from http import HTTPStatus
@@ -167,8 +169,9 @@ def _connect_failure(error: Exception) -> str:
         return f"cannot resolve {error.host}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not trusted: {error.certificate_error}"
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"cannot connect: {reason or type(error).__name__}"
+    if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
+        return f"cannot connect: {os.strerror(error.errno)}"
+    return f"cannot connect: {error or type(error).__name__}"
 
 
 def _redirected(source: URL, location: str | None) -> URL:
