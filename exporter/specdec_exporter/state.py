@@ -132,13 +132,13 @@ class PredictorState:
             self._tracks = tracks
         if restarted:
             self.restarts += 1
-            self._api_version, self.version_asked = None, False
+            self.version_asked = False
         self._close_short_windows(now)
 
     def observe_failure(self, reason: str) -> None:
         """A fetch failed; ``reason`` is in words."""
         self.up, self.up_reason, self._snapshot = False, reason, None
-        self._api_version, self.version_asked = None, False  # whatever answers next may be another release
+        self.version_asked = False  # whatever answers next may be another release
 
     def observe_version(self, version: str | None) -> None:
         """The predictor was asked for its version; ``None`` if it did not say."""

@@ -42,8 +42,8 @@ def main() -> int:
             if not arguments.parts or part in arguments.parts:
                 print(f"{title} ...", file=sys.stderr)
                 sections[title] = measure()
-    except BenchError as error:
-        print(error, file=sys.stderr)
+    except (BenchError, TimeoutError) as error:
+        print(error if str(error) else "the exporter did not get on", file=sys.stderr)
         return 2
     load = os.getloadavg()[0]
     print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} CPUs, load {load:.1f}")

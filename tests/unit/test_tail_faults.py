@@ -331,6 +331,9 @@ def test_half_a_copy_is_not_read(log: Log, reader: Reader) -> None:
     log.truncate()
     log.write("three")
     assert reader.read() == ["three"]
+    log.rotate()
+    log.write("four")
+    assert reader.wait() == ["four"]
 
 
 def test_truncation_and_rotation_between_two_looks_repeat_nothing(log: Log) -> None:
@@ -421,6 +424,16 @@ def test_only_so_many_rotated_files_are_kept_open(log: Log, reader: Reader) -> N
     assert reader.wait() == ["last"]
     reader.close()
     assert open_files() == before - 1
+
+
+def test_more_rotations_between_two_looks_than_files_are_kept_open_are_read_once(log: Log, reader: Reader) -> None:
+    for number in range(40):
+        log.write(f"line {number}")
+        log.rotate()
+    assert reader.read() == [f"line {number}" for number in range(40)]
+    log.write("next")
+    log.rotate()
+    assert reader.wait() == ["next"]
 
 
 def open_files() -> int:

@@ -72,8 +72,8 @@ def _flawed_copies(name: str, *, flaw_every: int, requests: int = 6) -> Phase:
     return Phase(name, prompts, max_tokens=70)
 
 
-# Below 1000 drafts for each server: up to there, the three decimals that the log has of a position's rate tell its count
-# exactly, however the traffic falls into the log's intervals.
+# Below 1000 drafts for each server: up to there, the three decimals that the log has of a position's rate tell its
+# count exactly, however the traffic falls into the log's intervals.
 DRAFT_MODEL_K3: Final = Scenario(
     name="draft_model-k3",
     method="draft_model",

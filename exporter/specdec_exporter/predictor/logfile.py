@@ -165,13 +165,12 @@ class LogFile:
         self.cutter.skipping = skipping
 
     def place_at_end(self, size_bytes: int) -> None:
-        """Go on after the last whole line of the first ``size_bytes``: a line completed from now on is read whole."""
+        """Go on after the last whole line of the first ``size_bytes``: a line completed from now on is read whole.
+
+        Of a line longer than any that is read, the part that is read is long enough to be found too long again.
+        """
         start = max(0, size_bytes - CHUNK_BYTES)
-        newline = os.pread(self._fd, size_bytes - start, start).rfind(b"\n")
-        if newline < 0 and start:
-            self.place(size_bytes, skipping=True)
-            return
-        self.place(start + newline + 1)
+        self.place(start + os.pread(self._fd, size_bytes - start, start).rfind(b"\n") + 1)
 
     def look(self) -> bool:
         """Take in the file's status. False where what was read of it is gone: truncated, and perhaps grown again."""
