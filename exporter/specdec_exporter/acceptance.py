@@ -192,31 +192,27 @@ def reconstruct_window(
     k = num_speculative_tokens or len(per_position)
     if draft_tokens <= 0 or k <= 0:
         return ReconstructedWindow(0, (0,) * len(per_position))
-    drafts = fewest = -(-draft_tokens // k)
-    if draft_tokens % k == 0 and (
+    drafts = -(-draft_tokens // k)
+    full = draft_tokens % k == 0 and (
         accepted_per_draft is None or abs(accepted_tokens / drafts - accepted_per_draft) <= _HALF_LENGTH
-    ):
-        if (positions := _certain_positions(accepted_tokens, drafts, per_position)) is not None:
-            return ReconstructedWindow(drafts, positions)
-        full = _agrees(accepted_tokens, drafts, per_position, accepted_per_draft)
-    else:
-        full = False
-    if not full:
-        drafts = _closest_drafts(accepted_tokens, fewest, draft_tokens, per_position, accepted_per_draft)
-    return ReconstructedWindow(drafts, _whole_positions(accepted_tokens, drafts, per_position))
+    )
+    if not full or (positions := _positions_of_full_drafts(accepted_tokens, drafts, per_position)) is None:
+        drafts = _closest_drafts(accepted_tokens, drafts, draft_tokens, per_position, accepted_per_draft)
+        positions = _whole_positions(accepted_tokens, drafts, [rate * drafts for rate in per_position])
+    return ReconstructedWindow(drafts, positions)
 
 
-def _certain_positions(accepted: int, drafts: int, per_position: Sequence[float]) -> tuple[int, ...] | None:
-    """Return the whole counts next to the printed rates if they agree with all that is printed: nearly every line."""
+def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence[float]) -> tuple[int, ...] | None:
+    """Return whole counts that agree with the printed rates and sum to ``accepted``, if so many drafts allow any."""
     slack = drafts * _HALF_POSITION
-    positions = []
-    for rate in per_position:
-        exact = rate * drafts
-        count = int(exact + 0.5)
-        if not -slack <= count - exact <= slack:
-            return None
-        positions.append(count)
-    return tuple(positions) if sum(positions) == accepted else None
+    exact = [rate * drafts for rate in per_position]
+    positions = [int(value + 0.5) for value in exact]
+    total = sum(positions)
+    if any(not -slack <= count - value <= slack for count, value in zip(positions, exact, strict=True)):
+        return None
+    if total == accepted or not positions:
+        return tuple(positions)
+    return _whole_positions(accepted, drafts, exact) if abs(sum(exact) - accepted) <= len(exact) * slack else None
 
 
 # Half of the last digit that vLLM prints (three decimals for positions, two for the mean), with room for binary floats.
@@ -224,15 +220,6 @@ _HALF_POSITION = 0.0005 + 1e-9
 _HALF_LENGTH = 0.005 + 1e-9
 # Beyond this many candidates the printed digits cannot tell neighbours apart: the middle one is as good as any.
 _MAX_CANDIDATES = 2000
-
-
-def _agrees(accepted: int, drafts: int, per_position: Sequence[float], accepted_per_draft: float | None) -> bool:
-    mean = accepted / drafts
-    if accepted_per_draft is not None and abs(mean - accepted_per_draft) > _HALF_LENGTH:
-        return False
-    if per_position and abs(mean - sum(per_position)) > len(per_position) * _HALF_POSITION:
-        return False
-    return all(_distance_to_whole(rate, drafts) == 0.0 for rate in per_position)
 
 
 def _distance_to_whole(rate: float, drafts: int) -> float:
@@ -270,11 +257,15 @@ def _closest_drafts(
     )
 
 
-def _whole_positions(accepted: int, drafts: int, per_position: Sequence[float]) -> tuple[int, ...]:
+def _whole_positions(accepted: int, drafts: int, exact: Sequence[float]) -> tuple[int, ...]:
     """Round to whole counts that sum to ``accepted``, moving the remainder where rounding was least certain."""
-    exact = [rate * drafts for rate in per_position]
     counts = [round(value) for value in exact]
     missing = accepted - sum(counts)
+    if counts and abs(missing) >= len(counts):  # many drafts: three decimals leave whole counts open, of every position
+        each = int(missing / len(counts))
+        if counts[0] + each <= drafts and counts[-1] + each >= 0:
+            counts = [count + each for count in counts]
+            missing -= each * len(counts)
     step = 1 if missing > 0 else -1
     while missing and counts:
         allowed = [

@@ -184,7 +184,10 @@ def serve(config_file: str | None, config_check: bool, **flags: Any) -> int:
             webconfig.WebConfigFile(settings.web.config_file)
         click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
         return 0
-    from specdec_exporter import serve as serving  # noqa: PLC0415  each command imports what it needs
+    from specdec_exporter.lean import without_ca_certificates  # noqa: PLC0415  each command imports what it needs
+
+    with without_ca_certificates():
+        from specdec_exporter import serve as serving  # noqa: PLC0415
 
     return serving.run(settings, load)
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
-import gc
 import logging
 import signal
 import time
@@ -18,6 +15,7 @@ from specdec_exporter import __version__
 from specdec_exporter.collector import build_registry
 from specdec_exporter.config import Settings, parse_listen_address
 from specdec_exporter.errors import ConfigError
+from specdec_exporter.lean import give_back_memory
 from specdec_exporter.logs import configure
 from specdec_exporter.runtime import ExporterRuntime
 from specdec_exporter.web import Endpoints, one_line_errors
@@ -53,20 +51,12 @@ async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
         await runtime.stop()
         raise
     endpoints.ready = True
-    _give_back_memory()
+    give_back_memory()
     LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
     await stop.wait()
     endpoints.ready = False
     await _shut_down(runtime, runner)
     return 0
-
-
-def _give_back_memory() -> None:
-    """Return what importing and starting up have freed to the system; on a sidecar's budget it is worth a megabyte."""
-    gc.collect()
-    gc.freeze()
-    with contextlib.suppress(OSError, AttributeError):  # glibc only
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _stop_signal() -> asyncio.Event:

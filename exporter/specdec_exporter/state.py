@@ -106,7 +106,9 @@ class PredictorState:
         self._wall_clock = wall_clock
         self._snapshot: Snapshot | None = None  # of the last fetch, if that succeeded
         self._tracks: dict[tuple[str, str], EngineTrack] = {}
+        self._engine_names: tuple[str, ...] = ()
         self._log_rings: dict[str, SampleRing] = {}
+        self._born = clock()
         self._config: EngineConfig | None = None
         self._api_version: str | None = None
         self.version_asked = False  # since the predictor last started, as far as we can see
@@ -117,6 +119,7 @@ class PredictorState:
     def observe_snapshot(self, snapshot: Snapshot) -> None:
         """A fetch succeeded."""
         now = self._clock()
+        self._sample_log(now)
         self.up, self.up_reason, self._snapshot = True, None, snapshot
         tracks: dict[tuple[str, str], EngineTrack] = {}
         restarted = False
@@ -130,6 +133,7 @@ class PredictorState:
             tracks[key] = track
         if snapshot.engines:  # a predictor without statistics says nothing about its engines: remember them
             self._tracks = tracks
+            self._engine_names = tuple(sorted({engine for _, engine in tracks}))
         if restarted:
             self.restarts += 1
             self.version_asked = False
@@ -137,6 +141,7 @@ class PredictorState:
 
     def observe_failure(self, reason: str) -> None:
         """A fetch failed; ``reason`` is in words."""
+        self._sample_log(self._clock())
         self.up, self.up_reason, self._snapshot = False, reason, None
         self.version_asked = False  # whatever answers next may be another release
 
@@ -147,19 +152,23 @@ class PredictorState:
     def observe_event(self, event: Event) -> None:
         """A line of the predictor's log said something."""
         if isinstance(event, SpecDecoding):
-            label = engine_label(event.engine, tuple(sorted({engine for _, engine in self._tracks})))
-            now = self._clock()
+            label = engine_label(event.engine, self._engine_names)
+            self.log.add(event, label)
+        elif isinstance(event, EngineConfig):
+            self._config = event
+            if not event.historical:
+                self.log.predictor_started()
+        elif isinstance(event, PredictorWarning):
+            self.warnings[event.warning] += 1
+
+    def _sample_log(self, now: float) -> None:
+        """Note the log's totals beside the metrics': reading the log itself must stay cheap."""
+        for label, totals in self.log.engines.items():
             ring = self._log_rings.get(label)
             if ring is None:
                 ring = self._log_rings[label] = SampleRing(self.window_seconds)
-                ring.add(now, self.log.engine(label).counts())
-            self.log.add(event, label)
-            ring.add(now, self.log.engine(label).counts())
-        elif isinstance(event, EngineConfig):
-            self._config = event
-            self.log.predictor_started()
-        elif isinstance(event, PredictorWarning):
-            self.warnings[event.warning] += 1
+                ring.add(self._born, Counts(drafts=0, draft_tokens=0, accepted_tokens=0))
+            ring.add(now, totals.counts())
 
     def _close_short_windows(self, now: float) -> None:
         if self.engine_generation == "v0":  # its counters are sums of lifetime totals: no window can be had from them
@@ -273,8 +282,7 @@ class PredictorState:
         """The log's totals of every engine, zeros for those known from the metrics; nothing while no log is read."""
         if self.reader is None:
             return []
-        known = {engine for _, engine in self._tracks}
-        for engine in known:
+        for engine in self._engine_names:
             self.log.engine(engine)
         return sorted(self.log.engines.items())
 
@@ -303,6 +311,8 @@ class PredictorState:
         if not windows:
             return None
         counts = reduce(add, (window.counts for window in windows))
+        if not countable and not counts.draft_tokens:
+            return None  # a log without lines says nothing about now
         seconds = max(window.seconds for window in windows)
         result = figures(counts, self.num_speculative_tokens, "metrics" if countable else "log", seconds)
         return without_length(result) if self.engine_generation == "v0" else result
@@ -341,10 +351,10 @@ class PredictorState:
             drafted = any(track.snapshot.draft_tokens for track in tracks)
             stepped = any(track.snapshot.requests_running for track in tracks)
             drafted = drafted and stepped
-        logged = any(
-            ring.window(span, now) for engine in log_engines if (ring := self._log_rings.get(engine)) is not None
-        )
-        if drafted or (logged and not windows):
+        if not drafted and self.engine_generation == "v0":  # its counters move at log intervals, its log tells more
+            rings = [ring for engine in log_engines if (ring := self._log_rings.get(engine)) is not None]
+            drafted = any((window := ring.window(span, now)) and window.counts.draft_tokens for ring in rings)
+        if drafted:
             return "drafting"
         return "not_drafting" if stepped else "idle"
 

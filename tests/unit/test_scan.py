@@ -436,6 +436,16 @@ def test_the_chunks_do_not_matter(log: tuple[bytes, list[int]]) -> None:
         assert getattr(parts.counters, name) == getattr(whole.counters, name)
 
 
+@given(logs())
+@settings(max_examples=150)
+def test_drafts_find_their_engine_whether_statistics_are_wanted_or_not(log: tuple[bytes, list[int]]) -> None:
+    data, cuts = log
+    bounds = sorted({0, *cuts, len(data)})
+    chunks = [data[start:stop] for start, stop in pairwise(bounds)]
+    with_statistics = [event for event in read(*chunks).events if isinstance(event, SpecDecoding)]
+    assert read(*chunks, kinds=frozenset({SpecDecoding})).events == with_statistics
+
+
 @given(st.binary(max_size=300), st.sampled_from(["auto", "plain", "cri", "docker"]), st.sampled_from(FRAGMENTS))
 def test_any_bytes_are_read_without_harm(noise: bytes, log_format: LogFormat, fragment: bytes) -> None:
     read(noise + fragment + noise + b"\n", noise + b"\n", tail=noise, log_format=log_format)

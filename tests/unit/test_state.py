@@ -199,9 +199,18 @@ def test_v0_takes_its_window_from_the_differences_of_the_log(state: PredictorSta
         state.observe_event(
             SpecDecoding(accepted_tokens=accepted, draft_tokens=drafted, cumulative=True, num_speculative_tokens=3)
         )
+    state.observe_snapshot(v0(0.6))
     window = state.window()
     assert window is not None
     assert (window.source, window.acceptance_ratio, window.drafts) == ("log", 0.3, 10)
+    assert window.mean_acceptance_length is None  # V0 counts tokens accepted after a rejected one too
+
+
+def test_an_init_line_from_before_our_start_does_not_say_that_lifetimes_begin_now(state: PredictorState) -> None:
+    state.observe_event(config(engine_generation="v0", historical=True))
+    state.observe_event(SpecDecoding(accepted_tokens=900, draft_tokens=1500, cumulative=True, num_speculative_tokens=3))
+    assert state.log.engine("0").draft_tokens == 0
+    assert state.method == "draft_model"
 
 
 def test_short_windows_enter_the_histogram_only_with_enough_drafts(state: PredictorState, clock: Clock) -> None:

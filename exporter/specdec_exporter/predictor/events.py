@@ -60,6 +60,7 @@ class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
     method: str | None = None
     draft_model: str | None = None
     num_speculative_tokens: int | None = None
+    historical: bool = False  # stands before the place where reading began, so that it tells of no start now
 
 
 class PredictorWarning(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="warning", gc=False):

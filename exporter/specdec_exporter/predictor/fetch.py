@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import os
 import re
+import ssl
 import zlib
 from http import HTTPStatus
 from typing import Final
@@ -119,7 +121,12 @@ class MetricsFetcher:
             try:
                 # Retries once by itself where a connection is cut before the answer begins.
                 response = await self._session.get(
-                    target, headers=_HEADERS, timeout=_NO_TIMEOUT, allow_redirects=False, auto_decompress=False
+                    target,
+                    headers=_HEADERS,
+                    timeout=_NO_TIMEOUT,
+                    allow_redirects=False,
+                    auto_decompress=False,
+                    ssl=_trust() if target.scheme == "https" else True,
                 )
             except aiohttp.ClientResponseError as error:
                 found = " ".join(error.message.split())[:120]
@@ -135,6 +142,12 @@ class MetricsFetcher:
                 body = await _read(response, max_bytes, f"GET {_shown(target)}")
                 return body, response.headers.get("Content-Type")
         raise FetchError("redirect", f"GET {_shown(url)} was redirected more than {_MAX_REDIRECTS} times")
+
+
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    """Certificates that the system trusts, loaded only where a predictor speaks TLS (see ``lean.py``)."""
+    return ssl.create_default_context()
 
 
 def _endpoints(text: str) -> tuple[URL, URL]:

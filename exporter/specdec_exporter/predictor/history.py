@@ -11,6 +11,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig
 from specdec_exporter.predictor.lines import LineCutter, Scanner
@@ -83,7 +85,7 @@ class ConfigSearch:
             events = self._cutter.scanner.finish()
         for event in events:
             if isinstance(event, EngineConfig):
-                self._found = event
+                self._found = msgspec.structs.replace(event, historical=True)
         return count, done
 
     def _close_file(self) -> None:

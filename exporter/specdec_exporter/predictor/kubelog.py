@@ -26,7 +26,7 @@ import msgspec
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import Event
+from specdec_exporter.predictor.events import EngineConfig, Event
 from specdec_exporter.predictor.lines import CHUNK_BYTES, LineCutter, Scanner
 
 _logger = logging.getLogger(__name__)
@@ -83,7 +83,10 @@ class StampedLines:
         self.last = max(self.last, *map(_nanoseconds, _STAMPS.finditer(block)), -1)
         events = []
         if old and self._history:
-            events += _scan(self._history, old)
+            events += [
+                msgspec.structs.replace(event, historical=True) if isinstance(event, EngineConfig) else event
+                for event in _scan(self._history, old)
+            ]
         if new:
             events += _scan(self._live, new)
         return events

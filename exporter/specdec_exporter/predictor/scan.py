@@ -31,6 +31,7 @@ _ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, Predicto
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
+_STATISTICS: Final = b"Running: "
 _REQUEST: Final = "Received request "
 # What the finders look for, for lines that are looked at anyway.
 _OF_INTEREST: Final = re.compile(f"Decoding|Drafted: |Running: |peculative|WARNING|{_REQUEST}")
@@ -78,6 +79,7 @@ class LogScanner:
         self._kinds &= kinds
         self._wants_stats = EngineStats in self._kinds
         self._wants_drafts = SpecDecoding in self._kinds
+        self._set_format(self._format)
 
     def reset(self) -> None:
         """The stream was cut under us (truncation): forget partial lines and pairing, without events."""
@@ -136,11 +138,15 @@ class LogScanner:
         self._format: LogFormat = log_format
         self._finders: list[Finder] = []
         self._warnings: Finder | None = None
+        self._drafts: Finder | None = None
         if SpecDecoding in self._kinds:
             # "Drafted: " finds the rest of a line that was wrapped inside "SpecDecoding".
-            self._finders.append(Finder(b"Decoding", b"Drafted: "))
-        if self._kinds & {SpecDecoding, EngineStats}:
-            self._finders.append(Finder(b"Running: "))
+            self._drafts = Finder(b"Decoding", b"Drafted: ")
+            self._finders.append(self._drafts)
+        # Where statistics are wanted only to pair engines with drafts, a look at the lines before the drafts will do.
+        self._looks_back = EngineStats not in self._kinds and log_format not in ("cri", "docker")
+        if self._kinds & {SpecDecoding, EngineStats} and not self._looks_back:
+            self._finders.append(Finder(_STATISTICS))
         if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
             # the V0 engine's line, the engine-init line, most warnings
             self._finders.append(Finder(b"peculative", rare=False))
@@ -175,13 +181,31 @@ class LogScanner:
                 if places[index] < hit:
                     hit, found = places[index], finder
             if found is None:
-                return
+                break
             start = max(position, buffer.rfind(b"\n", position, hit) + 1)
+            if self._looks_back and found is self._drafts:
+                self._pair_before(buffer, position, start)
             after = None if framed else self._take_usual_lines(buffer, start, end)
             if after is None and found is self._warnings:
                 stop = _line_end(buffer, hit, end)
                 after = None if versions.WARNING_HINT.search(buffer, start, stop) else stop + 1
             position = self._take_line_at(buffer, start, end) if after is None else after
+        if self._looks_back:
+            self._pair_before(buffer, position, end)
+
+    def _pair_before(self, buffer: bytearray, position: int, start: int) -> None:
+        """Pair by the statistics lines from ``position`` to the line at ``start``, as far as they are near it."""
+        hit = buffer.find(_STATISTICS, max(position, start - _MOST_PREVIOUS_BYTES), start)
+        while hit >= 0:
+            line = max(position, buffer.rfind(b"\n", position, hit) + 1)
+            stop = _line_end(buffer, hit, start)
+            if (paired := read_engine(buffer, line, start)) is not None:
+                self._pair(*paired[:2])
+            elif isinstance(said := parse_text(_decode(bytes(buffer[line:stop]))), EngineStats):
+                self._pair((said.process, said.pid), said.engine)
+            elif isinstance(said, Malformed):
+                self._engines.clear()
+            hit = buffer.find(_STATISTICS, stop, start)
 
     def _take_usual_lines(self, buffer: bytes | bytearray, start: int, end: int) -> int | None:
         """Take the usual pair of lines, an engine's and its drafts' statistics, or either; where the next begins."""
@@ -192,7 +216,7 @@ class LogScanner:
                 start = after
                 self._pair((event.process, event.pid), event.engine)
                 self._events.append(event)
-        elif (paired := read_engine(buffer, start, end)) is not None:
+        elif not self._looks_back and (paired := read_engine(buffer, start, end)) is not None:
             writer, engine, after = paired
             start = after
             self._pair(writer, engine)
