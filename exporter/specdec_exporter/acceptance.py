@@ -205,14 +205,20 @@ def reconstruct_window(
 def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence[float]) -> tuple[int, ...] | None:
     """Return whole counts that agree with the printed rates and sum to ``accepted``, if so many drafts allow any."""
     slack = drafts * _HALF_POSITION
-    exact = [rate * drafts for rate in per_position]
-    positions = [int(value + 0.5) for value in exact]
-    total = sum(positions)
-    if any(not -slack <= count - value <= slack for count, value in zip(positions, exact, strict=True)):
-        return None
+    positions = []
+    total = 0
+    for rate in per_position:
+        exact = rate * drafts
+        count = int(exact + 0.5)
+        if not -slack <= count - exact <= slack:
+            return None
+        positions.append(count)
+        total += count
     if total == accepted or not positions:
         return tuple(positions)
-    return _whole_positions(accepted, drafts, exact) if abs(sum(exact) - accepted) <= len(exact) * slack else None
+    if abs(sum(per_position) * drafts - accepted) > len(positions) * slack:
+        return None
+    return _whole_positions(accepted, drafts, [rate * drafts for rate in per_position])
 
 
 # Half of the last digit that vLLM prints (three decimals for positions, two for the mean), with room for binary floats.

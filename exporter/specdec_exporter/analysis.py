@@ -17,11 +17,11 @@ from operator import add
 import msgspec
 
 from specdec_exporter.acceptance import Counts, acceptance_ratio
+from specdec_exporter.figures import figures, without_length
 from specdec_exporter.logtotals import LogTotals, engine_label
 from specdec_exporter.policy import Policy, load_policy
 from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.versions import WARNINGS
-from specdec_exporter.state import figures, without_length
 from specdec_exporter.status import Figures, Verdict, WarningCount
 from specdec_exporter.verdict import judge, recommend
 

@@ -11,11 +11,10 @@ from typing import Protocol
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.scan import LogScanner
 
-# What serving needs of a log: engine statistics only name the engine of the spec-decode line after them.
-SERVED_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning})
+SERVED_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineConfig, PredictorWarning})
 
 
 class LogSource(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -92,6 +93,7 @@ class LogTotals:
         return LogWindow(drafts, drafted, accepted)
 
 
+@functools.lru_cache(maxsize=1024)
 def engine_label(printed: str | None, known: tuple[str, ...] = ()) -> str:
     """Return the ``engine`` label for an engine as the log prints it: ``"000"`` -> ``"0"``.
 

@@ -31,6 +31,9 @@ _ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, Predicto
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
+_DRAFTS: Final = b"Decoding"
+_WRAPPED_DRAFTS: Final = b"Drafted: "
+_BYTES_PER_MISS: Final = 2048
 _STATISTICS: Final = b"Running: "
 _REQUEST: Final = "Received request "
 # What the finders look for, for lines that are looked at anyway.
@@ -141,10 +144,12 @@ class LogScanner:
         self._drafts: Finder | None = None
         if SpecDecoding in self._kinds:
             # "Drafted: " finds the rest of a line that was wrapped inside "SpecDecoding".
-            self._drafts = Finder(b"Decoding", b"Drafted: ")
+            self._drafts = Finder(_DRAFTS, _WRAPPED_DRAFTS)
             self._finders.append(self._drafts)
         # Where statistics are wanted only to pair engines with drafts, a look at the lines before the drafts will do.
-        self._looks_back = EngineStats not in self._kinds and log_format not in ("cri", "docker")
+        self._looks_back = (
+            SpecDecoding in self._kinds and EngineStats not in self._kinds and log_format not in ("cri", "docker")
+        )
         if self._kinds & {SpecDecoding, EngineStats} and not self._looks_back:
             self._finders.append(Finder(_STATISTICS))
         if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
@@ -169,11 +174,15 @@ class LogScanner:
         every_line = self._format == "docker" and _has_docker_partial(buffer, end)
         framed = self._format in ("cri", "docker")
         places = [finder.begin(window) for finder in finders]
+        skims = self._looks_back and not every_line
         position = 0
         while position < end:
             if every_line or self._broken is not None or self._partials:
                 position = self._take_line_at(buffer, position, end)
                 continue
+            if skims:
+                others = (place for place, finder in zip(places, finders, strict=True) if finder is not self._drafts)
+                position, skims = self._skim(buffer, position, min(others, default=end), end)
             hit, found = end, None
             for index, finder in enumerate(finders):
                 if places[index] < position:
@@ -192,6 +201,36 @@ class LogScanner:
             position = self._take_line_at(buffer, start, end) if after is None else after
         if self._looks_back:
             self._pair_before(buffer, position, end)
+
+    def _skim(self, buffer: bytearray, position: int, limit: int, end: int) -> tuple[int, bool]:
+        """Take the usual lines from ``position`` on, up to ``limit`` or the first that is not usual; where that is.
+
+        Gives False as well where this way of looking does not pay, since the letter D is not rare.
+        """
+        find, rfind, startswith = buffer.find, buffer.rfind, buffer.startswith
+        engines, keep = self._engines, self._events.append
+        at = position
+        misses_left = 1 + (limit - position) // _BYTES_PER_MISS
+        while (hit := find(b"D", at, limit)) >= 0:
+            if not startswith(_DRAFTS, hit, end):
+                misses_left -= 1
+                if misses_left == 0 or startswith(_WRAPPED_DRAFTS, hit, end):
+                    return position, misses_left > 0
+                at = hit + 1
+                continue
+            start = max(position, rfind(b"\n", position, hit) + 1)
+            if start > position:
+                before = max(position, rfind(b"\n", position, start - 1) + 1)
+                if (paired := read_engine(buffer, before, start)) is not None:
+                    engines[paired[0]] = paired[1]
+                else:
+                    self._pair_before(buffer, position, start)
+            if (drafts := read_spec_decoding(buffer, start, end, engines)) is None:
+                return start, True
+            event, position = drafts
+            at = position
+            keep(event)
+        return position, True
 
     def _pair_before(self, buffer: bytearray, position: int, start: int) -> None:
         """Pair by the statistics lines from ``position`` to the line at ``start``, as far as they are near it."""

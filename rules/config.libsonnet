@@ -1,0 +1,230 @@
+// Every threshold, window, selector and label of the pack. Override a key where the mixin is used:
+//   (import 'specdec-exporter/mixin.libsonnet') + { _config+:: { z_score: 3.3 } }
+// Ratios are 0..1, times seconds. Thresholds that the exporter applies too come from its policy and are not repeated here.
+{
+  _config+:: {
+    local config = self,
+
+    // 'exporter': the specdec_* families of the sidecar. 'vllm': straight from vLLM's own names, without the sidecar; then
+    // what only the log knows (method, draft model) and baselines from a file are missing. Both record the same names.
+    source: 'exporter',
+
+    // Thresholds and per-method bands. Keys of `methods` are the exporter's canonical names of a method.
+    policy: import '../exporter/specdec_exporter/policy.json',
+
+    // --- What is selected ------------------------------------------------------------------------------------------
+
+    // Matchers added to every selector of raw series, for example 'cluster="eu-1", job=~"predictors/.+"'.
+    selector: '',
+
+    // What identifies a service. `cluster` and `namespace` may be missing from the series.
+    level_labels: ['cluster', 'namespace', 'inference_service', 'model_name'],
+
+    // What tells the replicas of a service apart. Labels that are missing do no harm.
+    replica_labels: ['pod', 'instance', 'engine'],
+
+    // Only with source 'vllm': the label of the scraped series that names the service. KServe's pods have it as a label,
+    // serving_kserve_io_inferenceservice, which the pack's PodMonitor turns into inference_service.
+    vllm_service_label: 'inference_service',
+
+    // Only with source 'vllm', where no series names the method: matchers of the services by method, for example
+    // { ngram: 'inference_service=~"code-.+"' }. The others get the general thresholds.
+    vllm_method_selectors: {},
+
+    // A service whose name matches is the live control of the service that the first group names: the same model, hardware
+    // and traffic without speculation. It becomes that service's baseline as long as it does not draft.
+    control_service_regex: '(.+)-control',
+
+    // --- Windows and intervals ---------------------------------------------------------------------------------------
+
+    // Of the slowest scrape. Windows must hold four of them, or one lost scrape leaves a gap.
+    scrape_interval_seconds: 60,
+
+    // Alerts and the rules that they need at once.
+    evaluation_interval_seconds: 60,
+
+    // Rules that read buckets or long windows. Below Prometheus' look-back of 5 minutes, or their series would flicker.
+    slow_interval_seconds: 240,
+
+    // The hour-by-hour history that baselines are taken from. Read with windows, never with instant selectors.
+    history_interval_seconds: 3600,
+
+    short_window_seconds: 5 * 60,  // what happens now
+    long_window_seconds: 30 * 60,  // what decides
+    warm_up_seconds: 15 * 60,  // cold caches and kernel compilation make the first requests slow
+    history_days: 7,  // a week holds every hour of the week once
+
+    // --- Sampling error ----------------------------------------------------------------------------------------------
+
+    // One-sided normal quantile by which a share must differ from its limit: 2.58 is a chance of 1 in 200.
+    z_score: 2.58,
+
+    // The same for latency, where nothing slower may give at most one false alarm in a thousand looks: 3.1 is 1 in 1,000.
+    latency_z_score: 3.1,
+
+    // Drafts in the long window below which acceptance alerts are silent. Drafts, not tokens: the tokens of a draft stand
+    // or fall together. A thousand drafts come from a dozen requests or so, which is the least to speak of a service.
+    min_drafts: 1000,
+
+    // The same for one replica.
+    min_replica_drafts: 500,
+
+    // Requests in the long window below which latency alerts are silent.
+    min_requests: 200,
+
+    // Requests in an hour for it to count as history.
+    min_history_requests: 50,
+
+    // Hours of history before it serves as a baseline.
+    min_history_hours: 24,
+
+    // --- Acceptance --------------------------------------------------------------------------------------------------
+
+    // The minimum by method is the policy's (from the exporter: specdec_policy_acceptance_ratio_min). A page also needs the
+    // short window to lie this far below it.
+    acceptance_page_factor: 0.75,
+
+    // Against the service's own baseline: both must hold.
+    acceptance_drop_ratio: 0.85,
+    acceptance_drop_min: 0.05,
+
+    // First and last position of the curve.
+    head_acceptance_min: 0.3,
+    tail_acceptance_min: 0.1,
+
+    // By how much a replica must fall short of the median of the replicas.
+    replica_acceptance_gap: 0.2,
+    min_replicas: 3,
+
+    // Above it, with at least so many positions, the text probably repeats itself.
+    suspicious_acceptance: 0.98,
+    suspicious_positions: 3,
+
+    // Tokens per second that a service must generate before the absence of drafts means anything.
+    min_generation_tokens_per_second: 1,
+
+    // Draft tokens accepted by position must sum to all accepted ones; every release with both counters does that.
+    consistency_tolerance: 0.02,
+
+    // --- Latency -----------------------------------------------------------------------------------------------------
+
+    // By label `sli`. `family`: the exporter's histogram without prefix and unit; `vllm`: vLLM's. Time per output token is
+    // per request, never the inter-token latency, which is per engine step (one sample for all tokens of a draft).
+    // `cv`: coefficient of variation that the sampling error of the mean is taken from; a histogram does not tell it.
+    // `quantiles`: recorded for people; at vLLM's buckets they are off by up to 70 %, so no alert compares them.
+    slis: {
+      tpot: {
+        title: 'time per output token',
+        family: 'time_per_output_token',
+        vllm: 'request_time_per_output_token',
+        cv: 0.5,
+        quantiles: [0.5, 0.99],
+      },
+      ttft: {
+        title: 'time to first token',
+        family: 'time_to_first_token',
+        vllm: 'time_to_first_token',
+        cv: 1.5,
+        quantiles: [0.99],
+      },
+      e2e: {
+        title: 'end-to-end latency',
+        family: 'request_latency',
+        vllm: 'e2e_request_latency',
+        cv: 1.25,
+        quantiles: [0.99],
+      },
+    },
+
+    // SLIs whose buckets are kept hour by hour, so that the tail has a baseline from history. One per service, the first
+    // that it has: each costs about twenty series per service. (Time per output token came with 0.11.0.) Live controls and
+    // baselines from a file cover all SLIs without that.
+    history_tail_slis: ['tpot', 'e2e'],
+
+    // History's baseline is a slow hour, but a usual one: three of four were faster. So the daily peak is no regression, and
+    // an incident shorter than a quarter of the history does not become the norm.
+    latency_history_quantile: 0.75,
+
+    // Of acceptance the median hour.
+    acceptance_history_quantile: 0.5,
+
+    // The body: mean over baseline mean. Mean, since histograms have it exactly.
+    latency_mean_ratio: 1.15,
+
+    // The tail: requests slower than a limit that at baseline held this share of them ...
+    tail_limit_share: 0.9,
+
+    // ... beyond this many times the share that was slower at baseline, which absorbs harmless drift, ...
+    tail_growth: 1.5,
+
+    // ... as a share of all requests.
+    tail_shift_warning: 0.01,
+    tail_shift_critical: 0.1,
+
+    // A wider spread: the tail shifted while the mean is within this ratio of the baseline.
+    spread_mean_ratio: 1.05,
+
+    // Slower per token than baseline by this ratio while acceptance is too low: speculation does harm.
+    harmful_ratio: 1.3,
+
+    // Against a baseline without speculation: a speed-up below this is not worth its memory and its risk.
+    speedup_min: 1.05,
+
+    // Slower than the live control by this ratio.
+    control_ratio: 1.05,
+
+    // --- Load --------------------------------------------------------------------------------------------------------
+
+    // Verifying drafts is free only while the accelerator waits for memory; in big batches it costs what it saves.
+    saturated_requests_running: 32,
+    saturated_requests_waiting: 1,
+    kv_cache_usage_max: 0.9,
+
+    // --- Error budget ------------------------------------------------------------------------------------------------
+
+    // Objectives by name: the share of requests within a bound, which must be a bucket boundary of the SLI. A fifth of a
+    // second per token is about as slow as people read.
+    slos: {
+      tpot: { sli: 'tpot', le: '0.2', objective: 0.99 },
+    },
+    // Burn rates as multiples of the budget of 30 days: 14.4 for an hour spends 2 % of it.
+    slo_burn_rates: [
+      { severity: 'critical', factor: 14.4, long_seconds: 3600, short_seconds: 600 },
+      { severity: 'critical', factor: 6, long_seconds: 6 * 3600, short_seconds: 1800 },
+      { severity: 'warning', factor: 3, long_seconds: 24 * 3600, short_seconds: 2 * 3600 },
+      { severity: 'warning', factor: 1, long_seconds: 72 * 3600, short_seconds: 6 * 3600 },
+    ],
+
+    // --- Alerts ------------------------------------------------------------------------------------------------------
+
+    // Routing and inhibition key on it.
+    component: 'specdec',
+
+    // Added to every alert.
+    alert_labels: {},
+
+    // false for rulers that refuse keep_firing_for: Prometheus before 2.42, vmalert before 1.90.
+    keep_firing_for: true,
+
+    // Annotations' links.
+    runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/main/rules/runbooks/',
+    grafana_url: 'https://grafana.example.com',
+    dashboard_uid: 'specdec-service',
+    pack_dashboard_uid: 'specdec-pack',
+
+    // --- PrometheusRule ----------------------------------------------------------------------------------------------
+
+    // The operator selects objects by labels; kube-prometheus-stack by `release`.
+    prometheus_rule: {
+      name: 'specdec',
+      labels: { 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'rules' },
+    },
+
+    assert std.member(['exporter', 'vllm'], config.source) : "source must be 'exporter' or 'vllm', not '%s'" % config.source,
+    assert config.short_window_seconds >= 4 * config.scrape_interval_seconds :
+           'short_window_seconds must hold four scrapes',
+    assert config.evaluation_interval_seconds * 2 <= config.short_window_seconds :
+           'evaluation_interval_seconds must be at most half of short_window_seconds',
+    assert config.slow_interval_seconds < 300 : 'slow_interval_seconds must be below the look-back of 5 minutes',
+  },
+}
