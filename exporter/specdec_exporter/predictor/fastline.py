@@ -27,16 +27,17 @@ _SPEC_DECODING: Final = re.compile(
     rb"Accepted throughput: (\d{1,15}\.\d\d) tokens/s, Drafted throughput: (\d{1,15}\.\d\d) tokens/s, "
     rb"Accepted: (\d{1,15}) tokens, Drafted: (\d{1,15}) tokens, "
     rb"Per-position acceptance rate: ([01]\.\d{3}(?:, [01]\.\d{3})*), "
-    rb"Avg Draft acceptance rate: (\d{1,3}\.\d)%\r?(?:\n|\Z)"
+    rb"Avg Draft acceptance rate: (\d{1,3}\.\d)%\r?\Z"
 )
 _ENGINE: Final = _HEADER + rb"Engine (\d{1,6}): "
 _STATS: Final = (
     rb"Avg prompt throughput: (\d{1,15}\.\d) tokens/s, Avg generation throughput: (\d{1,15}\.\d) tokens/s, "
     rb"Running: (\d{1,15}) reqs, Waiting: (\d{1,15}) reqs, "
-    rb"[CG]PU KV cache usage: (\d{1,3}\.\d)%(?:, Prefix cache hit rate: (\d{1,3}\.\d)%)?\r?(?:\n|\Z)"
+    rb"[CG]PU KV cache usage: (\d{1,3}\.\d)%(?:, Prefix cache hit rate: (\d{1,3}\.\d)%)?\r?\Z"
 )
 _ENGINE_STATS: Final = re.compile(_ENGINE + _STATS)
 _ENGINE_ONLY: Final = re.compile(_ENGINE + _STATS.replace(rb"(\d", rb"(?:\d"))  # the same lines
+_LONGEST: Final = 4096
 _NOBODY: Final[Writer] = (None, None)
 
 
@@ -47,10 +48,11 @@ def read_spec_decoding(
 
     ``engines`` says whose statistics each writer printed last; the line uses up its writer's.
     """
-    if (line := _SPEC_DECODING.match(buffer, start, end)) is None:
+    line, after = _line_at(buffer, start, end)
+    if (fields := _SPEC_DECODING.match(line)) is None:
         return None
     writer_text, timestamp, length_text, accepted_rate, drafted_rate, accepted_text, drafted_text, curve_text, rate = (
-        line.groups()
+        fields.groups()
     )
     accepted, drafted = int(accepted_text), int(drafted_text)
     if not 0 < drafted >= accepted:
@@ -81,14 +83,15 @@ def read_spec_decoding(
         per_position=curve,
         cumulative=False,
         num_speculative_tokens=len(curve),
-    ), line.end()
+    ), after
 
 
 def read_engine_stats(buffer: bytes | bytearray, start: int, end: int) -> tuple[EngineStats, int] | None:
     """The event of the line at ``start`` and where the next line begins."""
-    if (line := _ENGINE_STATS.match(buffer, start, end)) is None:
+    line, after = _line_at(buffer, start, end)
+    if (fields := _ENGINE_STATS.match(line)) is None:
         return None
-    writer_text, timestamp, engine, prompt, generation, running, waiting, usage, hits = line.groups()
+    writer_text, timestamp, engine, prompt, generation, running, waiting, usage, hits = fields.groups()
     process, pid = _NOBODY if writer_text is None else _writer(writer_text)
     return EngineStats(
         timestamp=timestamp.decode(),
@@ -101,15 +104,27 @@ def read_engine_stats(buffer: bytes | bytearray, start: int, end: int) -> tuple[
         waiting=int(waiting),
         kv_cache_usage_ratio=_ratio(usage),
         prefix_cache_hit_ratio=None if hits is None else _ratio(hits),
-    ), line.end()
+    ), after
 
 
 def read_engine(buffer: bytes | bytearray, start: int, end: int) -> tuple[Writer, str, int] | None:
     """Who wrote the engine's statistics at ``start``, of which engine, and where the next line begins."""
-    if (line := _ENGINE_ONLY.match(buffer, start, end)) is None:
+    line, after = _line_at(buffer, start, end)
+    if (fields := _ENGINE_ONLY.match(line)) is None:
         return None
-    writer_text, _, engine = line.groups()
-    return _NOBODY if writer_text is None else _writer(writer_text), _engine(engine), line.end()
+    writer_text, _, engine = fields.groups()
+    return _NOBODY if writer_text is None else _writer(writer_text), _engine(engine), after
+
+
+def _line_at(buffer: bytes | bytearray, start: int, end: int) -> tuple[bytes, int]:
+    """The line at ``start`` (no more of it than can be of interest) and where the next one begins.
+
+    A copy, since groups of a match in a bytearray take twice as long to get.
+    """
+    stop = buffer.find(b"\n", start, end)
+    if stop < 0:
+        return bytes(buffer[start : min(end, start + _LONGEST)]), end
+    return bytes(buffer[start : min(stop, start + _LONGEST)]), stop + 1
 
 
 # Shares, percentages and lengths have a thousand values or so: remembering them is faster than reading them.
