@@ -192,7 +192,7 @@ class LogScanner:
             if found is None:
                 break
             start = max(position, buffer.rfind(b"\n", position, hit) + 1)
-            if self._looks_back and found is self._drafts:
+            if self._looks_back:
                 self._pair_before(buffer, position, start)
             after = None if framed else self._take_usual_lines(buffer, start, end)
             if after is None and found is self._warnings:
@@ -219,12 +219,7 @@ class LogScanner:
                 at = hit + 1
                 continue
             start = max(position, rfind(b"\n", position, hit) + 1)
-            if start > position:
-                before = max(position, rfind(b"\n", position, start - 1) + 1)
-                if (paired := read_engine(buffer, before, start)) is not None:
-                    engines[paired[0]] = paired[1]
-                else:
-                    self._pair_before(buffer, position, start)
+            self._pair_before(buffer, position, start)
             if (drafts := read_spec_decoding(buffer, start, end, engines)) is None:
                 return start, True
             event, position = drafts
@@ -233,9 +228,11 @@ class LogScanner:
         return position, True
 
     def _pair_before(self, buffer: bytearray, position: int, start: int) -> None:
-        """Pair by the statistics lines from ``position`` to the line at ``start``, as far as they are near it."""
-        hit = buffer.find(_STATISTICS, max(position, start - _MOST_PREVIOUS_BYTES), start)
-        while hit >= 0:
+        """Pair by the statistics lines from ``position`` to the line at ``start``."""
+        hit = position - 1
+        while (hit := buffer.find(b"R", hit + 1, start)) >= 0:  # rare enough to be found faster than a word
+            if not buffer.startswith(_STATISTICS, hit, start):
+                continue
             line = max(position, buffer.rfind(b"\n", position, hit) + 1)
             stop = _line_end(buffer, hit, start)
             if (paired := read_engine(buffer, line, start)) is not None:
@@ -244,7 +241,7 @@ class LogScanner:
                 self._pair((said.process, said.pid), said.engine)
             elif isinstance(said, Malformed):
                 self._engines.clear()
-            hit = buffer.find(_STATISTICS, stop, start)
+            hit = stop
 
     def _take_usual_lines(self, buffer: bytes | bytearray, start: int, end: int) -> int | None:
         """Take the usual pair of lines, an engine's and its drafts' statistics, or either; where the next begins."""
