@@ -24,6 +24,9 @@ class LogSource(Protocol):
     def healthy(self) -> bool:
         """Whether the last round of reading succeeded."""
 
+    def begin(self) -> None:
+        """Take note of what is there already, before anybody is told that reading has begun."""
+
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
         """Read until ``stop`` is set, then once more what is there."""
 

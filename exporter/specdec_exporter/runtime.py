@@ -58,6 +58,7 @@ class PredictorRuntime:
     def start(self) -> None:
         """Begin to follow the log."""
         if self._source is not None:
+            self._source.begin()
             self._task = asyncio.create_task(self._source.follow(self.state.observe_event, self._stop))
 
     async def stop(self) -> None:

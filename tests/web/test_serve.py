@@ -314,3 +314,17 @@ async def test_engines_are_kept_apart() -> None:
         engines = [name for name in samples if name.startswith("specdec_drafts_total")]
         assert len(engines) == 2
         assert sum(samples[name] for name in engines) == 264
+
+
+async def test_lines_written_as_soon_as_it_is_ready_count(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_bytes(b"there before\n" * 1000)
+    windows = 'specdec_log_windows_total{engine="0",inference_service="default",model_name=""}'
+    line = (CAPTURES / "0.32.0-draft_model-k3" / "server.log").read_bytes().split(b"SpecDecoding metrics: ")[1]
+    async with predictor() as vllm:
+        for _ in range(5):
+            async with exporter(f"--predictor.url={vllm.url}", f"--predictor.log-path={log}") as running:
+                with log.open("ab") as stream:
+                    stream.write(b"SpecDecoding metrics: " + line.partition(b"\n")[0] + b"\n")
+                samples = await running.until(lambda samples: windows in samples)
+                assert samples[windows] == 1

@@ -202,6 +202,9 @@ class KubernetesLogReader:
         """Whether the log is being read, or the connection to it has ended in good order."""
         return self.problem is None
 
+    def begin(self) -> None:
+        """Nothing: the time of the start was noted when the reader was made."""
+
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
         """Give events to ``sink`` until ``stop`` is set, across restarts of the container and broken connections."""
         stopping = asyncio.create_task(stop.wait())

@@ -119,6 +119,9 @@ class StreamFollower:
         """Whether the log is being read, or was read to its end."""
         return self.problem is None
 
+    def begin(self) -> None:
+        """Nothing: a stream begins with its first byte."""
+
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
         """Give events to ``sink`` until the stream ends or ``stop`` is set, after what is in the pipe by then."""
         import asyncio  # noqa: PLC0415  reading files to their end needs no event loop, whose import takes a while

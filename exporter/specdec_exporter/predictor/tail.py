@@ -94,6 +94,10 @@ class LogFollower:
         """Whether every path that exists is being read, and at least one does."""
         return self.problem is None
 
+    def begin(self) -> None:
+        """Look for the first time: what is in the files now was there at the start, what comes later was not."""
+        self.poll(0)
+
     def poll(self, max_bytes: int = POLL_BYTES) -> list[Event]:
         """Do one round: look at the paths, read what is new, at most about ``max_bytes``; return events in order.
 
