@@ -145,12 +145,13 @@ def _labels(state: PredictorState, view: EngineView) -> list[str]:
 
 
 def _copied(engines: Engines) -> Iterator[Metric]:
-    for name, text, value in COPIED_COUNTERS:
-        counter = CounterMetricFamily(name, text, labels=ENGINE)
-        for state, view in engines:
-            if view.snapshot is not None and (figure := value(view.snapshot)) is not None:
-                counter.add_metric(_labels(state, view), figure)
-        yield counter
+    for family_type, table in ((CounterMetricFamily, COPIED_COUNTERS), (GaugeMetricFamily, COPIED_GAUGES)):
+        for name, text, value in table:
+            family = family_type(name, text, labels=ENGINE)
+            for state, view in engines:
+                if view.snapshot is not None and (figure := value(view.snapshot)) is not None:
+                    family.add_metric(_labels(state, view), figure)
+            yield family
     yield _copied_by_label(
         engines,
         "specdec_accepted_tokens_per_position",
@@ -165,12 +166,6 @@ def _copied(engines: Engines) -> Iterator[Metric]:
         "finished_reason",
         lambda e: list((e.requests_finished or {}).items()),
     )
-    for name, text, value in COPIED_GAUGES:
-        gauge = GaugeMetricFamily(name, text, labels=ENGINE)
-        for state, view in engines:
-            if view.snapshot is not None and (figure := value(view.snapshot)) is not None:
-                gauge.add_metric(_labels(state, view), figure)
-        yield gauge
     for name, text, pick in COPIED_HISTOGRAMS:
         histogram = HistogramMetricFamily(name, text, labels=ENGINE)
         for state, view in engines:
