@@ -273,16 +273,18 @@ def _whole_positions(accepted: int, drafts: int, exact: Sequence[float]) -> tupl
             counts = [count + each for count in counts]
             missing -= each * len(counts)
     step = 1 if missing > 0 else -1
-    while missing and counts:
-        allowed = [
-            i
-            for i, count in enumerate(counts)
-            if 0 <= count + step <= (drafts if i == 0 else counts[i - 1])
-            and (i + 1 == len(counts) or count + step >= counts[i + 1])
-        ]
-        if not allowed:
+    last = len(counts) - 1
+    while missing:
+        best, least = -1, math.inf
+        for i, count in enumerate(counts):
+            moved = count + step
+            distance = abs(moved - exact[i])
+            above = counts[i - 1] if i else drafts
+            below = counts[i + 1] if i < last else 0
+            if distance < least and below <= moved <= above:
+                best, least = i, distance
+        if best < 0:
             break
-        i = min(allowed, key=lambda index: abs(counts[index] + step - exact[index]))
-        counts[i] += step
+        counts[best] += step
         missing -= step
     return tuple(counts)
