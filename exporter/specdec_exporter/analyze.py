@@ -6,7 +6,6 @@ are read; a report of a stream comes at its end, or at Ctrl-C.
 
 from __future__ import annotations
 
-import gzip
 import os
 import stat
 import sys
@@ -115,6 +114,8 @@ class LogInputs:
             if magic != _GZIP_MAGIC:
                 yield raw, raw.tell
                 return
+            import gzip  # noqa: PLC0415  most logs are not packed
+
             with gzip.GzipFile(fileobj=raw) as unpacked:
                 yield unpacked, raw.tell
 
@@ -131,7 +132,8 @@ def _telling(
 def _in_words(path: str, error: Exception) -> str:
     name = "stdin" if path == STDIN else plain(path)
     cause = error.__cause__ or error
-    if isinstance(cause, EOFError | zlib.error | gzip.BadGzipFile):
+    damaged = isinstance(cause, OSError) and cause.errno is None  # gzip.BadGzipFile
+    if damaged or isinstance(cause, EOFError | zlib.error):
         return f"cannot read {name}: damaged gzip data ({cause}); what was read before that counts"
     reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
     return f"cannot read {name}: {reason}"

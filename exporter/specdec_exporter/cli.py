@@ -11,14 +11,6 @@ from typing import Any, Literal
 import click
 
 from specdec_exporter import __version__
-from specdec_exporter.config import (
-    load_settings,
-    parse_duration,
-    parse_listen_address,
-    valid_name,
-    valid_path,
-    valid_url,
-)
 from specdec_exporter.errors import ConfigError, SpecdecError
 
 PROG = "specdec-exporter"
@@ -57,26 +49,23 @@ def _flag(name: str, text: str, **kwargs: Any) -> Decorator:
 
 
 class _Checked(click.ParamType[Any]):
-    """What a function of :mod:`config` accepts; its ConfigError becomes bad usage (exit code 2)."""
+    """What the function of this name in :mod:`config` accepts; its ConfigError becomes bad usage (exit code 2)."""
 
-    def __init__(self, name: str, check: Callable[[str], Any]) -> None:
+    def __init__(self, name: str, function: str) -> None:
         self.name = name
-        self._check = check
+        self._function = function
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from specdec_exporter import config  # noqa: PLC0415  analyze needs nothing of it
+
         try:
-            return self._check(value)
+            return getattr(config, self._function)(value)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
 
 
-def _listen_address(text: str) -> str:
-    parse_listen_address(text)
-    return text
-
-
-DURATION = _Checked("duration", parse_duration)
-LISTEN_ADDRESS = _Checked("listen address", _listen_address)
+DURATION = _Checked("duration", "parse_duration")
+LISTEN_ADDRESS = _Checked("listen address", "valid_listen_address")
 SERVE_FLAGS: tuple[Decorator, ...] = (
     _flag("--config.file", "YAML file with any of these settings, and with several predictors.", metavar="PATH"),
     click.option("--config.check", "config_check", is_flag=True, help="Check the configuration and exit."),
@@ -90,7 +79,7 @@ SERVE_FLAGS: tuple[Decorator, ...] = (
     _flag(
         "--web.telemetry-path",
         "Path of the metrics.  [default: /metrics]",
-        type=_Checked("path", valid_path),
+        type=_Checked("path", "valid_path"),
         metavar="PATH",
     ),
     _flag("--web.config.file", "TLS and basic auth, in the format of Prometheus exporters.", metavar="PATH"),
@@ -107,13 +96,13 @@ SERVE_FLAGS: tuple[Decorator, ...] = (
     _flag(
         "--predictor.url",
         "The predictor.  [default: http://127.0.0.1:8080]",
-        type=_Checked("URL", valid_url),
+        type=_Checked("URL", "valid_url"),
         metavar="URL",
     ),
     _flag(
         "--predictor.name",
         "Its name: the label inference_service.  [default: default]",
-        type=_Checked("name", valid_name),
+        type=_Checked("name", "valid_name"),
         metavar="NAME",
     ),
     _flag("--predictor.timeout", "Longest a fetch of its metrics may take.  [default: 5s]", type=DURATION),
@@ -175,6 +164,8 @@ def cli() -> None:
 @_serve_flags
 def serve(config_file: str | None, config_check: bool, **flags: Any) -> int:
     """Serve the metrics and the status page of a predictor (or of several, from a file)."""
+    from specdec_exporter.config import load_settings  # noqa: PLC0415  each command imports what it needs
+
     load = partial(load_settings, config_file, _overrides(flags))
     settings = load()
     if config_check:
@@ -184,7 +175,7 @@ def serve(config_file: str | None, config_check: bool, **flags: Any) -> int:
             webconfig.WebConfigFile(settings.web.config_file)
         click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
         return 0
-    from specdec_exporter.lean import without_ca_certificates  # noqa: PLC0415  each command imports what it needs
+    from specdec_exporter.lean import without_ca_certificates  # noqa: PLC0415
 
     with without_ca_certificates():
         from specdec_exporter import serve as serving  # noqa: PLC0415

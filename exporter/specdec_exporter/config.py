@@ -41,6 +41,12 @@ def parse_listen_address(text: str) -> tuple[str | None, int]:
     return match["v6"] or match["host"] or None, int(match["port"])
 
 
+def valid_listen_address(text: str) -> str:
+    """Return ``text`` if :func:`parse_listen_address` understands it, else raise :class:`ConfigError`."""
+    parse_listen_address(text)
+    return text
+
+
 def valid_url(text: str) -> str:
     """Return ``text`` if it is an http(s) URL with a host, else raise :class:`ConfigError`."""
     try:

@@ -11,7 +11,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -20,11 +20,13 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_exporter.analysis import Account, Analysis, NotableWindow
-from specdec_exporter.examination import Examination, Level
 from specdec_exporter.formatting import count, decimal, percent, plain, size
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig
 from specdec_exporter.status import Figures, Verdict, VerdictCode, WarningCount
+
+if TYPE_CHECKING:
+    from specdec_exporter.examination import Examination, Level
 
 PROGRESS_FROM_BYTES = 50_000_000
 
