@@ -35,6 +35,7 @@ _DRAFTS: Final = b"Decoding"
 _WRAPPED_DRAFTS: Final = b"Drafted: "
 _BYTES_PER_MISS: Final = 2048
 _STATISTICS: Final = b"Running: "
+_IN_STATISTICS: Final = b"V cache us"  # of "KV cache usage" and "KV cache used"; no other line has many a V
 _REQUEST: Final = "Received request "
 # What the finders look for, for lines that are looked at anyway.
 _OF_INTEREST: Final = re.compile(f"Decoding|Drafted: |Running: |peculative|WARNING|{_REQUEST}")
@@ -230,8 +231,8 @@ class LogScanner:
     def _pair_before(self, buffer: bytearray, position: int, start: int) -> None:
         """Pair by the statistics lines from ``position`` to the line at ``start``."""
         hit = position - 1
-        while (hit := buffer.find(b"R", hit + 1, start)) >= 0:  # rare enough to be found faster than a word
-            if not buffer.startswith(_STATISTICS, hit, start):
+        while (hit := buffer.find(b"V", hit + 1, start)) >= 0:
+            if not buffer.startswith(_IN_STATISTICS, hit, start):
                 continue
             line = max(position, buffer.rfind(b"\n", position, hit) + 1)
             stop = _line_end(buffer, hit, start)
