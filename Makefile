@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TOOLS := $(CURDIR)/.tools
 export PATH := $(TOOLS)/bin:$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format unit bench lock clean
+.PHONY: help demo test lint format render bench lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,13 +27,13 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	@touch $@
 
 $(TOOLS)/.test: tests/debian.sh
-	tests/debian.sh promtool chromium
+	tests/debian.sh promtool prometheus vmalert chromium
 	@mkdir -p $(TOOLS) && touch $@
 
 demo: $(VENV)/.runtime ## A simulated predictor and the exporter, with a live table; SECONDS=20 ends by itself
 	@$(BIN)/python -m specdec_exporter.simulator.demo $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
-test: lint $(TOOLS)/.test ## Lint, types and all tests that need no vLLM; installs what they need
+test: lint $(TOOLS)/.test tools ## Lint, types and all tests that need no vLLM; installs what they need
 	$(BIN)/pytest
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict
@@ -44,6 +44,9 @@ lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict
 format: $(VENV)/.dev ## Let ruff put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+render: $(VENV)/.dev ## Render the rule pack anew after a change of its jsonnet
+	$(BIN)/python rules/render.py
 
 bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run
 	@tests/debian.sh mtail
@@ -57,3 +60,4 @@ clean: ## Remove what make made
 	rm -rf $(VENV) $(TOOLS) .bench
 
 include tests/vllm/vllm.mk
+include tools/tools.mk

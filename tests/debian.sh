@@ -19,20 +19,21 @@ update() {
     updated=1
 }
 
-unpack() { # package, path of the binary in it
+unpack() { # package, paths of the binaries in it
     update
     local work
     work=$(mktemp -d)
     (cd "$work" && apt-get download -qq "$1" && dpkg -x "$1"_*.deb root)
     mkdir -p "$bin"
-    install -m 755 "$work/root/$2" "$bin/"
+    (cd "$work/root" && install -m 755 "${@:2}" "$bin/")
     rm -rf "$work"
 }
 
 for tool in "$@"; do
     if [ "$tool" != python3-venv ] && command -v "$tool" >/dev/null; then continue; fi
     case $tool in
-        promtool) unpack prometheus usr/bin/promtool ;;
+        promtool | prometheus) unpack prometheus usr/bin/promtool usr/bin/prometheus ;;
+        vmalert | victoria-metrics) unpack victoria-metrics usr/bin/vmalert usr/bin/victoria-metrics ;;
         mtail) unpack mtail usr/bin/mtail ;;
         chromium | python3-venv) update; as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$tool" >/dev/null ;;
         *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;

@@ -1,0 +1,19 @@
+// The catalogue, by what a person triages first: is it up, does it draft, is it accepted, is it slow, does the load fit,
+// can the pack be believed.
+function(config, signals)
+  local alert = (import 'alert.libsonnet')(config, signals);
+  local group(name, interval_seconds, rules) = {
+    name: 'specdec-' + name,
+    interval_seconds:: interval_seconds,
+    rules: [alert.new(rule) for rule in rules],
+  };
+  local now = config.evaluation_interval_seconds;
+  local slow = config.slow_interval_seconds;
+  [
+    group('alerts-presence', now, (import 'presence.libsonnet')(config, signals, alert)),
+    group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
+    group('alerts-latency', now, (import 'latency.libsonnet')(config, signals, alert)),
+    group('alerts-benefit', now, (import 'benefit.libsonnet')(config, signals, alert)),
+    group('alerts-error-budgets', slow, (import 'budgets.libsonnet')(config, signals, alert)),
+    group('alerts-pack', slow, (import 'pack.libsonnet')(config, signals, alert)),
+  ]

@@ -1,0 +1,107 @@
+// Can the other alerts be believed?
+local promql = import '../promql.libsonnet';
+
+function(config, signals, alert)
+  local source = (import '../sources.libsonnet')(config);
+  local number = promql.number;
+  local minutes(n) = n * 60;
+  local level = config.level_labels;
+  local on = 'on (%s)' % promql.list(level);
+  [
+    {
+      alert: 'SpecDecodeMetricsInconsistent',
+      severity: 'warning',
+      dashboard: config.pack_dashboard_uid,
+      for_seconds: minutes(15),
+      expr: |||
+        abs(
+          1 - sum without (position) (%(curve)s) * %(drafts)s / (%(accepted)s > 0)
+        ) > %(tolerance)s
+        and
+        %(drafts)s >= %(min_drafts)d
+      ||| % {
+        curve: signals.position_acceptance.record,
+        drafts: signals.drafts.record,
+        accepted: signals.accepted_tokens.record,
+        tolerance: number(config.consistency_tolerance),
+        min_drafts: config.min_drafts,
+      },
+      summary: 'Accepted tokens by position do not sum to all accepted tokens.',
+      description: 'On %s the two differ by %s.' % [alert.where, alert.value(alert.percent)],
+      impact: 'Acceptance rate, length or curve is wrong.',
+      action: 'Compare the raw counters of one replica. It is a bug of the exporter or of vLLM, or two releases under one name.',
+    },
+    {
+      alert: 'SpecDecodeBaselineMissing',
+      severity: 'info',
+      dashboard: config.pack_dashboard_uid,
+      level: level + ['sli'],
+      for_seconds: minutes(60),
+      expr: |||
+        (%(requests)s offset 2d)
+        and
+        %(requests)s
+        and %(on)s
+        %(drafts)s
+        unless on (%(labels)s, sli)
+        %(baseline)s
+      ||| % {
+        requests: signals.requests.record,
+        on: on,
+        drafts: signals.drafts.record,
+        labels: promql.list(level),
+        baseline: signals.latency_baseline.record,
+      },
+      summary: 'A service has no latency baseline although it is two days old.',
+      description: 'Latency ({{ $labels.sli }}) of %s has nothing to be compared with: no live control, no baseline file, and '
+                   % alert.where
+                   + 'fewer than %d hours with %d requests in the last %d days.' % [
+                     config.min_history_hours,
+                     config.min_history_requests,
+                     config.history_days,
+                   ],
+      impact: 'Alerts about latency regressions cannot fire for this service.',
+      action: 'Give the exporter a baseline file, or accept it: with so few requests a regression cannot be told from chance.',
+    },
+    {
+      alert: 'SpecDecodeBucketsMixed',
+      severity: 'warning',
+      dashboard: config.pack_dashboard_uid,
+      for_seconds: minutes(30),
+      level: level + ['sli'],
+      expr: std.join('\nor\n', [
+        promql.withLabel(
+          'max by (%(labels)s) (%(bounds)s) != min by (%(labels)s) (%(bounds)s)' % {
+            labels: promql.list(level),
+            bounds: source.bounds(sli),
+          }, 'sli', sli
+        )
+        for sli in std.objectFields(config.slis)
+      ]),
+      summary: 'Replicas of one service have different histogram buckets.',
+      description: 'Replicas of %s have different numbers of buckets ({{ $labels.sli }}), up to %s.' % [
+        alert.where,
+        alert.value(alert.whole),
+      ],
+      impact: 'Quantiles and tail shift of the service are wrong while it lasts.',
+      action: 'Finish the rollout of --custom-histogram-buckets, or of the release that changed them.',
+    },
+    {
+      alert: 'SpecDecodeRulesLagging',
+      severity: 'warning',
+      dashboard: config.pack_dashboard_uid,
+      level: ['rule_group'],
+      for_seconds: minutes(15),
+      expr: |||
+        prometheus_rule_group_last_duration_seconds{rule_group=~".*;specdec-.+"}
+        / prometheus_rule_group_interval_seconds{rule_group=~".*;specdec-.+"}
+        > 0.8
+        or
+        increase(prometheus_rule_group_iterations_missed_total{rule_group=~".*;specdec-.+"}[30m]) > 0
+      |||,
+      summary: 'Rules of this pack take too long to evaluate.',
+      description: 'Rule group {{ $labels.rule_group }} uses nearly all of its interval, or missed an evaluation.',
+      impact: 'Series of the pack have gaps, and alerts come late or not at all.',
+      action: 'Give the ruler more CPU, split services between rulers, or take SLIs out of history_tail_slis.',
+    },
+  ]

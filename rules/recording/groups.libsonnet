@@ -1,0 +1,62 @@
+// Which signals are recorded, in which group and how often. Within a group rules run in order, so what a rule divides by
+// stands above it; across groups a value may be one interval old.
+function(config, signals)
+  local rule(signal) = { record: signal.record, expr: signal.expr };
+  local bySli(signal, slis=std.objectFields(signal.by_sli)) =
+    [{ record: signal.record, labels: { sli: sli }, expr: signal.by_sli[sli] } for sli in slis];
+  local bySlo(signal) =
+    [{ record: signal.record, labels: { slo: slo }, expr: signal.by_slo[slo] } for slo in std.objectFields(signal.by_slo)];
+  local byQuantile(signal) = [
+    { record: signal.record, labels: { sli: sli, quantile: quantile }, expr: signal.by_sli[sli][quantile] }
+    for sli in std.objectFields(signal.by_sli)
+    for quantile in std.objectFields(signal.by_sli[sli])
+  ];
+
+  local group(name, interval_seconds, rules) = {
+    name: 'specdec-' + name,
+    interval_seconds:: interval_seconds,
+    rules: rules,
+  };
+  local now = config.evaluation_interval_seconds;
+  local slow = config.slow_interval_seconds;
+
+  [
+    group('speculation', now, [
+      rule(signals[s])
+      for s in [
+        'drafts',
+        'draft_tokens',
+        'accepted_tokens',
+        'drafts_now',
+        'generation_tokens_now',
+        'acceptance',
+        'acceptance_now',
+        'acceptance_length',
+        'tokens_per_step',
+        'acceptance_lifetime',
+        'acceptance_min',
+        'acceptance_length_min',
+        'position_acceptance',
+        'conditional_acceptance',
+      ]
+    ]),
+    group('replicas', now, [rule(signals[s]) for s in ['replica_drafts', 'replica_acceptance', 'warming']]),
+    group('latency', now, bySli(signals.requests) + bySli(signals.latency_mean)),
+    group('quantiles', slow, byQuantile(signals.latency_quantile)),
+    group(
+      'history',
+      config.history_interval_seconds,
+      [rule(signals.acceptance_hour)]
+      + bySli(signals.latency_mean_hour)
+      + bySli(signals.latency_cdf_hour, config.history_tail_slis)
+    ),
+    group(
+      'baselines',
+      slow,
+      [rule(signals[s]) for s in ['latency_baseline', 'requests_baseline', 'acceptance_baseline']]
+      + bySli(signals.p99_baseline)
+    ),
+    group('tails', slow, bySli(signals.tail_shift)),
+    group('error-budgets', slow, bySlo(signals.slo_requests) + bySlo(signals.slo_slow_requests)),
+    group('verdict', now, [rule(signals.verdict)]),
+  ]

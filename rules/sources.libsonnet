@@ -1,0 +1,144 @@
+// Where raw series come from: the only file of the pack that knows how the exporter and vLLM spell things.
+// Everything is summed over replicas and engines before anything is divided.
+local promql = import 'promql.libsonnet';
+
+// `exporter` and `vllm`: without prefix and suffix. `log`: the exporter reconstructs it from the log, too.
+// `v0`: false where vLLM's V0 engine (up to 0.9.2) writes something else under this name: it adds lifetime totals to its
+// counters again and again, and counts steps as generated tokens.
+// `vllm_before`: an older name; releases that have both write the same samples under both.
+local counters = {
+  drafts: { exporter: 'drafts', vllm: 'spec_decode_num_drafts', log: 'drafts', v0: true },
+  draft_tokens: { exporter: 'draft_tokens', vllm: 'spec_decode_num_draft_tokens', log: 'draft_tokens', v0: false },
+  accepted_tokens: {
+    exporter: 'accepted_tokens',
+    vllm: 'spec_decode_num_accepted_tokens',
+    log: 'accepted_tokens',
+    v0: false,
+  },
+  accepted_tokens_per_position: {
+    exporter: 'accepted_tokens_per_position',
+    vllm: 'spec_decode_num_accepted_tokens_per_pos',
+    log: 'accepted_tokens_per_position',
+    v0: true,
+  },
+  generation_tokens: { exporter: 'generation_tokens', vllm: 'generation_tokens', v0: true },
+  preemptions: { exporter: 'preemptions', vllm: 'num_preemptions', v0: true },
+};
+
+local gauges = {
+  requests_running: { exporter: 'requests_running', vllm: 'num_requests_running' },
+  requests_waiting: { exporter: 'requests_waiting', vllm: 'num_requests_waiting' },
+  // Renamed in 0.9.2.
+  kv_cache_usage: { exporter: 'kv_cache_usage_ratio', vllm: '(kv|gpu)_cache_usage_perc' },
+};
+
+function(config)
+  local level = config.level_labels;
+
+  local selector(name, matchers=[]) = name + promql.braces(matchers + [config.selector]);
+
+  // vLLM writes vllm:, collectors that allow no colon vllm_, and Ray Serve puts ray_ in front of either and may drop
+  // _total. One regular expression, so that no spelling is ever counted beside another.
+  local vllmSelector(name, matchers=[]) =
+    promql.braces(['__name__=~"(ray_)?vllm[:_]%s"' % name] + matchers + [config.selector]);
+
+  // Series of vLLM with the label that names the service under the name that the pack uses.
+  local named(expression) =
+    if config.source == 'exporter' || config.vllm_service_label == 'inference_service' then expression
+    else
+      'label_replace(%s, "inference_service", "$1", "%s", "(.*)")' % [expression, config.vllm_service_label];
+
+  local aggregate(operator, expression, extra=[]) =
+    '%s by (%s) (%s)' % [operator, promql.list(level + extra), named(expression)];
+
+  local range(operation, expression, seconds) = '%s(%s[%s])' % [operation, expression, promql.duration(seconds)];
+
+  {
+    local source = self,
+
+    // Series of one kind, unaggregated.
+    exporter:: {
+      counter(name):: selector('specdec_%s_total' % counters[name].exporter),
+      gauge(name):: selector('specdec_' + gauges[name].exporter),
+      histogram(sli, suffix, matchers=[])::
+        selector('specdec_%s_seconds_%s' % [config.slis[sli].family, suffix], matchers),
+      steps(operation, seconds):: range(operation, selector('specdec_step_latency_seconds_count'), seconds),
+      v0:: selector('specdec_predictor_info', ['engine_generation="v0"']),
+    },
+    vllm:: {
+      counter(name):: vllmSelector(counters[name].vllm + '(_total)?'),
+      gauge(name):: vllmSelector(gauges[name].vllm),
+      histogram(sli, suffix, matchers=[])::
+        vllmSelector('%s_seconds_%s' % [config.slis[sli].vllm, suffix], matchers),
+      // Both names in 0.10.2 to 0.11.2, hence `or` and no regular expression.
+      steps(operation, seconds)::
+        range(operation, vllmSelector('inter_token_latency_seconds_count'), seconds)
+        + ' or ' + range(operation, vllmSelector('time_per_output_token_seconds_count'), seconds),
+      v0:: vllmSelector('spec_decode_draft_acceptance_rate'),
+    },
+    raw:: source[config.source],
+
+    // Services with an engine of generation V0.
+    v0:: source.onV0('group'),
+    onV0(operator):: aggregate(operator, source.raw.v0),
+
+    // increase or rate of a counter, by service.
+    counter(operation, name, seconds, extra=[])::
+      local own = aggregate('sum', range(operation, source.raw.counter(name), seconds), extra);
+      local usable = own + (if counters[name].v0 then '' else '\nunless on (%s)\n%s' % [promql.list(level), source.v0]);
+      // The same figure from the log, where the metrics do not have it: vLLM before 0.8.5, and V0 engines.
+      local from_log = aggregate(
+        'sum', range(operation, selector('specdec_log_%s_total' % counters[name].log), seconds), extra
+      );
+      if config.source == 'exporter' && 'log' in counters[name] then promql.firstOf([usable, from_log], level) else usable,
+
+    gauge(operator, name):: aggregate(operator, source.raw.gauge(name)),
+
+    // One sample per engine step of a request, steps without a draft included.
+    steps(operation, seconds):: aggregate('sum', source.raw.steps(operation, seconds)),
+
+    // Count, sum or buckets of a latency.
+    histogram(operation, sli, suffix, seconds, extra=[], matchers=[])::
+      aggregate('sum', range(operation, source.raw.histogram(sli, suffix, matchers), seconds), extra),
+
+    // The boundary as a matcher: 5 and 5.0 are the same bound.
+    bound(le):: 'le=~"%s(\\\\.0)?"' % std.strReplace(le, '.', '\\\\.'),
+
+    // A matcher for raw series of services by name.
+    serviceMatches(regex)::
+      '%s=~"%s"' % [if config.source == 'vllm' then config.vllm_service_label else 'inference_service', regex],
+
+    // Boundaries per replica.
+    bounds(sli):: named('count without (le) (%s)' % source.raw.histogram(sli, 'bucket')),
+
+    // The exporter's families about a service, whatever the source of the figures.
+    family(name, matchers=[]):: selector('specdec_' + name, matchers),
+
+    // Replicas that started, or started again, within the time; and all replicas.
+    replicasStarted(seconds)::
+      local generated = source.raw.counter('generation_tokens');
+      aggregate('count', '(%s > 0) or (%s unless %s offset %s)' % [
+        range('resets', generated, seconds),
+        generated,
+        generated,
+        promql.duration(seconds),
+      ]),
+    replicas:: aggregate('count', source.raw.counter('generation_tokens')),
+
+    // By replica: the labels of the pack's level and those that tell replicas apart.
+    replicaCounter(operation, name, seconds)::
+      aggregate('sum', range(operation, source.raw.counter(name), seconds), config.replica_labels),
+
+    // Whether the predictor answers, by replica: 1 or 0. And the labels that such a series has.
+    up:: {
+      labels: [label for label in level if config.source == 'vllm' || label != 'model_name'],
+      // Without the sidecar the target's own `up`, for targets that served vLLM's metrics within the last hour.
+      expr:
+        if config.source == 'exporter' then selector('specdec_up')
+        else
+          'up * on (job, instance) group_right () group by (%s) (%s)' % [
+            promql.list(level + ['job', 'instance']),
+            named('last_over_time(%s[1h])' % source.raw.gauge('requests_running')),
+          ],
+    },
+  }

@@ -1,0 +1,59 @@
+"""Prometheus' own promtool, typed: what it checks, what it answers, and where it found a fault."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class PromtoolError(AssertionError):
+    """What promtool found wrong, with file and line where it says so."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Promtool:
+    """One promtool binary. Every method raises :class:`PromtoolError` with promtool's words."""
+
+    path: Path
+
+    def check_rules(self, *files: Path) -> int:
+        """Check rule files and return the number of rules in them."""
+        output = self._run("check", "rules", *map(str, files))
+        return sum(int(count) for count in re.findall(r"SUCCESS: (\d+) rules found", output))
+
+    def test_rules(self, file: Path) -> None:
+        """Run a file of rule unit tests."""
+        self._run("test", "rules", str(file))
+
+    def query(self, url: str, expression: str) -> list[dict[str, Any]]:
+        """Return the samples of an instant query: each has ``metric`` (labels) and ``value`` (time, text)."""
+        samples: list[dict[str, Any]] = json.loads(self._run("query", "instant", "--format=json", url, expression))
+        return samples
+
+    def create_blocks(self, openmetrics: Path, blocks: Path) -> None:
+        """Turn an OpenMetrics file with timestamps into TSDB blocks under ``blocks``."""
+        self._run("tsdb", "create-blocks-from", "openmetrics", "--quiet", str(openmetrics), str(blocks))
+
+    def _run(self, *arguments: str) -> str:
+        done = subprocess.run([str(self.path), *arguments], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise PromtoolError(f"promtool {' '.join(arguments[:2])}: {(done.stdout + done.stderr).strip()}")
+        return done.stdout
+
+
+def installed() -> Iterator[tuple[str, Promtool]]:
+    """Yield the releases at hand: the floor (2.42), and a current 3.x where its tools were built."""
+    if found := shutil.which("promtool"):
+        yield "floor", Promtool(Path(found))
+    current = Path(os.environ.get("PROMTOOL3", REPOSITORY / ".tools" / "bin" / "promtool3"))
+    if current.exists():
+        yield "current", Promtool(current)

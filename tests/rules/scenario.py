@@ -1,0 +1,321 @@
+"""Rule unit tests in the words of the domain: services with phases of traffic, and which alerts fire when.
+
+A phase is some minutes of constant behaviour; :func:`service` turns phases into the series that the exporter (or, with
+``source="vllm"``, vLLM itself) would serve, and :func:`document` turns cases into a file for ``promtool test rules``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from promtool import Promtool, PromtoolError
+
+INF = float("inf")
+# Buckets of vLLM since 0.8.4; the exporter keeps them.
+BOUNDS: Mapping[str, tuple[float, ...]] = {
+    "tpot": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
+    "ttft": (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0),
+    "e2e": (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0),
+}
+FAMILIES = {
+    "exporter": {
+        "drafts": "specdec_drafts_total",
+        "draft_tokens": "specdec_draft_tokens_total",
+        "accepted_tokens": "specdec_accepted_tokens_total",
+        "per_position": "specdec_accepted_tokens_per_position_total",
+        "generation_tokens": "specdec_generation_tokens_total",
+        "preemptions": "specdec_preemptions_total",
+        "running": "specdec_requests_running",
+        "waiting": "specdec_requests_waiting",
+        "kv_cache": "specdec_kv_cache_usage_ratio",
+        "steps": "specdec_step_latency_seconds_count",
+        "tpot": "specdec_time_per_output_token_seconds",
+        "ttft": "specdec_time_to_first_token_seconds",
+        "e2e": "specdec_request_latency_seconds",
+    },
+    "vllm": {
+        "drafts": "vllm:spec_decode_num_drafts_total",
+        "draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
+        "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
+        "per_position": "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+        "generation_tokens": "vllm:generation_tokens_total",
+        "preemptions": "vllm:num_preemptions_total",
+        "running": "vllm:num_requests_running",
+        "waiting": "vllm:num_requests_waiting",
+        "kv_cache": "vllm:kv_cache_usage_perc",
+        "steps": "vllm:inter_token_latency_seconds_count",
+        "tpot": "vllm:request_time_per_output_token_seconds",
+        "ttft": "vllm:time_to_first_token_seconds",
+        "e2e": "vllm:e2e_request_latency_seconds",
+    },
+}
+Source = Literal["exporter", "vllm"]
+Shares = tuple[tuple[float, float], ...]  # (seconds, share of the requests)
+
+# A second replica, a twin without the labels that one cluster lacks, and a live control.
+SECOND = {"pod": "chat-1", "instance": "10.0.0.2:10409"}
+NOWHERE = {"cluster": "", "namespace": ""}
+CONTROL = {"inference_service": "chat-control", "pod": "chat-control-0", "instance": "10.0.1.1:10409"}
+
+STEADY: Mapping[str, Shares] = {
+    "tpot": ((0.02, 0.6), (0.03, 0.39), (0.06, 0.01)),
+    "ttft": ((0.09, 0.6), (0.2, 0.39), (0.4, 0.01)),
+    "e2e": ((4.0, 0.6), (9.0, 0.39), (18.0, 0.01)),
+}
+
+
+def slower(shares: Shares, times: float) -> Shares:
+    """All requests slower by a factor."""
+    return tuple((seconds * times, share) for seconds, share in shares)
+
+
+def with_tail(shares: Shares, seconds: float, share: float) -> Shares:
+    """Replace a share of the requests by slow ones."""
+    return (*((bound, part * (1 - share)) for bound, part in shares), (seconds, share))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Minutes of constant behaviour of one replica.
+
+    ``curve`` is accepted at the position / drafts; its length is k. ``present`` false: no samples, as
+    of a pod that is gone. ``up`` false: the target is there and does not answer. ``restart``: counters begin at 0
+    again.
+    """
+
+    minutes: int
+    drafts_per_minute: float = 600.0
+    curve: tuple[float, ...] = (0.9, 0.8, 0.7)
+    draft_length: float | None = None
+    requests_per_minute: float = 60.0
+    latency: Mapping[str, Shares] = dataclasses.field(default_factory=lambda: STEADY)
+    running: float = 4.0
+    waiting: float = 0.0
+    kv_cache: float = 0.4
+    preemptions_per_minute: float = 0.0
+    present: bool = True
+    restart: bool = False
+    up: bool = True
+    accepted_factor: float = 1.0  # of the positions' sum; 1 as in every release
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Series:
+    """One input series: values are numbers, or ``None`` for a sample that is missing."""
+
+    name: str
+    labels: Mapping[str, str]
+    values: Sequence[float | None]
+
+    def text(self) -> dict[str, str]:
+        labels = ", ".join(f'{name}="{value}"' for name, value in self.labels.items())
+        values = " ".join("_" if value is None else f"{value:.10g}" for value in self.values)
+        return {"series": f"{self.name}{{{labels}}}", "values": values}
+
+
+class _Counter:
+    """Values of one counter, minute by minute."""
+
+    def __init__(self) -> None:
+        self.values: list[float | None] = []
+        self._now = 0.0
+
+    def restart(self) -> None:
+        self._now = 0.0
+
+    def step(self, increment: float | None) -> None:
+        if increment is None:
+            self.values.append(None)
+            return
+        self._now += increment
+        self.values.append(self._now)
+
+
+def service(
+    *phases: Phase,
+    source: Source = "exporter",
+    speculative: bool = True,
+    method: str | None = "eagle3",
+    minimum: float | None = None,
+    families: Iterable[str] = (),
+    labels: Mapping[str, str] | None = None,
+) -> list[Series]:
+    """Return the series of one replica over its phases.
+
+    ``labels`` replace the usual ones; empty ones are left out. Not ``speculative``: no draft counters. ``minimum``: the
+    policy that the exporter serves.
+    """
+    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
+    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", "job": "predictors", **(labels or {})}
+    target = {name: value for name, value in given.items() if value}
+    own = target | {"engine": "0"}
+    names = FAMILIES[source]
+    counters: dict[tuple[str, tuple[tuple[str, str], ...]], _Counter] = {}
+    gauges: dict[str, list[float | None]] = {"running": [], "waiting": [], "kv_cache": []}
+    up: list[float | None] = []
+
+    def step(name: str, increment: float | None, **extra: str) -> None:
+        counters.setdefault((name, tuple(extra.items())), _Counter()).step(increment)
+
+    for phase in phases:
+        if phase.restart:
+            for counter in counters.values():
+                counter.restart()
+        for minute in range(phase.minutes):
+            first = minute == 0 and (phase.restart or not up)
+            answers = phase.present and phase.up
+
+            def grown(amount: float, *, none_yet: bool = first, known: bool = answers) -> float | None:
+                return None if not known else 0.0 if none_yet else amount
+
+            up.append(None if not phase.present else float(phase.up))
+            drafts = phase.drafts_per_minute
+            drafted = drafts * (len(phase.curve) if phase.draft_length is None else phase.draft_length)
+            accepted = drafts * sum(phase.curve)
+            if speculative:
+                step(names["drafts"], grown(drafts))
+                step(names["draft_tokens"], grown(drafted))
+                step(names["accepted_tokens"], grown(accepted * phase.accepted_factor))
+                for position, rate in enumerate(phase.curve):
+                    step(names["per_position"], grown(drafts * rate), position=str(position))
+            requests = phase.requests_per_minute
+            steps = drafts or requests * 100
+            step(names["generation_tokens"], grown(requests + steps + accepted))
+            step(names["steps"], grown(steps))
+            step(names["preemptions"], grown(phase.preemptions_per_minute))
+            for sli in families:
+                shares = phase.latency[sli]
+                for bound in (*BOUNDS[sli], INF):
+                    within = sum(share for seconds, share in shares if seconds <= bound)
+                    le = "+Inf" if bound == INF else repr(bound)
+                    step(f"{names[sli]}_bucket", grown(requests * within), le=le)
+                step(f"{names[sli]}_count", grown(requests))
+                step(f"{names[sli]}_sum", grown(requests * sum(seconds * share for seconds, share in shares)))
+            for name, value in (("running", phase.running), ("waiting", phase.waiting), ("kv_cache", phase.kv_cache)):
+                gauges[name].append(value if answers else None)
+
+    series = [Series(name, own | dict(extra), counter.values) for (name, extra), counter in counters.items()]
+    series += [Series(names[name], own, values) for name, values in gauges.items()]
+    info: list[float | None] = [1.0 if known is not None else None for known in up]
+    if source == "exporter":
+        about = {name: value for name, value in target.items() if name != "model_name"}
+        series.append(Series("specdec_up", about, up))
+        facts = {"vllm_version": "0.32.0", "engine_generation": "v1", "method": method or "", "draft_model": ""}
+        series.append(Series("specdec_predictor_info", own | facts, info))
+        if minimum is not None:
+            limits = [minimum if known is not None else None for known in info]
+            series.append(Series("specdec_policy_acceptance_ratio_min", target, limits))
+    else:
+        series.append(Series("up", {"job": target["job"], "instance": target["instance"]}, up))
+    return series
+
+
+def pinned(
+    minutes: int,
+    latency: Mapping[str, Shares] | None = None,
+    *,
+    requests: float = 5000.0,
+    labels: Mapping[str, str] | None = None,
+) -> list[Series]:
+    """The constant series of a baseline from a file, of a service without speculation."""
+    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
+    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
+    target = {name: value for name, value in given.items() if value}
+    stems = {"tpot": "time_per_output_token", "ttft": "time_to_first_token", "e2e": "request_latency"}
+    series = []
+    for sli, shares in (latency or STEADY).items():
+        family = f"specdec_baseline_{stems[sli]}_seconds"
+        for bound in (*BOUNDS[sli], INF):
+            within = requests * sum(share for seconds, share in shares if seconds <= bound)
+            le = {"le": "+Inf" if bound == INF else repr(bound)}
+            series.append(Series(f"{family}_bucket", target | le, [within] * minutes))
+        total = requests * sum(seconds * share for seconds, share in shares)
+        series.append(Series(f"{family}_sum", target, [total] * minutes))
+        series.append(Series(f"{family}_count", target, [requests] * minutes))
+    return series
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One rule test. ``firing``: by minute, exactly the alerts that fire then: ``"<alert> <severity>[ <sli>]"``.
+
+    Alerts in ``aside`` are not compared. ``values``: by minute, expressions and their one value (``None``: no sample).
+    """
+
+    name: str
+    series: Sequence[Series]
+    firing: Mapping[int, set[str]] = dataclasses.field(default_factory=dict)
+    values: Mapping[int, Mapping[str, float | None]] = dataclasses.field(default_factory=dict)
+    aside: tuple[str, ...] = ("SpecDecodeWarmingUp", "SpecDecodeBaselineMissing", "SpecDecodeTargetAbsent")
+
+    def text(self) -> dict[str, object]:
+        """The case as promtool reads it."""
+        fired = f'ALERTS{{alertstate="firing", alertname!~"{"|".join(self.aside)}"}}'
+        tests: list[dict[str, object]] = []
+        for minute, expected in self.firing.items():
+            samples = []
+            for alert in sorted(expected):
+                name, severity, *sli = alert.split()
+                labels = f'alertname="{name}", severity="{severity}"' + (f', sli="{sli[0]}"' if sli else "")
+                samples.append({"labels": f"{{{labels}}}", "value": 1})
+            tests.append(
+                {
+                    "expr": f"group by (alertname, severity, sli) ({fired})",
+                    "eval_time": f"{minute}m",
+                    "exp_samples": samples,
+                }
+            )
+        for minute, values in self.values.items():
+            for expression, value in values.items():
+                samples = [] if value is None else [{"labels": "{}", "value": value}]
+                # Rounded: rates are extrapolated to the edges of their window.
+                rounded = f"sum(round({expression}, 0.001))"
+                tests.append({"expr": rounded, "eval_time": f"{minute}m", "exp_samples": samples})
+        return {
+            "name": self.name,
+            "interval": "1m",
+            "input_series": [series.text() for series in self.series],
+            "promql_expr_test": tests,
+        }
+
+
+def run(promtool: Promtool, rules: Path, directory: Path, *cases: Case) -> None:
+    """Run the cases against a file of rules."""
+    promtool.test_rules(_file(rules, directory, [case.text() for case in cases]))
+
+
+def descriptions(promtool: Promtool, rules: Path, directory: Path, case: Case, minute: int) -> list[str]:
+    """Return what each alert that fires at the minute tells people: ``"<alert> <severity>: <description>"``.
+
+    promtool has no command for that, but says what it got where a test expects nothing.
+    """
+    names = sorted(set(re.findall(r"alert: (\w+)", rules.read_text(encoding="utf-8"))))
+    test = case.text() | {
+        "alert_rule_test": [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for name in names]
+    }
+    try:
+        promtool.test_rules(_file(rules, directory, [test]))
+    except PromtoolError as told:
+        alert = r'Labels:\{alertname="(\w+)".*?severity="(\w+)".*?\}\s*Annotations:\{.*?description="(.*?)", impact='
+        got = re.findall(alert, str(told))
+        return [f"{name} {severity}: {description}" for name, severity, description in got]
+    return []
+
+
+def _file(rules: Path, directory: Path, tests: Sequence[Mapping[str, object]]) -> Path:
+    groups = yaml.safe_load(rules.read_text(encoding="utf-8"))["groups"]
+    document = {
+        "rule_files": [str(rules)],
+        "evaluation_interval": "1m",
+        "group_eval_order": [group["name"] for group in groups],
+        "tests": list(tests),
+    }
+    file = directory / "test.yaml"
+    file.write_text(yaml.safe_dump(document, width=10**9), encoding="utf-8")
+    return file

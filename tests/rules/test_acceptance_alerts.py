@@ -1,0 +1,229 @@
+"""Alerts about acceptance: the incident fires, and what looks like it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from promtool import Promtool
+from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, run, service
+
+HEALTHY = (0.85, 0.72, 0.59)  # 0.72
+COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
+MODEST = (0.6, 0.4, 0.26)  # 0.42
+PAGE = "SpecDecodeAcceptanceLow critical"
+TICKET = "SpecDecodeAcceptanceLow warning"
+DROPPED = "SpecDecodeAcceptanceDropped warning"
+
+
+def test_a_collapse_pages_within_25_minutes_and_resolves_after_recovery(
+    promtool: Promtool, rules: Path, tmp_path: Path
+) -> None:
+    phases = (
+        Phase(minutes=60, curve=HEALTHY),
+        Phase(minutes=60, curve=COLLAPSED),
+        Phase(minutes=70, curve=HEALTHY),
+    )
+    firing = {60: set[str](), 85: {PAGE, TICKET}, 118: {PAGE, TICKET, DROPPED}, 185: set[str]()}
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="with cluster and namespace", series=service(*phases), firing=firing),
+        Case(name="without them", series=service(*phases, labels=NOWHERE), firing=firing),
+        Case(name="policy from the exporter", series=service(*phases, minimum=0.5, method=None), firing=firing),
+    )
+
+
+def test_what_is_no_collapse_stays_silent(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    silent: dict[int, set[str]] = {minute: set() for minute in range(20, 121, 5)}
+    healthy = Phase(minutes=60, curve=HEALTHY)
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="0.42 is normal for n-gram lookup",
+            series=service(Phase(minutes=120, curve=MODEST), method="ngram", minimum=0.3),
+            firing=silent,
+        ),
+        Case(
+            name="also where only the info series tells the method",
+            series=service(Phase(minutes=120, curve=MODEST), method="ngram"),
+            firing=silent,
+        ),
+        Case(
+            name="five drafts in half an hour",
+            series=service(
+                healthy,
+                Phase(minutes=60, curve=(0.0, 0.0, 0.0), drafts_per_minute=5 / 30, requests_per_minute=0.1),
+            ),
+            firing=silent,
+        ),
+        Case(
+            name="a dip of three minutes",
+            series=service(healthy, Phase(minutes=3, curve=(0.05, 0.0, 0.0)), Phase(minutes=57, curve=HEALTHY)),
+            firing=silent,
+        ),
+        Case(
+            name="idle",
+            series=service(healthy, Phase(minutes=60, drafts_per_minute=0, requests_per_minute=0)),
+            firing={119: set()},
+        ),
+        Case(
+            name="a restart",
+            series=service(healthy, Phase(minutes=60, curve=HEALTHY, restart=True)),
+            firing=silent,
+        ),
+        Case(
+            name="speculation off",
+            series=service(Phase(minutes=120), speculative=False),
+            firing=silent,
+        ),
+        Case(
+            name="the small replica is bad, the service is not",
+            series=service(Phase(minutes=120, curve=HEALTHY, drafts_per_minute=1000))
+            + service(
+                Phase(minutes=120, curve=(0.1, 0.0, 0.0), drafts_per_minute=100),
+                labels=SECOND,
+            ),
+            firing=silent,
+        ),
+    )
+
+
+def test_the_big_replica_decides(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    bad = service(Phase(minutes=120, curve=COLLAPSED, drafts_per_minute=1000))
+    good = service(Phase(minutes=120, curve=(1.0, 1.0, 0.9), drafts_per_minute=100), labels=SECOND)
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="sums before the division",
+            series=bad + good,
+            firing={60: {PAGE, TICKET}},
+            values={60: {"inference_service:specdec_acceptance:ratio_rate30m": 0.361}},
+        ),
+    )
+
+
+def test_during_a_rollout_the_lower_minimum_holds_and_no_rule_fails(
+    promtool: Promtool, rules: Path, tmp_path: Path
+) -> None:
+    old = service(Phase(minutes=120, curve=MODEST), method="eagle3", minimum=0.5)
+    new = service(Phase(minutes=120, curve=MODEST), method="ngram", minimum=0.3, labels=SECOND)
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="two info series",
+            series=old + new,
+            firing={60: set(), 110: set()},
+            values={60: {"inference_service:specdec_acceptance_min:threshold": 0.3}},
+        ),
+    )
+
+
+def test_a_value_that_is_not_a_number_neither_fires_nor_spreads(
+    promtool: Promtool, rules: Path, tmp_path: Path
+) -> None:
+    series = service(Phase(minutes=120, curve=HEALTHY))
+    broken = [
+        Series(one.name, {**one.labels, "pod": "chat-1"}, [float("nan")] * 120)
+        for one in series
+        if one.name == "specdec_acceptance_ratio" or one.name.endswith("_running")
+    ]
+    run(promtool, rules, tmp_path, Case(name="gauge NaN", series=series + broken, firing={100: set()}))
+
+
+def test_almost_nothing_accepted_is_a_collapse_of_its_own(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    nothing = service(Phase(minutes=60, curve=HEALTHY), Phase(minutes=90, curve=(0.06, 0.02, 0.01)))
+    firing = {PAGE, TICKET, DROPPED, "SpecDecodeAcceptanceCollapsed critical", "SpecDecodeHeadRejected warning"}
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="draft and target do not fit",
+            series=nothing,
+            firing={60: set(), 118: firing},
+            values={118: {"inference_service:specdec_verdict:enum": 5}},
+        ),
+        Case(
+            name="but not by a few drafts",
+            series=service(Phase(minutes=120, curve=(0.06, 0.02, 0.01), drafts_per_minute=20, requests_per_minute=2)),
+            firing={110: set()},
+        ),
+    )
+
+
+def test_a_drop_below_the_own_baseline(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    low = (0.75, 0.55, 0.38)  # 0.56: above the minimum of 0.5
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="history",
+            series=service(
+                Phase(minutes=180, curve=HEALTHY), Phase(minutes=110, curve=low), Phase(minutes=90, curve=HEALTHY)
+            ),
+            firing={180: set(), 285: {DROPPED}, 379: set()},
+        ),
+        Case(
+            name="no baseline, no alert",
+            series=service(Phase(minutes=40, curve=HEALTHY), Phase(minutes=60, curve=low)),
+            firing={99: set()},
+        ),
+    )
+
+
+def test_head_and_tail_of_the_curve(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    tail = "SpecDecodeTailCollapsed info"
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="a cliff after the second of five positions",
+            series=service(Phase(minutes=110, curve=(0.99, 0.98, 0.6, 0.05, 0.01)), minimum=0.3),
+            firing={30: set(), 105: {tail}},
+        ),
+        Case(
+            name="a curve that decays as curves do",
+            series=service(Phase(minutes=110, curve=(0.8, 0.64, 0.51, 0.41, 0.33))),
+            firing={105: set()},
+        ),
+        Case(
+            name="drafts shorter than k are no cliff",
+            series=service(Phase(minutes=110, curve=(1.0, 1.0, 1.0, 0.0, 0.0), draft_length=3.0)),
+            firing={105: {"SpecDecodeAcceptanceSuspicious info"}},
+        ),
+        Case(
+            name="the first token fails",
+            series=service(Phase(minutes=110, curve=(0.25, 0.2, 0.18)), minimum=0.1),
+            firing={105: {"SpecDecodeHeadRejected warning"}},
+        ),
+    )
+
+
+def test_a_replica_with_the_wrong_head(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    outlier = "SpecDecodeReplicaOutlier warning"
+
+    def replicas(*curves: tuple[float, ...]) -> list[Series]:
+        names = [{"pod": f"chat-{number}", "instance": f"10.0.0.{number}:10409"} for number in range(len(curves))]
+        return [
+            one
+            for curve, labels in zip(curves, names, strict=True)
+            for one in service(Phase(minutes=100, curve=curve), labels=labels)
+        ]
+
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="one of three", series=replicas(HEALTHY, HEALTHY, MODEST), firing={95: {outlier}}),
+        Case(name="three alike", series=replicas(HEALTHY, HEALTHY, (0.8, 0.7, 0.55)), firing={95: set()}),
+        Case(name="two cannot be told apart", series=replicas(HEALTHY, (0.65, 0.5, 0.4)), firing={95: set()}),
+    )

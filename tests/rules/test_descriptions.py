@@ -1,0 +1,107 @@
+"""What a person on call reads: numbers of the service, and no gap where one is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from promtool import Promtool
+from rules.scenario import (
+    NOWHERE,
+    STEADY,
+    Case,
+    Phase,
+    Series,
+    Shares,
+    descriptions,
+    pinned,
+    service,
+    slower,
+    with_tail,
+)
+
+EXPECTED = Path(__file__).parent / "descriptions.txt"
+SLIS = ("tpot", "ttft", "e2e")
+# No share of 1 %: where P99 is the edge of a bucket, releases of Prometheus round to either side.
+USUAL: Mapping[str, Shares] = {sli: with_tail(shares, 3 * shares[-1][0], 0.02) for sli, shares in STEADY.items()}
+
+
+def replicas() -> list[Series]:
+    curves = ((0.85, 0.72, 0.59), (0.85, 0.72, 0.59), (0.3, 0.2, 0.1))
+    return [
+        one
+        for number, curve in enumerate(curves)
+        for one in service(
+            Phase(minutes=70, curve=curve), labels={"pod": f"chat-{number}", "instance": f"10.0.0.{number}:10409"}
+        )
+    ]
+
+
+CASES: tuple[tuple[int, Case], ...] = (
+    (
+        55,
+        Case(
+            name="harm",
+            series=service(
+                Phase(
+                    minutes=60,
+                    curve=(0.5, 0.2, 0.1),
+                    latency={**USUAL, "tpot": slower(USUAL["tpot"], 1.5)},
+                    running=40,
+                    waiting=6,
+                    kv_cache=0.95,
+                    preemptions_per_minute=1,
+                ),
+                families=SLIS,
+            )
+            + pinned(60, USUAL),
+        ),
+    ),
+    (
+        245,
+        Case(
+            name="tail, without cluster and namespace",
+            series=service(
+                Phase(minutes=180, latency=USUAL),
+                Phase(minutes=70, latency={**USUAL, "tpot": with_tail(USUAL["tpot"], 0.19, 0.2)}),
+                families=SLIS,
+                labels=NOWHERE,
+            ),
+        ),
+    ),
+    (
+        55,
+        Case(
+            name="objective missed",
+            series=service(
+                Phase(minutes=60, latency={"tpot": with_tail(USUAL["tpot"], 0.4, 0.25)}), families=("tpot",)
+            ),
+        ),
+    ),
+    (
+        140,
+        Case(
+            name="nothing accepted",
+            series=service(Phase(minutes=100, curve=(0.85, 0.72, 0.59)), Phase(minutes=50, curve=(0.06, 0.02, 0.01))),
+        ),
+    ),
+    (105, Case(name="cliff", series=service(Phase(minutes=110, curve=(0.99, 0.98, 0.6, 0.05, 0.01)), minimum=0.3))),
+    (105, Case(name="repetition", series=service(Phase(minutes=110, curve=(0.995, 0.99, 0.985))))),
+    (65, Case(name="one replica", series=replicas())),
+    (95, Case(name="silent", series=service(Phase(minutes=60), Phase(minutes=40, drafts_per_minute=0)))),
+    (50, Case(name="down", series=service(Phase(minutes=20), Phase(minutes=40, up=False)))),
+)
+
+
+def test_alerts_speak_in_numbers(promtool: Promtool, rules: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    lines: list[str] = []
+    for minute, case in CASES:
+        lines += [f"# {case.name}", *sorted(descriptions(promtool, rules, tmp_path, case, minute)), ""]
+    if pytestconfig.getoption("--update-golden"):
+        EXPECTED.write_text("\n".join(lines), encoding="utf-8")
+    text = "\n".join(lines)
+    assert "unknown" not in text
+    assert "error" not in text.lower().replace("specdecodeerror", "")
+    assert text == EXPECTED.read_text(encoding="utf-8")

@@ -1,0 +1,319 @@
+"""Alerts about latency, harm and benefit: against history, a baseline file and a live control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from promtool import Promtool
+from rules.scenario import (
+    CONTROL,
+    NOWHERE,
+    SECOND,
+    STEADY,
+    Case,
+    Phase,
+    Shares,
+    pinned,
+    run,
+    service,
+    slower,
+    with_tail,
+)
+
+SLIS = ("tpot", "ttft", "e2e")
+BODY: Mapping[str, Shares] = {**STEADY, "tpot": slower(STEADY["tpot"], 1.25)}
+TAIL: Mapping[str, Shares] = {**STEADY, "tpot": with_tail(STEADY["tpot"], 0.09, 0.03)}
+HEAVY_TAIL: Mapping[str, Shares] = {**STEADY, "tpot": with_tail(STEADY["tpot"], 0.06, 0.2)}
+MEAN = "SpecDecodeLatencyMeanRegression warning tpot"
+P99 = "SpecDecodeP99Regression warning tpot"
+P99_PAGE = "SpecDecodeP99Regression critical tpot"
+SPREAD = "SpecDecodeLatencySpreadWidened info tpot"
+QUIET: set[str] = set()
+BASELINE = "inference_service:specdec_latency_seconds:mean_baseline"
+
+
+def test_the_body_and_the_tail_against_history(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    normal = Phase(minutes=180)
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="a quarter slower, then well again",
+            series=service(normal, Phase(minutes=70, latency=BODY), Phase(minutes=70), families=SLIS),
+            firing={180: QUIET, 245: {MEAN}, 319: QUIET},
+        ),
+        Case(
+            name="3 % of the requests far slower",
+            series=service(normal, Phase(minutes=70, latency=TAIL), families=SLIS, labels=NOWHERE),
+            firing={180: QUIET, 245: {P99}},
+            values={245: {'inference_service:specdec_latency:tail_shift30m{sli="tpot"}': 0.03}},
+        ),
+        Case(
+            name="every fifth request far slower",
+            series=service(normal, Phase(minutes=70, latency=HEAVY_TAIL), families=SLIS),
+            firing={180: QUIET, 245: {MEAN, P99, P99_PAGE}},
+        ),
+        Case(
+            name="nothing slower",
+            series=service(Phase(minutes=260), families=SLIS),
+            firing=dict.fromkeys(range(100, 260, 20), QUIET),
+            values={250: {'inference_service:specdec_latency:tail_shift30m{sli="tpot"}': 0.0}},
+        ),
+        Case(
+            name="too few requests to tell",
+            series=service(normal, Phase(minutes=70, latency=BODY, requests_per_minute=5), families=SLIS),
+            firing={245: QUIET},
+        ),
+        Case(
+            name="no baseline yet",
+            series=service(Phase(minutes=30), Phase(minutes=70, latency=BODY), families=SLIS),
+            firing={60: QUIET},
+        ),
+    )
+
+
+def test_against_a_baseline_from_a_file(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    body = service(Phase(minutes=90, latency=BODY), families=SLIS)
+    late: Mapping[str, Shares] = {**STEADY, "ttft": with_tail(STEADY["ttft"], 3.0, 0.15)}
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="slower",
+            series=body + pinned(90),
+            firing={85: {MEAN, "SpecDecodeNotPayingOff warning tpot"}},
+            values={85: {'inference_service:specdec_latency_seconds:mean_baseline{baseline_source="pinned"}': 6.25}},
+        ),
+        Case(
+            name="faster than without speculation",
+            series=service(Phase(minutes=90), families=SLIS)
+            + pinned(90, {sli: slower(shares, 2.0) for sli, shares in STEADY.items()}),
+            firing={85: QUIET},
+        ),
+        Case(
+            name="the tail of the time to first token, which history does not keep",
+            series=service(Phase(minutes=90, latency=late), families=SLIS)
+            + pinned(90, {sli: slower(shares, 1.1) for sli, shares in STEADY.items()}),
+            firing={
+                70: {
+                    "SpecDecodeLatencyMeanRegression warning ttft",
+                    "SpecDecodeP99Regression warning ttft",
+                    "SpecDecodeP99Regression critical ttft",
+                }
+            },
+        ),
+        Case(
+            name="two sidecars with the same file",
+            series=service(Phase(minutes=90), families=SLIS)
+            + service(Phase(minutes=90), families=SLIS, labels=SECOND)
+            + pinned(90, {sli: slower(shares, 1.5) for sli, shares in STEADY.items()})
+            + pinned(
+                90,
+                {sli: slower(shares, 1.5) for sli, shares in STEADY.items()},
+                labels=SECOND,
+            ),
+            firing={85: QUIET},
+            values={85: {'inference_service:specdec_latency_seconds:mean_baseline{sli="tpot"}': 0.036}},
+        ),
+    )
+
+
+def test_against_a_live_control(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    slow = {sli: slower(shares, 1.1) for sli, shares in STEADY.items()}
+    busy_and_slow = Phase(minutes=90, latency=slow, requests_per_minute=200)
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="slower than the control, by too little for a regression",
+            series=service(busy_and_slow, families=SLIS)
+            + service(Phase(minutes=90, requests_per_minute=200), families=SLIS, speculative=False, labels=CONTROL),
+            firing={55: {"SpecDecodeSlowerThanControl warning tpot"}},
+            values={55: {'inference_service:specdec_latency_seconds:mean_baseline{baseline_source="control"}': 6.25}},
+        ),
+        Case(
+            name="faster than the control",
+            series=service(Phase(minutes=90, requests_per_minute=200), families=SLIS)
+            + service(
+                Phase(minutes=90, latency=slow, requests_per_minute=200),
+                families=SLIS,
+                speculative=False,
+                labels=CONTROL,
+            ),
+            firing={85: QUIET},
+        ),
+        Case(
+            name="a control that drafts is none",
+            series=service(Phase(minutes=90, latency=slow, requests_per_minute=200), families=SLIS)
+            + service(Phase(minutes=90, requests_per_minute=200), families=SLIS, labels=CONTROL),
+            firing={85: QUIET},
+        ),
+        Case(
+            name="the control goes before the file",
+            series=service(Phase(minutes=90, requests_per_minute=200), families=SLIS)
+            + service(
+                Phase(minutes=90, latency=slow, requests_per_minute=200),
+                families=SLIS,
+                speculative=False,
+                labels=CONTROL,
+            )
+            + pinned(90, {sli: slower(shares, 3.0) for sli, shares in STEADY.items()}),
+            values={
+                85: {
+                    f'{BASELINE}{{sli="tpot",baseline_source="control"}}': 0.027,
+                    f'{BASELINE}{{sli="tpot",baseline_source="pinned"}}': None,
+                }
+            },
+        ),
+    )
+
+
+def test_slow_and_rejected_is_harm(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    much_slower: Mapping[str, Shares] = {**STEADY, "tpot": slower(STEADY["tpot"], 1.5)}
+    bad = (0.5, 0.2, 0.1)
+    low = {"SpecDecodeAcceptanceLow critical", "SpecDecodeAcceptanceLow warning"}
+    slow = {MEAN}
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="pages",
+            series=service(Phase(minutes=90, latency=much_slower, curve=bad), families=SLIS) + pinned(90),
+            firing={55: low | slow | {"SpecDecodeHarmful critical tpot"}},
+            values={55: {"inference_service:specdec_verdict:enum": 4}},
+        ),
+        Case(
+            name="slow for another reason",
+            series=service(Phase(minutes=90, latency=much_slower), families=SLIS) + pinned(90),
+            firing={55: slow},
+            values={55: {"inference_service:specdec_verdict:enum": 1}},
+        ),
+        Case(
+            name="releases without time per output token",
+            series=service(Phase(minutes=90, latency={"e2e": slower(STEADY["e2e"], 1.5)}, curve=bad), families=("e2e",))
+            + pinned(90, {"e2e": STEADY["e2e"]}),
+            firing={
+                55: low
+                | {
+                    "SpecDecodeHarmful critical e2e",
+                    "SpecDecodeLatencyMeanRegression warning e2e",
+                    "SpecDecodeP99Regression warning e2e",
+                    "SpecDecodeP99Regression critical e2e",
+                }
+            },
+        ),
+    )
+
+
+def test_a_restart_is_not_a_regression(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    cold: Mapping[str, Shares] = {**STEADY, "tpot": slower(STEADY["tpot"], 2.0)}
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="the first minutes are slow",
+            series=service(
+                Phase(minutes=180), Phase(minutes=8, latency=cold, restart=True), Phase(minutes=70), families=SLIS
+            ),
+            firing=dict.fromkeys((185, 190, 195), QUIET),
+            values={
+                185: {"inference_service:specdec_warming_replicas:ratio": 1},
+                210: {"inference_service:specdec_warming_replicas:ratio": None},
+            },
+        ),
+    )
+
+
+def test_a_spread_that_widens(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="the mean moves with it",
+            series=service(
+                Phase(minutes=180),
+                Phase(minutes=80, latency={**STEADY, "tpot": with_tail(STEADY["tpot"], 0.08, 0.05)}),
+                families=SLIS,
+            ),
+            firing={255: {P99}},
+        ),
+        Case(
+            name="the rest faster for it",
+            series=service(
+                Phase(minutes=180),
+                Phase(
+                    minutes=80,
+                    latency={**STEADY, "tpot": with_tail(slower(STEADY["tpot"], 0.9), 0.08, 0.03)},
+                ),
+                families=SLIS,
+            ),
+            firing={255: {P99, SPREAD}},
+        ),
+    )
+
+
+def test_big_batches_and_a_full_cache(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    modest = (0.75, 0.55, 0.4)
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="saturated",
+            series=service(Phase(minutes=60, curve=modest, running=40, waiting=6)),
+            firing={50: {"SpecDecodeSaturated warning"}},
+        ),
+        Case(
+            name="big batches at high acceptance",
+            series=service(Phase(minutes=60, running=40, waiting=6)),
+            firing={50: QUIET},
+        ),
+        Case(
+            name="the cache is full and requests are preempted",
+            series=service(Phase(minutes=60, kv_cache=0.95, preemptions_per_minute=1)),
+            firing={50: {"SpecDecodeKVCacheSqueeze warning"}},
+        ),
+        Case(
+            name="full, but nothing is preempted",
+            series=service(Phase(minutes=60, kv_cache=0.95)),
+            firing={50: QUIET},
+        ),
+        Case(
+            name="preempted without speculation",
+            series=service(Phase(minutes=60, kv_cache=0.95, preemptions_per_minute=1), speculative=False),
+            firing={50: QUIET},
+        ),
+    )
+
+
+def test_error_budgets_burn(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    broken: Mapping[str, Shares] = {"tpot": with_tail(STEADY["tpot"], 0.5, 0.3)}
+    burn = {"SpecDecodeErrorBudgetBurn critical", "SpecDecodeErrorBudgetBurn warning"}
+    healthy = {"tpot": STEADY["tpot"]}
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="30 % of the requests slower than the bound",
+            series=service(Phase(minutes=120, latency=broken), families=("tpot",)),
+            firing={119: burn},
+        ),
+        Case(
+            name="within the objective",
+            series=service(Phase(minutes=120, latency=healthy), families=("tpot",)),
+            firing={119: QUIET},
+        ),
+        Case(
+            name="over again, but not forgotten",
+            series=service(Phase(minutes=120, latency=broken), Phase(minutes=60, latency=healthy), families=("tpot",)),
+            firing={179: {"SpecDecodeErrorBudgetBurn warning"}},
+        ),
+    )

@@ -1,0 +1,134 @@
+"""The rendered rules and their sources please the linters of the field, and the checks of our own (rulelint.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+import rulelint
+from fieldtools import ROOT, run
+
+RULES = ROOT / "rules"
+RENDERED = sorted((RULES / "rendered").glob("*.yaml"))
+SOURCES = [
+    ROOT / "mixin.libsonnet",
+    *sorted(path for folder in ("rules", "dashboards", "alertmanager") for path in (ROOT / folder).rglob("*.*sonnet")),
+]
+
+LINTERS = {
+    "promtool": ("check", "rules", "--lint=all", "--lint-fatal"),
+    "promtool3": ("check", "rules", "--lint=all", "--lint-fatal"),
+    "thanos": ("tools", "rules-check", "--rules"),
+}
+
+# Served from the release on that reads baselines; until then no exposition announces them.
+ANNOUNCED = {
+    "specdec_baseline_acceptance_ratio": "gauge",
+    "specdec_baseline_mean_acceptance_length": "gauge",
+    "specdec_baseline_info": "gauge",
+    "specdec_baseline_recorded_timestamp_seconds": "gauge",
+} | {
+    f"specdec_baseline_{sli}_seconds_{part}": "counter"
+    for sli in ("time_to_first_token", "time_per_output_token", "request_latency")
+    for part in ("bucket", "count", "sum")
+}
+OF_PROMETHEUS = {
+    "up": "gauge",
+    "prometheus_rule_group_last_duration_seconds": "gauge",
+    "prometheus_rule_group_interval_seconds": "gauge",
+    "prometheus_rule_group_iterations_missed_total": "counter",
+}
+CHECKS: dict[str, Callable[[rulelint.Pack], Iterator[str]]] = {
+    "names": rulelint.names,
+    "templates": rulelint.templates,
+    "comparisons": rulelint.comparisons,
+    "existing": rulelint.existing,
+    "matchers": rulelint.matchers,
+    "matches": rulelint.matches,
+    "ranges": lambda pack: rulelint.ranges(pack, scrape_seconds=60),
+    "order": rulelint.order,
+}
+TWICE = """
+groups:
+  - name: twice
+    rules:
+      - {record: "service:things:sum", expr: sum(things)}
+      - {record: "service:things:sum", expr: sum(things)}
+"""
+UNPARSABLE = """
+groups:
+  - name: unparsable
+    rules:
+      - {record: "service:things:sum", expr: sum(things}
+"""
+
+
+@cache
+def served() -> dict[str, str]:
+    """Types of what the exporter serves and vLLM served: our golden expositions and real servers'."""
+    types: dict[str, str] = {}
+    for path in [*(ROOT / "tests/golden").glob("*.txt"), *(ROOT / "tests/fixtures/captures").glob("*/metrics*.txt")]:
+        types |= rulelint.series_types(path.read_text())
+    return types
+
+
+@pytest.fixture(params=RENDERED, ids=lambda path: path.name)
+def rendered(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+def plain(path: Path, folder: Path) -> Path:
+    """The rule file itself, or the groups of a PrometheusRule as one."""
+    document = yaml.safe_load(path.read_text())
+    if "spec" not in document:
+        return path
+    unwrapped = folder / path.name
+    unwrapped.write_text(yaml.safe_dump(document["spec"]))
+    return unwrapped
+
+
+def test_there_is_something_to_lint() -> None:
+    assert RENDERED
+    assert len(SOURCES) > 1
+
+
+@pytest.mark.parametrize("linter", LINTERS)
+def test_a_linter_of_the_field_is_content(linter: str, rendered: Path, tmp_path: Path) -> None:
+    answer = run(linter, *LINTERS[linter], plain(rendered, tmp_path))
+
+    assert answer.returncode == 0, answer.stdout
+
+
+@pytest.mark.parametrize("linter", LINTERS)
+def test_a_linter_of_the_field_is_not_content_with_anything(linter: str, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(UNPARSABLE if linter == "thanos" else TWICE)
+
+    assert run(linter, *LINTERS[linter], tmp_path / "rules.yaml").returncode != 0
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_of_ours_is_content(check: str, rendered: Path) -> None:
+    pack = rulelint.load(rendered, served() | ANNOUNCED | OF_PROMETHEUS)
+
+    assert list(CHECKS[check](pack)) == []
+
+
+def test_what_is_announced_is_not_served_yet() -> None:
+    assert not ANNOUNCED.keys() & served().keys(), "served now: strike it from ANNOUNCED"
+
+
+def test_jsonnet_is_formatted() -> None:
+    answer = run("jsonnetfmt", "--test", *SOURCES)
+
+    assert answer.returncode == 0, f"{answer.stdout}\njsonnetfmt -i puts it right"
+
+
+def test_jsonnet_lint_is_content() -> None:
+    answer = run("jsonnet-lint", "-J", ROOT, *SOURCES)
+
+    assert answer.returncode == 0, answer.stdout

@@ -1,0 +1,160 @@
+"""Alerts about what is not there: predictors, drafts, metrics, baselines; and about the pack itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from promtool import Promtool
+from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, run, service
+
+QUIET: set[str] = set()
+DOWN_PAGE = "SpecDecodeTargetDown critical"
+DOWN = "SpecDecodeTargetDown warning"
+
+
+def test_predictors_that_do_not_answer(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    up = service(Phase(minutes=60))
+    down = service(Phase(minutes=20), Phase(minutes=40, up=False))
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="the only one", series=down, firing={20: QUIET, 27: {DOWN_PAGE}, 50: {DOWN_PAGE, DOWN}}),
+        Case(
+            name="one of two",
+            series=up + service(Phase(minutes=20), Phase(minutes=40, up=False), labels=SECOND),
+            firing={27: QUIET, 50: {DOWN}},
+        ),
+        Case(
+            name="for three minutes",
+            series=service(Phase(minutes=20), Phase(minutes=3, up=False), Phase(minutes=37)),
+            firing={24: QUIET, 40: QUIET},
+        ),
+    )
+
+
+def test_a_service_that_vanishes(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    absent = "SpecDecodeTargetAbsent warning"
+    gone = service(Phase(minutes=70), Phase(minutes=80, present=False), labels=NOWHERE)
+    aside = ("SpecDecodeWarmingUp", "SpecDecodeBaselineMissing")
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="gone", series=gone, firing={70: QUIET, 100: {absent}, 149: QUIET}, aside=aside),
+        Case(name="there", series=service(Phase(minutes=150)), firing={100: QUIET, 149: QUIET}, aside=aside),
+    )
+
+
+def test_speculation_that_does_not_draft(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    silent = "SpecDecodeNotDrafting warning"
+    stopped = Phase(minutes=50, drafts_per_minute=0)
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="it stops", series=service(Phase(minutes=60), stopped), firing={60: QUIET, 95: {silent}}),
+        Case(
+            name="it goes on",
+            series=service(Phase(minutes=60), stopped, Phase(minutes=40)),
+            firing={95: {silent}, 145: QUIET},
+        ),
+        Case(
+            name="idle",
+            series=service(Phase(minutes=60), Phase(minutes=50, drafts_per_minute=0, requests_per_minute=0)),
+            firing={105: QUIET},
+        ),
+        Case(name="never configured", series=service(stopped, speculative=False), firing={45: QUIET}),
+    )
+
+
+def test_counters_that_vanish_while_tokens_flow(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    drafting = service(Phase(minutes=90), Phase(minutes=90, present=False))
+    plain = service(Phase(minutes=90, present=False), Phase(minutes=90), speculative=False, labels=SECOND)
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="switched off", series=drafting + plain, firing={175: {"SpecDecodeMetricsMissing info"}}),
+        Case(name="never on", series=service(Phase(minutes=180), speculative=False), firing={175: QUIET}),
+    )
+
+
+def test_counters_that_contradict_each_other(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="positions sum to less than all",
+            series=service(Phase(minutes=60, accepted_factor=1.1)),
+            firing={50: {"SpecDecodeMetricsInconsistent warning"}},
+        ),
+        Case(name="they agree", series=service(Phase(minutes=60)), firing={50: QUIET}),
+        Case(
+            name="nothing accepted",
+            series=service(Phase(minutes=40, curve=(0.0, 0.0))),
+            values={38: {'count(ALERTS{alertname="SpecDecodeMetricsInconsistent"})': None}},
+        ),
+    )
+
+
+def test_replicas_with_different_buckets(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    first = service(Phase(minutes=60), families=("tpot",))
+    other = service(Phase(minutes=60), families=("tpot",), labels=SECOND)
+    fewer = [one for one in other if one.labels.get("le") not in {"0.075", "0.15"}]
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="mixed", series=first + fewer, firing={50: {"SpecDecodeBucketsMixed warning tpot"}}),
+        Case(name="alike", series=first + other, firing={50: QUIET}),
+    )
+
+
+def test_a_service_without_a_baseline(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    minutes = 2 * 24 * 60 + 160
+    few = Phase(minutes=minutes, requests_per_minute=0.5, drafts_per_minute=5)
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="two days with too few requests",
+            series=[one for one in service(few, families=("tpot",)) if "bucket" not in one.name],
+            firing={minutes - 1: {"SpecDecodeBaselineMissing info tpot"}},
+            aside=("SpecDecodeWarmingUp",),
+        ),
+    )
+
+
+def test_rules_that_take_too_long(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    group = {"rule_group": "/etc/rules/specdec.rules.yaml;specdec-tails"}
+
+    def lasting(seconds: float) -> list[Series]:
+        return [
+            Series("prometheus_rule_group_last_duration_seconds", group, [seconds] * 40),
+            Series("prometheus_rule_group_interval_seconds", group, [240.0] * 40),
+        ]
+
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="too long", series=lasting(200), firing={35: {"SpecDecodeRulesLagging warning"}}),
+        Case(name="in time", series=lasting(20), firing={35: QUIET}),
+    )
+
+
+def test_a_start_is_noted(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="for a quarter of an hour",
+            series=service(Phase(minutes=60), Phase(minutes=40, restart=True)),
+            firing={50: QUIET, 65: {"SpecDecodeWarmingUp info"}, 80: QUIET},
+            aside=(),
+        ),
+    )

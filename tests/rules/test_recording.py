@@ -1,0 +1,207 @@
+"""What is recorded: the field's definitions, from either source, for any k."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from promtool import Promtool
+from rules.scenario import NOWHERE, Case, Phase, Series, Source, run, service
+
+RECORD = "inference_service:specdec_"
+SCALES = {"tpot": 1.0, "ttft": 0.5, "e2e": 50.0}
+EIGHT = (0.9, 0.8, 0.8, 0.6, 0.5, 0.5, 0.2, 0.1)
+
+
+@pytest.mark.parametrize("source", ["exporter", "vllm"])
+def test_figures_are_the_same_from_either_source(
+    source: Source, promtool: Promtool, rules: Path, vllm_rules: Path, tmp_path: Path
+) -> None:
+    series = service(Phase(minutes=50, curve=(0.8, 0.6, 0.4)), source=source, families=("tpot", "ttft", "e2e"))
+    run(
+        promtool,
+        rules if source == "exporter" else vllm_rules,
+        tmp_path,
+        Case(
+            name=source,
+            series=series,
+            firing={45: set()},
+            values={
+                45: {
+                    f"{RECORD}drafts:increase30m": 18000,
+                    f"{RECORD}acceptance:ratio_rate30m": 0.6,
+                    f"{RECORD}acceptance:ratio_rate5m": 0.6,
+                    f"{RECORD}acceptance_length:mean30m": 2.8,
+                    f"{RECORD}tokens_per_step:mean30m": 2.8,
+                    f"{RECORD}acceptance_min:threshold": 0.5,
+                    f"{RECORD}acceptance_length_min:threshold": 2.5,
+                    f'{RECORD}position_acceptance:ratio_rate30m{{position="2"}}': 0.4,
+                    f'{RECORD}latency_seconds:mean30m{{sli="tpot"}}': 0.024,
+                    f'{RECORD}latency_requests:increase30m{{sli="e2e"}}': 1800,
+                    f"{RECORD}verdict:enum": 2,
+                }
+            },
+        ),
+    )
+
+
+def test_the_conditional_curve_of_any_length(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    record = f"{RECORD}position_conditional_acceptance:ratio_rate30m"
+    expected = {0: 0.9, 1: 0.889, 2: 1.0, 3: 0.75, 4: 0.833, 5: 1.0, 6: 0.4, 7: 0.5}
+    long = tuple(0.99 ** (position + 1) for position in range(33))
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="k = 8, with equal neighbours",
+            series=service(Phase(minutes=40, curve=EIGHT)),
+            values={
+                38: {f'{record}{{position="{position}"}}': value for position, value in expected.items()}
+                | {f"count({record})": 8}
+            },
+        ),
+        Case(
+            name="k = 33",
+            series=service(Phase(minutes=40, curve=long)),
+            values={38: {f"count({record})": 33, f'{record}{{position="32"}}': 0.99}},
+        ),
+        Case(name="k = 1", series=service(Phase(minutes=40, curve=(0.7,))), values={38: {f"count({record})": 1}}),
+        Case(
+            name="nothing reached a position",
+            series=service(Phase(minutes=40, curve=(0.5, 0.0, 0.0))),
+            values={38: {f"count({record})": 2, f'{record}{{position="1"}}': 0.0}},
+        ),
+    )
+
+
+def test_idle_services_have_no_ratio(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    idle = Phase(minutes=60, drafts_per_minute=0, requests_per_minute=0)
+    ratios = ("acceptance:ratio_rate30m", "acceptance:ratio_rate5m", "acceptance_length:mean30m")
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="idle",
+            series=service(idle, families=("tpot",)),
+            values={
+                55: {f"{RECORD}{name}": None for name in ratios}
+                | {f"{RECORD}latency_seconds:mean30m": None, f"{RECORD}latency_seconds:quantile30m": None}
+                | {f"{RECORD}verdict:enum": 0}
+            },
+        ),
+    )
+
+
+def test_the_log_stands_in_where_metrics_lack_a_figure(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    labels = {"inference_service": "chat", "model_name": "llama", "engine": "0", "instance": "a"}
+    growing = {
+        "specdec_log_drafts_total": 600.0,
+        "specdec_log_draft_tokens_total": 1800.0,
+        "specdec_log_accepted_tokens_total": 1080.0,
+    }
+    log = [Series(name, labels, [step * minute for minute in range(40)]) for name, step in growing.items()]
+    quadratic = [
+        Series("specdec_draft_tokens_total", labels, [minute * minute * 1000.0 for minute in range(40)]),
+        Series("specdec_accepted_tokens_total", labels, [minute * minute * 100.0 for minute in range(40)]),
+    ]
+    info = Series("specdec_predictor_info", labels | {"engine_generation": "v0", "method": ""}, [1.0] * 40)
+    gauge = Series("specdec_acceptance_ratio", labels, [0.1] * 40)
+    values: dict[str, float | None] = {
+        f"{RECORD}acceptance:ratio_rate30m": 0.6,
+        f"{RECORD}acceptance_length:mean30m": 2.8,
+        f"{RECORD}draft_tokens:increase30m": 54000,
+    }
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="no counters", series=log, values={38: values}),
+        Case(
+            name="counters of a V0 engine, which are sums of sums",
+            series=[*log, *quadratic, info, gauge],
+            values={38: {**values, f"{RECORD}acceptance:ratio_lifetime": 0.1}},
+        ),
+        Case(
+            name="a V0 engine without a log has no acceptance of now",
+            series=[*quadratic, info, gauge],
+            values={38: {**dict.fromkeys(values), f"{RECORD}acceptance:ratio_lifetime": 0.1}},
+        ),
+        Case(
+            name="metrics go before the log",
+            series=[*log, *service(Phase(minutes=40, curve=(0.9, 0.9, 0.9)), labels=NOWHERE)],
+            values={38: {f"{RECORD}acceptance:ratio_rate30m": 0.9}},
+        ),
+    )
+
+
+@pytest.mark.parametrize("prefix", ["vllm:", "vllm_", "ray_vllm:", "ray_vllm_"])
+def test_every_spelling_of_the_prefix_counts_once(
+    prefix: str, promtool: Promtool, vllm_rules: Path, tmp_path: Path
+) -> None:
+    series = service(Phase(minutes=40, curve=(0.8, 0.6)), source="vllm")
+    spelt = [Series(one.name.replace("vllm:", prefix), one.labels, one.values) for one in series]
+    bare = [Series(one.name.removesuffix("_total"), one.labels, one.values) for one in spelt]
+    values: dict[str, float | None] = {
+        f"{RECORD}drafts:increase30m": 18000,
+        f"{RECORD}acceptance:ratio_rate30m": 0.7,
+        f"count({RECORD}position_acceptance:ratio_rate30m)": 2,
+    }
+    run(
+        promtool,
+        vllm_rules,
+        tmp_path,
+        Case(name=prefix, series=spelt, values={38: values}),
+        Case(name=f"{prefix} without _total", series=bare, values={38: values}),
+    )
+
+
+def test_both_names_of_the_step_latency_count_once(promtool: Promtool, vllm_rules: Path, tmp_path: Path) -> None:
+    series = service(Phase(minutes=40, curve=(0.8, 0.6)), source="vllm", families=("ttft",))
+    old_name = [
+        Series("vllm:time_per_output_token_seconds_count", one.labels, one.values)
+        for one in series
+        if one.name == "vllm:inter_token_latency_seconds_count"
+    ]
+    assert old_name
+    run(
+        promtool,
+        vllm_rules,
+        tmp_path,
+        Case(
+            name="0.10.2 to 0.11.2",
+            series=series + old_name,
+            values={38: {f"{RECORD}tokens_per_step:mean30m": 2.4}},
+        ),
+    )
+
+
+def test_counter_resets_do_not_show(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="a restart in the window",
+            series=service(Phase(minutes=25), Phase(minutes=25, restart=True)),
+            values={48: {f"{RECORD}acceptance:ratio_rate30m": 0.8}},
+        ),
+    )
+
+
+def test_a_service_costs_at_most_seventy_series(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    curve = (0.85, 0.7, 0.6, 0.5, 0.4)
+    spread = tuple((0.004 * 1.25**step, 1 / 45) for step in range(45))
+    latency = {sli: tuple((seconds * scale, share) for seconds, share in spread) for sli, scale in SCALES.items()}
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="one replica, k = 5, three histograms, requests in every bucket",
+            series=service(Phase(minutes=150, curve=curve, latency=latency), families=tuple(SCALES)),
+            values={149: {'count({__name__=~"inference_service:.+"}) <= bool 70': 1}},
+        ),
+    )

@@ -1,0 +1,143 @@
+"""The rendered files are what the sources say, load, and keep the promises that every alert makes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from promtool import REPOSITORY, Promtool
+from rules.conftest import RENDERED
+
+FILES = ("specdec.rules.yaml", "specdec-vllm.rules.yaml", "specdec.compat.rules.yaml")
+ANNOTATIONS = {"summary", "description", "impact", "action", "runbook_url", "dashboard_url"}
+
+
+def groups(name: str) -> list[dict[str, Any]]:
+    document = yaml.safe_load((RENDERED / name).read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = document.get("spec", document)["groups"]
+    return found
+
+
+def rules_of(name: str) -> list[dict[str, Any]]:
+    return [rule for group in groups(name) for rule in group["rules"]]
+
+
+def alerts_of(name: str) -> list[dict[str, Any]]:
+    return [rule for rule in rules_of(name) if "alert" in rule]
+
+
+def test_the_committed_files_are_what_the_sources_say() -> None:
+    pytest.importorskip("_jsonnet", reason="rendering needs the jsonnet package")
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "rules" / "render.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_loads(name: str, promtool: Promtool) -> None:
+    assert promtool.check_rules(RENDERED / name) == len(rules_of(name))
+
+
+def test_the_operators_object_has_the_same_rules() -> None:
+    assert groups("specdec.prometheusrule.yaml") == groups("specdec.rules.yaml")
+
+
+def test_the_compatible_file_differs_in_nothing_but_keep_firing_for() -> None:
+    def without(rule: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in rule.items() if key != "keep_firing_for"}
+
+    assert rules_of("specdec.compat.rules.yaml") == [without(rule) for rule in rules_of("specdec.rules.yaml")]
+    assert any("keep_firing_for" in rule for rule in rules_of("specdec.rules.yaml"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_groups_are_small_and_named(name: str) -> None:
+    for group in groups(name):
+        assert len(group["rules"]) <= 20, group["name"]
+        assert re.fullmatch(r"specdec-[a-z-]{1,32}", group["name"])
+
+
+def test_both_sources_record_the_same_names() -> None:
+    def recorded(name: str) -> list[tuple[str, str]]:
+        return sorted((rule["record"], str(rule.get("labels"))) for rule in rules_of(name) if "record" in rule)
+
+    assert recorded("specdec.rules.yaml") == recorded("specdec-vllm.rules.yaml")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_records_are_named_by_level_quantity_and_operation(name: str) -> None:
+    for rule in rules_of(name):
+        assert "alert" in rule or re.fullmatch(r"inference_service:specdec_[a-z_]+:[a-z0-9_]+", rule["record"])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_record_that_is_used_is_recorded(name: str) -> None:
+    recorded = {rule["record"] for rule in rules_of(name) if "record" in rule}
+    text = (RENDERED / name).read_text(encoding="utf-8")
+    assert set(re.findall(r"inference_service:specdec_\w+:\w+", text)) == recorded
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_alert_says_what_to_do(name: str) -> None:
+    for alert in alerts_of(name):
+        assert len(alert["alert"]) <= 40
+        assert re.fullmatch(r"SpecDecode([A-Z]+[a-z0-9]+)+", alert["alert"])
+        assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+        assert alert["labels"]["component"] == "specdec"
+        annotations = alert["annotations"]
+        assert set(annotations) == ANNOTATIONS
+        assert "{{" in annotations["description"], "a description has numbers"
+        for static in ("summary", "impact", "action", "runbook_url"):
+            assert "{{" not in annotations[static]
+        assert re.fullmatch(r"[A-Z].*\.", annotations["summary"])
+        assert annotations["runbook_url"].endswith(f"/{alert['alert']}.md")
+
+
+def test_one_alert_says_the_same_at_every_severity() -> None:
+    runbooks: dict[str, str] = {}
+    for alert in alerts_of("specdec.rules.yaml"):
+        assert runbooks.setdefault(alert["alert"], alert["annotations"]["runbook_url"])
+    assert len(runbooks) >= 24
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_threshold_is_compared_with_a_position(name: str) -> None:
+    text = (RENDERED / name).read_text(encoding="utf-8")
+    assert 'position="' not in text
+    assert "position=~" not in text
+
+
+def test_metrics_of_the_exporter_that_rules_read_are_documented() -> None:
+    documented = set(re.findall(r"`(specdec_[a-z0-9_]+)`", (REPOSITORY / "docs" / "metrics.md").read_text("utf-8")))
+    # Baselines from a file.
+    documented |= {f"specdec_baseline_{stem}_seconds" for stem in ("time_to_first_token", "time_per_output_token")}
+    documented |= {"specdec_baseline_request_latency_seconds", "specdec_baseline_acceptance_ratio"}
+    for rule in rules_of("specdec.rules.yaml"):
+        for family in re.findall(r"(?<![:\w])(specdec_[a-z0-9_]+)", rule["expr"]):
+            assert re.sub(r"_(bucket|sum|count)$", "", family) in documented, family
+
+
+def test_names_of_vllm_appear_only_in_one_source_file() -> None:
+    speaking = {
+        path.name
+        for path in (REPOSITORY / "rules").rglob("*.libsonnet")
+        if "vllm[:_]" in path.read_text(encoding="utf-8")
+    }
+    assert speaking == {"sources.libsonnet"}
+
+
+def test_check_reports_a_stale_file(tmp_path: Path, promtool: Promtool) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("groups:\n  - name: a\n    rules:\n      - record: b\n        expr: sum(\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"broken\.yaml"):
+        promtool.check_rules(broken)

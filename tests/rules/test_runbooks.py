@@ -1,0 +1,293 @@
+"""Each alert has a runbook of one shape, and what stands in it can be copied: commands, queries, snippets, links."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+import rulelint
+from fieldtools import ROOT, run
+from specdec_exporter import cli
+
+RENDERED = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
+RUNBOOKS = ROOT / "rules" / "runbooks"
+INDEX = RUNBOOKS / "README.md"
+METRICS = ROOT / "docs" / "metrics.md"
+PAGES = sorted(RUNBOOKS.glob("*.md"))
+SECTIONS = [
+    "What it means",
+    "What users feel",
+    "How to confirm",
+    "Likely causes, in order",
+    "What to do now",
+    "When to close",
+]
+# Changing speculation is no answer to these; their pages only link to how it is done. All others show it.
+ABOUT_PACK_OR_TRAFFIC = {
+    "SpecDecodeTargetAbsent",
+    "SpecDecodeWarmingUp",
+    "SpecDecodeReplicaOutlier",
+    "SpecDecodeAcceptanceSuspicious",
+    "SpecDecodeMetricsInconsistent",
+    "SpecDecodeBaselineMissing",
+    "SpecDecodeBucketsMixed",
+    "SpecDecodeRulesLagging",
+}
+OF_PROMETHEUS = {
+    "up": "gauge",
+    "ALERTS": "gauge",
+    "prometheus_rule_group_last_duration_seconds": "gauge",
+    "prometheus_rule_group_interval_seconds": "gauge",
+    "prometheus_rule_group_iterations_missed_total": "counter",
+}
+SEVERITIES = ["critical", "warning", "info"]
+
+
+def alerts() -> dict[str, list[str]]:
+    """Severities by alert, the worst first, in the pack's order of alerts."""
+    found: dict[str, list[str]] = {}
+    for group in yaml.safe_load(RENDERED.read_text())["groups"]:
+        for rule in group["rules"]:
+            if "alert" in rule:
+                found.setdefault(rule["alert"], []).append(rule["labels"]["severity"])
+    return {name: sorted(set(severities), key=SEVERITIES.index) for name, severities in found.items()}
+
+
+def code(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def prose(page: str) -> str:
+    return re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def served() -> dict[str, str]:
+    """Types of the series that the exporter serves, by name, from the page that is held against its code."""
+    families = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", METRICS.read_text(), re.MULTILINE)
+    return rulelint.series_types("".join(f"# TYPE {name} {kind}\n" for name, kind in families))
+
+
+@cache
+def thresholds() -> dict[str, Any]:
+    """Keys of the policy and of the pack's configuration, which wins (its ``min_drafts`` is for half an hour)."""
+    # An extension module without type stubs.
+    evaluate = import_module("_jsonnet").evaluate_snippet
+    config: dict[str, Any] = json.loads(
+        evaluate("", "(import 'config.libsonnet')._config", jpathdir=[str(RUNBOOKS.parent)])
+    )
+    policy: dict[str, Any] = config["policy"]
+    return policy | config
+
+
+@pytest.fixture(params=PAGES, ids=lambda path: path.stem)
+def page(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+@pytest.fixture(scope="module")
+def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pack with one more group, of all queries in the runbooks; each rule is named by its page."""
+    group = {
+        "name": "runbooks",
+        "interval": "1m",
+        "rules": [
+            {"record": f"{path.stem}:query:{number}", "expr": query}
+            for path in PAGES
+            for number, query in enumerate(code(path.read_text(), "promql"))
+        ],
+    }
+    rules = yaml.safe_load(RENDERED.read_text())
+    path = tmp_path_factory.mktemp("runbooks") / "rules.yaml"
+    path.write_text(yaml.safe_dump({"groups": [*rules["groups"], group]}))
+    return path
+
+
+# --- Which there are -------------------------------------------------------------------------------------------------
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    assert {path.stem for path in PAGES} - {INDEX.stem} == set(alerts())
+
+
+def test_an_alert_links_to_its_own_runbook() -> None:
+    for group in yaml.safe_load(RENDERED.read_text())["groups"]:
+        for rule in group["rules"]:
+            if "alert" in rule:
+                assert rule["annotations"]["runbook_url"].endswith(f"/rules/runbooks/{rule['alert']}.md")
+
+
+def test_the_index_lists_every_alert_with_its_severities_in_the_order_of_the_pack() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(\1\.md\) \| ([\w, ]+) \|", INDEX.read_text(), re.MULTILINE)
+
+    assert [(name, severities.split(", ")) for name, severities in rows] == list(alerts().items())
+
+
+@pytest.mark.parametrize("alert", alerts())
+def test_a_runbook_has_the_sections_that_all_have_and_something_in_each(alert: str) -> None:
+    text = (RUNBOOKS / f"{alert}.md").read_text()
+    title, *sections = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+
+    assert title == f"# {alert}\n\n"
+    assert sections[::2] == SECTIONS
+    assert all(section.strip() for section in sections[1::2])
+
+
+@pytest.mark.parametrize("alert", alerts())
+def test_a_runbook_has_commands_and_queries_to_confirm_and_causes_to_tell_apart(alert: str) -> None:
+    text = (RUNBOOKS / f"{alert}.md").read_text()
+    causes = re.findall(r"^\| .+ \| .+ \| .+ \|$", text, re.MULTILINE)
+
+    assert code(text, "sh")
+    assert code(text, "promql")
+    assert causes[0] == "| Cause | How to tell | What to do |"
+    assert len(causes) >= 4
+
+
+@pytest.mark.parametrize("alert", alerts())
+def test_a_runbook_says_how_to_lower_k_to_switch_off_and_to_roll_back(alert: str) -> None:
+    text = (RUNBOOKS / f"{alert}.md").read_text()
+    if alert in ABOUT_PACK_OR_TRAFFIC:
+        assert all(f"README.md#{anchor}" in text for anchor in ("lower-k", "switch-off", "roll-back"))
+        return
+    edit, roll_back = 'kubectl -n "$NS" edit inferenceservice "$SVC"', '"canaryTrafficPercent": 0'
+    assert edit in text
+    assert any("--speculative-config" in block for block in code(text, "yaml"))
+    assert roll_back in text
+
+
+# --- What can be copied ----------------------------------------------------------------------------------------------
+
+
+def test_promtool_understands_every_query(queries: Path) -> None:
+    answer = run("promtool", "check", "rules", queries)
+
+    assert answer.returncode == 0, answer.stdout
+
+
+CHECKS: dict[str, Callable[[rulelint.Pack], Iterator[str]]] = {
+    "existing": rulelint.existing,
+    "matchers": rulelint.matchers,
+    "matches": rulelint.matches,
+    "ranges": lambda pack: rulelint.ranges(pack, scrape_seconds=60),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_query_finds_what_it_asks_for(check: str, queries: Path) -> None:
+    pack = rulelint.load(queries, served() | OF_PROMETHEUS)
+
+    assert [finding for finding in CHECKS[check](pack) if finding.startswith("runbooks/")] == []
+
+
+def test_every_metric_that_is_mentioned_exists(page: Path) -> None:
+    recorded = set(rulelint.load(RENDERED, {}).records())
+    families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in served()}
+
+    mentioned = set(re.findall(r"\binference_service:\w+:\w+", page.read_text()))
+    assert mentioned <= recorded
+    mentioned = set(re.findall(r"(?<![:/])\bspecdec_[a-z]\w*", page.read_text()))
+    assert mentioned <= served().keys() | families
+
+
+def test_bash_understands_every_command(page: Path) -> None:
+    for block in code(page.read_text(), "sh"):
+        checked = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False, timeout=20)
+        assert checked.returncode == 0, checked.stderr
+
+
+def commands(block: str) -> Iterator[list[str]]:
+    """The words of each simple command of a shell block."""
+    for line in block.replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words: list[str] = []
+        for word in [*lexer, ";"]:
+            if set(word) <= set("();<>|&"):
+                yield words
+                words = []
+            else:
+                words.append(word)
+
+
+def test_every_call_of_the_exporter_is_one_that_it_takes(page: Path) -> None:
+    for block in code(page.read_text(), "sh"):
+        for words in commands(block):
+            if "specdec-exporter" not in words:
+                continue
+            name, *arguments = words[words.index("specdec-exporter") + 1 :]
+            command = cli.cli.get_command(click.Context(cli.cli), name)
+            assert command is not None, name
+            command.make_context(name, arguments)  # raises for what it does not take
+
+
+def test_commands_are_found_behind_pipes_and_in_substitutions() -> None:
+    block = (
+        "A=$(specdec-exporter check x) # specdec-exporter none\nkubectl logs 'a | b' | specdec-exporter analyze -; wait"
+    )
+
+    found = [words[words.index("specdec-exporter") :] for words in commands(block) if "specdec-exporter" in words]
+
+    assert found == [["specdec-exporter", "check", "x"], ["specdec-exporter", "analyze", "-"]]
+
+
+def test_every_json_in_a_command_parses(page: Path) -> None:
+    for block in code(page.read_text(), "sh"):
+        for words in commands(block):
+            for word in words:
+                if word.startswith(('{"', "[{")):
+                    json.loads(word)
+
+
+def test_every_speculative_configuration_is_one(page: Path) -> None:
+    for block in code(page.read_text(), "yaml"):
+        flag, configuration = yaml.safe_load(block)
+        assert flag == "--speculative-config"
+        parsed = json.loads(configuration)
+        assert parsed["method"] in thresholds()["methods"]
+        assert parsed["num_speculative_tokens"] >= 1
+        for first, last, k in parsed.get("num_speculative_tokens_per_batch_size", []):
+            assert first <= last
+            assert 0 <= k <= parsed["num_speculative_tokens"]
+
+
+# --- What it refers to -----------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_those_of_the_configuration(page: Path) -> None:
+    for key, number in re.findall(r"`(\w+)` \((\d+(?:\.\d+)?)[);]", " ".join(page.read_text().split())):
+        assert thresholds()[key] == pytest.approx(float(number)), key
+
+
+def test_warnings_that_are_named_are_known(page: Path) -> None:
+    from specdec_exporter.predictor.versions import WARNINGS
+
+    named = re.findall(r"warning `(\w+)`|warning=\\?\"(\w+)\\?\"", page.read_text())
+    assert {name for pair in named for name in pair if name} <= WARNINGS.keys()
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", prose(path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page.read_text())):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = page.parent / name if name else page
+        assert linked.is_file(), target
+        assert not anchor or anchor in anchors(linked), target

@@ -1,0 +1,186 @@
+"""The pack in VictoriaMetrics: vmalert loads the compat variant, and its values are Prometheus' values.
+
+Both read the same samples: expositions of the exporter, stretched over three hours so that each counter grows by the
+same multiple of its value every minute. Constant rates, because VictoriaMetrics does not extrapolate to the edges of a
+window as Prometheus does: where rates change the two differ by design, whatever a rule says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from typing import Any, NamedTuple
+
+import promql_parser as promql
+import pytest
+import yaml
+
+import rulelint
+from fieldtools import ROOT, run
+from promqllabels import walk
+from tsdb import Vector, create_blocks, flush, import_samples, prometheus, query, victoria_metrics
+
+COMPAT = ROOT / "rules" / "rendered" / "specdec.compat.rules.yaml"
+GOLDEN = ROOT / "tests" / "golden"
+
+START = int(datetime(2026, 1, 5, 12, tzinfo=UTC).timestamp())  # on the hour, where every group has an evaluation
+MINUTES = 180
+END = START + 60 * MINUTES
+RULES_FROM = START + 3600  # with half an hour of samples before it, and more
+
+# Exposition by service: healthy on two engines, its live control, and one that accepts a third of what it did.
+SERVICES = {"chat": "two-engines", "chat-control": "no-speculation", "code": "0.32.0"}
+
+PER_MINUTE = 10  # repetitions of the exposition: enough requests for latency rules to speak
+
+Groups = list[dict[str, Any]]
+
+
+class Databases(NamedTuple):
+    """Base URLs of the two, both with the same samples and with what their own rulers made of them."""
+
+    prometheus: str
+    victoria_metrics: str
+    blocks: Path  # Prometheus' data
+
+
+def samples() -> Iterator[tuple[str, list[float]]]:
+    """Every series of the services with its values, minute by minute."""
+    for service, exposition in SERVICES.items():
+        text = (GOLDEN / f"{exposition}.txt").read_text()
+        types = rulelint.series_types(text)
+        for line in text.splitlines():
+            if line.startswith("#"):
+                continue
+            series, _, value = line.rpartition(" ")
+            name = series.partition("{")[0]
+            each = float(value) / (3 if service == "code" and "accepted_tokens" in name else 1)
+            growing = types[name] == "counter"
+            yield (
+                re.sub(r'inference_service="\w*"', f'inference_service="{service}"', series),
+                [each * PER_MINUTE * minute if growing else each for minute in range(1, MINUTES + 2)],
+            )
+
+
+def layers(path: Path) -> list[Groups]:
+    """The recording rules of a file, split so that a layer reads only raw series and the layers before it.
+
+    Neither ruler sees its own results while it fills in the past, so they go layer by layer.
+    """
+    groups: Groups = yaml.safe_load(path.read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"] if "record" in rule]
+    reads: dict[str, set[str]] = {rule["record"]: set() for rule in rules}
+    for rule in rules:
+        selectors = (e for e in walk(promql.parse(rule["expr"])) if isinstance(e, promql.VectorSelector))
+        reads[rule["record"]] |= {e.name for e in selectors if e.name in reads and e.name != rule["record"]}
+
+    @cache
+    def depth(record: str) -> int:
+        return max((1 + depth(other) for other in reads[record]), default=0)
+
+    def layer(number: int) -> Groups:
+        kept = [[r for r in group["rules"] if "record" in r and depth(r["record"]) == number] for group in groups]
+        return [group | {"rules": rules} for group, rules in zip(groups, kept, strict=True) if rules]
+
+    return [layer(number) for number in range(1 + max(map(depth, reads)))]
+
+
+def fill_prometheus(data: Path, layer: Path) -> None:
+    with prometheus(data) as url:
+        answer = run(
+            "promtool",
+            *("tsdb", "create-blocks-from", "rules", f"--url={url}", f"--output-dir={data}"),
+            *(f"--start={RULES_FROM}", f"--end={END}"),
+            layer,
+        )
+    assert answer.returncode == 0, answer.stdout
+
+
+def fill_victoria_metrics(url: str, layer: Path) -> None:
+    answer = run(
+        "vmalert",
+        *(f"-rule={layer}", f"-datasource.url={url}", f"-remoteWrite.url={url}", "-httpListenAddr=127.0.0.1:0"),
+        *(f"-replay.timeFrom={rfc3339(RULES_FROM)}", f"-replay.timeTo={rfc3339(END)}"),
+        *("-replay.rulesDelay=0s", "-replay.disableProgressBar", "-remoteWrite.flushInterval=100ms"),
+    )
+    assert answer.returncode == 0, answer.stdout
+    flush(url)
+
+
+def rfc3339(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    folder = tmp_path_factory.mktemp("databases")
+    data = folder / "prometheus"
+    lines = [
+        (series, value, START + 60 * minute) for series, values in samples() for minute, value in enumerate(values)
+    ]
+    openmetrics = folder / "samples.om"
+    openmetrics.write_text("".join(f"{series} {value} {at}\n" for series, value, at in lines) + "# EOF\n")
+    create_blocks(openmetrics, data)
+    with victoria_metrics(folder / "victoria-metrics") as other:
+        import_samples(other, "".join(f"{series} {value} {at}000\n" for series, value, at in lines))
+        for number, groups in enumerate(layers(COMPAT)):
+            layer = folder / f"layer-{number}.yaml"
+            layer.write_text(yaml.safe_dump({"groups": groups}))
+            fill_prometheus(data, layer)
+            fill_victoria_metrics(other, layer)
+        with prometheus(data) as own:
+            yield Databases(own, other, data)
+
+
+def test_vmalert_loads_the_compat_variant() -> None:
+    answer = run("vmalert", "-dryRun", f"-rule={COMPAT}")
+
+    assert answer.returncode == 0, answer.stdout
+
+
+def test_vmalert_of_debian_refuses_the_full_pack() -> None:
+    # Else the compat variant is no longer needed.
+    answer = run("vmalert", "-dryRun", f"-rule={COMPAT.with_name('specdec.rules.yaml')}")
+
+    assert "keep_firing_for" in answer.stdout
+    assert answer.returncode != 0
+
+
+def values(url: str, rule: rulelint.Rule) -> Vector:
+    """What a rule has recorded last, or for what an alert would fire, at the end."""
+    expression = rule.text if rule.is_alert else f"last_over_time({rule.name}[1h])"
+    found = query(url, expression, END)
+    return {tuple((k, v) for k, v in series if k != "__name__"): value for series, value in found.items()}
+
+
+def test_vmalert_s_values_are_prometheus_values(databases: Databases) -> None:
+    for rule in rulelint.load(COMPAT, {}).rules:
+        wanted, found = values(databases.prometheus, rule), values(databases.victoria_metrics, rule)
+
+        assert found == {series: pytest.approx(value, rel=1e-9) for series, value in wanted.items()}, str(rule)
+
+
+def test_a_current_prometheus_has_the_same_values(databases: Databases, tmp_path: Path) -> None:
+    """From the same blocks, rule by rule at one instant. Since 3.0 a range no longer holds the sample at its start."""
+    blocks = copytree(databases.blocks, tmp_path / "blocks", ignore=ignore_patterns("lock", "queries.active"))
+    with prometheus(blocks, "prometheus3") as current:
+        for rule in rulelint.load(COMPAT, {}).rules:
+            wanted = query(databases.prometheus, rule.text, END)
+
+            found = query(current, rule.text, END)
+
+            assert found == {series: pytest.approx(value, rel=1e-9) for series, value in wanted.items()}, str(rule)
+
+
+def test_the_comparison_is_of_something(databases: Databases) -> None:
+    """Records without a value and alerts that do not fire compare equal, too: not all may be such."""
+    rules = rulelint.load(COMPAT, {}).rules
+    present = {rule.name for rule in rules if values(databases.prometheus, rule)}
+    records = {rule.name for rule in rules if not rule.is_alert}
+
+    assert {"SpecDecodeAcceptanceLow", "SpecDecodeP99Regression"} <= present
+    assert len(present & records) >= 0.8 * len(records)

@@ -1,0 +1,117 @@
+"""Real time-series databases as processes of their own, on ports that the kernel chose, stopped by their own handle."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fieldtools import run, tool
+
+START_SECONDS = 60.0
+Vector = dict[tuple[tuple[str, str], ...], float]  # values by sorted labels
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+@contextmanager
+def _serving(command: list[str], url: str, ready: str, log: Path) -> Iterator[str]:
+    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
+        try:
+            deadline = time.monotonic() + START_SECONDS
+            while not _answers(url + ready):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+            yield url
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@contextmanager
+def prometheus(data: Path, program: str = "prometheus") -> Iterator[str]:
+    """Serve the blocks in ``data``, scrape nothing; yield the base URL."""
+    address = f"127.0.0.1:{_free_port()}"
+    config = data.with_suffix(".yml")
+    config.write_text("{}\n")
+    command = [
+        tool(program),
+        f"--config.file={config}",
+        f"--storage.tsdb.path={data}",
+        "--storage.tsdb.retention.time=100y",
+        f"--web.listen-address={address}",
+    ]
+    with _serving(command, f"http://{address}", "/-/ready", data.with_suffix(".log")) as url:
+        yield url
+
+
+@contextmanager
+def victoria_metrics(data: Path) -> Iterator[str]:
+    """An empty single-node VictoriaMetrics, which takes remote writes and answers queries; yield the base URL."""
+    address = f"127.0.0.1:{_free_port()}"
+    command = [
+        tool("victoria-metrics"),
+        f"-storageDataPath={data}",
+        "-retentionPeriod=100y",
+        f"-httpListenAddr={address}",
+        "-memory.allowedBytes=256MB",
+    ]
+    with _serving(command, f"http://{address}", "/health", data.with_suffix(".log")) as url:
+        yield url
+
+
+def create_blocks(openmetrics: Path, data: Path) -> None:
+    """Write samples (OpenMetrics text, timestamps in seconds) as blocks of Prometheus."""
+    answer = run("promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", openmetrics, data)
+    assert answer.returncode == 0, answer.stdout
+
+
+def import_samples(url: str, exposition: str) -> None:
+    """Put samples (text exposition, timestamps in milliseconds) into a VictoriaMetrics."""
+    with urllib.request.urlopen(url + "/api/v1/import/prometheus", exposition.encode(), timeout=60) as response:
+        assert response.status == 204
+    flush(url)
+
+
+def flush(url: str) -> None:
+    """Make all that a VictoriaMetrics has received visible to queries, and forget its cached answers."""
+    for path in ("/internal/force_flush", "/internal/resetRollupResultCache"):
+        with urllib.request.urlopen(url + path, timeout=60):
+            pass
+
+
+def query(url: str, expression: str, at: float) -> Vector:
+    """The vector that an expression has at a time (seconds since the epoch), by either database's API."""
+    parameters = urllib.parse.urlencode({"query": expression, "time": f"{at:.3f}"})
+    try:
+        with urllib.request.urlopen(f"{url}/api/v1/query?{parameters}", timeout=60) as response:
+            data = json.load(response)["data"]
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{expression}: {error.read().decode()}") from error
+    if data["resultType"] == "scalar":
+        return {(): float(data["result"][1])}
+    return {tuple(sorted(each["metric"].items())): float(each["value"][1]) for each in data["result"]}
