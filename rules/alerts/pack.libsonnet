@@ -71,18 +71,12 @@ function(config, signals, alert)
       level: level + ['sli'],
       expr: std.join('\nor\n', [
         promql.withLabel(
-          'max by (%(labels)s) (%(bounds)s) != min by (%(labels)s) (%(bounds)s)' % {
-            labels: promql.list(level),
-            bounds: source.bounds(sli),
-          }, 'sli', sli
+          'stddev by (%s) (%s) > 0' % [promql.list(level), source.bounds(sli)], 'sli', sli
         )
         for sli in std.objectFields(config.slis)
       ]),
       summary: 'Replicas of one service have different histogram buckets.',
-      description: 'Replicas of %s have different numbers of buckets ({{ $labels.sli }}), up to %s.' % [
-        alert.where,
-        alert.value(alert.whole),
-      ],
+      description: 'Replicas of %s have different numbers of buckets ({{ $labels.sli }}).' % alert.where,
       impact: 'Quantiles and tail shift of the service are wrong while it lasts.',
       action: 'Finish the rollout of --custom-histogram-buckets, or of the release that changed them.',
     },

@@ -139,7 +139,7 @@ def test_against_a_live_control(promtool: Promtool, rules: Path, tmp_path: Path)
             name="faster than the control",
             series=service(Phase(minutes=90, requests_per_minute=200), families=SLIS)
             + service(
-                Phase(minutes=90, latency=slow, requests_per_minute=200),
+                busy_and_slow,
                 families=SLIS,
                 speculative=False,
                 labels=CONTROL,
@@ -148,7 +148,7 @@ def test_against_a_live_control(promtool: Promtool, rules: Path, tmp_path: Path)
         ),
         Case(
             name="a control that drafts is none",
-            series=service(Phase(minutes=90, latency=slow, requests_per_minute=200), families=SLIS)
+            series=service(busy_and_slow, families=SLIS)
             + service(Phase(minutes=90, requests_per_minute=200), families=SLIS, labels=CONTROL),
             firing={85: QUIET},
         ),
@@ -156,7 +156,7 @@ def test_against_a_live_control(promtool: Promtool, rules: Path, tmp_path: Path)
             name="the control goes before the file",
             series=service(Phase(minutes=90, requests_per_minute=200), families=SLIS)
             + service(
-                Phase(minutes=90, latency=slow, requests_per_minute=200),
+                busy_and_slow,
                 families=SLIS,
                 speculative=False,
                 labels=CONTROL,
