@@ -205,20 +205,18 @@ def reconstruct_window(
 def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence[float]) -> tuple[int, ...] | None:
     """Return whole counts that agree with the printed rates and sum to ``accepted``, if so many drafts allow any."""
     slack = drafts * _HALF_POSITION
-    positions = []
-    total = 0
-    for rate in per_position:
-        exact = rate * drafts
-        count = int(exact + 0.5)
-        if not -slack <= count - exact <= slack:
-            return None
-        positions.append(count)
-        total += count
-    if total == accepted or not positions:
-        return tuple(positions)
-    if abs(sum(per_position) * drafts - accepted) > len(positions) * slack:
+    exact = [rate * drafts for rate in per_position]
+    counts = [int(value + 0.5) for value in exact]
+    if slack < 0.5:  # else every count is within it
+        for count, value in zip(counts, exact, strict=True):
+            if not -slack <= count - value <= slack:
+                return None
+    missing = accepted - sum(counts)
+    if not missing or not counts:
+        return tuple(counts)
+    if abs(sum(exact) - accepted) > len(counts) * slack:
         return None
-    return _whole_positions(accepted, drafts, [rate * drafts for rate in per_position])
+    return _moved(counts, exact, drafts, missing)
 
 
 # Half of the last digit that vLLM prints (three decimals for positions, two for the mean), with room for binary floats.
@@ -266,7 +264,11 @@ def _closest_drafts(
 def _whole_positions(accepted: int, drafts: int, exact: Sequence[float]) -> tuple[int, ...]:
     """Round to whole counts that sum to ``accepted``, moving the remainder where rounding was least certain."""
     counts = [round(value) for value in exact]
-    missing = accepted - sum(counts)
+    return _moved(counts, exact, drafts, accepted - sum(counts))
+
+
+def _moved(counts: list[int], exact: Sequence[float], drafts: int, missing: int) -> tuple[int, ...]:
+    """Add ``missing`` to the counts where rounding was least certain, as long as they stay nested."""
     if counts and abs(missing) >= len(counts):  # many drafts: three decimals leave whole counts open, of every position
         each = int(missing / len(counts))
         if counts[0] + each <= drafts and counts[-1] + each >= 0:

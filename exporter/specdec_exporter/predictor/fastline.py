@@ -174,9 +174,12 @@ def _line_at(buffer: bytes | bytearray, start: int, end: int) -> tuple[bytes, in
     A copy, since whatever is cut out of a bytearray takes twice as long to get.
     """
     stop = buffer.find(b"\n", start, end)
+    after = stop + 1
     if stop < 0:
-        return bytes(buffer[start : min(end, start + _LONGEST)]), end
-    return bytes(buffer[start : min(stop, start + _LONGEST)]), stop + 1
+        stop = after = end
+    if stop - start > _LONGEST:
+        stop = start + _LONGEST
+    return bytes(buffer[start:stop]), after
 
 
 # Shares, percentages and lengths have a thousand values or so: remembering them is faster than reading them.

@@ -219,7 +219,7 @@ class LogScanner:
                     return position, misses_left > 0
                 at = hit + 1
                 continue
-            start = max(position, rfind(b"\n", position, hit) + 1)
+            start = rfind(b"\n", position, hit) + 1 or position
             self._pair_before(buffer, position, start)
             if (drafts := read_spec_decoding(buffer, start, end, engines)) is None:
                 return start, True
@@ -230,19 +230,22 @@ class LogScanner:
 
     def _pair_before(self, buffer: bytearray, position: int, start: int) -> None:
         """Pair by the statistics lines from ``position`` to the line at ``start``."""
-        hit = position - 1
-        while (hit := buffer.find(b"V", hit + 1, start)) >= 0:
+        find, at = buffer.find, position
+        while (hit := find(b"V", at, start)) >= 0:
+            at = hit + 1
             if not buffer.startswith(_IN_STATISTICS, hit, start):
                 continue
-            line = max(position, buffer.rfind(b"\n", position, hit) + 1)
-            stop = _line_end(buffer, hit, start)
+            line = buffer.rfind(b"\n", position, hit) + 1 or position
             if (paired := read_engine(buffer, line, start)) is not None:
-                self._pair(*paired[:2])
-            elif isinstance(said := parse_text(_decode(bytes(buffer[line:stop]))), EngineStats):
+                writer, engine, at = paired
+                self._engines[writer] = engine
+                continue
+            at = _line_end(buffer, hit, start)
+            said = parse_text(_decode(bytes(buffer[line:at])))
+            if isinstance(said, EngineStats):
                 self._pair((said.process, said.pid), said.engine)
             elif isinstance(said, Malformed):
                 self._engines.clear()
-            hit = stop
 
     def _take_usual_lines(self, buffer: bytes | bytearray, start: int, end: int) -> int | None:
         """Take the usual pair of lines, an engine's and its drafts' statistics, or either; where the next begins."""
