@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,23 @@ def test_a_damaged_structure_is_not_learnt() -> None:
     assert damaged != REAL_DUMP
     bounds = [only_engine(body).request_latency.bounds for body in (damaged, REAL_DUMP)]  # type: ignore[union-attr]
     assert len(bounds[1]) == len(bounds[0]) + 1
+
+
+@pytest.mark.parametrize(
+    ("old", "damaged"),
+    [
+        # Of another model, and not whole: a part of no figure of that engine.
+        (b'e2e_request_latency_seconds_bucket{engine="0",le="1.5",model_name="tiny"', b'model_name="t"'),
+        (b'e2e_request_latency_seconds_bucket{engine="0",le="1.5"', b'le="1.a5"'),
+        (b'per_pos_total{engine="0",model_name="tiny",position="1"', b'position="-"'),
+    ],
+)
+def test_a_structure_with_a_series_that_has_no_part_in_it_is_not_learnt(old: bytes, damaged: bytes) -> None:
+    label = damaged.partition(b"=")[0]
+    body = REAL_DUMP.replace(old, re.sub(label + rb'="[^"]*"', damaged, old), 1)
+    assert body != REAL_DUMP
+    parse_exposition(body)
+    assert parse_exposition(REAL_DUMP) == line_by_line(REAL_DUMP)
 
 
 def test_a_structure_with_samples_outside_their_group_is_not_learnt() -> None:

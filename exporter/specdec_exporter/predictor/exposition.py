@@ -48,6 +48,9 @@ _BEGINNING = re.compile(rb"\s*(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]
 _FOREIGN_ENCODINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _OPENMETRICS = "application/openmetrics-text"
 
+_START_TIME = b"\nprocess_start_time_seconds "
+_FINITE = re.compile(rb"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?")
+
 _LAYOUTS_KEPT = 8
 _LONGEST_LEARNT_LINES = 20_000
 
@@ -80,6 +83,18 @@ def parse_exposition(body: bytes, content_type: str | None = None) -> Snapshot:
     _refuse_fragment(body, content_type)
     lines = body.split(b"\n")
     return _layouts.read(lines) or _parse_lines(lines)
+
+
+def process_start_time(body: bytes) -> float | None:
+    """When the process behind the metrics started, Unix time; ``None`` where it does not say.
+
+    Several API servers (the client's multiprocess mode) and the Rust frontend do not.
+    """
+    at = body.find(_START_TIME)
+    if at < 0:
+        return None
+    words = body[at + len(_START_TIME) : body.find(b"\n", at + 1)].split()
+    return float(words[0]) if words and _FINITE.fullmatch(words[0]) else None
 
 
 def _refuse_other_text(body: bytes) -> None:
@@ -145,7 +160,8 @@ def _parse_lines(lines: list[bytes]) -> Snapshot:
     generation = engine_generation(families, engine_labels=engine_labels)
     engines = recipe.engines([values[index] for index in recipe.order])
     snapshot = Snapshot(engines=engines, engine_generation=generation, stats_present=True)
-    if plain and len(series) > 1:
+    # A series without a part in the figures is not looked at again, and might get one by a change of its labels.
+    if plain and len(recipe.order) == len(series) > 1:
         layout = Layout(lines, places, recipe, generation)
         if layout.read(lines) == snapshot:
             _layouts.keep(layout)
