@@ -19,6 +19,7 @@ class Counts:
     ``accepted_per_position[i]`` counts the drafts of which token ``i`` (0-based) was accepted. ``first_tokens`` counts
     the requests whose first token came (the sample count of time to first token): these tokens come from prefill, not
     from a decoding step. ``steps`` counts request-steps (the sample count of inter-token latency).
+    ``output_token_seconds`` sums the time per output token of ``timed_requests`` finished requests.
     """
 
     drafts: float | None = None
@@ -28,6 +29,8 @@ class Counts:
     generation_tokens: float | None = None
     first_tokens: float | None = None
     steps: float | None = None
+    timed_requests: float | None = None
+    output_token_seconds: float | None = None
 
     def __add__(self, other: Counts) -> Counts:
         """Sum; a figure that only one side knows is kept."""

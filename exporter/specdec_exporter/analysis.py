@@ -19,10 +19,11 @@ import msgspec
 from specdec_exporter.acceptance import Counts, acceptance_ratio
 from specdec_exporter.figures import figures, without_length
 from specdec_exporter.logtotals import LogTotals, engine_label
+from specdec_exporter.pitfalls import known_pitfalls, warning_counts
 from specdec_exporter.policy import Policy, load_policy
 from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
-from specdec_exporter.predictor.versions import WARNINGS
-from specdec_exporter.status import Figures, Verdict, WarningCount
+from specdec_exporter.predictor.versions import Facts, parse_release
+from specdec_exporter.status import Figures, KnownPitfall, Verdict, WarningCount
 from specdec_exporter.verdict import judge, recommend
 
 # Divisible by two, as merging neighbours needs.
@@ -81,6 +82,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     total: Figures | None  # over several accounts; no curve, since positions of different methods do not add up
     last_config: EngineConfig | None  # what ran when the log ended
     warnings: tuple[WarningCount, ...]
+    pitfalls: tuple[KnownPitfall, ...]  # of what ran when the log ended
     verdict: Verdict
 
 
@@ -139,6 +141,13 @@ class RatioHistogram:
             if rank <= 0:
                 return index / _RATIO_BINS
         raise ValueError("a percentile of nothing")
+
+    def parts(self, number: int) -> tuple[int, ...]:
+        """How many ratios lie in each of ``number`` equal parts of 0..1; 1 itself is in the last."""
+        counts = [0] * number
+        for index, ratios in enumerate(self._bins):
+            counts[min(index * number // _RATIO_BINS, number - 1)] += ratios
+        return tuple(counts)
 
 
 class _OpenAccount:
@@ -277,10 +286,8 @@ class LogStory:
             judged=judged,
             total=_sum_figures(counts) if len(counts) > 1 else None,
             last_config=self._current.config,
-            warnings=tuple(
-                WarningCount(code=code, count=number, meaning=WARNINGS[code].meaning)
-                for code, number in sorted(self._warnings.items())
-            ),
+            warnings=warning_counts(self._warnings),
+            pitfalls=known_pitfalls(self._facts(judged)),
             verdict=self._verdict(judged, accounts),
         )
 
@@ -303,6 +310,19 @@ class LogStory:
             known = self._open(key, config)
         self._current = known or self._current
         self._current.started()
+
+    def _facts(self, judged: Account | None) -> Facts:
+        config = self._current.config
+        busy = self._busy_stats_lines > 0 and config is not None and config.speculative is not False
+        return Facts(
+            release=parse_release((config and config.vllm_version) or ""),
+            engine_generation=config.engine_generation if config else None,
+            method=method_of(config),
+            engines=len(judged.engines) if judged else 1,
+            drafting=True if judged else False if busy else None,
+            log_windows=self.windows,
+            warnings=frozenset(self._warnings),
+        )
 
     def _verdict(self, judged: Account | None, accounts: tuple[Account, ...]) -> Verdict:
         if judged is None:

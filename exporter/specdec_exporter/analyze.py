@@ -26,7 +26,7 @@ from specdec_exporter.predictor.stdin import BinaryStream, read_stream
 STDIN = "-"
 REPORT_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning})
 _GZIP_MAGIC = b"\x1f\x8b"
-_PROG = "specdec-exporter"
+PROG = "specdec-exporter"
 
 
 def analyze(
@@ -53,7 +53,7 @@ def analyze(
             _write_report(inputs, stdout, stderr)
         stdout.flush()
     except BrokenPipeError:
-        _discard(stdout)
+        discard(stdout)
     return 1 if inputs.failed else 0
 
 
@@ -149,7 +149,7 @@ def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None
                 out.flush()
     _complain(inputs, stderr)
     if inputs.counters.parse_errors:
-        print(f"{_PROG}: {inputs.counters.parse_errors} lines could not be read (cut or garbled)", file=stderr)
+        print(f"{PROG}: {inputs.counters.parse_errors} lines could not be read (cut or garbled)", file=stderr)
 
 
 def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
@@ -174,10 +174,10 @@ def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
 
 def _complain(inputs: LogInputs, stderr: TextIO) -> None:
     for words in inputs.failed.values():
-        print(f"{_PROG}: {words}", file=stderr)
+        print(f"{PROG}: {words}", file=stderr)
 
 
-def _discard(stdout: TextIO) -> None:
+def discard(stdout: TextIO) -> None:
     """Let the interpreter's last flush of ``stdout`` go nowhere instead of failing."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -11,13 +11,16 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
+
+import msgspec
 
 from specdec_exporter import report
 from specdec_exporter.analysis import LogStory
 from specdec_exporter.analyze import REPORT_KINDS, LogInputs
 from specdec_exporter.errors import FetchError
 from specdec_exporter.examination import Finding, Level, LogReading, examine, is_foreign, no_metrics
+from specdec_exporter.pinned import PinnedBaseline
 from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
 from specdec_exporter.runtime import without_credentials
 from specdec_exporter.state import PredictorState
@@ -31,25 +34,49 @@ async def check(
     url: str,
     *,
     log_paths: Sequence[str] = (),
+    baseline_path: str | None = None,
     timeout_seconds: float = 5.0,
     interval_seconds: float = 2.0,
+    output: Literal["text", "json"] = "text",
     stdout: TextIO | None = None,
 ) -> int:
     """Examine the predictor at ``url`` (its base, or its metrics' full URL) and print what was found.
 
     ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds`` holds for each request;
-    ``interval_seconds`` lie between the two fetches. Returns the exit code: 0 all well, 2 warnings, 1 failed. Raises
-    ConfigError if ``url`` is none.
+    ``interval_seconds`` lie between the two fetches. ``json`` is one object: what :class:`Examination` has, and the
+    level. Returns the exit code: 0 all well, 2 warnings, 1 failed. Raises ConfigError if ``url`` is none, BaselineError
+    if the baseline cannot be read.
     """
     url = url if "://" in url else f"http://{url}"
     state = PredictorState("predictor", without_credentials(url))
+    pinned = PinnedBaseline(baseline_path) if baseline_path else None
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url)
         reading = await asyncio.to_thread(_read_log, log_paths) if log_paths else None
         access = await _observe(fetcher, state, reading, timeout_seconds, interval_seconds)
-    examination = examine(access, state.status(), reading)
-    report.write(stdout or sys.stdout, lambda console: report.print_examination(console, examination))
+    if pinned is not None and state.snapshot is not None and state.snapshot.engines:
+        pinned.observe(state.snapshot, state.vllm_version)
+        state.baseline = pinned.decoding
+        access = (*access, _baseline(pinned))
+    examination = examine(access, state.status(), reading, state.baseline)
+    stdout = stdout or sys.stdout
+    if output == "json":
+        found = {"level": examination.level, **msgspec.to_builtins(examination)}
+        print(msgspec.json.encode(found).decode(), file=stdout)
+    else:
+        report.write(stdout, lambda console: report.print_examination(console, examination))
     return EXIT_CODES[examination.level]
+
+
+def _baseline(pinned: PinnedBaseline) -> Finding:
+    name = pinned.baseline.name
+    if pinned.fit.refusal is not None:
+        return Finding("WARN", "Baseline", f"{name} is not compared: {pinned.fit.refusal}", "Record one of this model.")
+    if pinned.decoding is None:
+        found = f"{name} has no time per output token (vLLM before 0.11.0 does not have it), so speed is not compared"
+        return Finding("PASS", "Baseline", found)
+    note = "; ".join(pinned.fit.differences)
+    return Finding("PASS", "Baseline", f"{name}, of {pinned.decoding.requests:,.0f} requests", note or None)
 
 
 async def _observe(

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any, Literal
 
 import click
@@ -17,20 +18,27 @@ PROG = "specdec-exporter"
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+# Commands that are not here, by the module that has them under their name.
+_LOADED_WHEN_ASKED_FOR = {
+    "baseline": "specdec_exporter.baselinecli",
+    "compare": "specdec_exporter.comparecli",
+    "simulate": "specdec_exporter.simulator.cli",
+}
+
+
 class _Commands(click.Group):
     """Without a command (only flags, or nothing at all) the command is ``serve``.
 
-    ``simulate`` is loaded when it is asked for: serving must not pay for the simulator.
+    Some commands have a module of their own, loaded when it is asked for: serving must not pay for it.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "simulate"])
+        return sorted([*super().list_commands(ctx), *_LOADED_WHEN_ASKED_FOR])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "simulate":
-            from specdec_exporter.simulator.cli import simulate  # noqa: PLC0415
-
-            return simulate
+        if module := _LOADED_WHEN_ASKED_FOR.get(cmd_name):
+            command: click.Command = getattr(import_module(module), cmd_name)
+            return command
         return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -128,6 +136,7 @@ SERVE_FLAGS: tuple[Decorator, ...] = (
         type=click.Choice(["file", "kubernetes"]),
     ),
     _flag("--predictor.log-state", "File that keeps the read positions over a restart.", metavar="PATH"),
+    _flag("--baseline.file", "Baseline of the predictor, from `baseline record`, to serve beside it.", metavar="PATH"),
     _flag("--window", "Span of the figures for people.  [default: 5m]", type=DURATION),
 )
 
@@ -138,6 +147,10 @@ def _serve_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+# Flags whose setting is not where their names say.
+_SECTIONS = {"window": ("top", "", "window"), "baseline_file": ("predictor", "", "baseline")}
+
+
 def _overrides(flags: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Sort what was set by flag or environment into the sections of :func:`config.load_settings`."""
     names = {"listen_address": "listen_addresses", "log_path": "log_paths"}
@@ -145,7 +158,7 @@ def _overrides(flags: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for key, value in flags.items():
         if value is None or value == ():
             continue
-        section, _, rest = key.partition("_") if key != "window" else ("top", "", "window")
+        section, _, rest = _SECTIONS.get(key) or key.partition("_")
         sections.setdefault(section, {})[names.get(rest, rest)] = value
     return sections
 
@@ -173,6 +186,9 @@ def serve(config_file: str | None, config_check: bool, **flags: Any) -> int:
             from specdec_exporter import webconfig  # noqa: PLC0415
 
             webconfig.WebConfigFile(settings.web.config_file)
+        from specdec_exporter.runtime import read_pinned  # noqa: PLC0415
+
+        read_pinned(settings)
         click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
         return 0
     from specdec_exporter.lean import without_ca_certificates  # noqa: PLC0415
@@ -206,7 +222,23 @@ def healthcheck(url: str | None, web_listen_address: tuple[str, ...]) -> int:
 )
 @click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest each request may take.")
 @click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between the two readings.")
-def check(url: str, log_paths: tuple[str, ...], timeout: float, interval: float) -> int:
+@click.option("--baseline", metavar="FILE", help="Baseline, from `baseline record`, to compare its speed with.")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or one object.",
+)
+def check(
+    url: str,
+    *,
+    log_paths: tuple[str, ...],
+    timeout: float,
+    interval: float,
+    baseline: str | None,
+    output: Literal["text", "json"],
+) -> int:
     """Examine the predictor at URL and say what is well, what is not, and what to do.
 
     Exits with 0 if all is well, 2 with warnings, 1 if it failed.
@@ -215,7 +247,16 @@ def check(url: str, log_paths: tuple[str, ...], timeout: float, interval: float)
 
     from specdec_exporter import check as checking  # noqa: PLC0415
 
-    return asyncio.run(checking.check(url, log_paths=log_paths, timeout_seconds=timeout, interval_seconds=interval))
+    return asyncio.run(
+        checking.check(
+            url,
+            log_paths=log_paths,
+            baseline_path=baseline,
+            timeout_seconds=timeout,
+            interval_seconds=interval,
+            output=output,
+        )
+    )
 
 
 @cli.command()
@@ -227,8 +268,19 @@ def check(url: str, log_paths: tuple[str, ...], timeout: float, interval: float)
     show_default=True,
     help="A report, or one JSON object per recognised line.",
 )
-def analyze(paths: tuple[str, ...], output: Literal["text", "jsonl"]) -> int:
+@click.option(
+    "--responses",
+    multiple=True,
+    metavar="FILE",
+    help="Saved responses, one JSON object a line, of vLLM 0.29.0 or later with --per-request-spec-decode-metrics; "
+    "repeatable. Logs given beside it tell the temperature of each request.",
+)
+def analyze(paths: tuple[str, ...], output: Literal["text", "jsonl"], responses: tuple[str, ...]) -> int:
     """Tell what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
+    if responses:
+        from specdec_exporter.analyze_responses import analyze_responses  # noqa: PLC0415
+
+        return analyze_responses(paths, responses, output=output)
     from specdec_exporter import analyze as analysing  # noqa: PLC0415
 
     return analysing.analyze(paths or ("-",), output=output)

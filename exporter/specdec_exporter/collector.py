@@ -18,9 +18,10 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from specdec_exporter import __version__
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram
+from specdec_exporter.baselinemetrics import baseline_families
+from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, le
 from specdec_exporter.predictor.versions import WARNINGS
-from specdec_exporter.state import WINDOW_RATIO_BOUNDS, EngineView, PredictorState
+from specdec_exporter.state import EngineView, PredictorState
 from specdec_exporter.status import Figures, StateName
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class SpecdecCollector(Collector):
             *_derived(engines, self._runtime.settings.window),
             *_from_log([predictor.state for predictor in predictors]),
             *_about_predictors([predictor.state for predictor in predictors], engines),
+            *baseline_families([(each.state.name, each.pinned) for each in predictors if each.pinned], MODEL),
             *_about_scrapes(predictors),
             *_about_log_readers(predictors),
         )
@@ -189,9 +191,7 @@ def _copied_by_label(
 
 
 def _buckets(bounds: Sequence[float], counts: Sequence[float]) -> list[tuple[str, float]]:
-    return [
-        ("+Inf" if bound == float("inf") else repr(bound), count) for bound, count in zip(bounds, counts, strict=True)
-    ]
+    return list(zip(map(le, bounds), counts, strict=True))
 
 
 DERIVED: tuple[tuple[str, str, Callable[[Figures], float | None]], ...] = (
@@ -248,11 +248,7 @@ def _derived(engines: Engines, window_seconds: float) -> Iterator[Metric]:
     )
     for state, view in engines:
         if view.ratios is not None:
-            counts: list[float] = []
-            for count in view.ratios.counts:
-                counts.append((counts[-1] if counts else 0.0) + count)
-            bounds = (*WINDOW_RATIO_BOUNDS, float("inf"))
-            histogram.add_metric(_labels(state, view), _buckets(bounds, counts), view.ratios.sum)
+            histogram.add_metric(_labels(state, view), _buckets(*view.ratios.buckets()), view.ratios.sum)
     yield histogram
     recommended = GaugeMetricFamily(
         "specdec_recommended_num_speculative_tokens",
@@ -318,6 +314,11 @@ def _about_predictors(states: Sequence[PredictorState], engines: Engines) -> Ite
         "Lines of the predictor's log that are known warnings about speculation, by code.",
         labels=(*MODEL, "engine", "warning"),
     )
+    temperatures = HistogramMetricFamily(
+        "specdec_request_temperature",
+        "Sampling temperature of the requests that the predictor's log shows (--enable-log-requests); 0 is greedy.",
+        labels=ENGINE,
+    )
     minimum = GaugeMetricFamily(
         "specdec_policy_acceptance_ratio_min",
         "Acceptance below which speculation does not break even with this method, by the exporter's policy.",
@@ -346,11 +347,14 @@ def _about_predictors(states: Sequence[PredictorState], engines: Engines) -> Ite
         if state.reader is not None:
             for code in WARNINGS:
                 warnings.add_metric([state.name, state.log_model_name, "", code], state.warnings[code])
+        if (observed := state.temperatures) is not None:
+            labels = [state.name, state.log_model_name, ""]
+            temperatures.add_metric(labels, _buckets(*observed.buckets()), observed.sum)
         for model_name in state.model_names:
             minimum.add_metric([state.name, model_name], state.resolved_policy.acceptance_ratio_min)
             if state.mean_acceptance_length_min is not None:
                 length.add_metric([state.name, model_name], state.mean_acceptance_length_min)
-    yield from (info, k, states_family, warnings, minimum, length)
+    yield from (info, k, states_family, warnings, temperatures, minimum, length)
 
 
 def _about_scrapes(predictors: Sequence[PredictorRuntime]) -> Iterator[Metric]:

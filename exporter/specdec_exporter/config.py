@@ -95,7 +95,7 @@ class OwnLogSettings(_Strict, frozen=True, kw_only=True):
 
 
 class PredictorSettings(_Strict, frozen=True, kw_only=True):
-    """One entry of ``predictors:``, or ``--predictor.*``. ``timeout`` is in seconds."""
+    """One entry of ``predictors:``, or ``--predictor.*`` and ``--baseline.file``. ``timeout`` is in seconds."""
 
     name: str = "default"
     url: str = "http://127.0.0.1:8080"
@@ -105,6 +105,7 @@ class PredictorSettings(_Strict, frozen=True, kw_only=True):
     log_from: Literal["end", "start"] = "end"
     log_source: Literal["file", "kubernetes"] = "file"
     log_state: str | None = None
+    baseline: str | None = None
 
 
 class Settings(_Strict, frozen=True, kw_only=True):
@@ -126,7 +127,7 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     predictors = settings.predictors
     if own := overrides.get("predictor", {}):
         if len(predictors) != 1:
-            flags = ", ".join(f"--predictor.{key.replace('_', '-')}" for key in own)
+            flags = ", ".join(map(_flag_of, own))
             raise ConfigError(f"{config_file} lists {len(predictors)} predictors: {flags} cannot tell which it means")
         predictors = (msgspec.structs.replace(predictors[0], **own),)
     settings = msgspec.structs.replace(
@@ -138,6 +139,10 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     )
     _validate(settings)
     return settings
+
+
+def _flag_of(key: str) -> str:
+    return "--baseline.file" if key == "baseline" else f"--predictor.{key.replace('_', '-')}"
 
 
 def _validate(settings: Settings) -> None:

@@ -11,6 +11,14 @@ class ConfigError(SpecdecError):
     """A flag, an environment variable or a configuration file is wrong. Names file, key and what was expected."""
 
 
+class BaselineError(SpecdecError):
+    """A baseline cannot be read, recorded or written. Of a file it names path, line, key, expected and found."""
+
+
+class ComparisonError(SpecdecError):
+    """Two recordings cannot be compared: says in what they differ, and what to do about it."""
+
+
 class FetchError(SpecdecError):
     """The predictor's ``/metrics`` could not be fetched or understood.
 

@@ -14,18 +14,23 @@ import msgspec
 from specdec_exporter.analysis import Analysis
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import count, decimal, percent
-from specdec_exporter.policy import load_policy
+from specdec_exporter.pitfalls import known_pitfalls
+from specdec_exporter.policy import ResolvedPolicy, load_policy
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig
-from specdec_exporter.status import Figures, PredictorStatus, Verdict
-from specdec_exporter.verdict import judge, recommend
+from specdec_exporter.predictor.versions import Facts, parse_release
+from specdec_exporter.status import Figures, KnownPitfall, PredictorStatus, Verdict
+from specdec_exporter.verdict import (
+    DecodingBaseline,
+    curve_remark,
+    is_below_expected,
+    is_suspicious,
+    judge,
+    mean_acceptance_length_min,
+    recommend,
+)
 
 Level = Literal["PASS", "WARN", "FAIL"]
-
-# A draft head that predicts one token and then nothing: position 1 is reached and almost never accepted.
-_CLIFF_FIRST, _CLIFF_SECOND = 0.3, 0.05
-# Text that repeats itself is accepted almost always.
-_REPETITION_RATIO = 0.995
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -53,6 +58,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     log: Analysis | None
     basis: Figures | None
     recommended_num_speculative_tokens: int | None
+    pitfalls: tuple[KnownPitfall, ...]
     verdict: Verdict
 
     @property
@@ -62,21 +68,32 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
         return "FAIL" if "FAIL" in levels else "WARN" if "WARN" in levels else "PASS"
 
 
-def examine(access: tuple[Finding, ...], status: PredictorStatus, reading: LogReading | None) -> Examination:
-    """Judge what was seen. ``access`` is how reaching the predictor went, ``reading`` its log where one was given."""
+def examine(
+    access: tuple[Finding, ...],
+    status: PredictorStatus,
+    reading: LogReading | None,
+    baseline: DecodingBaseline | None = None,
+) -> Examination:
+    """Judge what was seen. ``access`` is how reaching the predictor went, ``reading`` its log where one was given.
+
+    ``baseline`` is what decoding took at baseline, where there is one to compare with.
+    """
     log = reading.analysis if reading else None
     basis, span = _basis(status, log)
     verdict = status.verdict
     policy = load_policy().for_method(status.method)
     if basis is not None and status.state in ("drafting", "idle"):
-        verdict = judge("drafting", basis, policy, status.num_speculative_tokens)
+        verdict = judge("drafting", basis, policy, status.num_speculative_tokens, baseline)
     findings = list(access)
     if status.state == "stats_disabled":
         findings.append(_statistics(status))
     elif status.up:
         findings += [_release(status), _speculation(status)]
         if status.state != "speculation_off":
-            findings += [_drafting(status), *_payoff(status, basis, span, verdict)]
+            findings += [_drafting(status), *_payoff(status, basis, span, verdict, policy)]
+            findings += _speed(basis, verdict, policy)
+    pitfalls = known_pitfalls(_facts(status, log)) if status.up else ()
+    findings += [_pitfall(pitfall) for pitfall in pitfalls]
     if reading is not None:
         findings += _log(reading, status)
     return Examination(
@@ -85,6 +102,7 @@ def examine(access: tuple[Finding, ...], status: PredictorStatus, reading: LogRe
         log=log,
         basis=basis,
         recommended_num_speculative_tokens=recommend(basis, status.num_speculative_tokens, policy),
+        pitfalls=pitfalls,
         verdict=verdict,
     )
 
@@ -116,10 +134,36 @@ def _release(status: PredictorStatus) -> Finding:
     )
     engines = f"{len(status.engines)} engine{'s' if len(status.engines) != 1 else ''}"
     found = f"{release}, {(status.engine_generation or '?').upper()}, {engines}, model {', '.join(status.model_names)}"
-    note = None
-    if status.engine_generation == "v0":
-        note = "The V0 engine's counters add its lifetime totals up again and again: only its lifetime ratio is used."
-    return Finding("PASS", "Release", found, note)
+    return Finding("PASS", "Release", found)
+
+
+def _facts(status: PredictorStatus, log: Analysis | None) -> Facts:
+    """What tells the known pitfalls: of a log of another release only what the predictor says."""
+    if log is not None and log.last_config is not None and is_foreign(log.last_config, status.vllm_version):
+        log = None
+    logged = log.judged.engines if log and log.judged else ()
+    drafted = status.lifetime is not None and (status.lifetime.acceptance_ratio is not None)
+    return Facts(
+        release=parse_release(status.vllm_version or ""),
+        engine_generation=status.engine_generation,
+        method=status.method,
+        engines=max(len(status.engines), len(logged)),
+        drafting=False if status.state == "not_drafting" else drafted or None,
+        log_windows=log.windows if log else None,
+        warnings=frozenset(warning.code for warning in log.warnings) if log else frozenset(),
+    )
+
+
+def _pitfall(pitfall: KnownPitfall) -> Finding:
+    level: Level = "WARN" if pitfall.costly else "PASS"
+    return Finding(level, f"vLLM {pitfall.releases}", pitfall.meaning, pitfall.action)
+
+
+def _speed(basis: Figures | None, verdict: Verdict, policy: ResolvedPolicy) -> list[Finding]:
+    """Speed against the baseline, where that and not acceptance decided the verdict."""
+    rate = (basis and basis.acceptance_ratio) or 0.0
+    decided = verdict.code == "harmful" or (verdict.code == "not_paying" and rate >= policy.acceptance_ratio_min)
+    return [Finding("WARN", "Speed", verdict.reasons[0], verdict.action)] if decided else []
 
 
 def _speculation(status: PredictorStatus) -> Finding:
@@ -170,28 +214,32 @@ def _suffices(figures: Figures) -> bool:
     return counted is None or counted >= load_policy().min_drafts
 
 
-def _payoff(status: PredictorStatus, basis: Figures | None, span: str, verdict: Verdict) -> list[Finding]:
+def _payoff(
+    status: PredictorStatus, basis: Figures | None, span: str, verdict: Verdict, policy: ResolvedPolicy
+) -> list[Finding]:
     """Acceptance and length against the policy of the method, and what the curve shows."""
     if basis is None or basis.acceptance_ratio is None:
         return []
-    rate, floor = basis.acceptance_ratio, status.acceptance_ratio_min
+    rate, floor = basis.acceptance_ratio, policy.acceptance_ratio_min
     if not _suffices(basis):
         found = f"{percent(rate)} {span}, of {_amount(basis)} only: too few for a verdict"
         return [Finding("WARN", "Acceptance", found, "Send the predictor more requests and run the check again.")]
     found = f"{percent(rate)} {span} (minimum {percent(floor)}, {status.method or 'method not known'})"
     if rate < floor:
         findings = [Finding("WARN", "Acceptance", found, verdict.action)]
-    elif rate >= _REPETITION_RATIO:
+    elif is_suspicious(basis, status.num_speculative_tokens, policy):
         note = "Text that repeats itself is accepted almost always: look at some outputs."
         findings = [Finding("PASS", "Acceptance", found, note)]
     else:
-        findings = [Finding("PASS", "Acceptance", found, verdict.action if verdict.code == "watch" else None)]
-    length, break_even = basis.mean_acceptance_length, status.mean_acceptance_length_min
+        noted = verdict.code == "watch" or is_below_expected(rate, policy)
+        findings = [Finding("PASS", "Acceptance", found, verdict.action if noted else None)]
+    length = basis.mean_acceptance_length
+    break_even = mean_acceptance_length_min(basis, status.num_speculative_tokens, policy)
     if length is not None and break_even is not None:
         found = f"{length:.2f} tokens a draft, the bonus token included (break-even {break_even:.2f})"
         below = length < break_even
         findings.append(Finding("WARN" if below else "PASS", "Length", found, verdict.action if below else None))
-    return findings + _curve(basis)
+    return findings + _curve(basis, policy)
 
 
 def _amount(figures: Figures) -> str:
@@ -200,18 +248,15 @@ def _amount(figures: Figures) -> str:
     return f"{count(figures.drafts)} drafts"
 
 
-def _curve(basis: Figures) -> list[Finding]:
+def _curve(basis: Figures, policy: ResolvedPolicy) -> list[Finding]:
+    findings = []
     if basis.short_drafts:
         found = f"drafts are shorter than k: {decimal(basis.mean_draft_length)} tokens on average"
-        return [
-            Finding("PASS", "Curve", found, "Its last positions read too low; usual for n-gram, suffix and dynamic k.")
-        ]
-    first, second = (*basis.conditional, None, None)[:2]
-    if first is not None and second is not None and first >= _CLIFF_FIRST and second < _CLIFF_SECOND:
-        found = f"position 0 is accepted ({percent(first)}), position 1 almost never ({percent(second)})"
-        action = "Lower k to 1, or check that the draft head fits this release: it loses its way after one token."
-        return [Finding("WARN", "Curve", found, action)]
-    return []
+        note = "Its last positions read too low; usual for n-gram, suffix and dynamic k."
+        findings.append(Finding("PASS", "Curve", found, note))
+    if (remark := curve_remark(basis, policy)) is not None:
+        findings.append(Finding("WARN", "Curve", remark.found, remark.action))
+    return findings
 
 
 def _log(reading: LogReading, status: PredictorStatus) -> list[Finding]:

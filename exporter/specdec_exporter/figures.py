@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,14 @@ def counts_of(engine: EngineSnapshot) -> Counts:
         first_tokens=engine.time_to_first_token.count if engine.time_to_first_token else None,
         steps=engine.step_latency.count if engine.step_latency else None,
     )
+
+
+def timed_counts_of(engine: EngineSnapshot) -> Counts:
+    """Return :func:`counts_of` with the time per output token of the requests that finished."""
+    timed = engine.time_per_output_token
+    if timed is None:
+        return counts_of(engine)
+    return replace(counts_of(engine), timed_requests=timed.count, output_token_seconds=timed.sum)
 
 
 def figures(
@@ -53,6 +62,8 @@ def figures(
         per_position=acceptance.position_ratios(counts.accepted_per_position, counts.drafts),
         conditional=acceptance.conditional_ratios(counts.accepted_per_position, counts.drafts),
         short_drafts=acceptance.has_short_drafts(counts.draft_tokens, counts.drafts, num_speculative_tokens),
+        time_per_output_token_seconds=acceptance.ratio(counts.output_token_seconds, counts.timed_requests),
+        timed_requests=counts.timed_requests,
     )
 
 

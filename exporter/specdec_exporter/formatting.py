@@ -23,6 +23,15 @@ def decimal(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
+def seconds(value: float | None) -> str:
+    """A time to three digits, in the unit that suits it: ``11.3 ms``, ``2.5 s``."""
+    if value is None:
+        return "-"
+    if value < 0.9995:
+        return f"{value * 1000:.3g} ms"
+    return f"{value:.3g} s" if value < 999.5 else f"{value:,.0f} s"
+
+
 def size(byte_count: int) -> str:
     """Bytes in the decimal units that ``ls -h --si`` uses."""
     value = float(byte_count)

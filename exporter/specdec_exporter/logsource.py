@@ -11,10 +11,10 @@ from typing import Protocol
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning, RequestParams, SpecDecoding
 from specdec_exporter.predictor.scan import LogScanner
 
-SERVED_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineConfig, PredictorWarning})
+SERVED_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineConfig, PredictorWarning, RequestParams})
 
 
 class LogSource(Protocol):

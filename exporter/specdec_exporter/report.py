@@ -23,7 +23,7 @@ from specdec_exporter.analysis import Account, Analysis, NotableWindow
 from specdec_exporter.formatting import count, decimal, percent, plain, size
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig
-from specdec_exporter.status import Figures, Verdict, VerdictCode, WarningCount
+from specdec_exporter.status import Figures, KnownPitfall, Verdict, VerdictCode, WarningCount
 
 if TYPE_CHECKING:
     from specdec_exporter.examination import Examination, Level
@@ -41,6 +41,7 @@ _VERDICT_STYLE: dict[VerdictCode, str] = {
     "healthy": "green",
     "watch": "yellow",
     "not_paying": "red",
+    "harmful": "red",
     "broken": "red",
     "idle": "blue",
     "off": "blue",
@@ -243,31 +244,42 @@ def print_curve(console: Console, figures: Figures, recommended_num_speculative_
 
 
 def print_warnings(console: Console, warnings: Sequence[WarningCount]) -> None:
-    """Print the known warnings of the log with what each of them means."""
-    if not warnings:
-        return
-    heading(console, "Warnings in the log")
+    """Print the known warnings of the log: what each of them means, which releases log it and what to do."""
+    if warnings:
+        heading(console, "Warnings in the log")
     for warning in warnings:
-        text = Text(f"{warning.code}, {warning.count:,} x: ", style="yellow").append(plain(warning.meaning), style="")
-        indented(console, text)
+        _print_known(console, f"{warning.code}, {warning.count:,} x", warning)
+
+
+def print_pitfalls(console: Console, pitfalls: Sequence[KnownPitfall]) -> None:
+    """Print what is known of the release that the log is of."""
+    if pitfalls:
+        heading(console, "Known of this release")
+    for pitfall in pitfalls:
+        _print_known(console, pitfall.code, pitfall)
+
+
+def _print_known(console: Console, label: str, known: WarningCount | KnownPitfall) -> None:
+    text = Text(f"{label} (vLLM {known.releases}): ", style="yellow")
+    indented(console, text.append(plain(f"{known.meaning} {known.action}"), style=""))
 
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
     """Print the verdict in a frame: headline, why, what to do next."""
-    lines = [Text(plain(verdict.headline), style="bold")]
-    lines += [Text(f"- {plain(reason)}") for reason in verdict.reasons]
-    if verdict.action:
-        lines.append(Text("Next: ", style="bold").append(plain(verdict.action), style=""))
-    style = _VERDICT_STYLE[verdict.code]
+    title = f"Verdict: {verdict.code.replace('_', ' ')}"
+    print_framed(console, title, verdict.headline, verdict.reasons, verdict.action, style=_VERDICT_STYLE[verdict.code])
+
+
+def print_framed(
+    console: Console, title: str, headline: str, reasons: Sequence[str], action: str, *, style: str
+) -> None:
+    """Print a conclusion in a frame of this colour: headline, why, what to do next."""
+    lines = [Text(plain(headline), style="bold")]
+    lines += [Text(f"- {plain(reason)}") for reason in reasons]
+    if action:
+        lines.append(Text("Next: ", style="bold").append(plain(action), style=""))
     console.print()
-    console.print(
-        Panel(
-            Text("\n").join(lines),
-            title=Text(f"Verdict: {verdict.code.replace('_', ' ')}"),
-            title_align="left",
-            border_style=style,
-        )
-    )
+    console.print(Panel(Text("\n").join(lines), title=Text(title), title_align="left", border_style=style))
 
 
 def print_level(console: Console, level: Level, subject: str, found: str, action: str | None) -> None:
@@ -296,6 +308,7 @@ def print_analysis(
         _print_windows(console, judged, min_drafts)
         print_curve(console, judged.figures, judged.recommended_num_speculative_tokens)
     print_warnings(console, analysis.warnings)
+    print_pitfalls(console, analysis.pitfalls)
     print_verdict(console, analysis.verdict)
 
 

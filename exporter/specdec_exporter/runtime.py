@@ -7,9 +7,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
+import msgspec
 
 from specdec_exporter import __version__
 from specdec_exporter.config import PredictorSettings, Settings
@@ -17,8 +19,12 @@ from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.logsource import LogSource, open_log_source
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.snapshot import Snapshot
 from specdec_exporter.state import PredictorState
-from specdec_exporter.status import Status
+from specdec_exporter.status import PredictorStatus, Status
+
+if TYPE_CHECKING:
+    from specdec_exporter.pinned import PinnedBaseline
 
 LOG = logging.getLogger("specdec")
 
@@ -47,6 +53,9 @@ class PredictorRuntime:
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failure: str | None = None
+        self.pinned: PinnedBaseline | None = None
+        self._refusal: str | None = None
+        self._seen: Snapshot | None = None  # the last that showed an engine
 
     @property
     def log_health(self) -> CollectorHealth | None:
@@ -77,12 +86,46 @@ class PredictorRuntime:
             self._say_once(error)
             self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)
             return
-        self.state.observe_snapshot(snapshot)
+        self.observe(snapshot)
         self._say_once(None)
         self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
         left = min(timeout_seconds, self.settings.timeout) - (time.monotonic() - started)
         if not self.state.version_asked and left > 0:
             self.state.observe_version(await self._fetcher.version(left))
+            self._look_at_baseline()
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Take note of what the predictor's metrics say."""
+        self.state.observe_snapshot(snapshot)
+        if snapshot.engines:
+            self._seen = snapshot
+        self._look_at_baseline()
+
+    def pin(self, pinned: PinnedBaseline | None) -> None:
+        """Put a baseline in force, or none."""
+        self.pinned, self._refusal = pinned, None
+        self._look_at_baseline()
+
+    def _look_at_baseline(self) -> None:
+        """Compare the baseline with what runs; log once whether it is served."""
+        if self.pinned is None or self._seen is None:
+            self.state.baseline = None
+            return
+        self.pinned.observe(self._seen, self.state.vllm_version)
+        self.state.baseline = self.pinned.decoding
+        refusal = self.pinned.fit.refusal or ""
+        if refusal == self._refusal:
+            return
+        self._refusal = refusal
+        about = {"predictor": self.state.name, "path": self.pinned.path}
+        if refusal:
+            LOG.warning("baseline is not served", extra={**about, "reason": refusal})
+        else:
+            LOG.info("baseline is served", extra={**about, "baseline": self.pinned.baseline.name})
+
+    def status(self) -> PredictorStatus:
+        """Return what is true of the predictor now."""
+        return msgspec.structs.replace(self.state.status(), baseline=self.pinned.status() if self.pinned else None)
 
     def _say_once(self, error: FetchError | None) -> None:
         """Log a change between answering and each kind of failure, not every scrape."""
@@ -152,11 +195,12 @@ class ExporterRuntime:
     async def _apply(self, settings: Settings) -> None:
         """Run the predictors of ``settings``. All new ones are built first, so that a failure changes nothing."""
         assert self._session is not None  # noqa: S101  start() comes first
+        pinned = read_pinned(settings)
         same_window = settings.window == self.settings.window
         wanted: dict[str, PredictorRuntime] = {}
         for predictor in settings.predictors:
             current = self._predictors.get(predictor.name)
-            if current is not None and current.settings == predictor and same_window:
+            if current is not None and _same_but_baseline(current.settings, predictor) and same_window:
                 wanted[predictor.name] = current
             else:
                 wanted[predictor.name] = PredictorRuntime(predictor, settings.window, self._session)
@@ -165,6 +209,7 @@ class ExporterRuntime:
         for name, predictor_runtime in wanted.items():
             if replaced.get(name) is not predictor_runtime:
                 predictor_runtime.start()
+            predictor_runtime.pin(pinned.get(name))
 
     def status(self) -> Status:
         """Return what is true of all predictors now."""
@@ -172,8 +217,22 @@ class ExporterRuntime:
             exporter_version=__version__,
             generated_at=time.time(),
             window_seconds=self.settings.window,
-            predictors=tuple(predictor.state.status() for predictor in self.predictors),
+            predictors=tuple(predictor.status() for predictor in self.predictors),
         )
+
+
+def read_pinned(settings: Settings) -> dict[str, PinnedBaseline]:
+    """Read the baselines, by the names of their predictors. Raises :class:`BaselineError`."""
+    paths = {predictor.name: predictor.baseline for predictor in settings.predictors if predictor.baseline}
+    if not paths:
+        return {}
+    from specdec_exporter.pinned import PinnedBaseline  # noqa: PLC0415  only with a baseline: memory is budgeted
+
+    return {name: PinnedBaseline(path) for name, path in paths.items()}
+
+
+def _same_but_baseline(one: PredictorSettings, other: PredictorSettings) -> bool:
+    return msgspec.structs.replace(one, baseline=other.baseline) == other
 
 
 def without_credentials(url: str) -> str:

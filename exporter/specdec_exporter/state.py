@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -12,13 +11,15 @@ from operator import add
 
 from specdec_exporter import acceptance
 from specdec_exporter.acceptance import Counts
-from specdec_exporter.figures import counts_of, figures, without_length
+from specdec_exporter.figures import figures, timed_counts_of, without_length
 from specdec_exporter.logtotals import EngineLogTotals, LogTotals, engine_label
+from specdec_exporter.observed import ObservedHistogram
+from specdec_exporter.pitfalls import known_pitfalls, warning_counts
 from specdec_exporter.policy import Policy, ResolvedPolicy, load_policy
 from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning, RequestParams, SpecDecoding
 from specdec_exporter.predictor.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.predictor.versions import WARNINGS
+from specdec_exporter.predictor.versions import Facts, parse_release
 from specdec_exporter.samples import SampleRing
 from specdec_exporter.status import (
     EngineStatus,
@@ -27,26 +28,14 @@ from specdec_exporter.status import (
     LogStatus,
     PredictorStatus,
     StateName,
-    WarningCount,
 )
-from specdec_exporter.verdict import judge, mean_acceptance_length_min, recommend
+from specdec_exporter.verdict import DecodingBaseline, judge, mean_acceptance_length_min, recommend
 
 HISTORY_SECONDS = 3600.0
 # Upper bounds of specdec_window_acceptance_ratio: even steps resolve P10/P50/P90 to 0.05 wherever the median lies.
 WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
-
-
-@dataclass(slots=True)
-class WindowRatios:
-    """Histogram of the acceptance of one engine's short windows. ``counts`` are per bucket, not cumulative."""
-
-    counts: list[int] = field(default_factory=lambda: [0] * (len(WINDOW_RATIO_BOUNDS) + 1))
-    sum: float = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one window."""
-        self.counts[bisect_left(WINDOW_RATIO_BOUNDS, value)] += 1
-        self.sum += value
+# Upper bounds of specdec_request_temperature. 0 is greedy, where a draft is accepted exactly if it is the likeliest.
+TEMPERATURE_BOUNDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
 
 
 @dataclass(slots=True)
@@ -57,7 +46,7 @@ class EngineTrack:
     snapshot: EngineSnapshot
     short_window_start: float
     short_window_totals: Counts = field(default_factory=Counts)
-    ratios: WindowRatios = field(default_factory=WindowRatios)
+    ratios: ObservedHistogram = field(default_factory=lambda: ObservedHistogram(WINDOW_RATIO_BOUNDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +59,7 @@ class EngineView:
     window: Figures | None  # of a V0 engine whose log is not read: its lifetime's
     recommended_num_speculative_tokens: int | None
     state: StateName
-    ratios: WindowRatios | None
+    ratios: ObservedHistogram | None
 
 
 class PredictorState:
@@ -100,9 +89,11 @@ class PredictorState:
         self.restarts = 0
         self.log = LogTotals()
         self.warnings: Counter[str] = Counter()
+        self.temperatures: ObservedHistogram | None = None  # of requests, once the log has shown one
+        self.baseline: DecodingBaseline | None = None
         self._clock = clock
         self._wall_clock = wall_clock
-        self._snapshot: Snapshot | None = None  # of the last fetch, if that succeeded
+        self.snapshot: Snapshot | None = None  # of the last fetch, if that succeeded
         self._tracks: dict[tuple[str, str], EngineTrack] = {}
         self._engine_names: tuple[str, ...] = ()
         self._log_rings: dict[str, SampleRing] = {}
@@ -118,7 +109,7 @@ class PredictorState:
         """A fetch succeeded."""
         now = self._clock()
         self._sample_log(now)
-        self.up, self.up_reason, self._snapshot = True, None, snapshot
+        self.up, self.up_reason, self.snapshot = True, None, snapshot
         tracks: dict[tuple[str, str], EngineTrack] = {}
         restarted = False
         for engine in snapshot.engines:
@@ -126,7 +117,7 @@ class PredictorState:
             track = self._tracks.get(key) or EngineTrack(SampleRing(self.window_seconds), engine, now)
             track.snapshot = engine
             resets = track.ring.resets
-            track.ring.add(now, counts_of(engine))
+            track.ring.add(now, timed_counts_of(engine))
             restarted = restarted or track.ring.resets > resets
             tracks[key] = track
         if snapshot.engines:  # a predictor without statistics says nothing about its engines: remember them
@@ -140,7 +131,7 @@ class PredictorState:
     def observe_failure(self, reason: str) -> None:
         """A fetch failed; ``reason`` is in words."""
         self._sample_log(self._clock())
-        self.up, self.up_reason, self._snapshot = False, reason, None
+        self.up, self.up_reason, self.snapshot = False, reason, None
         self.version_asked = False  # whatever answers next may be another release
 
     def observe_version(self, version: str | None) -> None:
@@ -158,6 +149,10 @@ class PredictorState:
                 self.log.predictor_started()
         elif isinstance(event, PredictorWarning):
             self.warnings[event.warning] += 1
+        elif isinstance(event, RequestParams) and event.temperature is not None:
+            if self.temperatures is None:
+                self.temperatures = ObservedHistogram(TEMPERATURE_BOUNDS)
+            self.temperatures.observe(event.temperature)
 
     def _sample_log(self, now: float) -> None:
         """Note the log's totals beside the metrics': reading the log itself must stay cheap."""
@@ -230,8 +225,8 @@ class PredictorState:
     @property
     def engine_generation(self) -> str | None:
         """``"v0"`` or ``"v1"``."""
-        if self._snapshot is not None and self._snapshot.engine_generation:
-            return self._snapshot.engine_generation
+        if self.snapshot is not None and self.snapshot.engine_generation:
+            return self.snapshot.engine_generation
         return self._config.engine_generation if self._config else None
 
     @property
@@ -239,7 +234,7 @@ class PredictorState:
         """K: from the log's init line, else the number of positions that the metrics or the log's lines show."""
         if self._config is not None:
             return self._config.num_speculative_tokens
-        snapshots = self._snapshot.engines if self._snapshot else ()
+        snapshots = self.snapshot.engines if self.snapshot else ()
         shown = max((len(engine.accepted_tokens_per_position or ()) for engine in snapshots), default=0)
         logged = max((totals.num_speculative_tokens or 0 for totals in self.log.engines.values()), default=0)
         return shown or logged or None
@@ -291,7 +286,7 @@ class PredictorState:
 
     @property
     def _counted(self) -> bool:
-        return self._snapshot is not None and self._snapshot.stats_present
+        return self.snapshot is not None and self.snapshot.stats_present
 
     def _has_windows(self, track: EngineTrack) -> bool:
         """Whether windows can be had from the counters: they are there, and not V0's, which sum lifetime totals."""
@@ -323,15 +318,15 @@ class PredictorState:
             if len(rates) != 1:  # V0 runs one engine; with several there is no count to weigh their ratios by
                 return None
             return figures(Counts(), None, "metrics", None, acceptance_ratio=rates[0])
-        counts = reduce(add, (counts_of(track.snapshot) for track in tracks))
+        counts = reduce(add, (timed_counts_of(track.snapshot) for track in tracks))
         if counts.draft_tokens is None:
             return None
         return figures(counts, self.num_speculative_tokens, "metrics", None)
 
     def _state(self, tracks: list[EngineTrack], log_engines: list[str]) -> StateName:
-        if self._snapshot is None:
+        if self.snapshot is None:
             return "unreachable"
-        if not self._snapshot.stats_present:
+        if not self.snapshot.stats_present:
             return "stats_disabled"
         configured = self._config.speculative is True if self._config else None
         if configured is False or (configured is None and not any(_speculates(track.snapshot) for track in tracks)):
@@ -393,12 +388,25 @@ class PredictorState:
                 for view in self.engines()
             ),
             history=tuple(self._history),
-            warnings=tuple(
-                WarningCount(code=code, count=count, meaning=WARNINGS[code].meaning)
-                for code, count in sorted(self.warnings.items())
-            ),
+            warnings=warning_counts(self.warnings),
+            pitfalls=known_pitfalls(self._facts(state)),
             log=self._log_status(),
-            verdict=judge(state, window or lifetime, self.resolved_policy, self.num_speculative_tokens),
+            verdict=judge(state, window or lifetime, self.resolved_policy, self.num_speculative_tokens, self.baseline),
+        )
+
+    def _facts(self, state: StateName) -> Facts:
+        """What tells this predictor's known pitfalls."""
+        windows = {engine: totals.windows for engine, totals in self.log.engines.items() if totals.windows}
+        # Lines come at intervals: their absence says something after a while only.
+        watched = self.reader is not None and self._clock() - self._born >= self.window_seconds
+        return Facts(
+            release=parse_release(self.vllm_version or ""),
+            engine_generation=self.engine_generation,
+            method=self.method,
+            engines=len(self._engine_names) or len(windows),
+            drafting=_DRAFTING.get(state),
+            log_windows=sum(windows.values()) if watched or windows else None,
+            warnings=frozenset(self.warnings),
         )
 
     def _log_status(self) -> LogStatus | None:
@@ -411,6 +419,10 @@ class PredictorState:
             bytes_behind=self.reader.bytes_behind,
             last_line_timestamp=self.reader.last_line_timestamp,
         )
+
+
+# Whether a state says that drafts accompany generated tokens.
+_DRAFTING: dict[StateName, bool] = {"drafting": True, "not_drafting": False}
 
 
 def _speculates(engine: EngineSnapshot) -> bool:

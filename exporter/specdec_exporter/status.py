@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 StateName = Literal["unreachable", "stats_disabled", "speculation_off", "idle", "not_drafting", "drafting"]
-VerdictCode = Literal["healthy", "watch", "not_paying", "broken", "idle", "off", "unknown"]
+VerdictCode = Literal["healthy", "watch", "not_paying", "harmful", "broken", "idle", "off", "unknown"]
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +30,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     per_position: tuple[float, ...]  # unconditional: accepted at i / drafts
     conditional: tuple[float | None, ...]  # accepted at i / accepted at i-1
     short_drafts: bool  # drafts shorter than k: the curve's tail reads too low
+    time_per_output_token_seconds: float | None = None  # mean over the requests that finished
+    timed_requests: float | None = None  # how many these are
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +61,26 @@ class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WarningCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a known warning stood in the log, and what it means."""
+    """How often a known warning stood in the log, what it means, which releases log it and what to do."""
 
     code: str
     count: int
     meaning: str
+    releases: str = ""
+    action: str = ""
+
+
+class KnownPitfall(msgspec.Struct, frozen=True, kw_only=True):
+    """A known trait of the releases in a range (in words) that concerns this predictor, and what to do.
+
+    ``costly``: requests suffer from it; otherwise only figures do.
+    """
+
+    code: str
+    releases: str
+    meaning: str
+    action: str
+    costly: bool
 
 
 class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +91,24 @@ class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
     parse_errors: int
     bytes_behind: int
     last_line_timestamp: float | None
+
+
+class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The pinned baseline. ``remarks`` say in words where it and what runs now are not like for like."""
+
+    name: str
+    recorded_at: str  # RFC 3339, UTC
+    recorded_timestamp: float
+    duration_seconds: float
+    interrupted: bool
+    model_name: str | None
+    vllm_version: str | None
+    served: bool  # false: it does not fit, and its metrics are absent
+    refusal: str | None  # why not, in words
+    remarks: tuple[str, ...]
+    acceptance_ratio: float | None  # null: recorded without speculation
+    mean_acceptance_length: float | None
+    mean_latency_seconds: dict[str, float]  # by SLI, of those that were recorded
 
 
 class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,8 +136,10 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     engines: tuple[EngineStatus, ...]
     history: tuple[HistoryPoint, ...]
     warnings: tuple[WarningCount, ...]
+    pitfalls: tuple[KnownPitfall, ...] = ()
     log: LogStatus | None
     verdict: Verdict
+    baseline: BaselineStatus | None = None  # null: none is configured
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

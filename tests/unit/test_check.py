@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
+from specdec_exporter.baseline import Baseline, write_baseline
 from specdec_exporter.check import check
-from specdec_exporter.errors import ConfigError
+from specdec_exporter.errors import BaselineError, ConfigError
+from specdec_exporter.predictor.snapshot import Histogram
 
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 INTERVAL = 0.05
+
+
+def sorted_metrics(capture: str) -> list[str]:
+    """The capture's files of metrics, in the order that they were taken in."""
+    return sorted(path.name for path in (CAPTURES / capture).glob("metrics-*.txt"))
 
 
 def body(capture: str, name: str) -> bytes:
@@ -81,9 +90,10 @@ Check = Callable[..., Awaitable[Result]]
 def run(monkeypatch: pytest.MonkeyPatch) -> Check:
     monkeypatch.setenv("COLUMNS", "100")
 
-    async def run_check(url: str, *log_paths: str) -> Result:
+    async def run_check(url: str, *log_paths: str, **options: Any) -> Result:
         stdout = io.StringIO()
-        code = await check(url, log_paths=log_paths, timeout_seconds=5, interval_seconds=INTERVAL, stdout=stdout)
+        options = {"timeout_seconds": 5, "interval_seconds": INTERVAL, **options}
+        code = await check(url, log_paths=log_paths, stdout=stdout, **options)
         return Result(code, stdout.getvalue())
 
     return run_check
@@ -218,8 +228,88 @@ async def test_a_v0_predictor_is_judged_by_its_lifetime_ratio(predictor: Predict
     predictor.version = "0.9.2"
     result = await run(predictor.url, log("0.9.2-v0-ngram-k5"))
     assert result.code == 0
-    assert "lifetime" in result.finding("Release")
+    assert "lifetime ratio" in result.finding("vLLM up to 0.9.2")
     assert "70.4% since the predictor started" in result.finding("Acceptance")
+
+
+async def test_a_pitfall_that_costs_something_is_worth_a_warning(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [body("0.32.0-ngram-k5", name) for name in sorted_metrics("0.32.0-ngram-k5")[-1:]]
+    predictor.version = "0.32.0"
+    result = await run(predictor.url, log("0.32.0-ngram-k5"))
+    assert result.finding("vLLM 0.14.1 to 0.32.0").startswith("WARN")
+    assert "ngram_gpu" in result.finding("vLLM 0.14.1 to 0.32.0")
+
+
+# --- against a baseline ---
+
+
+def recorded(directory: Path, seconds: float, model: str = "tiny") -> str:
+    """The file of a baseline without speculation."""
+    bounds = (0.01, 0.1, float("inf"))
+    times = Histogram(
+        bounds=bounds,
+        counts=tuple(1000.0 if bound >= seconds else 0.0 for bound in bounds),
+        sum=1000 * seconds,
+        count=1000.0,
+    )
+    baseline = Baseline(
+        name="quiet hour",
+        recorded_at="2026-11-20T10:00:00Z",
+        duration_seconds=1800.0,
+        model_name=model,
+        time_per_output_token_seconds=times,
+    )
+    path = str(directory / "baseline.yaml")
+    write_baseline(path, baseline)
+    return path
+
+
+def timed(seconds: float) -> bytes:
+    """Metrics of 1,000 drafts of three tokens, 80 % accepted, and 1,000 requests that took ``seconds`` a token."""
+    clock = {"num_drafts": 1000, "num_draft_tokens": 3000, "num_accepted_tokens": 2400}
+    lines = [f'vllm:spec_decode_{name}_total{{engine="0",model_name="tiny"}} {value}' for name, value in clock.items()]
+    name = "vllm:request_time_per_output_token_seconds"
+    for le in ("0.01", "0.1", "+Inf"):
+        count = 1000 if seconds <= float(le) else 0
+        lines.append(f'{name}_bucket{{engine="0",model_name="tiny",le="{le}"}} {count}')
+    lines.append(f'{name}_sum{{engine="0",model_name="tiny"}} {1000 * seconds}')
+    lines.append(f'{name}_count{{engine="0",model_name="tiny"}} 1000')
+    return ("\n".join(lines) + "\n").encode()
+
+
+async def test_a_predictor_that_is_slower_than_without_speculation_is_harmful(
+    predictor: Predictor, run: Check, tmp_path: Path
+) -> None:
+    predictor.bodies = [timed(0.08)]
+    result = await run(predictor.url, baseline_path=recorded(tmp_path, 0.02))
+    assert result.code == 2
+    assert "Verdict: harmful" in result.text
+    assert result.finding("Speed").startswith("WARN Speed: time per output token 80.0 ms over 1,000 requests")
+    assert "speed-up 0.25" in result.finding("Speed")
+    assert result.finding("Baseline").startswith("PASS Baseline: quiet hour, of 1,000 requests")
+
+
+async def test_a_baseline_of_another_model_is_not_compared(predictor: Predictor, run: Check, tmp_path: Path) -> None:
+    predictor.bodies = [timed(0.08)]
+    result = await run(predictor.url, baseline_path=recorded(tmp_path, 0.02, model="another"))
+    assert "Verdict: healthy" in result.text
+    assert result.finding("Baseline").startswith("WARN Baseline: quiet hour is not compared")
+
+
+async def test_a_baseline_that_cannot_be_read_is_an_error(predictor: Predictor, run: Check, tmp_path: Path) -> None:
+    with pytest.raises(BaselineError, match=r"gone\.yaml"):
+        await run(predictor.url, baseline_path=str(tmp_path / "gone.yaml"))
+
+
+async def test_all_of_it_can_be_had_as_one_json_object(predictor: Predictor, run: Check, tmp_path: Path) -> None:
+    predictor.bodies = [timed(0.08)]
+    result = await run(predictor.url, baseline_path=recorded(tmp_path, 0.02), output="json")
+    found = json.loads(result.text)
+    assert found["level"] == "WARN"
+    assert found["verdict"]["code"] == "harmful"
+    assert found["basis"]["time_per_output_token_seconds"] == pytest.approx(0.08)
+    assert {finding["subject"] for finding in found["findings"]} >= {"Metrics", "Acceptance", "Speed"}
+    assert found["status"]["model_names"] == ["tiny"]
 
 
 # --- what cannot work: failures, exit code 1 ---

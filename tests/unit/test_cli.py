@@ -21,7 +21,7 @@ import pytest
 from builders import CAPTURES
 from specdec_exporter import __version__, cli
 
-COMMANDS = ["analyze", "check", "healthcheck", "serve", "simulate"]
+COMMANDS = ["analyze", "baseline", "check", "compare", "healthcheck", "serve", "simulate"]
 LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"
 MODULE = (sys.executable, "-m", "specdec_exporter")
 SCRIPT = (str(Path(sys.executable).parent / "specdec-exporter"),)

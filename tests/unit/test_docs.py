@@ -18,7 +18,7 @@ from specdec_exporter.collector import ENGINE, MODEL, SERVICE, STATES, build_reg
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings, load_settings
 from specdec_exporter.policy import load_policy
 from specdec_exporter.predictor import kubelog
-from specdec_exporter.predictor.versions import WARNINGS
+from specdec_exporter.predictor.versions import WARNINGS, releases_in_words
 from specdec_exporter.runtime import ExporterRuntime
 from specdec_exporter.tls import TLSServerConfig
 from specdec_exporter.webconfig import HTTPServerConfig, WebConfig
@@ -225,8 +225,12 @@ def test_no_metric_is_mentioned_that_is_not_served(served: dict[str, Metric]) ->
 
 def test_states_and_warnings_are_those_of_the_code() -> None:
     assert tuple(rows(METRICS, "State")) == STATES
-    assert {code: row["Meaning"] for code, row in rows(METRICS, "Warning").items()} == {
-        code: warning.meaning for code, warning in WARNINGS.items()
+    documented = {
+        code: (row["Releases"], row["Meaning"], row["What to do"]) for code, row in rows(METRICS, "Warning").items()
+    }
+    assert documented == {
+        code: (releases_in_words(warning.since, warning.until), warning.meaning, warning.action)
+        for code, warning in WARNINGS.items()
     }
 
 

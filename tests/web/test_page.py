@@ -22,9 +22,11 @@ from aiohttp import web
 
 from specdec_exporter.page import PAGE, SECURITY_HEADERS
 from specdec_exporter.status import (
+    BaselineStatus,
     EngineStatus,
     Figures,
     HistoryPoint,
+    KnownPitfall,
     LogStatus,
     PredictorStatus,
     StateName,
@@ -113,6 +115,15 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
             ),
             history=an_hour(),
             warnings=(WarningCount(code="async_scheduling_off", count=3, meaning="Steps are scheduled one by one."),),
+            pitfalls=(
+                KnownPitfall(
+                    code="data_parallel_disables_log",
+                    releases="since 0.15.1",
+                    meaning="Several API servers log no statistics.",
+                    action="Read the metrics.",
+                    costly=False,
+                ),
+            ),
             log=LogStatus(windows=1234, lines=120_000, parse_errors=0, bytes_behind=0, last_line_timestamp=NOW - 4),
             verdict=verdict(),
         ),
@@ -302,6 +313,7 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
         "0 79.3 % 79.3 % 1 61.1 % 77.0 % 2 43.2 % 70.7 %",
         "10 intervals without drafts",
         "async_scheduling_off Steps are scheduled one by one. 3",
+        "data_parallel_disables_log Several API servers log no statistics. (vLLM since 0.15.1) Read the metrics.",
         "1,234 spec-decode lines in 120,000 lines, last line 4 s before this status.",
         "✓ 0 unreadable lines, up to date.",
         "Engines (2)",
@@ -352,7 +364,8 @@ async def test_hostile_names_are_text_and_nothing_else(browser: Browser) -> None
         method=HOSTILE,
         draft_model=HOSTILE,
         engines=tuple(EngineStatus(model_name=HOSTILE, engine=HOSTILE, window=None, lifetime=None) for _ in range(2)),
-        warnings=(WarningCount(code=HOSTILE, count=1, meaning=HOSTILE),),
+        warnings=(WarningCount(code=HOSTILE, count=1, meaning=HOSTILE, releases=HOSTILE, action=HOSTILE),),
+        pitfalls=(KnownPitfall(code=HOSTILE, releases=HOSTILE, meaning=HOSTILE, action=HOSTILE, costly=True),),
         verdict=Verdict(code="broken", headline=HOSTILE, reasons=(HOSTILE,), action=HOSTILE),
     )
     async with Exporter([status(hostile, predictor())]).serving() as exporter:
@@ -486,6 +499,49 @@ async def test_figures_below_their_limits_say_so_in_words(browser: Browser) -> N
     assert title == "✕ Broken: llama-70b"
 
 
+def a_baseline(**changes: object) -> BaselineStatus:
+    return msgspec.structs.replace(
+        BaselineStatus(
+            name="no speculation",
+            recorded_at="",
+            recorded_timestamp=NOW - 3 * 86400,
+            duration_seconds=1800,
+            interrupted=False,
+            model_name="tiny",
+            vllm_version="0.32.0",
+            served=True,
+            refusal=None,
+            remarks=(),
+            acceptance_ratio=None,
+            mean_acceptance_length=None,
+            mean_latency_seconds={"time_per_output_token_seconds": 0.0125, "request_latency_seconds": 2.5},
+        ),
+        **changes,
+    )
+
+
+async def test_the_baseline_is_shown_with_what_is_not_like_for_like(browser: Browser) -> None:
+    plain = predictor(baseline=a_baseline())
+    refused = predictor(
+        "two",
+        baseline=a_baseline(
+            served=False,
+            refusal="it is of model 'a', the predictor serves b",
+            remarks=("hardware not given (--hardware)", "interrupted after 60 s"),
+            acceptance_ratio=0.5,
+            mean_acceptance_length=2.5,
+        ),
+    )
+    async with Exporter([status(plain, refused)]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+    assert "no speculation, recorded 3 days ago over 30 min, without speculation." in text
+    assert "Means: time per output token 12.5 ms, end-to-end latency 2.50 s. ✓ Served." in text
+    assert "with speculation: acceptance 50.0 %, length 2.50." in text
+    assert "! Not served: it is of model 'a', the predictor serves b" in text
+    assert "Not like for like, or not told: hardware not given (--hardware); interrupted after 60 s." in text
+
+
 async def test_short_drafts_and_the_log_as_source_are_explained(browser: Browser) -> None:
     short = figures(source="log", short_drafts=True, mean_draft_length=1.9, conditional=(0.793, None, 0.7))
     log = LogStatus(windows=1, lines=2, parse_errors=1, bytes_behind=3_500_000, last_line_timestamp=None)
@@ -520,7 +576,7 @@ async def test_history_is_drawn_with_its_gaps_and_its_threshold(browser: Browser
 
 
 async def test_the_worst_comes_first_and_each_card_has_an_anchor(browser: Browser) -> None:
-    codes: list[VerdictCode] = ["off", "healthy", "idle", "watch", "unknown", "broken", "not_paying"]
+    codes: list[VerdictCode] = ["off", "healthy", "idle", "watch", "unknown", "broken", "not_paying", "harmful"]
     cards = [predictor(f"service {code}", verdict=verdict(code)) for code in codes]
     gone = predictor("gone", up=False, state="unreachable", verdict=verdict("unknown"))
     async with Exporter([status(*cards, gone)]).serving() as exporter:
@@ -530,7 +586,7 @@ async def test_the_worst_comes_first_and_each_card_has_an_anchor(browser: Browse
             "return [...document.querySelectorAll('nav a')].map(link => {"
             " link.click(); return document.querySelector(':target').querySelector('h2').textContent })"
         )
-    worst_first = ["broken", "not_paying", "gone", "unknown", "watch", "healthy", "idle", "off"]
+    worst_first = ["broken", "harmful", "not_paying", "gone", "unknown", "watch", "healthy", "idle", "off"]
     assert [name.removeprefix("service ") for name in order] == worst_first
     assert targets == order
 

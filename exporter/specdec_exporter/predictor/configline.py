@@ -32,6 +32,9 @@ _REQUEST: Final = re.compile(
 )
 _ANY_REQUEST: Final = re.compile(r"Received request (?P<id>\S{1,200}): ")
 _PARAMS: Final = "params: SamplingParams("
+# Almost every request's list: no strings, nothing nested but empty lists. Then a third of the work will do.
+_FLAT_LIST: Final = re.compile(r"(?:[A-Za-z_]\w*+=(?:\[\]|[^'\"()\[\]{},]*+)(?:, )?+)*+\)", re.ASCII)
+_FLAT_ARGUMENT: Final = re.compile(r"([A-Za-z_]\w*)=([^,)]*)", re.ASCII)
 
 _ENGINE_FIELDS: Final = frozenset({"model", "speculative_config", "served_model_name"})
 
@@ -121,7 +124,10 @@ def parse_request_params(message: str) -> RequestParams | Malformed | None:
         start = last + len(_PARAMS)  # a prompt in a shape that we do not know: what counts stands behind it
     if request is None or start < 0:
         return None
-    fields, closed = split_arguments(message, start)
+    if (flat := _FLAT_LIST.match(message, start)) is not None:
+        fields, closed = dict(_FLAT_ARGUMENT.findall(message, start, flat.end())), True
+    else:
+        fields, closed = split_arguments(message, start)
     if not closed:
         return Malformed(reason="the sampling parameters break off", incomplete=True)
     return RequestParams(

@@ -18,13 +18,14 @@ from yarl import URL
 
 from specdec_exporter import __version__
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
-from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.predictor.exposition import parse_exposition, process_start_time
 from specdec_exporter.predictor.snapshot import Snapshot
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024  # as received and as decompressed; 300 times a dump of 0.32.0
 
 _MAX_REDIRECTS: Final = 3
 _MAX_VERSION_BODY_BYTES: Final = 64 * 1024
+_MAX_MODELS_BODY_BYTES: Final = 1024 * 1024
 # Reading this much line by line takes some 40 ms: more than the event loop should be kept waiting.
 _PARSE_IN_THREAD_BYTES: Final = 1024 * 1024
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -43,6 +44,15 @@ _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 
 class _Version(msgspec.Struct):
     version: str
+
+
+class _Model(msgspec.Struct):
+    id: str
+    root: str | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
 
 
 class _Flight:
@@ -68,7 +78,7 @@ class MetricsFetcher:
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
-        self._metrics_url, self._version_url = _endpoints(url)
+        self._metrics_url, self._version_url, self._models_url = _endpoints(url)
         self._flight: _Flight | None = None
 
     async def fetch(self, timeout_seconds: float) -> Snapshot:
@@ -105,14 +115,26 @@ class MetricsFetcher:
             return None
         return version if _VERSION.fullmatch(version) else None
 
+    async def models(self, timeout_seconds: float) -> dict[str, str | None]:
+        """What was loaded, by the name it is served under, from ``GET /v1/models``; empty where that cannot be had."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                body, _ = await self._get(self._models_url, _MAX_MODELS_BODY_BYTES)
+            models = msgspec.json.decode(body, type=_Models).data
+        except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
+            return {}
+        return {model.id: model.root for model in models}
+
     async def _fetch(self) -> Snapshot:
         body, content_type = await self._get(self._metrics_url, MAX_BODY_BYTES)
         try:
             if len(body) > _PARSE_IN_THREAD_BYTES:
-                return await asyncio.to_thread(parse_exposition, body, content_type)
-            return parse_exposition(body, content_type)
+                snapshot = await asyncio.to_thread(parse_exposition, body, content_type)
+            else:
+                snapshot = parse_exposition(body, content_type)
         except ExpositionError as error:
             raise FetchError(error.reason, f"GET {_shown(self._metrics_url)}: {error}") from error
+        return msgspec.structs.replace(snapshot, process_start_time_seconds=process_start_time(body))
 
     async def _get(self, url: URL, max_bytes: int) -> tuple[bytes, str | None]:
         """Body and Content-Type of ``url``, after redirects that stay on its host and port."""
@@ -150,8 +172,8 @@ def _trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _endpoints(text: str) -> tuple[URL, URL]:
-    """The URLs of ``/metrics`` and ``/version``."""
+def _endpoints(text: str) -> tuple[URL, URL, URL]:
+    """The URLs of ``/metrics``, ``/version`` and ``/v1/models``."""
     try:
         url = URL(text.strip()).with_fragment(None)
     except ValueError:
@@ -160,7 +182,7 @@ def _endpoints(text: str) -> tuple[URL, URL]:
         found = text.rpartition("@")[2]
         raise ConfigError(f"expected a predictor URL such as http://127.0.0.1:8080, found {found!r}")
     base = url.with_path(url.path.rstrip("/").removesuffix("/metrics") or "/")
-    return (base / "metrics").with_query(url.query), base / "version"
+    return (base / "metrics").with_query(url.query), base / "version", base / "v1" / "models"
 
 
 def _shown(url: URL) -> str:

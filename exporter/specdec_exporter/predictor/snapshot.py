@@ -6,6 +6,7 @@ figure (or exposes something unusable: NaN, a conflicting duplicate, half a hist
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,11 @@ class Histogram(msgspec.Struct, frozen=True):
     counts: tuple[float, ...]
     sum: float
     count: float
+
+
+def le(bound: float) -> str:
+    """Return a bucket's upper bound as its label shows it, in the spelling of Prometheus' clients."""
+    return "+Inf" if bound == math.inf else repr(bound)
 
 
 class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +71,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     ``stats_present`` is false when the body is a sound exposition without a single family of the inference engine
     (``--disable-log-stats``, or the wrong port). ``engine_generation`` is ``None`` exactly then.
+    ``process_start_time_seconds`` is Unix time, where the predictor tells it.
     """
 
     engines: tuple[EngineSnapshot, ...]
     engine_generation: EngineGeneration | None
     stats_present: bool
+    process_start_time_seconds: float | None = None

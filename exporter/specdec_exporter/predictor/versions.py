@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import Final
 
 Release = tuple[int, int, int]
@@ -26,6 +27,19 @@ def parse_release(version: str) -> Release | None:
     return int(major), int(minor), int(patch)
 
 
+def _dotted(release: Release) -> str:
+    return ".".join(map(str, release))
+
+
+def releases_in_words(since: Release | None, until: Release | None) -> str:
+    """A range of releases as people say it: ``"0.8.3 to 0.8.5"``, ``"since 0.15.1"``, ``"up to 0.9.2"``."""
+    if since is not None and until is not None:
+        return _dotted(since) if since == until else f"{_dotted(since)} to {_dotted(until)}"
+    if since is not None:
+        return f"since {_dotted(since)}"
+    return "all releases" if until is None else f"up to {_dotted(until)}"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Warned:
     """A message of vLLM about speculation or its own statistics. ``pattern`` matches at the message's start."""
@@ -33,14 +47,15 @@ class Warned:
     code: str
     pattern: re.Pattern[str]
     meaning: str
+    action: str
     since: Release | None = None
     until: Release | None = None
 
 
 def _warned(
-    code: str, pattern: str, meaning: str, since: Release | None = None, until: Release | None = None
+    code: str, pattern: str, meaning: str, action: str, *, since: Release | None = None, until: Release | None = None
 ) -> tuple[str, Warned]:
-    return code, Warned(code, re.compile(pattern, re.ASCII), meaning, since, until)
+    return code, Warned(code, re.compile(pattern, re.ASCII), meaning, action, since, until)
 
 
 # The codes are label values of specdec_predictor_warnings_total: a bounded set, never renamed.
@@ -53,6 +68,7 @@ WARNINGS: Final[dict[str, Warned]] = dict(
             r"|is disabled because the V1 model runner does not support it with )",
             "Scheduling no longer overlaps with execution because the speculative method does not allow it, "
             "which costs some throughput.",
+            "Compare throughput with a run without speculation; on a GPU try ngram_gpu instead of ngram.",
             since=(0, 11, 1),
         ),
         _warned(
@@ -60,6 +76,7 @@ WARNINGS: Final[dict[str, Warned]] = dict(
             # logged at every start with speculation, so by itself no sign of a fault
             r"min_p(?:,| and) logit_bias(?:,? and min_tokens)? parameters won't work with speculative decoding",
             "Requests with min_p or logit_bias are refused (HTTP 400 since 0.14.1); before, they ran without drafts.",
+            "Look whether clients send min_p or logit_bias; send such requests to a predictor without speculation.",
             since=(0, 11, 1),
         ),
         _warned(
@@ -67,53 +84,63 @@ WARNINGS: Final[dict[str, Warned]] = dict(
             r"Enabling num_speculative_tokens > 1 will run",
             "The model has fewer MTP layers than speculative tokens, so one layer drafts several positions and the "
             "later ones are accepted less often.",
+            "Lower num_speculative_tokens to the model's number of MTP layers (its n_predict), unless later positions "
+            "of the curve still pay.",
             since=(0, 11, 0),
         ),
         _warned(
             "scheduled_tokens_limited",
             r"max_num_scheduled_tokens is set to \d+ based on the speculative decoding settings",
             "Room for draft tokens was taken out of the batch's token budget, which may slow down prefill.",
+            "Raise --max-num-batched-tokens if time to first token suffers.",
             since=(0, 20, 2),
         ),
         _warned(
             "suffix_tokens_defaulted",
             r"Defaulted num_speculative_tokens to \S+ for suffix decoding",
             "No number of speculative tokens was configured for suffix decoding, so vLLM chose one.",
+            "Set num_speculative_tokens, so that k does not depend on the release.",
             since=(0, 11, 1),
         ),
         _warned(
             "prefix_block_kept",
             r"EAGLE trailing prefix-cache block dropping is disabled",
             "The last cached block of a prompt is reused without the drafter's state, which may lower acceptance.",
+            "Compare acceptance of long shared prompts with that of others; it is no reason to act by itself.",
             since=(0, 30, 0),
         ),
         _warned(
             "custom_proposer",
             r"Using a custom class-based proposer backend",
             "The drafter is the operator's own class, behind an interface that vLLM may change at any release.",
+            "Test the class against each new release before it serves.",
             since=(0, 32, 0),
         ),
         _warned(
             "method_renamed",
             r"method [`']?\w+[`']? is deprecated and replaced with \w+",
             "The configured method is an old name of another one, which vLLM uses instead.",
+            "Write the new name into --speculative-config, and into label selectors: the old one may be refused later.",
         ),
         _warned(
             "cpu_without_intel_openmp",
             r"Speculative decoding on CPU without Intel OpenMP",
             "Speculation on this CPU runs with a slow threading library, so its latency says little about the method.",
+            "Preload Intel OpenMP (libiomp5) before measuring.",
             since=(0, 32, 0),
         ),
         _warned(
             "stats_logging_disabled",
             r"AsyncLLM created with api_server_count more than 1; disabling stats logging",
             "Several API servers run, so vLLM logs no statistics at all; its metrics endpoint stays complete.",
+            "Read its metrics instead of its log, or start vLLM with --api-server-count 1.",
             since=(0, 10, 2),
         ),
         _warned(
             "jit_compilation",
             r"\w[\w ./-]{0,60}? during inference: ",
             "A kernel was compiled while requests were waiting, which shows as a latency spike, mostly after a start.",
+            "Send warm-up requests before traffic; if it goes on, look which shapes of requests are new.",
         ),
     )
 )
@@ -147,71 +174,169 @@ def canonical_method(method: str) -> str:
     return METHOD_ALIASES.get(method, "mtp" if method.endswith("_mtp") else method)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of one predictor, for telling its pitfalls. ``method`` as it is printed.
+
+    ``engines``: seen in its metrics or its log. ``drafting``: whether it drafted while tokens were generated; ``None``
+    while nothing was generated. ``log_windows``: spec-decode lines; ``None`` where no log is read. ``warnings``: codes.
+    """
+
+    release: Release | None = None
+    engine_generation: str | None = None
+    method: str | None = None
+    engines: int = 1
+    drafting: bool | None = None
+    log_windows: int | None = None
+    warnings: frozenset[str] = frozenset()
+
+    @property
+    def v1(self) -> bool:
+        """Whether the V1 engine runs, as far as is known."""
+        return self.engine_generation != "v0"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pitfall:
-    """A release range in which a figure is missing, means something else or is wrong."""
+    """A release range in which a figure is missing, means something else or is wrong, or speculation costs more.
+
+    ``seen`` says by the facts whether it concerns a predictor of these releases. ``costly``: requests suffer from it;
+    otherwise only figures do.
+    """
 
     code: str
     meaning: str
+    action: str
+    seen: Callable[[Facts], bool]
     since: Release | None = None
     until: Release | None = None
+    costly: bool = False
 
     def applies_to(self, release: Release) -> bool:
         """Whether the release lies in the range, both ends included."""
         return (self.since is None or release >= self.since) and (self.until is None or release <= self.until)
 
+    def concerns(self, facts: Facts) -> bool:
+        """Whether the facts show it. Of an unknown release only what holds of every one up to a last."""
+        in_range = self.since is None if facts.release is None else self.applies_to(facts.release)
+        return in_range and self.seen(facts)
+
+
+def pitfalls_of(facts: Facts) -> tuple[Pitfall, ...]:
+    """The known pitfalls that the facts show, those that cost requests something first."""
+    found = [pitfall for pitfall in KNOWN_PITFALLS if pitfall.concerns(facts)]
+    return tuple(sorted(found, key=lambda pitfall: not pitfall.costly))
+
+
+def _on_a_cpu(facts: Facts) -> bool:
+    return "cpu_without_intel_openmp" in facts.warnings
+
 
 KNOWN_PITFALLS: Final = (
     Pitfall(
         "v0_counters_sum_lifetimes",
-        "The V0 engine adds its lifetime totals to its counters again and again: only its ratios can be used.",
+        "The V0 engine adds its lifetime totals to its counters again and again and counts steps as generated tokens: "
+        "only its lifetime ratio can be used.",
+        "Read its log too, whose lines can be differenced, or run the V1 engine (0.8.5 and later).",
+        lambda facts: facts.engine_generation == "v0",
         until=(0, 9, 2),
     ),
     Pitfall(
         "no_draft_counter",
         "Drafts are not counted and the log prints no length, so mean acceptance length is unknown.",
+        "Judge by the acceptance rate, or move to 0.8.5 or later.",
+        lambda facts: facts.v1,
         since=(0, 8, 3),
         until=(0, 8, 4),
     ),
     Pitfall(
         "line_depends_on_last_step",
         "The log line appears only if the last step before it had drafts; otherwise its figures carry over.",
+        "Take windows from the metrics, not from single lines of the log.",
+        lambda facts: facts.v1 and facts.log_windows is not None,
         since=(0, 8, 3),
         until=(0, 8, 5),
     ),
     Pitfall(
         "length_without_bonus",
         "The printed mean acceptance length leaves out the bonus token; all later releases include it.",
+        "Add 1 to a printed length before comparing it with another release's; the exporter's figures include it.",
+        lambda facts: facts.v1 and facts.log_windows is not None,
         since=(0, 8, 5),
         until=(0, 8, 5),
     ),
     Pitfall(
         "last_engine_only",
         "With several engines behind one API server only the last one's series are exported.",
+        "Do not rely on its totals; move to 0.11.0 or later.",
+        lambda facts: facts.engines > 1,
         since=(0, 8, 5),
         until=(0, 9, 2),
     ),
     Pitfall(
         "several_engines_refused",
         "With several engines behind one API server speculative decoding fails at start.",
+        "Run one API server per engine, or move to 0.11.0 or later.",
+        lambda facts: facts.engines > 1,
         since=(0, 10, 0),
         until=(0, 10, 2),
     ),
     Pitfall(
         "unsupported_params_skip_drafts",
         "Requests with sampling parameters that speculation does not support silently run without drafts.",
+        "Look whether clients send min_p, logit_bias or min_tokens; since 0.14.1 such requests are refused (HTTP 400).",
+        lambda facts: facts.v1 and facts.drafting is False,
         since=(0, 9, 2),
         until=(0, 13, 0),
+        costly=True,
+    ),
+    Pitfall(
+        "batch_size_switches_off",
+        "Above disable_by_batch_size nothing is drafted, and no line of the log says so.",
+        "Compare requests_running with the disable_by_batch_size of --speculative-config.",
+        lambda facts: facts.drafting is False,
+        until=(0, 16, 0),
+    ),
+    Pitfall(
+        "dynamic_k_is_silent",
+        "Dynamic k (num_speculative_tokens_per_batch_size) shortens drafts or stops them in big batches, and no line "
+        "of the log says so.",
+        "Compare requests_running with the batch sizes of --speculative-config.",
+        lambda facts: facts.drafting is False,
+        since=(0, 24, 0),
+    ),
+    Pitfall(
+        "ngram_without_async_scheduling",
+        "The n-gram method switches asynchronous scheduling off, which costs some throughput: a gain in tokens per "
+        "step is smaller in tokens per second.",
+        "Compare with a run without speculation before trusting the length; on a GPU try ngram_gpu.",
+        lambda facts: facts.method == "ngram",
+        since=(0, 14, 1),
+        until=(0, 32, 0),
+        costly=True,
+    ),
+    Pitfall(
+        "method_name_changes",
+        "The method is printed under a name that later releases do not use: every model's own MTP method became mtp in "
+        "0.11.0.",
+        "Write mtp into --speculative-config when upgrading, and into label selectors.",
+        lambda facts: facts.method is not None and facts.method.endswith("_mtp"),
+        until=(0, 10, 2),
     ),
     Pitfall(
         "data_parallel_disables_log",
         "Data parallelism starts one API server per rank by default, and several of them log no statistics.",
+        "Read the metrics, which stay complete, or start vLLM with --api-server-count 1.",
+        lambda facts: facts.engines > 1 and facts.drafting is True and facts.log_windows == 0,
         since=(0, 15, 1),
     ),
     Pitfall(
         "cpu_draft_model_temperature",
         "On a CPU, a draft model with a temperature above 0 gives wrong output and an acceptance near 0.",
+        "Use another release, another method, or temperature 0.",
+        lambda facts: facts.method == "draft_model" and _on_a_cpu(facts),
         since=(0, 32, 0),
         until=(0, 32, 0),
+        costly=True,
     ),
 )

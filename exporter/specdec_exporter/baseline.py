@@ -1,0 +1,333 @@
+"""A baseline: what one predictor did over a span of time and under which conditions, and the YAML file that keeps it.
+
+Counts are increases over the span, times seconds. ``None`` means not known, not given, or not exposed by the predictor.
+A file is read strictly, node by node, so that whatever is wrong in it is named by line and key.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from specdec_exporter.acceptance import SCALARS, Counts
+from specdec_exporter.errors import BaselineError
+from specdec_exporter.policy import load_policy
+from specdec_exporter.predictor.snapshot import Histogram, le
+from specdec_exporter.yamlnodes import Node, number_of, parse_document
+
+# The service level indicators that have a baseline: field of a baseline -> field of a snapshot.
+HISTOGRAMS = {
+    "time_to_first_token_seconds": "time_to_first_token",
+    "time_per_output_token_seconds": "time_per_output_token",
+    "request_latency_seconds": "request_latency",
+}
+SLIS = tuple(HISTOGRAMS)
+
+MAX_FILE_BYTES = 64 * 1024  # 20 times a real one
+# What adding up millions of floats may be off by, relative.
+_SUM_TOLERANCE = 1e-6
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """The five facts without which a number cannot be compared with another. ``None``: not given, never guessed."""
+
+    hardware: str | None = None
+    model: str | None = None
+    runtime: str | None = None
+    request_parameters: str | None = None
+    command: str | None = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names of the facts that were not given."""
+        return tuple(name for name in self.__struct_fields__ if getattr(self, name) is None)
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """One recording. The histograms hold the requests of the span: cumulative counts, sum in seconds.
+
+    ``recorded_at`` is the end of the span, RFC 3339 in UTC. ``model_name`` is the served name, as the predictor's
+    metrics have it. ``counts`` knows no drafts where speculation was off. ``interrupted``: it was to last longer.
+    """
+
+    name: str
+    recorded_at: str
+    duration_seconds: float
+    context: Context = Context()
+
+    vllm_version: str | None = None
+    method: str | None = None
+    num_speculative_tokens: int | None = None
+    model_name: str | None = None
+
+    time_to_first_token_seconds: Histogram | None = None
+    time_per_output_token_seconds: Histogram | None = None
+    request_latency_seconds: Histogram | None = None
+    counts: Counts = Counts()
+    prompt_tokens: float | None = None
+    requests_finished: float | None = None
+    preemptions: float | None = None
+    interrupted: bool = False
+
+    @property
+    def recorded_timestamp(self) -> float:
+        """``recorded_at`` as Unix time."""
+        return datetime.fromisoformat(self.recorded_at).timestamp()
+
+    def histograms(self) -> Iterator[tuple[str, Histogram]]:
+        """Each SLI that was recorded, and its histogram."""
+        for sli in SLIS:
+            if (histogram := getattr(self, sli)) is not None:
+                yield sli, histogram
+
+
+def remarks(baseline: Baseline) -> tuple[str, ...]:
+    """What must be said beside the numbers of a baseline, in words."""
+    found = [f"{name.replace('_', ' ')} not given (--{name.replace('_', '-')})" for name in baseline.context.missing]
+    if baseline.interrupted:
+        found.append(f"interrupted after {baseline.duration_seconds:g} s")
+    few = load_policy().latency.min_requests
+    if (baseline.requests_finished or 0.0) < few:
+        found.append(f"{baseline.requests_finished or 0:,.0f} requests: fewer than {few} decide nothing")
+    if baseline.counts.draft_tokens and baseline.method is None:
+        found.append("speculation's method is not known: only the predictor's log tells it (--predictor.log-path)")
+    missing = [sli for sli in SLIS if getattr(baseline, sli) is None]
+    return (*found, *(f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing))
+
+
+def sum_bounds(histogram: Histogram) -> tuple[float, float]:
+    """Return the least and the greatest sum, seconds, that samples in these buckets can have; times are never < 0."""
+    low = high = before = 0.0
+    edges = itertools.pairwise((0.0, *histogram.bounds))
+    for (lower, upper), count in zip(edges, histogram.counts, strict=True):
+        if samples := count - before:
+            low += samples * lower
+            high += samples * upper
+        before = count
+    return low, high
+
+
+# --- Writing ----------------------------------------------------------------------------------------------------------
+
+_CONTEXT = tuple(Context.__struct_fields__)
+_FACTS = ("model_name", "vllm_version", "method", "num_speculative_tokens")
+_ACCEPTANCE = ("drafts", "draft_tokens", "accepted_tokens", "accepted_per_position")
+_THROUGHPUT = (
+    "requests_finished",
+    "prompt_tokens",
+    "generation_tokens",
+    "first_tokens",
+    "steps",
+    "preemptions",
+)
+
+
+def to_document(baseline: Baseline) -> dict[str, Any]:
+    """Return the file's content as plain dictionaries, numbers and text: what YAML and JSON show of a baseline."""
+    counts = baseline.counts
+
+    def value(name: str) -> Any:
+        if name == "accepted_per_position":
+            return [_plain(count) for count in counts.accepted_per_position]
+        return _plain(getattr(counts if name in SCALARS else baseline, name))
+
+    return {
+        "name": baseline.name,
+        "recorded_at": baseline.recorded_at,
+        "duration_seconds": _plain(baseline.duration_seconds),
+        "interrupted": baseline.interrupted,
+        **{name: getattr(baseline.context, name) for name in _CONTEXT},
+        **{name: getattr(baseline, name) for name in _FACTS},
+        "acceptance": {name: value(name) for name in _ACCEPTANCE} if counts.draft_tokens is not None else None,
+        "throughput": {name: value(name) for name in _THROUGHPUT},
+        "latency": {
+            sli: {
+                "count": _plain(histogram.count),
+                "sum": _plain(histogram.sum),
+                "buckets": {
+                    le(bound): _plain(count) for bound, count in zip(histogram.bounds, histogram.counts, strict=True)
+                },
+            }
+            for sli, histogram in baseline.histograms()
+        },
+    }
+
+
+_COMMENTS = {
+    "interrupted": "true: recording was to last longer",
+    "model_name": "the served name; the exporter serves this baseline beside no other model",
+    "acceptance": "increases over the span; null: recorded without speculation",
+    "throughput": "increases over the span",
+    "latency": "requests of the span: at or below each bound in seconds (le), cumulative",
+}
+
+
+def to_yaml(baseline: Baseline) -> str:
+    """Return the file's text: a commented header, keys in a fixed order, what is not known as ``null``."""
+    lines = [
+        "# A baseline of specdec-exporter: what this predictor did while it was recorded.",
+        "# Serve it with `specdec-exporter serve --baseline.file=FILE`; check it after an edit with",
+        "# `specdec-exporter baseline check FILE`.",
+    ]
+    for key, value in to_document(baseline).items():
+        comment = _COMMENTS.get(key)
+        if key in _CONTEXT and value is None:
+            comment = "not given: numbers without it cannot be compared with others"
+        if key in ("hardware", "model_name", "acceptance", "throughput", "latency"):
+            lines.append("")
+        lines += _yaml_lines(key, value, 0, comment)
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_lines(key: str, value: Any, indent: int, comment: str | None = None) -> Iterator[str]:
+    tail = f"  # {comment}" if comment else ""
+    if isinstance(value, dict):
+        yield f"{' ' * indent}{key}:{tail}"
+        for name, inner in value.items():
+            yield from _yaml_lines(name, inner, indent + 2)
+        return
+    # JSON's scalars and flat lists are YAML's.
+    yield f"{' ' * indent}{key}: {json.dumps(value, ensure_ascii=False)}{tail}"
+
+
+def _plain(value: float | None) -> float | None:
+    """A whole number without a fraction."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+def refuse_to_overwrite(path: str, *, force: bool) -> None:
+    """Raise :class:`BaselineError` if something is at ``path`` already, or nothing can be written there."""
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir():
+        raise BaselineError(f"{path}: expected a file in a directory that exists")
+    if target.exists() and not force:
+        raise BaselineError(f"{path} exists already: choose another name, or overwrite it with --force")
+
+
+def write_baseline(path: str, baseline: Baseline, *, force: bool = False) -> None:
+    """Write the file, all or nothing. Raises :class:`BaselineError`; what was measured is then kept beside ``path``."""
+    target = Path(path)
+    try:
+        fd, temporary = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".tmp", dir=target.parent, text=True)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(to_yaml(baseline))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be written: {error.strerror or error}") from error
+    try:
+        refuse_to_overwrite(path, force=force)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    except (OSError, BaselineError) as error:
+        raise BaselineError(f"{error}; the recording is in {temporary}") from error
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_baseline(path: str) -> Baseline:
+    """Read a baseline's file.
+
+    Raises :class:`BaselineError` naming file, line, key, what was expected and what was found, if it cannot be read or
+    says anything that no recording can: unknown keys, wrong types, counts that fall, buckets that do not end in
+    ``+Inf``, a sum that no samples in the buckets can have.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise BaselineError(f"{path}: cannot be read: {reason}") from error
+    return parse_baseline(content, path)
+
+
+def parse_baseline(content: bytes, path: str = "baseline") -> Baseline:
+    """Read the bytes of a baseline's file; ``path`` is its name in errors. As :func:`read_baseline`."""
+    if len(content) > MAX_FILE_BYTES:
+        raise BaselineError(f"{path}: expected a baseline of at most {MAX_FILE_BYTES} bytes, found more")
+    top = parse_document(content, path).mapping(
+        required=("name", "recorded_at", "duration_seconds", "latency"),
+        optional=("interrupted", *_CONTEXT, *_FACTS, "acceptance", "throughput"),
+    )
+    histograms = top["latency"].mapping(optional=SLIS)
+    if not any(node.given for node in histograms.values()):
+        top["latency"].fail(f"at least one of {', '.join(SLIS)}", "none")
+    throughput = top["throughput"].mapping(optional=_THROUGHPUT)
+    duration = top["duration_seconds"]
+    seconds = duration.number()
+    if seconds <= 0:
+        duration.fail("a duration above 0 seconds", f"{seconds:g}")
+    return Baseline(
+        name=top["name"].text(),
+        recorded_at=top["recorded_at"].timestamp(),
+        duration_seconds=seconds,
+        interrupted=top["interrupted"].optional(Node.boolean) or False,
+        context=Context(**{name: top[name].optional(Node.text) for name in _CONTEXT}),
+        vllm_version=top["vllm_version"].optional(Node.text),
+        method=top["method"].optional(Node.text),
+        model_name=top["model_name"].optional(Node.text),
+        num_speculative_tokens=top["num_speculative_tokens"].optional(Node.whole_number),
+        counts=_counts(top["acceptance"], throughput),
+        prompt_tokens=throughput["prompt_tokens"].optional(Node.number),
+        requests_finished=throughput["requests_finished"].optional(Node.number),
+        preemptions=throughput["preemptions"].optional(Node.number),
+        **{sli: node.optional(_histogram) for sli, node in histograms.items()},
+    )
+
+
+def _counts(acceptance: Node, throughput: dict[str, Node]) -> Counts:
+    nodes = acceptance.mapping(optional=_ACCEPTANCE)
+    counts = Counts(
+        accepted_per_position=tuple(node.number() for node in nodes["accepted_per_position"].items()),
+        **{name: nodes[name].optional(Node.number) for name in _ACCEPTANCE if name != "accepted_per_position"},
+        **{name: throughput[name].optional(Node.number) for name in _THROUGHPUT if name in SCALARS},
+    )
+    drafted, accepted = counts.draft_tokens, counts.accepted_tokens
+    if acceptance.given and (drafted is None or accepted is None):
+        acceptance.fail("draft_tokens and accepted_tokens, or null", "only a part of them")
+    if drafted is not None and accepted is not None and accepted > drafted:
+        nodes["accepted_tokens"].fail(f"at most the {drafted:g} draft_tokens", f"{accepted:g}")
+    limit = counts.drafts
+    for node in nodes["accepted_per_position"].items():
+        if limit is None:
+            nodes["accepted_per_position"].fail("drafts beside the positions", "none")
+        if (count := node.number()) > limit:
+            node.fail(f"at most {limit:g}, the drafts or what the position before accepted", f"{count:g}")
+        limit = count
+    return counts
+
+
+def _histogram(node: Node) -> Histogram:
+    parts = node.mapping(required=("count", "sum", "buckets"))
+    bounds: list[float] = []
+    counts: list[float] = []
+    for bucket in parts["buckets"].entries():
+        bound = math.inf if bucket.name == "+Inf" else number_of(bucket.name)
+        if bound is None or bound <= (bounds[-1] if bounds else 0.0):
+            after = f"above {le(bounds[-1])}" if bounds else "above 0"
+            bucket.fail(f"a bound in seconds {after}, or +Inf", repr(bucket.name))
+        count = bucket.number()
+        if counts and count < counts[-1]:
+            bucket.fail(f"a cumulative count of at least {counts[-1]:g}", f"{count:g}")
+        bounds.append(bound)
+        counts.append(count)
+    if not bounds or bounds[-1] != math.inf:
+        parts["buckets"].fail("+Inf as the last bucket", le(bounds[-1]) if bounds else "no bucket")
+    count = parts["count"].number()
+    if count != counts[-1] or not count:
+        parts["count"].fail(f"the count of +Inf, {counts[-1]:g}, and at least one request", f"{count:g}")
+    histogram = Histogram(bounds=tuple(bounds), counts=tuple(counts), sum=parts["sum"].number(), count=count)
+    low, high = sum_bounds(histogram)
+    if not low - _SUM_TOLERANCE * low <= histogram.sum <= high + _SUM_TOLERANCE * high:
+        parts["sum"].fail(f"{low:g} to {high:g} s, as the buckets allow", f"{histogram.sum:g}")
+    return histogram

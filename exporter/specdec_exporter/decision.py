@@ -1,0 +1,165 @@
+"""Faster, slower, or is the tail worse although the body is better? One word, why, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from specdec_exporter.estimate import Estimate
+from specdec_exporter.formatting import percent, seconds
+from specdec_exporter.latency import LatencyComparison, Outcome, Pair
+from specdec_exporter.likeness import TITLES
+from specdec_exporter.policy import ResolvedPolicy
+from specdec_exporter.status import Figures
+from specdec_exporter.verdict import recommend
+
+DecisionCode = Literal["faster", "no_difference", "slower", "tail_worse", "mixed", "undecided"]
+REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed"})
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """``regression``: whether anything became slower beyond doubt, be it only the tail."""
+
+    code: DecisionCode
+    headline: str
+    reasons: tuple[str, ...]
+    action: str
+    regression: bool
+
+
+def decide(
+    latencies: tuple[LatencyComparison, ...],
+    baseline: Figures | None,
+    candidate: Figures | None,
+    *,
+    num_speculative_tokens: int | None,
+    policy: ResolvedPolicy,
+    preemptions: Pair,
+) -> Decision:
+    """Decide from the outcomes of the SLIs; figures (``None``: nothing drafted) and policy say what to do about it."""
+    outcomes: dict[Outcome, list[str]] = {}
+    for latency in latencies:
+        outcomes.setdefault(latency.outcome, []).append(TITLES[latency.sli])
+    code, headline = _headline(outcomes)
+    reasons = [reason for latency in latencies for reason in _reasons(latency)]
+    if candidate is not None and candidate.acceptance_ratio is not None:
+        minimum = f"minimum {policy.acceptance_ratio_min:.2f} for this method"
+        reasons.append(f"acceptance of the candidate {candidate.acceptance_ratio:.2f} ({minimum})")
+    if (preemptions.candidate or 0.0) > (preemptions.baseline or 0.0):
+        reasons.append(
+            f"the candidate preempted {preemptions.candidate:,.0f} times, the baseline "
+            f"{preemptions.baseline or 0:,.0f}: its KV cache is short of memory"
+        )
+    if code == "undecided":
+        action = "Mend what is flagged, record again, and compare again."
+    elif outcomes.get("tail_worse"):
+        action = (
+            "Find the requests that wait (long prompts, one client, one language, one temperature) and route them to a "
+            "service without speculation, or with a k of their own; the mean does not show them."
+        )
+    else:
+        action = _action(code, baseline, candidate, num_speculative_tokens, policy)
+    return Decision(code=code, headline=headline, reasons=tuple(reasons), action=action, regression=code in REGRESSIONS)
+
+
+def _headline(outcomes: dict[Outcome, list[str]]) -> tuple[DecisionCode, str]:
+    faster, slower, tail = (outcomes.get(name, []) for name in ("faster", "slower", "tail_worse"))
+    if slower and (faster or tail):
+        better = f", faster in {_list(faster)}" if faster else ""
+        worse = f", and a worse tail in {_list(tail)}" if tail else ""
+        return "mixed", f"Slower in {_list(slower)}{better}{worse}"
+    if slower:
+        return "slower", f"Slower in {_list(slower)}"
+    if tail:
+        rest = f"; faster in {_list(faster)}" if faster else ""
+        return "tail_worse", f"The slowest requests became slower in {_list(tail)}, the typical one did not{rest}"
+    if faster:
+        return "faster", f"Faster in {_list(faster)}"
+    if outcomes.get("no_difference"):
+        return "no_difference", f"No difference shown in {_list(outcomes['no_difference'])}"
+    return "undecided", "Nothing can be decided from these recordings"
+
+
+def _list(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _reasons(latency: LatencyComparison) -> list[str]:
+    title = TITLES[latency.sli]
+    if latency.outcome == "undecided":
+        return [f"{title}: not judged: {latency.undecided_because}"]
+    found = []
+    if latency.mean_ratio is not None:
+        means = f"{seconds(latency.mean_seconds.baseline)} -> {seconds(latency.mean_seconds.candidate)}"
+        found.append(f"{title}: mean {means}, {times(latency.mean_ratio)}")
+    tail, head = latency.tail_shift, latency.head_shift
+    if tail is not None and tail.shifted:
+        found.append(
+            f"{title}: {percent(tail.share)} more of the requests than expected are slower than "
+            f"{seconds(tail.limit_seconds)} (by chance at most {percent(tail.margin)})"
+        )
+        if head is not None and head.shifted:
+            found.append(f"{title}: {percent(head.share)} more of them are faster than {seconds(head.limit_seconds)}")
+    return found
+
+
+def times(estimate: Estimate | None, unit: str = "x") -> str:
+    """``1.84x (1.79 to 1.90)``; without the brackets where nothing bounds it."""
+    if estimate is None:
+        return "-"
+    if estimate.low is None and estimate.high is None:
+        return f"{estimate.value:.2f}{unit}"
+    low = "?" if estimate.low is None else f"{estimate.low:.2f}"
+    high = "?" if estimate.high is None else f"{estimate.high:.2f}"
+    return f"{estimate.value:.2f}{unit} ({low} to {high})"
+
+
+def _action(
+    code: DecisionCode,
+    baseline: Figures | None,
+    candidate: Figures | None,
+    num_speculative_tokens: int | None,
+    policy: ResolvedPolicy,
+) -> str:
+    turned_on = baseline is None and candidate is not None
+    turned_off = baseline is not None and candidate is None
+    if code == "mixed":
+        return (
+            "Weigh what your users notice: the first token, or the whole answer. Look at waiting requests and prompt "
+            "lengths for the former, at acceptance and batch size for the latter."
+        )
+    if code == "no_difference":
+        if turned_on:
+            return (
+                "Speculation costs memory and risk for nothing here: switch it off, or record longer if a smaller gain "
+                "than the interval is wide would be worth it."
+            )
+        return "Keep what is simpler, or record longer to see a smaller difference."
+    if code == "faster":
+        if turned_on:
+            return "Keep speculation on, and serve this baseline (--baseline.file), so that its loss raises an alert."
+        if turned_off:
+            return "Leave speculation off for this traffic: without it, it is faster."
+        return "Keep the candidate's setting, and make its recording the new baseline."
+    if turned_off:
+        return "Leave speculation on: without it, it is slower."
+    if not turned_on or candidate is None:
+        return "Keep the baseline's setting, and look at what else differs (the flags name it)."
+    return _remedy(candidate, num_speculative_tokens, policy)
+
+
+def _remedy(candidate: Figures, num_speculative_tokens: int | None, policy: ResolvedPolicy) -> str:
+    """What to do about speculation that slows decoding down."""
+    rate = candidate.acceptance_ratio
+    if rate is not None and rate >= policy.acceptance_ratio_min:
+        return (
+            "Acceptance is good enough, so a step has become too dear: compare at the batch size of the day, look at "
+            "the cost of the draft model, and limit speculation to small batches, or switch it off."
+        )
+    recommended = recommend(candidate, num_speculative_tokens, policy)
+    if recommended and num_speculative_tokens and recommended < num_speculative_tokens:
+        return f"Lower k from {num_speculative_tokens} to {recommended} and compare again, or switch speculation off."
+    return "Switch speculation off; then look at the draft head, the sampling temperature and the load."

@@ -1,0 +1,132 @@
+"""One latency on two sides: its mean, quantiles and tail, and which way they differ beyond doubt."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from specdec_exporter import distribution
+from specdec_exporter.distribution import Quantile, Shift
+from specdec_exporter.estimate import Z_OF_PAIR, Estimate, ratio_of_means
+from specdec_exporter.policy import LatencyPolicy
+from specdec_exporter.predictor.snapshot import Histogram
+
+Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
+Outcome = Literal["faster", "no_difference", "slower", "tail_worse", "undecided"]
+Direction = Literal["faster", "no_difference", "slower"]
+
+SLIS: Final[tuple[Sli, ...]] = ("time_per_output_token", "time_to_first_token", "request_latency")
+QUANTILES: Final = (0.5, 0.9, 0.95, 0.99)
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """The same figure of both sides; ``None`` where a side does not have it."""
+
+    baseline: float | None
+    candidate: float | None
+
+
+class QuantileComparison(msgspec.Struct, frozen=True):
+    """One quantile (0.99 for P99) of both sides. ``ratio``: candidate / baseline, by the furthest bucket boundaries."""
+
+    quantile: float
+    baseline: Quantile | None
+    candidate: Quantile | None
+    ratio: Estimate | None
+
+
+class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One SLI of both sides. Ratios are candidate / baseline, so below 1 is faster; intervals are of 95 %.
+
+    ``tail_shift``: requests newly slower than a limit that held most of them at baseline, as the rule pack has it;
+    ``head_shift``: requests newly faster than some boundary. Both are at boundaries that both sides have, as are the
+    quantiles; ``common_bounds``: whether there are any. ``undecided_because`` says in words why ``outcome`` is
+    ``undecided``.
+    """
+
+    sli: Sli
+    requests: Pair
+    mean_seconds: Pair
+    mean_ratio: Estimate | None
+    quantiles: tuple[QuantileComparison, ...]
+    tail_shift: Shift | None
+    head_shift: Shift | None
+    common_bounds: bool
+    outcome: Outcome
+    undecided_because: str | None
+
+
+def compare_latency(
+    sli: Sli,
+    baseline: Histogram | None,
+    candidate: Histogram | None,
+    policy: LatencyPolicy,
+    *,
+    unlike: str | None = None,
+) -> LatencyComparison:
+    """Compare one SLI. ``unlike`` says why nothing can be decided of it, whatever the figures (unlike traffic)."""
+    means = [distribution.mean(histogram) if histogram else None for histogram in (baseline, candidate)]
+    before, after = means
+    ratio = ratio_of_means(after, before) if before and after else None
+    common = distribution.on_common_bounds(baseline, candidate) if baseline and candidate else None
+    quantiles = tuple(_compare_quantile(share, *(common or (baseline, candidate))) for share in QUANTILES)
+    if common is None:  # each side at its own boundaries: for reading, not for comparing
+        quantiles = tuple(msgspec.structs.replace(row, ratio=None) for row in quantiles)
+    tail = distribution.tail_shift(common[1], common[0], policy) if common else None
+    head = distribution.head_shift(common[1], common[0], policy) if common else None
+    requests = Pair(*(mean.count if mean else None for mean in means))
+    body = _direction(ratio, policy) or _direction(quantiles[0].ratio, policy)
+    why = unlike or _too_few(requests, policy)
+    if why is None and body is None:
+        why = "nothing bounds the ratio of the means: requests above the last bucket, or means of 0"
+    return LatencyComparison(
+        sli=sli,
+        requests=requests,
+        mean_seconds=Pair(*(mean.value if mean else None for mean in means)),
+        mean_ratio=ratio,
+        quantiles=quantiles,
+        tail_shift=tail,
+        head_shift=head,
+        common_bounds=common is not None,
+        outcome="undecided" if why or body is None else _outcome(body, tail, head),
+        undecided_because=why,
+    )
+
+
+def _outcome(body: Direction, tail: Shift | None, head: Shift | None) -> Outcome:
+    """The tail's, unless the body is slower, too. A mean may be slower for its tail alone, while the head is faster."""
+    if tail is None or not tail.shifted:
+        return body
+    return "tail_worse" if body != "slower" or (head is not None and head.shifted) else "slower"
+
+
+def _compare_quantile(share: float, baseline: Histogram | None, candidate: Histogram | None) -> QuantileComparison:
+    before, after = (distribution.quantile(side, share) if side else None for side in (baseline, candidate))
+    ratio = None
+    if baseline is not None and candidate is not None:
+        # Each interval wider than the one that is shown, so that both together hold with the same confidence.
+        wide = [distribution.quantile(side, share, Z_OF_PAIR) for side in (candidate, baseline)]
+        ratio = distribution.ratio_of_quantiles(*wide)
+    return QuantileComparison(share, before, after, ratio)
+
+
+def _direction(ratio: Estimate | None, policy: LatencyPolicy) -> Direction | None:
+    """Which way it goes: beyond doubt, and by more than two runs of the same differ. ``None`` without an interval."""
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return None
+    if ratio.high < 1.0 and ratio.value * policy.speedup_min <= 1.0:
+        return "faster"
+    if ratio.low > 1.0 and ratio.value >= policy.slowdown_min:
+        return "slower"
+    return "no_difference"
+
+
+def _too_few(requests: Pair, policy: LatencyPolicy) -> str | None:
+    missing = [name for name in ("baseline", "candidate") if not getattr(requests, name)]
+    if missing:
+        return f"the {' and the '.join(missing)} did not record it"
+    fewest = min(requests.baseline or 0.0, requests.candidate or 0.0)
+    if fewest < policy.min_requests:
+        return f"{fewest:,.0f} requests, at least {policy.min_requests} are needed on both sides"
+    return None

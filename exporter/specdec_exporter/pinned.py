@@ -1,0 +1,112 @@
+"""A pinned baseline beside a running predictor: whether it fits what runs there, and what to say of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from specdec_exporter.acceptance import acceptance_ratio, mean_acceptance_length
+from specdec_exporter.baseline import HISTOGRAMS, Baseline, read_baseline, remarks
+from specdec_exporter.errors import BaselineError
+from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.snapshot import Snapshot
+from specdec_exporter.status import BaselineStatus
+from specdec_exporter.verdict import DecodingBaseline
+
+
+class Fit(NamedTuple):
+    """Whether a baseline is served, as which model, and if not, why; where it is, how the predictor differs from it."""
+
+    model_name: str | None
+    refusal: str | None
+    differences: tuple[str, ...] = ()
+
+
+class PinnedBaseline:
+    """A baseline read from ``path``. Raises :class:`BaselineError` as :func:`read_baseline`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.baseline: Baseline = read_baseline(path)
+        self.fit = Fit(None, "the predictor's model is not known yet")
+
+    @property
+    def acceptance_ratio(self) -> float | None:
+        """Accepted draft tokens / draft tokens; ``None`` where it was recorded without speculation."""
+        return acceptance_ratio(self.baseline.counts.accepted_tokens, self.baseline.counts.draft_tokens)
+
+    @property
+    def decoding(self) -> DecodingBaseline | None:
+        """Time per output token for the verdict; ``None`` where it was not recorded, or of another model."""
+        histogram = self.baseline.time_per_output_token_seconds
+        if self.fit.model_name is None or histogram is None:
+            return None
+        return DecodingBaseline(
+            mean_seconds=histogram.sum / histogram.count,
+            requests=histogram.count,
+            speculative=self.acceptance_ratio is not None,
+        )
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """1 + accepted tokens / drafts."""
+        return mean_acceptance_length(self.baseline.counts.accepted_tokens, self.baseline.counts.drafts)
+
+    def observe(self, snapshot: Snapshot, vllm_version: str | None) -> None:
+        """Look at what the predictor serves now. One that shows no engine says nothing new."""
+        if snapshot.engines:
+            self.fit = fit(self.baseline, snapshot, vllm_version)
+
+    def status(self) -> BaselineStatus:
+        """What the API and the page say of it."""
+        baseline = self.baseline
+        return BaselineStatus(
+            name=baseline.name,
+            recorded_at=baseline.recorded_at,
+            recorded_timestamp=baseline.recorded_timestamp,
+            duration_seconds=baseline.duration_seconds,
+            interrupted=baseline.interrupted,
+            model_name=baseline.model_name,
+            vllm_version=baseline.vllm_version,
+            served=self.fit.refusal is None,
+            refusal=self.fit.refusal,
+            remarks=(*self.fit.differences, *remarks(baseline)),
+            acceptance_ratio=self.acceptance_ratio,
+            mean_acceptance_length=self.mean_acceptance_length,
+            mean_latency_seconds={sli: histogram.sum / histogram.count for sli, histogram in baseline.histograms()},
+        )
+
+
+async def compare_with(baseline: Baseline, url: str, timeout_seconds: float) -> tuple[str, ...]:
+    """Return how the predictor at ``url`` differs from ``baseline``. Raises :class:`BaselineError` if it is no fit."""
+    async with open_session() as session:
+        fetcher = MetricsFetcher(session, url)
+        snapshot = await fetcher.fetch(timeout_seconds)
+        version = await fetcher.version(timeout_seconds)
+    if not snapshot.engines:
+        raise BaselineError("the predictor's metrics show no engine")
+    found = fit(baseline, snapshot, version)
+    if found.refusal is not None:
+        raise BaselineError(f"{plain(baseline.name)} does not fit: {found.refusal}")
+    return found.differences
+
+
+def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit:
+    """Decide whether ``baseline`` is of what this predictor serves. ``snapshot`` has at least one engine."""
+    names = sorted({engine.model_name for engine in snapshot.engines})
+    shown = ", ".join(plain(name) for name in names)
+    model = baseline.model_name
+    if model is None and len(names) == 1:
+        model = names[0]
+    if model is None:
+        return Fit(None, f"it names no model_name, and the predictor serves several: {shown}")
+    if model not in names:
+        return Fit(None, f"it is of model {plain(model)!r}, the predictor serves {shown}")
+    differences = []
+    if None not in (baseline.vllm_version, vllm_version) and baseline.vllm_version != vllm_version:
+        differences.append(f"recorded with vLLM {baseline.vllm_version}, now it is {vllm_version}")
+    for sli, histogram in baseline.histograms():
+        found = [getattr(engine, HISTOGRAMS[sli]) for engine in snapshot.engines if engine.model_name == model]
+        if any(now is not None and now.bounds != histogram.bounds for now in found):
+            differences.append(f"{sli} was recorded in other buckets: only boundaries of both can be compared")
+    return Fit(model, None, tuple(differences))

@@ -1,0 +1,120 @@
+"""``baseline record`` beside a predictor: fetch its metrics at both ends of a span, watch it in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from specdec_exporter.analyze import LogInputs
+from specdec_exporter.baseline import Baseline, Context
+from specdec_exporter.errors import BaselineError, FetchError
+from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.events import EngineConfig
+from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.places import look
+from specdec_exporter.predictor.snapshot import Snapshot
+from specdec_exporter.recording import Recorder, with_increases
+from specdec_exporter.yamlnodes import as_utc
+
+# Often enough that a predictor, which takes some 10 s to load, cannot restart and catch up unseen.
+_POLL_SECONDS = 5.0
+_POLLS = 10  # at least, however short the span
+
+
+async def record(
+    url: str,
+    *,
+    duration_seconds: float,
+    name: str | None = None,
+    context: Context | None = None,
+    log_paths: Sequence[str] = (),
+    timeout_seconds: float = 5.0,
+    stop: asyncio.Event | None = None,
+) -> Baseline:
+    """Record the predictor at ``url`` (its base, or its metrics' full URL) for ``duration_seconds``.
+
+    ``context`` holds what the caller knows; its model chooses among several served ones. What the predictor or its log
+    (files or globs) can tell is filled in. ``stop`` ends the span early; what was measured is kept, and marked. Raises
+    :class:`BaselineError` if the predictor restarts or no request finishes, and :class:`FetchError` if it cannot be
+    read at the start.
+    """
+    context = context or Context()
+    stop = stop or asyncio.Event()
+    config = await asyncio.to_thread(_engine_config, log_paths)
+    async with open_session() as session:
+        fetcher = MetricsFetcher(session, url)
+        first = await fetcher.fetch(timeout_seconds)
+        started = time.monotonic()
+        recorder = Recorder(first, started, context.model)
+        version = await fetcher.version(timeout_seconds)
+        models = await fetcher.models(timeout_seconds)
+        _refuse_foreign(config, version)
+        async for snapshot in _polled(fetcher, started + duration_seconds, timeout_seconds, stop):
+            recorder.observe(snapshot, time.monotonic())
+    return with_increases(
+        Baseline(
+            name=name or recorder.model_name or "baseline",
+            recorded_at=as_utc(datetime.now(UTC)),
+            duration_seconds=round(recorder.seconds, 3),
+            context=_filled(context, config, version, models.get(recorder.model_name or "")),
+            vllm_version=version or (config.vllm_version if config else None),
+            method=config.method if config else None,
+            num_speculative_tokens=config.num_speculative_tokens if config else recorder.num_positions,
+            model_name=recorder.model_name or None,
+            interrupted=recorder.seconds < duration_seconds,
+        ),
+        recorder.increases(),
+    )
+
+
+async def _polled(
+    fetcher: MetricsFetcher, until: float, timeout_seconds: float, stop: asyncio.Event
+) -> AsyncIterator[Snapshot]:
+    """A snapshot every few seconds and one at the end; a fetch that fails in between is no harm."""
+    left = until - time.monotonic()
+    poll_seconds = min(_POLL_SECONDS, left / _POLLS)
+    while True:
+        with contextlib.suppress(TimeoutError):
+            # The last poll is the end: never a short one after it.
+            await asyncio.wait_for(stop.wait(), max(left if left < 1.5 * poll_seconds else poll_seconds, 0.0))
+        with contextlib.suppress(FetchError):
+            yield await fetcher.fetch(timeout_seconds)
+        left = until - time.monotonic()
+        if left <= 0 or stop.is_set():
+            return
+
+
+def _refuse_foreign(config: EngineConfig | None, version: str | None) -> None:
+    if config is not None and None not in (config.vllm_version, version) and config.vllm_version != version:
+        raise BaselineError(f"the log is of vLLM {config.vllm_version}, the predictor is {version}: give its own log")
+
+
+def _engine_config(patterns: Sequence[str]) -> EngineConfig | None:
+    """The last engine-init line of the logs."""
+    if not patterns:
+        return None
+    found = look(patterns)
+    for path, problem in found.problems.items():
+        raise BaselineError(f"{path}: cannot be read: {problem}")
+    if not found.places:
+        raise BaselineError(f"no log at {', '.join(patterns)}: expected the predictor's, for method and draft model")
+    inputs = LogInputs([place.path for place in found.places])
+    config = None
+    for event in inputs.events(frozenset({EngineConfig})):
+        config = event if isinstance(event, EngineConfig) else config
+    for problem in inputs.failed.values():
+        raise BaselineError(problem)
+    return config
+
+
+def _filled(context: Context, config: EngineConfig | None, version: str | None, root: str | None) -> Context:
+    """``context`` with what the predictor says of itself where nothing was given."""
+    model = root or (config.model if config else None)
+    runtime = f"vLLM {version}" if version else None
+    model = plain(model) if model else None
+    return msgspec.structs.replace(context, model=context.model or model, runtime=context.runtime or runtime)

@@ -1,0 +1,265 @@
+"""Two snapshots of a predictor -> the baseline between them. Pure: when to fetch is for :mod:`record`.
+
+A difference says what happened only if the counters ran on from one to the other, so every snapshot in between is
+looked at for a restart.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import add, lt, sub
+from typing import NamedTuple
+
+import msgspec
+
+from specdec_exporter.acceptance import SCALARS, Counts
+from specdec_exporter.baseline import HISTOGRAMS, Baseline, sum_bounds
+from specdec_exporter.errors import BaselineError
+from specdec_exporter.figures import counts_of
+from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+
+# A sum may contradict its buckets by this share: several processes' counters are not read at one instant, and
+# Prometheus extrapolates each series by itself. More is no rounding.
+_TOLERANCE = 0.05
+_DIGITS = 6
+
+_SCALARS = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions")
+_MAPS = ("accepted_tokens_per_position", "requests_finished")
+
+
+class Increases(NamedTuple):
+    """What happened over a span, as far as its source tells: the part of a :class:`Baseline` that was measured."""
+
+    histograms: dict[str, Histogram]  # by field of a baseline, cumulative counts
+    counts: Counts
+    prompt_tokens: float | None = None
+    requests_finished: float | None = None
+    preemptions: float | None = None
+
+
+class Recorder:
+    """Watches one served model of a predictor; times are seconds of a monotonic clock.
+
+    ``model`` chooses among several served models. Raises :class:`BaselineError` where there is nothing to record, or
+    where the predictor restarted since the snapshot before.
+    """
+
+    def __init__(self, first: Snapshot, at: float, model: str | None = None) -> None:
+        if not first.stats_present:
+            raise BaselineError(
+                "expected the statistics of an engine among the predictor's metrics, found none: start vLLM without "
+                "--disable-log-stats, and give the port of vLLM itself"
+            )
+        self._wanted = model
+        self.model_name = _choose(first, model)
+        self._v0 = first.engine_generation == "v0"
+        self._first = self._last = first
+        self._started = self._at = at
+
+    @property
+    def seconds(self) -> float:
+        """From the first snapshot to the last."""
+        return self._at - self._started
+
+    @property
+    def num_positions(self) -> int | None:
+        """Positions of the last snapshot's curve, which are k where nothing else tells."""
+        shown = max((len(engine.accepted_tokens_per_position or ()) for engine in self._engines(self._last)), default=0)
+        return shown or None
+
+    def observe(self, snapshot: Snapshot, at: float) -> None:
+        """Take the next snapshot."""
+        if broken := _discontinuity(self._last, snapshot):
+            raise BaselineError(
+                f"the predictor restarted {at - self._started:.0f} s into the recording ({broken}): its counters "
+                "started anew, so there is no difference to keep. Record again"
+            )
+        self.model_name = self.model_name or _choose(snapshot, self._wanted)
+        self._last, self._at = snapshot, at
+
+    def increases(self) -> Increases:
+        """What happened between the first snapshot and the last, summed over engines."""
+        before = {engine.engine: engine for engine in self._engines(self._first)}
+        pairs = [
+            (before.get(engine.engine) or EngineSnapshot(model_name=engine.model_name, engine=engine.engine), engine)
+            for engine in self._engines(self._last)
+        ]
+        found = Increases(
+            histograms={
+                field: total
+                for field, source in HISTOGRAMS.items()
+                if (total := _sum(field, [(getattr(a, source), getattr(b, source)) for a, b in pairs])) is not None
+            },
+            counts=reduce(add, (counts_of(b) - counts_of(a) for a, b in pairs), Counts()),
+            prompt_tokens=_increase(pairs, "prompt_tokens"),
+            requests_finished=_finished(pairs),
+            preemptions=_increase(pairs, "preemptions"),
+        )
+        return of_v0(found) if self._v0 else found
+
+    def _engines(self, snapshot: Snapshot) -> list[EngineSnapshot]:
+        return [engine for engine in snapshot.engines if engine.model_name == self.model_name]
+
+
+def _choose(snapshot: Snapshot, model: str | None) -> str | None:
+    """The served model to record; ``None`` while the predictor shows no series yet."""
+    names = sorted({engine.model_name for engine in snapshot.engines})
+    if len(names) < 2:
+        return names[0] if names else None
+    if model in names:
+        return model
+    shown = ", ".join(plain(name) for name in names)
+    raise BaselineError(f"the predictor serves {len(names)} models: choose one with --model, of {shown}")
+
+
+def _discontinuity(before: Snapshot, now: Snapshot) -> str | None:
+    """What shows that the counters did not run on, in words."""
+    times = (before.process_start_time_seconds, now.process_start_time_seconds)
+    if None not in times and times[0] != times[1]:
+        return "its process has another start time"
+    if before.engine_generation != now.engine_generation:
+        return "its metrics are of another kind"
+    engines = [{(engine.model_name, engine.engine): engine for engine in shot.engines} for shot in (before, now)]
+    if engines[0] and engines[0].keys() != engines[1].keys():
+        return f"{len(engines[0])} engines became {len(engines[1])}, or others"
+    for key, engine in engines[0].items():
+        if fallen := _fallen(engine, engines[1][key]):
+            return f"{fallen} of engine {plain(key[1])}"
+    return None
+
+
+def _fallen(before: EngineSnapshot, now: EngineSnapshot) -> str | None:
+    for name in _SCALARS:
+        one, other = getattr(before, name), getattr(now, name)
+        if one is not None and other is not None and other < one:
+            return f"{name} fell from {one:g} to {other:g}"
+    for name in _MAPS:
+        was, is_now = getattr(before, name) or {}, getattr(now, name) or {}
+        for key in was.keys() & is_now.keys():
+            if is_now[key] < was[key]:
+                return f"{name} {plain(str(key))} fell from {was[key]:g} to {is_now[key]:g}"
+    for name in (*HISTOGRAMS.values(), "step_latency"):
+        histogram, later = getattr(before, name), getattr(now, name)
+        if histogram is None or later is None:
+            continue
+        if histogram.bounds != later.bounds:
+            return f"the buckets of {name} changed"
+        if later.sum < histogram.sum or any(map(lt, later.counts, histogram.counts)):
+            return f"{name} fell"
+    return None
+
+
+Pairs = Sequence[tuple[EngineSnapshot, EngineSnapshot]]
+
+
+def _increase(pairs: Pairs, name: str) -> float | None:
+    found = [now - (getattr(a, name) or 0.0) for a, b in pairs if (now := getattr(b, name)) is not None]
+    return sum(found) if found else None
+
+
+def _finished(pairs: Pairs) -> float | None:
+    found = [
+        sum(b.requests_finished.values()) - sum((a.requests_finished or {}).values())
+        for a, b in pairs
+        if b.requests_finished is not None
+    ]
+    return sum(found) if found else None
+
+
+def _sum(name: str, pairs: Iterable[tuple[Histogram | None, Histogram | None]]) -> Histogram | None:
+    """The increase of one SLI over all engines."""
+    known = [(before, now) for before, now in pairs if now is not None]
+    differences = [
+        now
+        if before is None
+        else Histogram(
+            bounds=now.bounds,
+            counts=tuple(map(sub, now.counts, before.counts)),
+            sum=now.sum - before.sum,
+            count=now.count - before.count,
+        )
+        for before, now in known
+    ]
+    return total_of(name, differences)
+
+
+def total_of(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
+    """Sum histograms of one SLI, or ``None`` without requests. Raises :class:`BaselineError` if their bounds differ."""
+    if len({histogram.bounds for histogram in histograms}) > 1:
+        raise BaselineError(
+            f"the engines count {name} in different buckets, which cannot be summed: give them all the same "
+            "--custom-histogram-buckets"
+        )
+    if not histograms or not any(histogram.count for histogram in histograms):
+        return None
+    return _consistent(
+        name,
+        histograms[0].bounds,
+        [sum(counts) for counts in zip(*(histogram.counts for histogram in histograms), strict=True)],
+        sum(histogram.sum for histogram in histograms),
+    )
+
+
+def _consistent(name: str, bounds: tuple[float, ...], counts: Iterable[float], total: float) -> Histogram | None:
+    """A histogram that can be, of one that rounding keeps from it."""
+    cumulative = tuple(itertools.accumulate((round(max(count, 0.0), _DIGITS) for count in counts), max))
+    if not cumulative[-1]:
+        return None
+    histogram = Histogram(bounds=bounds, counts=cumulative, sum=0.0, count=cumulative[-1])
+    low, high = sum_bounds(histogram)
+    if not low * (1 - _TOLERANCE) <= total <= high * (1 + _TOLERANCE):
+        raise BaselineError(
+            f"the sum of {name}, {total:g} s, is not one that its {histogram.count:g} requests can have ({low:g} to "
+            f"{high:g} s by their buckets). Record for longer"
+        )
+    return msgspec.structs.replace(histogram, sum=min(max(round(total, _DIGITS + 3), low), high))
+
+
+def consistent_counts(counts: Counts) -> Counts:
+    """Counts that can be, of those that were read at slightly different moments: never more accepted than drafted."""
+    values = {name: None if (value := getattr(counts, name)) is None else _rounded(value) for name in SCALARS}
+    if values["draft_tokens"] is None or values["accepted_tokens"] is None:
+        values["draft_tokens"] = values["accepted_tokens"] = values["drafts"] = None
+    else:
+        values["accepted_tokens"] = min(values["accepted_tokens"], values["draft_tokens"])
+    positions: Iterator[float] = iter(())
+    if values["drafts"] is not None:
+        found = (values["drafts"], *map(_rounded, counts.accepted_per_position))
+        positions = itertools.islice(itertools.accumulate(found, min), 1, None)
+    return Counts(accepted_per_position=tuple(positions), **values)
+
+
+def _rounded(value: float) -> float:
+    return round(max(value, 0.0), _DIGITS)
+
+
+def of_v0(found: Increases) -> Increases:
+    """Without what a V0 engine (up to 0.9.2) cannot tell of a span.
+
+    Its draft counters add lifetime totals up again and again, and its generation tokens count steps.
+    """
+    counts = Counts(first_tokens=found.counts.first_tokens, steps=found.counts.steps)
+    return found._replace(counts=counts)
+
+
+def with_increases(baseline: Baseline, found: Increases) -> Baseline:
+    """Complete ``baseline`` by what was measured. Raises :class:`BaselineError` where no request finished."""
+    finished = found.requests_finished
+    if finished is None and "request_latency_seconds" in found.histograms:
+        finished = found.histograms["request_latency_seconds"].count
+    if not finished or not found.histograms:
+        raise BaselineError(
+            f"no request finished in the {baseline.duration_seconds:g} s that were recorded, so there is no latency to "
+            "keep. Send the predictor traffic, or record for longer"
+        )
+    return msgspec.structs.replace(
+        baseline,
+        counts=consistent_counts(found.counts),
+        prompt_tokens=None if found.prompt_tokens is None else _rounded(found.prompt_tokens),
+        requests_finished=_rounded(finished),
+        preemptions=None if found.preemptions is None else _rounded(found.preemptions),
+        **found.histograms,
+    )

@@ -1,0 +1,307 @@
+"""``baseline record --prometheus``: what a range of a Prometheus says of one service, as a baseline.
+
+One query per figure, each an ``increase()``, which corrects counter resets series by series. The series come back one
+by one and are summed here: what mixes services, models or buckets is refused, not added up.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.baseline import HISTOGRAMS, Baseline, Context
+from specdec_exporter.errors import BaselineError
+from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.families import MEANINGS, PREFIXES
+from specdec_exporter.predictor.fetch import open_session
+from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.recording import Increases, of_v0, total_of, with_increases
+from specdec_exporter.yamlnodes import as_utc, number_of
+
+# Labels that tell one service from another; a baseline is of one combination of them.
+# Two jobs are two services, or one that is scraped twice.
+IDENTITY = ("cluster", "namespace", "job", "inference_service", "model_name")
+_MAX_ANSWER_BYTES = 64 * 1024 * 1024
+_SELECTOR = re.compile(r'\s*\{((?:[^{}"]|"(?:[^"\\]|\\.)*")*)\}\s*')
+_STEPS = 500  # of the look for the part of the range that has data
+
+# Field of a snapshot -> the exporter's own family, less prefix and suffix.
+_EXPORTED = {
+    "drafts": "drafts",
+    "draft_tokens": "draft_tokens",
+    "accepted_tokens": "accepted_tokens",
+    "accepted_tokens_per_position": "accepted_tokens_per_position",
+    "generation_tokens": "generation_tokens",
+    "prompt_tokens": "prompt_tokens",
+    "preemptions": "preemptions",
+    "requests_finished": "requests_finished",
+    "time_to_first_token": "time_to_first_token_seconds",
+    "time_per_output_token": "time_per_output_token_seconds",
+    "request_latency": "request_latency_seconds",
+    "step_latency": "step_latency_seconds",
+}
+
+
+class Series(NamedTuple):
+    """One series of an answer: its labels and what it increased by."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+class _Sample(msgspec.Struct):
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+class _Data(msgspec.Struct):
+    result: list[_Sample]
+
+
+class _Answer(msgspec.Struct):
+    data: _Data | None = None
+    error: str = ""
+
+
+class Prometheus:
+    """Instant queries to one Prometheus (or what speaks its API) at one moment."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, at: datetime, timeout_seconds: float) -> None:
+        self._session = session
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._at = at.timestamp()
+        try:
+            base = URL(url)
+        except ValueError:
+            base = URL()
+        if base.scheme not in ("http", "https") or not base.host:
+            raise BaselineError(f"expected the URL of a Prometheus such as http://127.0.0.1:9090, found {url!r}")
+        self._url = base.with_query(None) / "api" / "v1" / "query"
+        self._shown = str(base.with_user(None).with_query(None))
+
+    async def query(self, expression: str) -> list[Series]:
+        """The vector that ``expression`` has. Raises :class:`BaselineError`."""
+        form = {"query": expression, "time": f"{self._at:.3f}"}
+        try:
+            async with self._session.post(self._url, data=form, timeout=self._timeout) as response:
+                body = await response.content.read(_MAX_ANSWER_BYTES + 1)
+                while len(body) <= _MAX_ANSWER_BYTES and (more := await response.content.read(_MAX_ANSWER_BYTES)):
+                    body += more
+        except TimeoutError as error:
+            raise BaselineError(
+                f"{self._shown} did not answer {expression} within {self._timeout.total:g} s"
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise BaselineError(f"{self._shown} cannot be asked: {error}") from error
+        try:
+            answer = msgspec.json.decode(body, type=_Answer)
+        except msgspec.MsgspecError as error:
+            raise BaselineError(
+                f"{self._shown} answered {response.status} and no Prometheus result: expected the base URL of its API, "
+                "without /api/v1"
+            ) from error
+        if answer.data is None:
+            raise BaselineError(f"{self._shown} refused {expression}: {plain(answer.error)}")
+        return [Series(sample.metric, float(sample.value[1])) for sample in answer.data.result]
+
+
+async def record_range(
+    url: str,
+    *,
+    selector: str,
+    range_seconds: float,
+    end: datetime | None = None,
+    name: str | None = None,
+    context: Context | None = None,
+    timeout_seconds: float = 60.0,
+) -> Baseline:
+    """Record what the Prometheus at ``url`` says of the service that ``selector`` (``{...}``) matches.
+
+    The range is the ``range_seconds`` up to ``end`` (now). The exporter's own families are taken; where there are none,
+    the predictor's. Raises :class:`BaselineError` if several services or models match, or no request finished.
+    """
+    end = end or datetime.now(UTC)
+    matchers = _matchers(selector)
+    context = context or Context()
+    async with open_session() as session:
+        source = _Range(Prometheus(session, url, end, timeout_seconds), matchers, range_seconds)
+        await source.find_service()
+        version, method, k = await source.facts()
+        increases = await source.increases()
+        seconds = await source.covered_seconds()
+    if context.runtime is None and version:
+        context = msgspec.structs.replace(context, runtime=f"vLLM {version}")
+    model_name = source.identity.get("model_name")
+    return with_increases(
+        Baseline(
+            name=name or source.identity.get("inference_service") or model_name or "baseline",
+            recorded_at=as_utc(end),
+            duration_seconds=round(seconds, 3),
+            context=context,
+            vllm_version=version,
+            method=method,
+            num_speculative_tokens=k or len(increases.counts.accepted_per_position) or None,
+            model_name=model_name,
+        ),
+        increases,
+    )
+
+
+def _matchers(selector: str) -> str:
+    """``{a="b"}`` -> ``a="b"``; Prometheus itself judges what is inside."""
+    match = _SELECTOR.fullmatch(selector)
+    if match is None:
+        raise BaselineError(f'expected a selector such as {{inference_service="chat"}}, found {selector!r}')
+    return match[1].strip().strip(",")
+
+
+class _Range:
+    """One service over one range."""
+
+    def __init__(self, prometheus: Prometheus, matchers: str, seconds: float) -> None:
+        self._prometheus = prometheus
+        self._matchers = matchers
+        self._seconds = seconds
+        self._span = f"[{max(1, round(seconds * 1000))}ms]"
+        self._names: Callable[[str, str], Sequence[str]] = _exported_names
+        self.identity: dict[str, str] = {}
+        self.v0 = False
+
+    async def find_service(self) -> None:
+        """Decide where the figures come from, and make sure that they are one service's and one model's."""
+        found = await self._increase("generation_tokens", "")
+        if not found:
+            self._names = _predictor_names
+            found = await self._increase("generation_tokens", "")
+        if not found:
+            raise BaselineError(
+                f"nothing of a predictor matches {{{self._matchers}}} in the range: expected "
+                f"{_exported_names('generation_tokens', '')[0]} or {_predictor_names('generation_tokens', '')[0]}"
+            )
+        services = sorted({tuple((key, series.labels.get(key, "")) for key in IDENTITY) for series in found})
+        if len(services) > 1:
+            shown = "; ".join("{" + ", ".join(f'{k}="{plain(v)}"' for k, v in each if v) + "}" for each in services[:8])
+            raise BaselineError(f"{len(services)} services or models match, expected one: {shown}. Narrow --selector")
+        self.identity = {key: value for key, value in services[0] if value}
+        # Predictors of V1 label every series of theirs with the engine.
+        self.v0 = self._names is _predictor_names and not all("engine" in series.labels for series in found)
+
+    async def increases(self) -> Increases:
+        """What happened in the range."""
+        totals = {field: await self._total(field) for field in ("prompt_tokens", "preemptions", "requests_finished")}
+        scalars = {
+            field: await self._total(field)
+            for field in ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens")
+        }
+        for field, source in (("first_tokens", "time_to_first_token"), ("steps", "step_latency")):
+            scalars[field] = _total(await self._increase(source, "count"))
+        positions: dict[int, float] = defaultdict(float)
+        for series in await self._increase("accepted_tokens_per_position", ""):
+            if (position := series.labels.get("position", "")).isdecimal() and len(position) < 4:
+                positions[int(position)] += series.value
+        found = Increases(
+            histograms={
+                field: histogram
+                for field, source in HISTOGRAMS.items()
+                if (histogram := await self._histogram(source, field)) is not None
+            },
+            counts=Counts(
+                accepted_per_position=tuple(positions.get(i, 0.0) for i in range(max(positions, default=-1) + 1)),
+                **scalars,
+            ),
+            **totals,
+        )
+        return of_v0(found) if self.v0 else found
+
+    async def covered_seconds(self) -> float:
+        """How much of the range has data: all of it, unless the service came later or went."""
+        step = max(1, round(self._seconds * 1000 / _STEPS))
+        name = self._names("generation_tokens", "")[0]
+        times = f"timestamp({name}{{{self._matchers}}})[{self._span[1:-1]}:{step}ms]"
+        first = await self._prometheus.query(f"min(min_over_time({times}))")
+        last = await self._prometheus.query(f"max(max_over_time({times}))")
+        if not first or not last:
+            return self._seconds
+        covered = last[0].value - first[0].value
+        # increase() reaches from the first sample to the last, and a little beyond.
+        return self._seconds if covered > self._seconds * (1 - 4 / _STEPS) else max(covered, 1.0)
+
+    async def facts(self) -> tuple[str | None, str | None, int | None]:
+        """Release, method and k, where the exporter recorded one of each throughout."""
+        info = await self._prometheus.query(self._over("last_over_time", "specdec_predictor_info"))
+        ks = await self._prometheus.query(self._over("max_over_time", "specdec_num_speculative_tokens"))
+        k = _only(series.value for series in ks)
+        self.v0 = self.v0 or any(series.labels.get("engine_generation") == "v0" for series in info)
+        return (
+            _only(series.labels.get("vllm_version") for series in info),
+            _only(series.labels.get("method") for series in info),
+            int(k) if k else None,
+        )
+
+    def _over(self, function: str, name: str) -> str:
+        return f"{function}({name}{{{self._matchers}}}{self._span})"
+
+    async def _increase(self, field: str, part: str) -> list[Series]:
+        for name in self._names(field, part):
+            if found := await self._prometheus.query(self._over("increase", name)):
+                return [series for series in found if math.isfinite(series.value)]
+        return []
+
+    async def _total(self, field: str) -> float | None:
+        return _total(await self._increase(field, ""))
+
+    async def _histogram(self, source: str, field: str) -> Histogram | None:
+        buckets: dict[tuple[tuple[str, str], ...], dict[float, float]] = defaultdict(dict)
+        for series in await self._increase(source, "bucket"):
+            target = tuple(sorted((key, value) for key, value in series.labels.items() if key != "le"))
+            bound = series.labels.get("le", "")
+            if (le := math.inf if bound == "+Inf" else number_of(bound)) is not None:
+                buckets[target][le] = series.value
+        whole = [sorted(found.items()) for found in buckets.values() if math.inf in found]
+        if not whole:
+            return None
+        total = _total(await self._increase(source, "sum"))
+        histograms = [
+            Histogram(
+                bounds=tuple(bound for bound, _ in each),
+                counts=tuple(count for _, count in each),
+                sum=(total or 0.0) if index == 0 else 0.0,  # only their sum is of interest
+                count=each[-1][1],
+            )
+            for index, each in enumerate(whole)
+        ]
+        return total_of(field, histograms)
+
+
+def _exported_names(field: str, part: str) -> Sequence[str]:
+    """The exporter's name of a figure, or of a histogram's part (``bucket``, ``sum``, ``count``)."""
+    return (f"specdec_{_EXPORTED[field]}_{part or 'total'}",)
+
+
+def _predictor_names(field: str, part: str) -> Sequence[str]:
+    """The predictor's names of it, the newest first."""
+    found = {
+        name: meaning.rank
+        for name, meaning in MEANINGS.items()
+        if meaning.field == field and name.startswith(PREFIXES[0]) and name.endswith(f"_{part or 'total'}")
+    }
+    return sorted(found, key=found.__getitem__)
+
+
+def _total(series: Sequence[Series]) -> float | None:
+    return sum(each.value for each in series) if series else None
+
+
+def _only(values: Iterable[Any]) -> Any:
+    """The one value that all have, ``None`` where they differ or there is none."""
+    found = {value for value in values if value}
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,84 @@
+"""Recordings for tests: latencies drawn from distributions, in vLLM's buckets, with the counts of so much traffic."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from rules.scenario import BOUNDS
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.baseline import Baseline, Context
+from specdec_exporter.predictor.snapshot import Histogram
+
+INF = math.inf
+TPOT, TTFT, E2E = ((*BOUNDS[sli], INF) for sli in ("tpot", "ttft", "e2e"))
+CONTEXT = Context(
+    hardware="1 x L4 24 GB",
+    model="meta-llama/Llama-3.1-8B",
+    runtime="vLLM 0.32.0",
+    request_parameters="temperature 0, 128 tokens",
+    command="vllm serve meta-llama/Llama-3.1-8B",
+)
+CURVE = (0.7, 0.5, 0.34)  # of which the mean acceptance length is 2.54
+
+
+def histogram(values: Sequence[float], bounds: tuple[float, ...] = TPOT) -> Histogram:
+    """The histogram that a server would show after these values."""
+    counts = [0] * len(bounds)
+    for value in values:
+        counts[bisect_left(bounds, value)] += 1
+    cumulative = tuple(float(sum(counts[: i + 1])) for i in range(len(bounds)))
+    return Histogram(bounds=bounds, counts=cumulative, sum=math.fsum(values), count=float(len(values)))
+
+
+def lognormal(source: random.Random, median: float, count: int, sigma: float = 0.4) -> list[float]:
+    return [median * source.lognormvariate(0.0, sigma) for _ in range(count)]
+
+
+def recording(
+    name: str = "recording",
+    tpot: Sequence[float] = (0.02,) * 1000,
+    ttft: Sequence[float] | None = None,
+    e2e: Sequence[float] | None = None,
+    curve: Sequence[float] = (),
+    **facts: Any,
+) -> Baseline:
+    """A recording of ten minutes with answers of 128 tokens; ``curve``: speculation with these rates by position.
+
+    Where not given, the first token takes 50 ms and the rest follows from the time per token.
+    """
+    requests = float(len(tpot))
+    decoded = requests * 127
+    drafts = decoded / (1 + sum(curve)) if curve else None
+    counts = Counts(
+        drafts=drafts,
+        draft_tokens=drafts and drafts * len(curve),
+        accepted_tokens=drafts and drafts * sum(curve),
+        accepted_per_position=tuple(rate * drafts for rate in curve) if drafts else (),
+        generation_tokens=requests * 128,
+        first_tokens=requests,
+        steps=drafts or decoded,
+    )
+    first = [0.05] * len(tpot) if ttft is None else ttft
+    whole = [0.05 + 127 * value for value in tpot] if e2e is None else e2e
+    given: dict[str, Any] = {
+        "name": name,
+        "recorded_at": "2026-11-21T02:00:00Z",
+        "duration_seconds": 600.0,
+        "context": CONTEXT,
+        "vllm_version": "0.32.0",
+        "model_name": "llama",
+        "method": "eagle3" if curve else None,
+        "num_speculative_tokens": len(curve) or None,
+        "time_per_output_token_seconds": histogram(tpot, TPOT),
+        "time_to_first_token_seconds": histogram(first, TTFT),
+        "request_latency_seconds": histogram(whole, E2E),
+        "counts": counts,
+        "prompt_tokens": requests * 300,
+        "requests_finished": requests,
+        "preemptions": 0.0,
+    }
+    return Baseline(**given | facts)

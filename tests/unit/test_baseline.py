@@ -1,0 +1,343 @@
+"""Baselines and their file: written for people, read back exactly, and refused wherever they cannot be true."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.baseline import (
+    MAX_FILE_BYTES,
+    SLIS,
+    Baseline,
+    Context,
+    parse_baseline,
+    read_baseline,
+    remarks,
+    sum_bounds,
+    to_document,
+    to_yaml,
+    write_baseline,
+)
+from specdec_exporter.errors import BaselineError
+from specdec_exporter.predictor.snapshot import Histogram
+
+INF = math.inf
+EXAMPLE = Baseline(
+    name="no speculation",
+    recorded_at="2026-01-31T12:00:00Z",
+    duration_seconds=1800.25,
+    context=Context(hardware="1x L4", model="org/model: 8b # fp8", runtime="vLLM 0.32.0"),
+    vllm_version="0.32.0",
+    method="draft_model",
+    num_speculative_tokens=3,
+    model_name="tiny",
+    time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 9.0, 10.0), 0.75, 10.0),
+    request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 10.0, 10.0), 7.5, 10.0),
+    counts=Counts(100.0, 300.0, 180.0, (90.0, 60.0, 30.0), 300.0, 10.0, 110.0),
+    prompt_tokens=80.0,
+    requests_finished=10.0,
+    preemptions=0.0,
+)
+TEXT = to_yaml(EXAMPLE)
+
+
+# --- what is written is what is read ---
+
+names = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=20)
+amounts = st.integers(0, 10**9).map(float) | st.floats(0, 1e9, allow_nan=False)
+
+
+@st.composite
+def histograms(draw: st.DrawFn) -> Histogram:
+    bounds = sorted(draw(st.sets(st.floats(1e-4, 1e4), min_size=1, max_size=6)))
+    counts = list(itertools.accumulate(draw(st.lists(st.integers(0, 50), min_size=len(bounds), max_size=len(bounds)))))
+    last = float(counts[-1] + draw(st.integers(1, 50)))
+    found = Histogram((*bounds, INF), (*map(float, counts), last), 0.0, last)
+    low, _ = sum_bounds(found)
+    return Histogram(found.bounds, found.counts, low + draw(st.floats(0, 1e6)), found.count)
+
+
+@st.composite
+def baselines(draw: st.DrawFn) -> Baseline:
+    drafted = draw(amounts)
+    drafts = draw(amounts)
+    positions = itertools.accumulate(draw(st.lists(st.floats(0, drafts), max_size=5)), min)
+    return Baseline(
+        name=draw(names),
+        recorded_at="2026-01-31T12:00:00Z",
+        duration_seconds=draw(st.floats(0.001, 1e7)),
+        context=Context(hardware=draw(st.none() | names), command=draw(st.none() | names)),
+        num_speculative_tokens=draw(st.none() | st.integers(1, 64)),
+        model_name=draw(st.none() | names),
+        interrupted=draw(st.booleans()),
+        time_per_output_token_seconds=draw(histograms()),
+        request_latency_seconds=draw(st.none() | histograms()),
+        counts=draw(
+            st.just(Counts(generation_tokens=5.0))
+            | st.just(Counts(drafts, drafted, draw(st.floats(0, drafted)), tuple(positions)))
+        ),
+        prompt_tokens=draw(st.none() | amounts),
+    )
+
+
+@given(baselines())
+def test_a_file_gives_back_the_baseline_it_was_written_from(baseline: Baseline) -> None:
+    assert parse_baseline(to_yaml(baseline).encode()) == baseline
+
+
+def test_a_file_is_plain_yaml_with_the_keys_of_the_format() -> None:
+    data = yaml.safe_load(TEXT)
+    assert data == {**to_document(EXAMPLE), "latency": data["latency"]}
+    assert {"name", "recorded_at", "duration_seconds", *Context.__struct_fields__} <= set(data)
+    assert data["latency"]["request_latency_seconds"] == {
+        "count": 10,
+        "sum": 7.5,
+        "buckets": {0.5: 0, 1.0: 10, "+Inf": 10},
+    }
+
+
+def test_what_is_not_given_is_null_and_says_so() -> None:
+    assert re.search(r"^command: null  # not given: ", TEXT, re.MULTILINE)
+    assert remarks(EXAMPLE)[:2] == (
+        "request parameters not given (--request-parameters)",
+        "command not given (--command)",
+    )
+    assert "no time per output token was recorded" in remarks(EXAMPLE)
+
+
+def test_a_key_that_may_be_missing_reads_as_null() -> None:
+    lines = [line for line in TEXT.splitlines() if not re.match(r"(command|method|interrupted|hardware):", line)]
+    read = parse_baseline("\n".join(lines).encode())
+    assert (read.method, read.context.hardware, read.interrupted) == (None, None, False)
+
+
+@pytest.mark.parametrize("zone", ["2026-01-31T13:00:00+01:00", '"2026-01-31 12:00:00.75Z"'])
+def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
+    text = re.sub(r"^recorded_at: .*", f"recorded_at: {zone}", TEXT, flags=re.MULTILINE)
+    assert parse_baseline(text.encode()).recorded_at == "2026-01-31T12:00:00Z"
+
+
+# --- what cannot be true is refused, by file, line and key ---
+
+
+@pytest.mark.parametrize(
+    ("change", "by", "said"),
+    [
+        ("0.1: 9", "0.01: 9", "time_to_first_token_seconds.buckets.0.01: expected a bound in seconds above 0.05"),
+        ("0.1: 9", "0.05: 9", "time_to_first_token_seconds.buckets.0.05: expected every key once"),
+        ("0.1: 9", "0.050: 9", "buckets.0.050: expected a bound in seconds above 0.05"),
+        ("0.1: 9", "-0.1: 9", "expected a bound in seconds above 0.05"),
+        ("0.1: 9", ".inf: 9", "buckets..inf: expected a bound in seconds"),
+        ("0.1: 9", "100ms: 9", "buckets.100ms: expected a bound in seconds"),
+        ("      +Inf: 10\n  request", "  request", "buckets: expected +Inf as the last bucket, found 0.1"),
+        ("0.1: 9", "+Inf: 9", "+Inf: expected every key once"),
+        ("0.1: 9", "0.1: 4", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
+        ("0.05: 5", "0.05: -5", "buckets.0.05: expected a finite number of at least 0, found '-5'"),
+        ("0.05: 5", "0.05: .nan", "buckets.0.05: expected a finite number of at least 0, found '.nan'"),
+        ("0.05: 5", "0.05: .inf", "buckets.0.05: expected a finite number"),
+        ("0.05: 5", "0.05: 1e999", "buckets.0.05: expected a finite number"),
+        ("0.05: 5", "0.05: '5'", "buckets.0.05: expected a finite number"),
+        ("0.05: 5", "0.05: 05", "buckets.0.05: expected a finite number"),
+        ("0.05: 5", "0.05: [5]", "buckets.0.05: expected a single value, found a list"),
+        ("0.05: 5", "0.05: yes", "buckets.0.05: expected a finite number"),
+        ("count: 10\n    sum: 0.75", "count: 11\n    sum: 0.75", "count: expected the count of +Inf, 10"),
+        ("sum: 7.5", "sum: 10.1", "request_latency_seconds.sum: expected 5 to 10 s, as the buckets allow, found 10.1"),
+        ("sum: 7.5", "sum: 4.9", "request_latency_seconds.sum: expected 5 to 10 s, as the buckets allow, found 4.9"),
+        ("sum: 7.5", "total: 7.5", "request_latency_seconds.total: expected one of the keys count, sum, buckets"),
+        ("method:", "metod:", "metod: expected one of the keys"),
+        ("  steps:", "  stepps:", "throughput.stepps: expected one of the keys"),
+        ("duration_seconds: 1800.25", "duration_seconds: 0", "duration_seconds: expected a duration above 0"),
+        ("duration_seconds: 1800.25", "duration_seconds: 30m", "duration_seconds: expected a finite number"),
+        ("duration_seconds: 1800.25\n", "", "top level: expected the key duration_seconds, found none"),
+        ('name: "no speculation"', "name: 7", "name: expected text in quotes, found '7'"),
+        ('name: "no speculation"', 'name: ""', "name: expected 1 to 4096 printable characters"),
+        ('name: "no speculation"', 'name: "\\ud800"', "name: expected 1 to 4096 printable characters"),
+        ('name: "no speculation"', 'name: "a\\nb"', "name: expected 1 to 4096 printable characters"),
+        ('name: "no speculation"', "name: !!python/name:os.system x", "expected a baseline without tags"),
+        ('name: "no speculation"', "name: !secret x", "expected a baseline without tags, found '!secret'"),
+        ('name: "no speculation"', "name: [x]", "name: expected text in quotes, found a list"),
+        ('"2026-01-31T12:00:00Z"', "yesterday", "recorded_at: expected a time such as"),
+        ('"2026-01-31T12:00:00Z"', '"2026-01-31T12:00:00"', "recorded_at: expected a time such as"),
+        ('"2026-01-31T12:00:00Z"', '"2026-02-31T12:00:00Z"', "recorded_at: expected a time such as"),
+        ('"2026-01-31T12:00:00Z"', '"0001-01-01T00:00:00+14:00"', "recorded_at: expected a time such as"),
+        ("interrupted: false", "interrupted: maybe", "interrupted: expected true or false"),
+        ("num_speculative_tokens: 3", "num_speculative_tokens: 2.5", "expected a whole number above 0"),
+        ("accepted_tokens: 180", "accepted_tokens: 301", "accepted_tokens: expected at most the 300 draft_tokens"),
+        ("accepted_tokens: 180", "accepted_tokens: null", "acceptance: expected draft_tokens and accepted_tokens"),
+        ("[90, 60, 30]", "[90, 95, 30]", "acceptance.accepted_per_position[1]: expected at most 90"),
+        ("[90, 60, 30]", "[101]", "acceptance.accepted_per_position[0]: expected at most 100"),
+        ("[90, 60, 30]", "90", "acceptance.accepted_per_position: expected a list"),
+        ("  drafts: 100", "  drafts: null", "accepted_per_position: expected drafts beside the positions"),
+        ("acceptance:", "acceptance: &a", "expected a baseline without anchors and aliases"),
+        ("method: ", "[a, b]: ", "expected one of the keys"),
+        ("method: ", "<<: {name: x}\nmethod: ", "<<: expected one of the keys"),
+        ("preemptions: 0", "preemptions: {a: {b: {c: {d: {e: 1}}}}}", "expected at most 6 levels"),
+        ("interrupted: false", "interrupted: @", "is not YAML"),
+        ("interrupted: false", "---", "is not YAML"),
+        ("name:", "\x00name:", "is not YAML"),
+    ],
+)
+def test_a_wrong_file_is_named_with_line_key_and_expectation(change: str, by: str, said: str, tmp_path: Path) -> None:
+    assert change in TEXT
+    path = tmp_path / "base.yaml"
+    path.write_text(TEXT.replace(change, by, 1))
+    with pytest.raises(BaselineError) as caught:
+        read_baseline(str(path))
+    words = str(caught.value)
+    assert words.startswith(f"{path}")
+    assert said in words
+    assert "\n" not in words
+    if "is not YAML" not in said and "expected the key" not in said:
+        line = int(re.findall(rf"^{re.escape(str(path))}, line (\d+): ", words)[0])
+        changed = TEXT[: TEXT.index(change)].count("\n") + 1
+        assert abs(line - changed) <= 4, words
+
+
+def test_a_line_number_is_that_of_the_fault(tmp_path: Path) -> None:
+    text = TEXT.replace("0.1: 9", "0.1: 4")
+    (line,) = (number for number, found in enumerate(text.splitlines(), start=1) if found.strip() == "0.1: 4")
+    with pytest.raises(BaselineError, match=f"^base.yaml, line {line}: "):
+        parse_baseline(text.encode(), "base.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "expected a baseline, found an empty file"),
+        (b"# nothing\n", "expected a baseline, found an empty file"),
+        (b"[]", "top level: expected a mapping, found a list"),
+        (b"!!map nothing", "expected a baseline without tags"),
+        (b"just text", "top level: expected a mapping, found 'just text'"),
+        (b"\xff\xfe\x00", "is not YAML"),
+        (b"name: \xe9", "is not YAML"),
+        (b"[" * 5000, "expected at most 6 levels"),
+        (b"- " * 5000, "expected at most 6 levels"),
+        (b'"\\UFFFFFFFF"', "is not YAML"),
+        (b"a: [" + b"1," * 8_000 + b"]", "far too many values"),
+        (b"#" * (MAX_FILE_BYTES + 1), f"at most {MAX_FILE_BYTES} bytes"),
+        (b"".join(b"a%d: &a%d [%s]\n" % (i, i, b"*a%d," % (i - 1) * 9) for i in range(1, 9)), "anchors and aliases"),
+    ],
+)
+def test_what_is_no_baseline_is_refused_before_it_costs_anything(content: bytes, said: str) -> None:
+    with pytest.raises(BaselineError, match=re.escape(said)):
+        parse_baseline(content)
+
+
+@pytest.mark.parametrize("path", ["missing.yaml", ".", "a\x00b"])
+def test_a_file_that_cannot_be_read_is_one_clear_line(path: str, tmp_path: Path) -> None:
+    with pytest.raises(BaselineError, match="cannot be read: "):
+        read_baseline(str(tmp_path / path))
+
+
+# --- fuzzing: an error of ours, or exactly what the file says ---
+
+LINES = TEXT.splitlines(keepends=True)
+SNIPPETS = st.sampled_from(
+    ["-1", ".nan", "1e400", "~", "null", "[", "{", "}", ": ", "- ", "&a ", "*a", "!!int ", "!!map ", "'", '"', "#",
+     "\t", "\n", "0.05: 3\n", "+Inf: 2\n", "|", ">", "? ", "%YAML 1.2\n", "---\n", "...", "0x10", "1_0", "1:30",
+     "9" * 400]
+)  # fmt: skip
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> str:
+    lines = list(LINES)
+    for _ in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(["delete", "repeat", "swap", "digit", "insert", "value"]))
+        at = draw(st.integers(0, len(lines) - 1))
+        if kind == "delete":
+            del lines[at]
+        elif kind == "repeat":
+            lines.insert(draw(st.integers(0, len(lines))), lines[at])
+        elif kind == "swap":
+            other = draw(st.integers(0, len(lines) - 1))
+            lines[at], lines[other] = lines[other], lines[at]
+        elif kind == "digit":
+            lines[at] = re.sub(r"\d", draw(st.sampled_from("0123456789.-e")), lines[at], count=1)
+        elif kind == "value":
+            lines[at] = re.sub(r": .*", lambda _: f": {draw(SNIPPETS)}", lines[at], count=1)
+        else:
+            where = draw(st.integers(0, len(lines[at])))
+            lines[at] = lines[at][:where] + draw(SNIPPETS) + lines[at][where:]
+    return "".join(lines)
+
+
+def numbers(value: Any) -> Any:
+    """What a loader of YAML itself makes of a document, with every number as a float and every key as text."""
+    if isinstance(value, dict):
+        return {str(key): numbers(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [numbers(inner) for inner in value]
+    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", value):
+        return float(value)
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@settings(max_examples=300)
+@given(damaged())
+def test_a_damaged_file_is_refused_or_says_exactly_what_was_read(text: str) -> None:
+    try:
+        read = parse_baseline(text.encode())
+    except BaselineError as error:
+        assert "\n" not in str(error)  # noqa: PT017  either outcome is right
+        return
+    assert parse_baseline(to_yaml(read).encode()) == read
+    for _, histogram in read.histograms():
+        assert histogram.bounds[-1] == INF
+        assert list(histogram.bounds) == sorted(set(histogram.bounds))
+        assert list(histogram.counts) == sorted(histogram.counts)
+        assert histogram.counts[-1] == histogram.count > 0
+        assert 0 <= histogram.sum < INF
+    told, document = numbers(yaml.safe_load(text)), numbers(to_document(read))
+    for key in ("name", "model_name", "duration_seconds", "num_speculative_tokens", "hardware"):
+        assert told.get(key) == document.get(key)
+    for sli in SLIS:
+        buckets = told["latency"].get(sli, {}).get("buckets", {})
+        shown = document["latency"].get(sli, {}).get("buckets", {})
+        assert {str(numbers(key)): value for key, value in buckets.items()} == {
+            str(numbers(key)): value for key, value in shown.items()
+        }
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=400) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_anything_else_is_an_error_of_ours(content: bytes) -> None:
+    with pytest.raises(BaselineError):
+        parse_baseline(content)
+
+
+# --- writing ---
+
+
+def test_a_file_is_never_overwritten_unasked(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    write_baseline(str(path), EXAMPLE)
+    with pytest.raises(BaselineError, match=r"exists already.*--force"):
+        write_baseline(str(path), EXAMPLE)
+    write_baseline(str(path), EXAMPLE, force=True)
+    assert read_baseline(str(path)) == EXAMPLE
+
+
+def test_a_recording_that_found_its_place_taken_is_kept_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    path.write_text("mine")
+    with pytest.raises(BaselineError, match=r"the recording is in (.*)") as caught:
+        write_baseline(str(path), EXAMPLE)
+    kept = str(caught.value).rpartition(" ")[2]
+    assert (path.read_text(), read_baseline(kept)) == ("mine", EXAMPLE)
+
+
+@pytest.mark.parametrize("name", ["", "missing/base.yaml"])
+def test_a_place_that_cannot_be_written_is_one_clear_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(BaselineError):
+        write_baseline(str(tmp_path / name), EXAMPLE)
+    assert list(tmp_path.rglob("*.yaml")) == []

@@ -1,0 +1,150 @@
+"""``baseline show``, ``check`` and the usage of ``record``: what is printed, and how it exits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from builders import CAPTURES
+from running import predictor
+from specdec_exporter import cli
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.baseline import Baseline, Context, to_document, to_yaml
+from specdec_exporter.config import load_settings
+from specdec_exporter.errors import SpecdecError
+from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.predictor.snapshot import Histogram
+
+INF = float("inf")
+DUMP = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
+BASELINE = Baseline(
+    name="chat",
+    recorded_at="2026-01-31T12:00:00Z",
+    duration_seconds=1800.0,
+    context=Context(hardware="1x L4", model="org/tiny", runtime="vLLM 0.32.0", command="vllm serve"),
+    model_name="tiny",
+    vllm_version="0.32.0",
+    method="eagle3",
+    num_speculative_tokens=3,
+    time_per_output_token_seconds=Histogram((0.01, 0.025, INF), (40.0, 98.0, 100.0), 2.5, 100.0),
+    counts=Counts(1000.0, 3000.0, 2000.0, (900.0, 700.0, 400.0), 3100.0, 100.0, 1000.0),
+    requests_finished=100.0,
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "base.yaml"
+    path.write_text(to_yaml(BASELINE))
+    return str(path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.cli, ["baseline", *arguments], standalone_mode=False)
+
+
+def test_show_says_what_was_measured_and_what_is_missing(file: str) -> None:
+    shown = run("show", file)
+    assert shown.return_value == 0
+    flat = " ".join(shown.output.split())
+    assert "recorded over 1,800 s until 2026-01-31T12:00:00Z" in flat
+    assert "hardware 1x L4" in flat
+    assert "request parameters not given" in flat
+    assert "speculation eagle3, k = 3" in flat
+    assert "acceptance 66.7% of 3,000 draft tokens" in flat
+    assert "length 3.00 tokens a draft" in flat
+    assert "curve 90.0% 70.0% 40.0%" in flat
+    assert "tokens per step 3.00" in flat
+    assert "per output token 100 25 ms 10-25 ms 10-25 ms > 25 ms" in flat
+    assert "note: no time to first token was recorded" in flat
+
+
+def test_show_gives_programs_the_file_as_json(file: str) -> None:
+    assert json.loads(run("show", file, "--output=json").output) == json.loads(json.dumps(to_document(BASELINE)))
+
+
+def test_show_of_a_bad_file_is_an_error_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("name: [")
+    assert isinstance(run("show", str(path)).exception, SpecdecError)
+
+
+def test_check_names_every_file_and_fails_if_one_is_bad(file: str, tmp_path: Path) -> None:
+    assert run("check", file).return_value == 0
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(to_yaml(BASELINE).replace("0.025: 98", "0.025: 9"))
+    checked = run("check", str(bad), file)
+    assert checked.return_value == 1
+    fail, ok = (line for line in checked.output.splitlines() if "note:" not in line)
+    assert fail.startswith(f"FAIL {bad}, line ")
+    assert "time_per_output_token_seconds.buckets.0.025: expected a cumulative count of at least 40, found 9" in fail
+    assert ok.startswith(f"OK   {file}: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ({"time_per_output_token_seconds": None, "request_latency_seconds": "live"}, 0, "OK "),
+        ({}, 2, "WARN time_per_output_token_seconds was recorded in other buckets"),
+        ({"vllm_version": "0.31.0"}, 2, "WARN recorded with vLLM 0.31.0, now it is 0.32.0"),
+        ({"model_name": "large"}, 1, "does not fit: it is of model 'large', the predictor serves tiny"),
+    ],
+)
+async def test_check_compares_with_a_running_predictor(
+    change: dict[str, object], code: int, said: str, tmp_path: Path
+) -> None:
+    if change.get("request_latency_seconds") == "live":
+        change = {**change, "request_latency_seconds": parse_exposition(DUMP).engines[0].request_latency}
+    path = tmp_path / "base.yaml"
+    path.write_text(to_yaml(msgspec.structs.replace(BASELINE, **change)))
+    async with predictor(DUMP) as server:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "specdec_exporter", "baseline", "check", str(path), f"--predictor.url={server.url}",
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        output, _ = await process.communicate()
+    assert (process.returncode, said in output.decode()) == (code, True), output.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--prometheus=http://x", "--duration=1m"), "--prometheus goes without"),
+        (("--prometheus=http://x",), "--prometheus needs --selector"),
+        (("--range=1h",), "go with --prometheus"),
+        (("--prometheus=http://x", "--selector={}", "--end=yesterday"), "expected a time with its zone"),
+        (("--prometheus=http://x", "--selector={}", "--end=2026-01-31T12:00:00"), "expected a time with its zone"),
+        (("--duration=soon",), "expected a duration"),
+        (("--command=" + "x" * 5000,), "expected a text of at most 4096 characters, found 5000"),
+    ],
+)
+def test_what_does_not_go_together_is_bad_usage(arguments: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(cli.cli, ["baseline", "record", *arguments])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
+def test_the_flag_cannot_choose_among_several_predictors(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text("predictors: [{name: a}, {name: b}]")
+    with pytest.raises(SpecdecError, match=r"lists 2 predictors: --baseline\.file cannot tell"):
+        load_settings(str(path), {"predictor": {"baseline": "base.yaml"}})
+
+
+def test_checking_a_configuration_reads_its_baselines(file: str, tmp_path: Path) -> None:
+    arguments = ["serve", "--config.check", "--baseline.file"]
+    assert CliRunner().invoke(cli.cli, [*arguments, file], standalone_mode=False).return_value == 0
+    result = CliRunner().invoke(cli.cli, [*arguments, str(tmp_path / "none.yaml")], standalone_mode=False)
+    assert "none.yaml: cannot be read: No such file" in str(result.exception)
+
+
+def test_a_place_that_cannot_hold_the_file_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    result = run("record", "--predictor.url=http://127.0.0.1:9", "-o", str(tmp_path / "missing" / "base.yaml"))
+    assert isinstance(result.exception, SpecdecError)
+    assert "expected a file in a directory that exists" in str(result.exception)

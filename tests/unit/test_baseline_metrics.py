@@ -1,0 +1,135 @@
+"""A pinned baseline beside a predictor: its families, whole, and whether it fits.
+
+After a deliberate change: ``pytest tests/unit/test_baseline_metrics.py --update-golden`` and read the diff.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from prometheus_client.exposition import generate_latest
+
+from builders import CAPTURES, engine, latency, snapshot
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.baseline import Baseline, Context, write_baseline
+from specdec_exporter.collector import build_registry
+from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.errors import BaselineError
+from specdec_exporter.pinned import PinnedBaseline, fit
+from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.predictor.snapshot import Histogram, Snapshot
+from specdec_exporter.runtime import ExporterRuntime
+from specdec_exporter.verdict import DecodingBaseline
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "baseline.txt"
+DUMP = CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt"
+INF = float("inf")
+WITHOUT_SPECULATION = Baseline(
+    name="no speculation",
+    recorded_at="2026-01-31T12:00:00Z",
+    duration_seconds=1800.0,
+    context=Context(hardware="1x L4", model="org/tiny", runtime="vLLM 0.32.0", command="vllm serve --api-key secret"),
+    vllm_version="0.32.0",
+    model_name="tiny",
+    time_to_first_token_seconds=Histogram((0.001, 1.0, 2560.0, INF), (1.0, 90.0, 100.0, 100.0), 99.5, 100.0),
+    time_per_output_token_seconds=latency(100),
+    requests_finished=100.0,
+)
+WITH_SPECULATION = msgspec.structs.replace(
+    WITHOUT_SPECULATION,
+    name="k = 3",
+    method="eagle3",
+    request_latency_seconds=latency(100),
+    counts=Counts(100.0, 300.0, 180.0, (90.0, 60.0, 30.0)),
+)
+
+
+async def render(path: Path, *snapshots: Snapshot, version: str | None = None) -> str:
+    """The baseline's part of the exposition."""
+    settings = Settings(predictors=(PredictorSettings(name="svc", baseline=str(path)),))
+    runtime = ExporterRuntime(settings, lambda: settings)
+    try:
+        await runtime.start()
+        (predictor,) = runtime.predictors
+        for each in snapshots:
+            predictor.state.observe_version(version)
+            predictor.observe(each)
+        text = generate_latest(build_registry(runtime)).decode()
+    finally:
+        await runtime.stop()
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if re.match(r"(# (HELP|TYPE) )?specdec_baseline_", line))
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline"), [("baseline", WITH_SPECULATION), ("baseline-no-speculation", WITHOUT_SPECULATION)]
+)
+async def test_the_families_are_the_golden_ones(
+    name: str, baseline: Baseline, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path = tmp_path / "base.yaml"
+    write_baseline(str(path), baseline)
+    text = await render(path, parse_exposition(DUMP.read_bytes()))
+    golden = GOLDEN.with_name(f"{name}.txt")
+    if request.config.getoption("--update-golden"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+    assert "secret" not in text
+
+
+async def test_nothing_is_served_before_the_model_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    write_baseline(str(path), WITH_SPECULATION)
+    assert await render(path) == ""
+    assert await render(path, snapshot()) == ""
+
+
+async def test_nothing_is_served_beside_another_model(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    write_baseline(str(path), WITH_SPECULATION)
+    assert await render(path, snapshot(engine(model="large"))) == ""
+    assert await render(path, snapshot(engine(model="large")), snapshot(engine(model="tiny"))) != ""
+    assert await render(path, snapshot(engine(model="tiny")), snapshot(engine(model="large"))) == ""
+
+
+async def test_a_bad_file_is_an_error_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    path.write_text("name: 7")
+    with pytest.raises(BaselineError, match=r"base\.yaml, line 1"):
+        await render(path)
+
+
+def test_a_baseline_that_names_no_model_is_of_the_only_one_there_is() -> None:
+    nameless = msgspec.structs.replace(WITH_SPECULATION, model_name=None)
+    assert fit(nameless, snapshot(engine(model="large")), None).model_name == "large"
+    refused = fit(nameless, snapshot(engine(model="large"), engine(model="tiny")), None)
+    assert refused.refusal == "it names no model_name, and the predictor serves several: large, tiny"
+
+
+def test_one_of_several_served_models_is_enough() -> None:
+    assert fit(WITH_SPECULATION, snapshot(engine(model="large"), engine(model="tiny")), None).model_name == "tiny"
+
+
+def test_what_is_not_like_for_like_is_said() -> None:
+    found = fit(WITH_SPECULATION, snapshot(engine(requests=5)), "0.33.0")
+    assert found.refusal is None
+    assert found.differences == (
+        "recorded with vLLM 0.32.0, now it is 0.33.0",
+        "time_to_first_token_seconds was recorded in other buckets: only boundaries of both can be compared",
+    )
+
+
+def test_the_verdict_gets_the_mean_only_while_the_baseline_fits(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    write_baseline(str(path), WITHOUT_SPECULATION)
+    pinned = PinnedBaseline(str(path))
+    unknown = pinned.decoding
+    pinned.observe(snapshot(engine()), None)
+    fits = pinned.decoding
+    pinned.observe(snapshot(engine(model="large")), None)
+    assert (unknown, fits, pinned.decoding) == (None, DecodingBaseline(0.04, 100.0, speculative=False), None)
+    pinned.observe(snapshot(), None)  # a predictor that shows no engine says nothing new
+    assert pinned.fit.refusal == "it is of model 'tiny', the predictor serves large"

@@ -1,0 +1,350 @@
+"""What two recordings say about each other: figures, what is not like for like, and the decision."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from recordings import CONTEXT, CURVE, E2E, INF, TPOT, histogram, lognormal, recording
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.baseline import Baseline
+from specdec_exporter.comparison import Comparison, Speedup
+from specdec_exporter.comparison import compare as compare_by_policy
+from specdec_exporter.errors import ComparisonError
+from specdec_exporter.latency import LatencyComparison
+from specdec_exporter.policy import load_policy
+
+replace = msgspec.structs.replace
+
+
+def compare(baseline: Baseline, candidate: Baseline) -> Comparison:
+    return compare_by_policy(baseline, candidate, load_policy())
+
+
+def drawn(median: float, requests: int = 1000, seed: int = 1) -> list[float]:
+    return lognormal(random.Random(seed), median, requests)
+
+
+def latency_of(comparison: Comparison, sli: str) -> LatencyComparison:
+    (found,) = (latency for latency in comparison.latencies if latency.sli == sli)
+    return found
+
+
+def tpot_of(comparison: Comparison) -> LatencyComparison:
+    return latency_of(comparison, "time_per_output_token")
+
+
+def codes(comparison: Comparison) -> set[str]:
+    return {flag.code for flag in comparison.flags}
+
+
+PLAIN = recording("plain", tpot=drawn(0.0209))
+FASTER = recording("faster", tpot=drawn(0.0113, seed=2), curve=CURVE)
+
+
+# --- Speed-up --------------------------------------------------------------------------------------------------------
+
+
+def test_published_figures_come_out_of_bucket_data() -> None:
+    """47.84 tokens/s without, 88.25 with EAGLE-3 at a mean acceptance length of 2.54: 1.84x, 0.72 of it."""
+    baseline = recording(tpot=[1 / 47.84] * 500)
+    candidate = recording(tpot=[1 / 88.25] * 500, curve=CURVE)
+    candidate = replace(candidate, counts=replace_steps(candidate.counts, None))
+    speedup = compare(baseline, candidate).speedup
+    assert speedup.realised is not None
+    assert round(speedup.realised.value, 2) == 1.84
+    assert speedup.ceiling == pytest.approx(2.54)
+    assert speedup.efficiency is not None
+    assert speedup.efficiency.value == pytest.approx(88.25 / 47.84 / 2.54)
+    assert round(round(speedup.realised.value, 2) / 2.54, 2) == 0.72
+
+
+def replace_steps(counts: Counts, steps: float | None) -> Counts:
+    values = {name: getattr(counts, name) for name in counts.__slots__}
+    return Counts(**values | {"steps": steps})
+
+
+def test_the_ceiling_is_tokens_per_step_which_counts_steps_without_a_draft() -> None:
+    counts = FASTER.counts
+    assert counts.steps is not None
+    with_idle_steps = replace(FASTER, counts=replace_steps(counts, counts.steps * 1.27))
+    speedup = compare(PLAIN, with_idle_steps).speedup
+    assert speedup.ceiling == pytest.approx(2.0)
+    assert speedup.ceiling_from == "tokens_per_step"
+    assert speedup.realised is not None
+    assert speedup.efficiency is not None
+    assert speedup.efficiency.value == pytest.approx(speedup.realised.value / 2.0)
+    assert speedup.efficiency.low is not None
+    assert speedup.realised.low is not None
+    assert speedup.efficiency.low == pytest.approx(speedup.realised.low / 2.0)
+
+
+def test_without_steps_it_is_the_mean_acceptance_length() -> None:
+    speedup = compare(PLAIN, replace(FASTER, counts=replace_steps(FASTER.counts, None))).speedup
+    assert speedup.ceiling == pytest.approx(2.54)
+    assert speedup.ceiling_from == "mean_acceptance_length"
+
+
+def test_without_time_per_output_token_it_is_end_to_end() -> None:
+    old = [replace(side, time_per_output_token_seconds=None) for side in (PLAIN, FASTER)]
+    comparison = compare(*old)
+    assert comparison.speedup.realised_from == "request_latency"
+    assert "sli_missing" in codes(comparison)
+    assert comparison.decision.code == "faster"
+
+
+def test_against_a_baseline_that_speculates_there_is_no_efficiency() -> None:
+    comparison = compare(recording(tpot=drawn(0.0209), curve=CURVE), FASTER)
+    assert comparison.speedup.realised is not None
+    assert comparison.speedup == Speedup(
+        realised=comparison.speedup.realised,
+        realised_from="time_per_output_token",
+        ceiling=None,
+        ceiling_from=None,
+        efficiency=None,
+    )
+    assert "baseline_speculates" in codes(comparison)
+
+
+# --- Latency ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_latency_has_both_means_and_all_quantiles() -> None:
+    comparison = compare(PLAIN, FASTER)
+    assert [latency.sli for latency in comparison.latencies] == [
+        "time_per_output_token",
+        "time_to_first_token",
+        "request_latency",
+    ]
+    for latency in comparison.latencies:
+        assert latency.requests.baseline == 1000
+        assert [row.quantile for row in latency.quantiles] == [0.5, 0.9, 0.95, 0.99]
+    tpot = tpot_of(comparison)
+    histograms = PLAIN.time_per_output_token_seconds, FASTER.time_per_output_token_seconds
+    means = [found.sum / found.count for found in histograms if found]
+    assert [tpot.mean_seconds.baseline, tpot.mean_seconds.candidate] == means
+    assert tpot.mean_ratio is not None
+    assert tpot.mean_ratio.value == pytest.approx(means[1] / means[0])
+
+
+def test_the_true_ratio_of_both_runs_lies_in_the_interval() -> None:
+    hits = 0
+    for seed in range(100):
+        pair = [recording(tpot=drawn(median, 300, seed * 2 + i)) for i, median in enumerate((0.0209, 0.0113))]
+        ratio = tpot_of(compare(*pair)).mean_ratio
+        assert ratio is not None
+        assert ratio.low is not None
+        assert ratio.high is not None
+        hits += ratio.low <= 0.0113 / 0.0209 <= ratio.high
+    assert hits >= 93
+
+
+@pytest.mark.parametrize(
+    ("median", "code"), [(0.0113, "faster"), (0.0209, "no_difference"), (0.0215, "no_difference"), (0.03, "slower")]
+)
+def test_it_is_decided_by_what_is_beyond_doubt(median: float, code: str) -> None:
+    comparison = compare(PLAIN, recording(tpot=drawn(median, seed=2), curve=CURVE))
+    assert tpot_of(comparison).outcome == code
+    assert comparison.decision.code == code
+    assert comparison.decision.regression is (code == "slower")
+
+
+def test_two_halves_of_the_same_are_hardly_ever_told_apart() -> None:
+    told = [
+        compare(recording(tpot=drawn(0.02, 400, seed)), recording(tpot=drawn(0.02, 400, seed + 1000))).decision.code
+        for seed in range(100)
+    ]
+    assert told.count("no_difference") >= 97
+
+
+def test_a_worse_tail_is_told_although_the_body_is_faster() -> None:
+    """Before and after, the median lies in one bucket, and the tail drags the mean along."""
+    slow = [*drawn(0.0113, 900, seed=2), *drawn(0.2, 100, seed=3)]
+    comparison = compare(PLAIN, recording(tpot=slow, e2e=[1.0] * 1000, curve=CURVE))
+    tpot = tpot_of(comparison)
+    assert tpot.mean_ratio is not None
+    assert tpot.mean_ratio.value > 1.2
+    assert tpot.outcome == "tail_worse"
+    decision = comparison.decision
+    assert (decision.code, decision.regression) == ("tail_worse", True)
+    assert decision.headline == (
+        "The slowest requests became slower in time per output token, the typical one did not; faster in end-to-end "
+        "latency"
+    )
+    assert any("more of the requests than expected are slower than" in reason for reason in decision.reasons)
+    assert any("more of them are faster than 10 ms" in reason for reason in decision.reasons)
+
+
+def test_a_body_that_is_slower_with_its_tail_is_just_slower() -> None:
+    comparison = compare(PLAIN, recording(tpot=drawn(0.04, seed=2)))
+    tail = tpot_of(comparison).tail_shift
+    assert tail is not None
+    assert tail.shifted
+    assert comparison.decision.code == "slower"
+
+
+def test_a_median_of_another_bucket_shows_a_faster_body_too() -> None:
+    before = recording(tpot=[0.06] * 1000, e2e=[1.0] * 1000)
+    after = recording(tpot=[0.011] * 850 + [0.9] * 150, e2e=[1.0] * 1000)
+    comparison = compare(before, after)
+    assert tpot_of(comparison).mean_ratio is not None
+    assert tpot_of(comparison).outcome == "tail_worse"
+    assert comparison.decision.code == "tail_worse"
+
+
+def test_a_later_first_token_is_told_beside_faster_tokens() -> None:
+    late = recording(tpot=drawn(0.0113, seed=2), ttft=drawn(0.2, seed=3), curve=CURVE)
+    baseline = replace(PLAIN, time_to_first_token_seconds=recording(ttft=drawn(0.05)).time_to_first_token_seconds)
+    decision = compare(baseline, late).decision
+    assert (decision.code, decision.regression) == ("mixed", True)
+    assert decision.headline.startswith("Slower in time to first token, faster in time per output token")
+
+
+def test_requests_above_the_last_bucket_leave_the_median_to_decide() -> None:
+    before = replace(PLAIN, request_latency_seconds=histogram([100.0] * 990 + [9000.0] * 10, E2E))
+    after = replace(FASTER, request_latency_seconds=histogram([1.7] * 990 + [9000.0] * 10, E2E))
+    latency = latency_of(compare(before, after), "request_latency")
+    assert latency.mean_ratio is not None
+    assert latency.mean_ratio.low is None
+    assert latency.outcome == "faster"
+
+
+# --- Like for like ---------------------------------------------------------------------------------------------------
+
+
+def context(**changes: str | None) -> dict[str, Any]:
+    return {"context": replace(CONTEXT, **changes)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        (context(hardware="8 x H100"), "hardware_differs"),
+        (context(runtime="vLLM 0.32.0, CUDA graphs off"), "runtime_differs"),
+        (context(request_parameters="temperature 1"), "request_parameters_differ"),
+        (context(command=None), "context_missing"),
+        ({"vllm_version": "0.33.0"}, "vllm_version_differs"),
+        ({"model_name": "llama-2"}, "served_name_differs"),
+        ({"interrupted": True}, "interrupted"),
+        ({"prompt_tokens": 1000 * 900.0}, "prompts_differ"),
+        ({"counts": Counts(generation_tokens=1000 * 64.0, first_tokens=1000.0)}, "answers_differ"),
+        ({"counts": Counts()}, "candidate_does_not_speculate"),
+        ({"time_to_first_token_seconds": None}, "sli_missing"),
+        ({"time_to_first_token_seconds": histogram([0.05] * 1000, (0.05, 1.0, INF))}, "buckets_differ"),
+        ({"time_to_first_token_seconds": histogram([0.05] * 50, (0.05, 1.0, INF))}, "too_few_requests"),
+    ],
+)
+def test_what_is_not_like_for_like_is_flagged(changes: dict[str, Any], code: str) -> None:
+    assert codes(compare(PLAIN, FASTER)) == set()
+    comparison = compare(PLAIN, replace(FASTER, **changes))
+    assert code in codes(comparison)
+    assert all(flag.message and flag.action for flag in comparison.flags)
+
+
+def test_another_spelling_is_no_other_hardware() -> None:
+    changes = context(hardware=" 1 X l4  24 gb", model="/models/llama-3.1-8b/")
+    assert codes(compare(PLAIN, replace(FASTER, **changes))) == set()
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate"),
+    [
+        (context(), context(model="Qwen/Qwen3-8B")),
+        (context(model=None) | {"model_name": "llama"}, {"model_name": "qwen"}),
+    ],
+)
+def test_two_models_are_refused(baseline: dict[str, Any], candidate: dict[str, Any]) -> None:
+    with pytest.raises(ComparisonError, match=r"expected two recordings of one model, found model(_name)? '"):
+        compare(replace(PLAIN, **baseline), replace(FASTER, **candidate))
+
+
+def test_recordings_without_a_common_latency_are_refused() -> None:
+    only_first = replace(PLAIN, time_per_output_token_seconds=None, request_latency_seconds=None)
+    rest = replace(FASTER, time_to_first_token_seconds=None)
+    with pytest.raises(ComparisonError, match="found time to first token in the baseline and time per output token"):
+        compare(only_first, rest)
+
+
+def test_too_few_requests_decide_nothing() -> None:
+    decision = compare(recording(tpot=[0.02] * 150), recording(tpot=[0.01] * 150, curve=CURVE)).decision
+    assert (decision.code, decision.regression) == ("undecided", False)
+    assert "150 requests, at least 200 are needed on both sides" in decision.reasons[0]
+
+
+def test_unlike_traffic_decides_nothing_of_what_follows_its_length() -> None:
+    longer = replace(FASTER, prompt_tokens=1000 * 900.0)
+    outcomes = {latency.sli: latency.outcome for latency in compare(PLAIN, longer).latencies}
+    assert outcomes == {
+        "time_per_output_token": "faster",
+        "time_to_first_token": "undecided",
+        "request_latency": "undecided",
+    }
+
+
+def test_different_buckets_are_compared_at_the_boundaries_that_both_have() -> None:
+    values = drawn(0.0113, seed=2)
+    coarse = replace(FASTER, time_per_output_token_seconds=histogram(values, TPOT[1:]))
+    tpot = tpot_of(compare(PLAIN, coarse))
+    assert tpot.common_bounds
+    assert tpot.quantiles[0].candidate is not None
+    assert tpot.quantiles[0].candidate.unresolvable == "below_first_bucket"
+
+
+def test_of_buckets_without_a_common_boundary_only_the_means_are_compared() -> None:
+    values = drawn(0.0113, seed=2)
+    other = replace(FASTER, time_per_output_token_seconds=histogram(values, (0.0101, 0.0202, 1.5, INF)))
+    tpot = tpot_of(compare(PLAIN, other))
+    assert not tpot.common_bounds
+    assert tpot.tail_shift is None
+    assert {row.ratio for row in tpot.quantiles} == {None}
+    assert tpot.outcome == "faster"
+
+
+# --- What to do ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "words"),
+    [
+        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.01), curve=CURVE), "Keep speculation on"),
+        (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.01)), "Leave speculation off"),
+        (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.03)), "Leave speculation on"),
+        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.02), curve=CURVE), "switch it off"),
+        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.9, 0.8, 0.7)), "too dear"),
+        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.7, 0.2, 0.1)), "Lower k from 3 to 1"),
+        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.05, 0.01)), "Switch speculation off"),
+    ],
+)
+def test_the_next_step_follows_from_speed_and_acceptance(baseline: Baseline, candidate: Baseline, words: str) -> None:
+    assert words in compare(baseline, candidate).decision.action
+
+
+def test_preemptions_are_named_where_the_candidate_has_more() -> None:
+    reasons = compare(PLAIN, replace(FASTER, preemptions=12.0)).decision.reasons
+    assert any("preempted 12 times, the baseline 0" in reason for reason in reasons)
+
+
+# --- Shape -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_json_has_no_number_that_json_does_not_know() -> None:
+    empty = replace(FASTER, request_latency_seconds=histogram([9000.0] * 1000, E2E), counts=Counts())
+    text = msgspec.json.encode(compare(PLAIN, empty))
+    assert json.loads(text, parse_constant=pytest.fail)["decision"]["code"]
+    assert msgspec.json.decode(text, type=Comparison) == compare(PLAIN, empty)
+
+
+def test_the_interval_of_the_acceptance_counts_requests_not_tokens() -> None:
+    side = compare(PLAIN, FASTER).candidate
+    assert side.acceptance_ratio is not None
+    assert side.acceptance_ratio.value == pytest.approx(1.54 / 3)
+    assert side.acceptance_ratio.low is not None
+    assert side.acceptance_ratio.high is not None
+    half = (side.acceptance_ratio.high - side.acceptance_ratio.low) / 2
+    assert half == pytest.approx(1.96 * (0.25 / 1000) ** 0.5, rel=0.01)
+    assert side.mean_acceptance_length is not None
+    assert side.mean_acceptance_length.value == pytest.approx(2.54)

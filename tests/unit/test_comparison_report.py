@@ -1,0 +1,362 @@
+"""``compare`` as people and programs meet it: a terminal of 80 columns, a Markdown report, JSON, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from promtool import REPOSITORY
+from recordings import CONTEXT, CURVE, INF, recording
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.baseline import Baseline, Context, write_baseline
+from specdec_exporter.comparison import Comparison, Side, Speedup, compare
+from specdec_exporter.comparison_report import as_json, as_markdown, print_comparison, quantile
+from specdec_exporter.decision import Decision, DecisionCode
+from specdec_exporter.distribution import Quantile, Shift, Unresolvable, requests_needed
+from specdec_exporter.errors import ComparisonError
+from specdec_exporter.estimate import Estimate
+from specdec_exporter.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
+from specdec_exporter.likeness import Flag, FlagCode
+from specdec_exporter.policy import load_policy
+from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.simulator.server import run
+from specdec_exporter.simulator.settings import SimulatorSettings
+
+replace = msgspec.structs.replace
+IN_TIME_SECONDS = 60.0
+PLAIN = recording("plain", tpot=[0.0209] * 1000)
+FASTER = recording("eagle3", tpot=[0.0113] * 1000, curve=CURVE)
+UNLIKE = replace(
+    recording("what | others *call* `this`", tpot=[0.003] * 300, curve=CURVE[:2], ttft=[0.2] * 90 + [3000.0] * 210),
+    context=replace(CONTEXT, hardware="8 x H100", runtime=None),
+    interrupted=True,
+)
+
+
+def compared(baseline: Baseline = PLAIN, candidate: Baseline = FASTER) -> Comparison:
+    return compare(baseline, candidate, load_policy())
+
+
+def printed(comparison: Comparison, width: int = 80) -> str:
+    console = Console(width=width, markup=False, emoji=False, highlight=False, color_system=None)
+    with console.capture() as captured:
+        print_comparison(console, comparison)
+    return captured.get()
+
+
+# --- Terminal --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("candidate", [FASTER, UNLIKE], ids=["like", "unlike"])
+def test_it_fits_80_columns_and_breaks_no_row_of_a_latency(candidate: Baseline) -> None:
+    lines = printed(compared(candidate=candidate)).splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line.split()[0] for line in lines if re.match(r"  (mean|P\d\d)  ", line)]
+    assert rows == ["mean", "P50", "P90", "P95", "P99"] * 3
+
+
+def test_it_shows_what_the_buckets_cannot_resolve() -> None:
+    text = printed(compared(candidate=UNLIKE))
+    assert "unresolvable: < 10 ms" in text
+    assert "unresolvable: > 40 s" in text
+    assert "unresolvable: too few" in text
+
+
+def test_it_ends_with_the_decision_and_the_next_step() -> None:
+    tail = printed(compared())[-900:]
+    assert "Decision: faster" in tail
+    assert "0.54x (" in tail
+    assert "Next: Keep speculation on" in tail
+
+
+def test_flags_say_what_to_do() -> None:
+    text = " ".join(printed(compared(candidate=UNLIKE), 200).split())
+    assert "hardware_differs: hardware: 1 x L4 24 GB in the baseline, 8 x H100 in the candidate -> Record both" in text
+    assert "context_missing: the candidate does not say: runtime" in text
+    assert "interrupted: recording the candidate was interrupted after 600 s" in text
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        (None, "-"),
+        (Quantile(0.0431, 0.025, 0.05), "43.1 ms [25, 50]"),
+        (Quantile(1.2, 0.75, 2.5), "1.2 s [0.75, 2.5]"),
+        (Quantile(0.9, 0.75, None), "900 ms [750, ?]"),
+        (Quantile(None, 0.0, 0.01, "below_first_bucket"), "unresolvable: < 10 ms"),
+        (Quantile(None, 0.0, None, "below_first_bucket"), "unresolvable: first bucket"),
+        (Quantile(None, 2560.0, None, "above_last_bucket"), "unresolvable: > 2,560 s"),
+        (Quantile(None, 0.05, None, "too_few_requests"), "unresolvable: too few"),
+    ],
+)
+def test_a_quantile_is_shown_with_its_boundaries_or_why_there_is_none(found: Quantile | None, shown: str) -> None:
+    assert quantile(found) == shown
+
+
+# --- Markdown and JSON -----------------------------------------------------------------------------------------------
+
+
+def test_the_markdown_has_all_facts_of_both_and_their_commands() -> None:
+    text = as_markdown(compared())
+    for fact in (CONTEXT.hardware, CONTEXT.model, CONTEXT.runtime, CONTEXT.request_parameters):
+        assert f"| {fact} | {fact} |" in text
+    assert text.count(f"```\n{CONTEXT.command}\n```") == 2
+    assert "| realised speed-up, time per output token |  | 1.85x (" in text
+    assert "| efficiency, realised / ceiling |  | 0.73 (" in text
+
+
+def test_every_row_of_a_markdown_table_has_the_columns_of_its_head() -> None:
+    for line in as_markdown(compared(candidate=UNLIKE)).splitlines():
+        if line.startswith("| ---"):
+            columns = line.count("|")
+        elif line.startswith("| ") and not line.startswith("|  |"):
+            assert len(re.findall(r"(?<!\\)\|", line)) == columns
+
+
+def test_foreign_text_means_itself_in_markdown() -> None:
+    hostile = replace(UNLIKE, context=replace(CONTEXT, command="run ``` <b>"))
+    text = as_markdown(compared(candidate=hostile))
+    assert text.startswith(r"# what \| others \*call\* \`this\` against plain")
+    assert "\n````\nrun ``` <b>\n````\n" in text
+
+
+def test_the_json_is_the_comparison() -> None:
+    comparison = compared(candidate=UNLIKE)
+    assert msgspec.json.decode(as_json(comparison), type=Comparison) == comparison
+
+
+# --- Whatever was recorded -------------------------------------------------------------------------------------------
+
+counts = st.one_of(st.none(), st.just(0.0), st.floats(0.0, 1e12))
+texts = st.one_of(st.none(), st.text(max_size=30))
+
+
+@st.composite
+def histograms(draw: st.DrawFn) -> Histogram | None:
+    """Any that a file may hold, in a few sets of buckets."""
+    bounds = draw(st.sampled_from([(INF,), (0.01, INF), (0.01, 0.5, INF), (0.02, 0.5, 1.0, INF), (1e-300, 1e300, INF)]))
+    within = draw(st.lists(st.floats(0.0, 1e300), min_size=len(bounds), max_size=len(bounds)))
+    cumulative = tuple(itertools.accumulate(within))
+    known = draw(st.booleans())
+    total = draw(st.floats(0.0, 1e300))
+    return Histogram(bounds=bounds, counts=cumulative, sum=total, count=cumulative[-1]) if known else None
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> Baseline:
+    drafts = draw(counts)
+    draft_tokens = draw(counts)
+    accepted = None if draft_tokens is None else draw(st.floats(0.0, 1.0)) * draft_tokens
+    curve = draw(st.lists(st.floats(0.0, 1e12), max_size=4)) if drafts is not None else []
+    return Baseline(
+        name=draw(st.text(max_size=30)),
+        recorded_at="2026-11-21T02:00:00Z",
+        duration_seconds=draw(st.floats(1e-3, 1e9)),
+        context=Context(**{key: draw(texts) for key in ("hardware", "runtime", "request_parameters", "command")}),
+        method=draw(st.one_of(st.none(), st.sampled_from(["eagle3", "ngram", "unheard of"]))),
+        num_speculative_tokens=draw(st.one_of(st.none(), st.integers(1, 8))),
+        time_per_output_token_seconds=draw(histograms()),
+        time_to_first_token_seconds=draw(histograms()),
+        request_latency_seconds=draw(histograms()),
+        counts=Counts(
+            drafts=drafts,
+            draft_tokens=draft_tokens,
+            accepted_tokens=accepted,
+            accepted_per_position=tuple(sorted(curve, reverse=True)),
+            generation_tokens=draw(counts),
+            first_tokens=draw(counts),
+            steps=draw(counts),
+        ),
+        prompt_tokens=draw(counts),
+        requests_finished=draw(counts),
+        preemptions=draw(counts),
+        interrupted=draw(st.booleans()),
+    )
+
+
+@given(recordings(), recordings())
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_any_two_recordings_are_compared_or_refused_in_words(baseline: Baseline, candidate: Baseline) -> None:
+    try:
+        comparison = compared(baseline, candidate)
+    except ComparisonError:
+        return
+    assert max(map(cell_len, printed(comparison).splitlines())) <= 80
+    assert as_markdown(comparison).startswith("# ")
+    assert json.loads(as_json(comparison), parse_constant=pytest.fail)["decision"]["code"] == comparison.decision.code
+
+
+# --- docs/compare.md -------------------------------------------------------------------------------------------------
+
+PAGE = (REPOSITORY / "docs" / "compare.md").read_text(encoding="utf-8")
+
+
+def names_in(section: str) -> set[str]:
+    """What stands in backticks under a heading."""
+    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"`([a-z0-9_]+)`", text))
+
+
+def test_every_key_of_the_json_is_documented() -> None:
+    shapes = (Comparison, Side, Context, Speedup, LatencyComparison, QuantileComparison, Quantile, Shift, Pair)
+    keys = {name for shape in (*shapes, Flag, Decision, Estimate) for name in shape.__struct_fields__}
+    values = {*get_args(Sli), *get_args(Unresolvable), "tokens_per_step", "below_first_bucket", "null"}
+    assert names_in("JSON") == keys | values
+
+
+def test_every_flag_outcome_and_decision_is_documented() -> None:
+    assert {*get_args(FlagCode)} <= names_in("Like for like")
+    assert {*get_args(Outcome), *get_args(DecisionCode)} == names_in("Decision")
+
+
+def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
+    policy = load_policy().latency
+    assert f"fewer than {policy.min_requests} of an SLI" in PAGE
+    assert f"held at least {policy.tail_limit_share:.0%}".replace("%", " %") in PAGE
+    assert f"minus {policy.tail_growth:g} times the share" in PAGE
+    assert f"with z = {policy.z_score:g}, g = {policy.tail_growth:g}" in PAGE
+    assert f"beyond chance and {policy.tail_shift_min:.0%},".replace("%", " %") in PAGE
+    assert f"the ratio is beyond {policy.slowdown_min:g} " in PAGE
+    assert policy.slowdown_min == policy.speedup_min
+    assert f"by more than {policy.traffic_tolerance:.0%}".replace("%", " %") in PAGE
+    assert f"P99\n  needs {requests_needed(0.99)}." in PAGE
+
+
+# --- Command ---------------------------------------------------------------------------------------------------------
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+async def command(*arguments: str) -> Done:
+    """Run ``compare`` to its end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "specdec_exporter", "compare", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "ascii:strict"},
+    )
+    try:
+        async with asyncio.timeout(IN_TIME_SECONDS):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    return Done(process.returncode or 0, out.decode(), err.decode())
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Paths of recordings by name."""
+    slower = recording("slower", tpot=[0.03] * 1000, curve=CURVE)
+    recordings: dict[str, Baseline] = {
+        "plain": PLAIN,
+        "faster": replace(FASTER, name="schnell, größer"),
+        "slower": slower,
+        "few": recording("few", tpot=[0.01] * 20),
+        "other": replace(FASTER, context=replace(CONTEXT, model="qwen")),
+    }
+    for name, each in recordings.items():
+        write_baseline(str(tmp_path / f"{name}.yaml"), each)
+    return {name: str(tmp_path / f"{name}.yaml") for name in recordings}
+
+
+@pytest.mark.parametrize(
+    ("candidate", "code", "failing"),
+    [("faster", 0, "faster"), ("plain", 0, "no_difference"), ("slower", 1, "slower"), ("few", 1, "undecided")],
+)
+async def test_a_regression_fails_only_where_that_is_asked_for(
+    files: dict[str, str], candidate: str, code: int, failing: str
+) -> None:
+    pair = (files["plain"], files[candidate], "--output=json")
+    asked, unasked = await asyncio.gather(command(*pair, "--fail-on-regression"), command(*pair))
+    assert (asked.code, unasked.code) == (code, 0)
+    assert asked.out == unasked.out
+    assert json.loads(asked.out)["decision"]["code"] == failing
+
+
+async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dict[str, str]) -> None:
+    text, markdown = await asyncio.gather(
+        *(command(files["plain"], files["faster"], f"--output={kind}") for kind in ("text", "markdown"))
+    )
+    assert (text.code, text.err) == (0, "")
+    assert "schnell, gr??er" in text.out
+    assert (markdown.code, markdown.err) == (0, "")
+    assert markdown.out.startswith("# schnell, größer against plain\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("plain", "other"), 1, "expected two recordings of one model"),
+        (("plain", "nowhere"), 1, "nowhere: cannot be read: No such file or directory"),
+        (("plain", "faster", "--duration=5s"), 2, "go with the URL of a predictor"),
+        (("plain", "faster", "--output=xml"), 2, "'xml' is not one of"),
+        (("plain",), 2, "Missing argument"),
+    ],
+)
+async def test_what_cannot_be_compared_is_refused_in_one_line(
+    files: dict[str, str], arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = await command(*(files.get(argument, argument) for argument in arguments))
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err.splitlines()[-1]
+    assert "Traceback" not in done.err
+
+
+@contextlib.asynccontextmanager
+async def simulated(**settings: Any) -> AsyncIterator[str]:
+    """The URL of a simulated predictor under load, 50 times as fast as time."""
+    told = {"load": "20/s", "speed": 50.0, "log_path": "/dev/null", "listen_address": "127.0.0.1:0", **settings}
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+    serving = asyncio.create_task(run(SimulatorSettings(**told), ready=port.set_result, stop=stop))
+    try:
+        async with asyncio.timeout(IN_TIME_SECONDS):
+            await asyncio.wait((port, serving), return_when=asyncio.FIRST_COMPLETED)
+        yield f"http://127.0.0.1:{port.result()}"
+    finally:
+        stop.set()
+        await serving
+
+
+async def test_a_predictor_is_recorded_and_compared(tmp_path: Path) -> None:
+    path = tmp_path / "slow.yaml"
+    model = "simulated/target-8b"
+    slow = replace(recording("slow", tpot=[0.5] * 300), context=replace(CONTEXT, model=model), model_name=model)
+    write_baseline(str(path), slow)
+    async with simulated() as url:
+        done = await command(str(path), url, "--duration=2s", "--output=json", "--hardware=none", "--name=now")
+    assert done.code == 0, done.err
+    found = msgspec.json.decode(done.out, type=Comparison)
+    assert found.candidate.name == "now"
+    assert found.candidate.context.hardware == "none"
+    assert found.candidate.figures is not None
+    assert found.latencies[0].outcome == "faster"
+    assert found.speedup.ceiling_from == "tokens_per_step"
+    assert {"hardware_differs", "context_missing"} <= {flag.code for flag in found.flags}
+
+
+async def test_a_predictor_that_is_not_there_is_one_line(files: dict[str, str]) -> None:
+    done = await command(files["plain"], "http://127.0.0.1:9/")
+    assert (done.code, done.out) == (1, "")
+    assert "specdec-exporter: GET http://127.0.0.1:9/metrics: cannot connect" in done.err

@@ -1,0 +1,332 @@
+"""What a histogram of latencies tells: exact where it is exact, bounded where not, silent where it cannot know."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordings import INF, histogram, lognormal
+from specdec_exporter import distribution
+from specdec_exporter.distribution import on_common_bounds, quantile, ratio_of_quantiles, tail_shift
+from specdec_exporter.estimate import Estimate, proportion, ratio_of_means
+from specdec_exporter.policy import load_policy
+from specdec_exporter.predictor.snapshot import Histogram
+
+POLICY = load_policy().latency
+NOMINAL = 0.93  # what 95 % intervals must reach on data of a few hundred trials
+
+latencies = st.lists(st.floats(0.0, 100.0, allow_subnormal=False), min_size=1, max_size=60)
+some_bounds = st.sets(st.floats(1e-3, 90.0), max_size=12).map(lambda bounds: (*sorted(bounds), INF))
+
+
+def coverage(trials: int, contains: Callable[[random.Random], bool]) -> float:
+    """Share of trials, each with a source of its own, in which the interval contains the truth."""
+    return statistics.mean(contains(random.Random(f"coverage {trial}")) for trial in range(trials))
+
+
+def contains(estimate: Estimate | None, truth: float) -> bool:
+    assert estimate is not None
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.low <= truth <= estimate.high
+
+
+# --- Mean ------------------------------------------------------------------------------------------------------------
+
+
+@given(latencies, some_bounds)
+def test_the_mean_is_exact_and_its_variance_is_bounded_by_what_the_buckets_allow(
+    values: list[float], bounds: tuple[float, ...]
+) -> None:
+    found = distribution.mean(histogram(values, bounds))
+    assert found is not None
+    assert found.value == pytest.approx(statistics.fmean(values), abs=1e-9)
+    if max(values) > (bounds[-2] if len(bounds) > 1 else -1.0):
+        assert found.variance_max is None
+    else:
+        assert found.variance_max is not None
+        assert found.variance_max >= statistics.pvariance(values) - 1e-6
+
+
+def test_the_bound_of_the_variance_is_reached_by_values_at_both_ends_of_a_bucket() -> None:
+    ends = histogram([0.1 + 1e-12, 0.15] * 20)
+    found = distribution.mean(ends)
+    assert found is not None
+    assert found.variance_max == pytest.approx(0.025**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("total", [0.0, 1e9])
+def test_a_sum_that_the_buckets_do_not_allow_gives_no_absurd_variance(total: float) -> None:
+    found = distribution.mean(Histogram(bounds=(1.0, 2.0, INF), counts=(1.0, 5.0, 5.0), sum=total, count=5.0))
+    assert found is not None
+    assert found.variance_max is not None
+    assert 0.0 <= found.variance_max <= 4.0
+
+
+def test_an_empty_histogram_says_nothing() -> None:
+    empty = histogram([])
+    full = histogram([0.02])
+    assert distribution.mean(empty) is None
+    assert quantile(empty, 0.5) is None
+    assert tail_shift(full, empty, POLICY) is None
+    assert tail_shift(empty, full, POLICY) is None
+    assert distribution.head_shift(full, empty, POLICY) is None
+
+
+@pytest.mark.parametrize("median", [0.006, 0.0113, 0.0209, 0.06, 0.3])
+@pytest.mark.parametrize(("before", "after"), [(200, 200), (400, 250)])
+def test_the_ratio_of_means_lies_in_its_interval(median: float, before: int, after: int) -> None:
+    def trial(source: random.Random) -> bool:
+        base = distribution.mean(histogram(lognormal(source, median * 1.3, before)))
+        now = distribution.mean(histogram(lognormal(source, median, after)))
+        assert base is not None
+        assert now is not None
+        return contains(ratio_of_means(now, base), 1 / 1.3)
+
+    assert coverage(300, trial) >= NOMINAL
+
+
+def test_the_ratio_of_means_is_narrow_enough_to_be_of_use() -> None:
+    source = random.Random(7)
+    base = distribution.mean(histogram(lognormal(source, 0.0209, 500)))
+    now = distribution.mean(histogram(lognormal(source, 0.0113, 500)))
+    assert base is not None
+    assert now is not None
+    ratio = ratio_of_means(now, base)
+    assert ratio is not None
+    assert ratio.high is not None
+    assert ratio.high < 0.65
+
+
+def test_the_inverse_of_a_ratio_has_the_inverse_interval() -> None:
+    assert Estimate(0.5, 0.4, 0.8).inverse() == Estimate(2.0, 1.25, 2.5)
+    assert Estimate(0.5, None, 0.8).inverse() == Estimate(2.0, 1.25, None)
+    assert Estimate(0.5, 0.0, None).inverse() == Estimate(2.0, None, None)
+
+
+def test_a_mean_of_nothing_but_zeros_has_no_ratio() -> None:
+    zeros = distribution.mean(histogram([0.0, 0.0]))
+    some = distribution.mean(histogram([0.02, 0.02]))
+    assert zeros is not None
+    assert some is not None
+    assert ratio_of_means(zeros, some) is None
+    assert ratio_of_means(some, zeros) is None
+
+
+# --- Quantiles -------------------------------------------------------------------------------------------------------
+
+
+def test_a_quantile_is_interpolated_as_prometheus_does() -> None:
+    counts = (0.0, 1000.0, 3000.0, 4000.0)
+    found = quantile(Histogram(bounds=(0.01, 0.02, 0.04, INF), counts=counts, sum=90.0, count=4000.0), 0.5)
+    assert found is not None
+    assert found.seconds == pytest.approx(0.03)
+    assert (found.low_seconds, found.high_seconds) == (0.02, 0.04)
+    assert found.unresolvable is None
+
+
+def test_below_the_first_bucket_it_is_not_resolvable() -> None:
+    found = quantile(histogram([0.004] * 1000 + [0.02] * 100), 0.5)
+    assert found == distribution.Quantile(None, 0.0, 0.01, "below_first_bucket")
+
+
+def test_above_the_last_bucket_it_is_not_resolvable() -> None:
+    found = quantile(histogram([0.02] * 900 + [100.0] * 100), 0.99)
+    assert found == distribution.Quantile(None, 80.0, None, "above_last_bucket")
+
+
+def test_a_single_bucket_resolves_nothing() -> None:
+    found = quantile(histogram([0.02] * 900, (INF,)), 0.5)
+    assert found is not None
+    assert found.unresolvable == "above_last_bucket"
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.95, 0.99])
+def test_too_few_requests_beyond_it_make_it_unresolvable(share: float) -> None:
+    needed = distribution.requests_needed(share)
+    values = [0.02 if i % 100 < 40 else 0.03 for i in range(needed)]
+    enough, few = quantile(histogram(values), share), quantile(histogram(values[1:]), share)
+    assert enough is not None
+    assert few is not None
+    assert enough.unresolvable is None
+    assert few.unresolvable == "too_few_requests"
+
+
+@given(latencies, some_bounds, st.sampled_from([0.01, 0.5, 0.9, 0.99]))
+def test_a_quantile_lies_within_its_boundaries(values: list[float], bounds: tuple[float, ...], share: float) -> None:
+    found = quantile(histogram(values * 10, bounds), share)
+    assert found is not None
+    assert (found.seconds is None) is (found.unresolvable is not None)
+    if found.seconds is not None:
+        assert found.low_seconds is not None
+        assert found.low_seconds <= found.seconds <= (found.high_seconds or INF)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("requests", [400, 1500])
+def test_the_true_quantile_lies_between_its_boundaries(share: float, requests: int) -> None:
+    fine = (*(0.001 * 1.02**step for step in range(300)), INF)  # so fine that the ranks decide, not the buckets
+    truth = math.exp(math.log(0.02) + 0.4 * statistics.NormalDist().inv_cdf(share))
+
+    def trial(source: random.Random) -> bool:
+        found = quantile(histogram(lognormal(source, 0.02, requests), fine), share)
+        assert found is not None
+        assert found.low_seconds is not None
+        return found.low_seconds <= truth <= (found.high_seconds or INF)
+
+    assert coverage(300, trial) >= NOMINAL
+
+
+def test_the_ratio_of_quantiles_that_share_a_bucket_shows_nothing() -> None:
+    before, after = quantile(histogram([0.024] * 900), 0.5), quantile(histogram([0.011] * 900), 0.5)
+    assert before is not None
+    assert after is not None
+    ratio = ratio_of_quantiles(after, before)
+    assert ratio is not None
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert ratio.low < 1 < ratio.high
+
+
+def test_the_ratio_of_quantiles_is_none_where_one_is_not_resolvable() -> None:
+    before, after = quantile(histogram([0.024] * 900), 0.5), quantile(histogram([0.001] * 900), 0.5)
+    assert before is not None
+    assert after is not None
+    assert ratio_of_quantiles(after, before) is None
+    assert ratio_of_quantiles(before, after) is None
+
+
+# --- Buckets ---------------------------------------------------------------------------------------------------------
+
+
+@given(latencies, some_bounds, some_bounds)
+def test_common_boundaries_lose_resolution_and_nothing_else(
+    values: list[float], one: tuple[float, ...], other: tuple[float, ...]
+) -> None:
+    common = sorted({*one} & {*other})
+    found = on_common_bounds(histogram(values, one), histogram(values, other))
+    if one != other and common == [INF]:
+        assert found is None
+    else:
+        assert found is not None
+        assert found == (histogram(values, tuple(common)),) * 2
+
+
+def test_buckets_added_in_a_later_release_do_not_matter() -> None:
+    old = (0.3, 0.5, 60.0, INF)
+    new = (0.3, 0.5, 60.0, 120.0, INF)
+    values = [0.2, 0.4, 30.0, 100.0]
+    assert on_common_bounds(histogram(values, old), histogram(values, new)) == (histogram(values, old),) * 2
+
+
+# --- Tail ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_tail_shift_is_what_is_newly_slow_beyond_a_limit_that_used_to_hold() -> None:
+    before = histogram([0.02] * 900 + [0.06] * 80 + [0.09] * 20)
+    after = histogram([0.02] * 850 + [0.06] * 80 + [0.2] * 70)
+    found = tail_shift(after, before, POLICY)
+    assert found is not None
+    # At 0.1 s: 7 % slower now, none then. At 0.075 s only 7 % - 1.5 x 2 %, at 0.025 s 15 % - 1.5 x 10 %.
+    assert found.share == pytest.approx(0.07)
+    assert found.limit_seconds == pytest.approx(0.1)
+
+
+def test_a_limit_counts_only_if_it_held_most_requests_at_baseline() -> None:
+    before = histogram([0.02] * 850 + [0.03] * 150)
+    after = histogram([0.02] * 500 + [0.03] * 500)
+    found = tail_shift(after, before, POLICY)
+    assert found is not None
+    assert found.share == 0.0
+    assert found.limit_seconds is None
+
+
+@given(latencies, latencies, some_bounds)
+def test_a_tail_shift_is_a_share_and_none_against_itself(
+    values: list[float], others: list[float], bounds: tuple[float, ...]
+) -> None:
+    one, other = histogram(values, bounds), histogram(others, bounds)
+    itself, shift = tail_shift(one, one, POLICY), tail_shift(one, other, POLICY)
+    assert itself is not None
+    assert itself.share == 0.0
+    assert shift is not None
+    assert 0.0 <= shift.share <= 1.0
+    assert shift.shifted is (shift.share > max(shift.margin, POLICY.tail_shift_min))
+
+
+@pytest.mark.parametrize("requests", [200, 1000])
+def test_the_tail_of_the_same_traffic_hardly_ever_shifts(requests: int) -> None:
+    source = random.Random(11)
+    alarms = 0
+    for _ in range(500):
+        median = 0.02 * source.lognormvariate(0.0, 0.5)
+        before, after = (histogram(lognormal(source, median, requests)) for _ in range(2))
+        shift = tail_shift(after, before, POLICY)
+        assert shift is not None
+        alarms += shift.shifted
+    assert alarms == 0
+
+
+def test_a_tenth_of_the_requests_far_slower_shifts_the_tail() -> None:
+    source = random.Random(12)
+    for _ in range(50):
+        before = histogram(lognormal(source, 0.02, 1000))
+        after = histogram([*lognormal(source, 0.02, 900), *lognormal(source, 0.2, 100)])
+        shift = tail_shift(after, before, POLICY)
+        assert shift is not None
+        assert shift.shifted
+
+
+def test_the_head_shift_is_what_is_newly_fast() -> None:
+    before, after = histogram([0.02] * 1000), histogram([0.009] * 400 + [0.02] * 500 + [0.2] * 100)
+    found = distribution.head_shift(after, before, POLICY)
+    assert found is not None
+    assert (found.share, found.limit_seconds, found.shifted) == (0.4, 0.01, True)
+
+
+@given(latencies, latencies, some_bounds)
+def test_a_head_shift_is_a_share_and_none_against_itself(
+    values: list[float], others: list[float], bounds: tuple[float, ...]
+) -> None:
+    one, other = histogram(values, bounds), histogram(others, bounds)
+    itself, shift = distribution.head_shift(one, one, POLICY), distribution.head_shift(one, other, POLICY)
+    assert itself is not None
+    assert (itself.share, itself.limit_seconds, itself.shifted) == (0.0, None, False)
+    assert shift is not None
+    assert 0.0 <= shift.share <= 1.0
+
+
+# --- Proportions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_proportion_of_nothing_is_none() -> None:
+    assert proportion(0, 0, 0) is None
+
+
+@given(st.floats(0, 1), st.floats(1, 1e9), st.floats(1, 1e6))
+def test_a_proportion_lies_in_its_interval_and_that_in_0_to_1(share: float, trials: float, independent: float) -> None:
+    found = proportion(share * trials, trials, independent)
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert 0.0 <= found.low <= found.value <= found.high <= 1.0
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.2])
+def test_the_acceptance_of_requests_that_differ_lies_in_the_interval(spread: float) -> None:
+    """60 requests of 20 drafts of 3 tokens each, whose acceptance differs from request to request."""
+
+    def trial(source: random.Random) -> bool:
+        accepted = 0
+        for _ in range(60):
+            rate = source.uniform(0.6 - spread, 0.6 + spread)
+            accepted += sum(source.random() < rate for _ in range(60))
+        return contains(proportion(accepted, 60 * 60, 60), 0.6)
+
+    assert coverage(200, trial) >= NOMINAL

@@ -1,0 +1,419 @@
+"""Recording a baseline beside a predictor: what is kept of it, and when nothing is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import CAPTURES, engine, latency, snapshot
+from running import Predictor, predictor
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.baseline import Baseline, Context, parse_baseline, read_baseline, sum_bounds, to_yaml
+from specdec_exporter.errors import BaselineError, FetchError
+from specdec_exporter.predictor.exposition import parse_exposition, process_start_time
+from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.record import record
+from specdec_exporter.recording import Increases, Recorder, consistent_counts, total_of, with_increases
+from specdec_exporter.simulator.scenario import parse_incident
+from specdec_exporter.simulator.server import run
+from specdec_exporter.simulator.settings import SimulatorSettings
+
+INF = float("inf")
+BEFORE = (CAPTURES / "0.25.1-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()
+AFTER = (CAPTURES / "0.25.1-draft_model-k3/metrics-1-p90.txt").read_bytes()
+LOG = CAPTURES / "0.25.1-draft_model-k3/server.log"
+
+
+def recorded(*snapshots: Snapshot, model: str | None = None) -> Baseline:
+    recorder = Recorder(snapshots[0], 100.0, model)
+    for at, each in enumerate(snapshots[1:], start=101):
+        recorder.observe(each, float(at))
+    shell = Baseline(name="x", recorded_at="2026-01-01T00:00:00Z", duration_seconds=1.0, model_name=recorder.model_name)
+    return with_increases(shell, recorder.increases())
+
+
+# --- differences ---
+
+
+def test_the_difference_of_two_real_dumps_is_what_happened_between_them() -> None:
+    found = recorded(parse_exposition(BEFORE), parse_exposition(AFTER))
+    assert found.counts == Counts(464.0, 1392.0, 1136.0, (418.0, 375.0, 343.0), 1600.0, 8.0, 464.0)
+    assert (found.requests_finished, found.prompt_tokens, found.preemptions) == (8.0, 64.0, 0.0)
+    assert found.model_name == "tiny"
+    assert [sli for sli, _ in found.histograms()] == [
+        "time_to_first_token_seconds",
+        "time_per_output_token_seconds",
+        "request_latency_seconds",
+    ]
+    assert all(histogram.count == 8 for _, histogram in found.histograms())
+
+
+def test_a_recording_of_a_running_server_leaves_out_what_was_before() -> None:
+    first = snapshot(engine(100, (90.0, 80.0, 70.0), requests=5))
+    last = snapshot(engine(150, (130.0, 110.0, 90.0), requests=7))
+    found = recorded(first, last)
+    assert found.counts.drafts == 50
+    assert found.counts.accepted_per_position == (40.0, 30.0, 20.0)
+    assert found.request_latency_seconds is not None
+    assert found.request_latency_seconds.count == 2
+
+
+def test_several_engines_are_summed() -> None:
+    first = snapshot(engine(name="0"), engine(name="1"))
+    last = snapshot(
+        engine(10, (9.0, 8.0, 7.0), requests=2, name="0"), engine(20, (1.0, 0.0, 0.0), requests=3, name="1")
+    )
+    found = recorded(first, last)
+    assert found.counts.drafts == 30
+    assert found.counts.accepted_per_position == (10.0, 8.0, 7.0)
+    assert found.requests_finished == 5
+
+
+def test_what_appears_only_with_the_first_request_has_counted_from_zero() -> None:
+    bare = EngineSnapshot(model_name="tiny", engine="0", generation_tokens=0.0)
+    found = recorded(snapshot(bare), snapshot(engine(10, (9.0, 8.0, 7.0), requests=2)))
+    assert found.request_latency_seconds == latency(2)
+    assert recorded(snapshot(), snapshot(engine(10, requests=2))).requests_finished == 2
+
+
+steps = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=1, max_size=6)
+
+
+@given(steps)
+def test_looking_in_between_changes_nothing(increments: list[tuple[int, int]]) -> None:
+    drafts = list(itertools.accumulate(step for step, _ in increments))
+    requests = list(itertools.accumulate(count for _, count in increments))
+    shots = [
+        snapshot(engine(d, (float(d), d / 2, 0.0), requests=r))
+        for d, r in [(0, 0), *zip(drafts, requests, strict=True)]
+    ]
+    if not requests[-1]:
+        with pytest.raises(BaselineError, match="no request finished"):
+            recorded(*shots)
+        return
+    assert recorded(*shots) == recorded(shots[0], shots[-1])
+    assert parse_baseline(to_yaml(recorded(*shots)).encode()) == recorded(*shots)
+
+
+def test_without_speculation_no_acceptance_is_recorded() -> None:
+    path = CAPTURES / "0.32.0-baseline-nospec/metrics-1-after.txt"
+    found = recorded(snapshot(), parse_exposition(path.read_bytes()))
+    assert (found.counts.drafts, found.counts.draft_tokens, found.counts.accepted_per_position) == (None, None, ())
+    assert found.counts.generation_tokens
+    assert "acceptance: null" in to_yaml(found)
+
+
+def test_of_a_v0_engine_only_latency_is_recorded_since_its_counters_count_no_tokens() -> None:
+    dumps = [CAPTURES / "0.9.2-v0-ngram-k5" / name for name in ("metrics-1-high.txt", "metrics-2-mid.txt")]
+    found = recorded(*(parse_exposition(dump.read_bytes()) for dump in dumps))
+    assert (found.counts.draft_tokens, found.counts.generation_tokens) == (None, None)
+    assert found.request_latency_seconds is not None
+
+
+# --- what is refused ---
+
+
+def changed(base: Snapshot, **fields: object) -> Snapshot:
+    return msgspec.structs.replace(base, engines=(msgspec.structs.replace(base.engines[0], **fields),))
+
+
+RUNNING = msgspec.structs.replace(
+    snapshot(engine(100, (90.0, 80.0, 70.0), requests=5)), process_start_time_seconds=1_790_000_000.5
+)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (snapshot(engine(0, requests=0)), "fell from"),
+        (changed(RUNNING, drafts=99.0), "drafts fell from 100 to 99 of engine 0"),
+        (changed(RUNNING, prompt_tokens=0.0), "prompt_tokens fell from 40 to 0"),
+        (changed(RUNNING, requests_finished={"stop": 4.0, "length": 9.0}), "requests_finished stop fell from 5 to 4"),
+        (changed(RUNNING, accepted_tokens_per_position={0: 90.0, 1: 80.0, 2: 1.0}), "per_position 2 fell"),
+        (changed(RUNNING, time_to_first_token=latency(4)), "time_to_first_token fell"),
+        (changed(RUNNING, request_latency=Histogram((1.0, INF), (5.0, 5.0), 1.0, 5.0)), "buckets of request_latency"),
+        (changed(RUNNING, engine="1"), "1 engines became 1, or others"),
+        (snapshot(engine(100, requests=5), engine(name="1")), "1 engines became 2"),
+        (msgspec.structs.replace(RUNNING, engine_generation="v0"), "another kind"),
+        (msgspec.structs.replace(RUNNING, process_start_time_seconds=1_790_000_900.0), "another start time"),
+    ],
+)
+def test_a_restart_in_between_is_refused(after: Snapshot, said: str) -> None:
+    with pytest.raises(BaselineError, match=rf"the predictor restarted 1 s into the recording \(.*{said}"):
+        recorded(RUNNING, after)
+
+
+def test_a_start_time_that_is_told_once_is_no_restart() -> None:
+    assert recorded(RUNNING, snapshot(engine(110, (95.0, 82.0, 71.0), requests=6))).requests_finished == 1
+
+
+def test_a_span_without_a_finished_request_is_refused() -> None:
+    with pytest.raises(BaselineError, match="no request finished in the 1 s"):
+        recorded(RUNNING, changed(RUNNING, drafts=110.0, generation_tokens=400.0))
+
+
+def test_one_of_several_served_models_has_to_be_chosen() -> None:
+    first = snapshot(engine(model="large"), engine(model="small"))
+    last = snapshot(engine(10, requests=2, model="large"), engine(10, requests=7, model="small"))
+    with pytest.raises(BaselineError, match="serves 2 models: choose one with --model, of large, small"):
+        recorded(first, last)
+    assert recorded(first, last, model="small").requests_finished == 7
+
+
+def test_engines_with_different_buckets_cannot_be_summed() -> None:
+    other = msgspec.structs.replace(
+        engine(10, requests=2, name="1"), request_latency=Histogram((1.0, INF), (2.0, 2.0), 1.0, 2.0)
+    )
+    with pytest.raises(BaselineError, match="request_latency_seconds in different buckets"):
+        recorded(snapshot(), snapshot(engine(10, requests=2), other))
+
+
+def test_metrics_without_statistics_cannot_be_recorded() -> None:
+    dump = CAPTURES / "0.32.0-draft_model-disable-log-stats/metrics-1-after.txt"
+    with pytest.raises(BaselineError, match="--disable-log-stats"):
+        recorded(parse_exposition(dump.read_bytes()))
+
+
+# --- what was read at slightly different moments is made consistent, or refused ---
+
+amounts = st.none() | st.floats(0, 1e9)
+
+
+@given(st.builds(Counts, amounts, amounts, amounts, st.lists(st.floats(-1, 1e9), max_size=5).map(tuple), amounts))
+def test_counts_never_say_more_accepted_than_drafted(counts: Counts) -> None:
+    found = consistent_counts(counts)
+    if found.draft_tokens is not None:
+        assert found.accepted_tokens is not None
+        assert found.accepted_tokens <= found.draft_tokens
+    curve = (found.drafts or 0.0, *found.accepted_per_position)
+    assert list(curve) == sorted(curve, reverse=True)
+    assert consistent_counts(found) == found
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=3, max_size=3), st.floats(0, 1e6))
+def test_a_histogram_is_one_that_samples_can_give_or_refused(counts: list[float], total: float) -> None:
+    torn = Histogram((0.5, 1.0, INF), tuple(counts), total, counts[-1])
+    try:
+        found = total_of("latency", [torn])
+    except BaselineError:
+        return
+    if found is not None:
+        low, high = sum_bounds(found)
+        assert low <= found.sum <= high
+        assert list(found.counts) == sorted(found.counts)
+
+
+def test_a_sum_far_outside_its_buckets_is_refused() -> None:
+    impossible = Increases({}, Counts(), requests_finished=1.0)
+    with pytest.raises(BaselineError, match="no request finished"):
+        with_increases(Baseline(name="x", recorded_at="", duration_seconds=1.0), impossible)
+    with pytest.raises(BaselineError, match=r"the sum of latency, 2 s, is not one that its 1 requests can have"):
+        total_of("latency", [Histogram((0.5, 1.0, INF), (0.0, 1.0, 1.0), 2.0, 1.0)])
+
+
+# --- against real servers ---
+
+
+@contextlib.asynccontextmanager
+async def playing(*bodies: bytes) -> AsyncIterator[Predictor]:
+    """A predictor that gives ``bodies`` one after the other, the last one for ever."""
+    async with predictor() as server:
+
+        async def answer(_: web.Request) -> web.Response:
+            body = bodies[min(server.requests, len(bodies)) - 1]
+            return web.Response(body=body, headers=server.headers) if body else web.Response(status=503)
+
+        server.answer = answer
+        yield server
+
+
+async def test_a_recording_holds_what_the_predictor_says_of_itself() -> None:
+    async with playing(BEFORE, AFTER) as server:
+        server.version = "0.25.1"
+        found = await record(server.url, duration_seconds=0.3, log_paths=[str(LOG)])
+    assert (found.vllm_version, found.method, found.num_speculative_tokens) == ("0.25.1", "draft_model", 3)
+    assert (found.context.runtime, found.context.hardware, found.context.command) == ("vLLM 0.25.1", None, None)
+    assert found.context.model == "/models/target"
+    assert found.duration_seconds >= 0.3
+    assert not found.interrupted
+
+
+async def test_what_is_given_beats_what_the_predictor_says() -> None:
+    async with playing(BEFORE, AFTER) as server:
+        given = Context(model="org/model", runtime="vLLM, patched", hardware="1x L4")
+        assert (await record(server.url, duration_seconds=0.1, context=given)).context == given
+
+
+async def test_without_a_log_the_method_is_not_known_and_k_is_the_length_of_the_curve() -> None:
+    async with playing(BEFORE, AFTER) as server:
+        found = await record(server.url, duration_seconds=0.1)
+    assert (found.method, found.num_speculative_tokens) == (None, 3)
+
+
+async def test_an_answer_missed_in_between_is_no_harm() -> None:
+    async with playing(BEFORE, b"", b"", AFTER) as server:
+        assert (await record(server.url, duration_seconds=0.4)).requests_finished == 8
+
+
+async def test_a_restart_is_seen_though_both_ends_alone_would_not_show_it() -> None:
+    async with playing(BEFORE, AFTER, BEFORE, AFTER) as server:
+        with pytest.raises(BaselineError, match="restarted"):
+            await record(server.url, duration_seconds=1.0)
+
+
+async def test_a_new_process_is_seen_though_all_its_counters_have_grown_past_the_old_ones() -> None:
+    (started,) = re.findall(rb"^process_start_time_seconds (\S+)$", AFTER, re.MULTILINE)
+    async with playing(BEFORE, AFTER.replace(started, b"1.8e+09")) as server:
+        with pytest.raises(BaselineError, match="another start time"):
+            await record(server.url, duration_seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("# HELP x y\nprocess_start_time_seconds 1.79e+09\n", 1.79e9),
+        ("# HELP x y\nprocess_start_time_seconds 1790000000.5 1790000001000\n", 1790000000.5),
+        ("# HELP x y\nprocess_start_time_seconds NaN\n", None),
+        ("# HELP x y\nprocess_start_time_seconds \n", None),
+        ('# HELP x y\nprocess_start_time_seconds{pid="1"} 3\n', None),
+        ("# HELP process_start_time_seconds 3\n", None),
+    ],
+)
+def test_the_start_time_is_that_of_the_one_sample(text: str, seconds: float | None) -> None:
+    assert process_start_time(text.encode()) == seconds
+
+
+async def test_a_span_that_is_over_before_it_began_has_two_ends_all_the_same() -> None:
+    async with playing(BEFORE, AFTER) as server:
+        assert (await record(server.url, duration_seconds=1e-6)).requests_finished == 8
+
+
+async def test_a_predictor_that_goes_away_leaves_what_was_measured_until_then() -> None:
+    async with playing(BEFORE, AFTER, b"") as server:
+        found = await record(server.url, duration_seconds=0.5)
+    assert found.interrupted
+    assert found.duration_seconds < 0.5
+
+
+async def test_a_predictor_that_cannot_be_read_at_all_is_an_error_at_once() -> None:
+    async with playing(b"") as server:
+        with pytest.raises(FetchError, match="503"):
+            await record(server.url, duration_seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [(["/nowhere/vllm.log"], "no log at /nowhere/vllm.log"), (["/"], "cannot be read"), ([str(LOG)], "its own log")],
+)
+async def test_a_log_that_tells_nothing_of_this_predictor_is_refused_at_once(paths: list[str], said: str) -> None:
+    async with playing(BEFORE, AFTER) as server:
+        with pytest.raises(BaselineError, match=said):
+            await record(server.url, duration_seconds=60, log_paths=paths)
+
+
+@contextlib.asynccontextmanager
+async def simulated(log: Path, *incidents: str) -> AsyncIterator[str]:
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+    settings = SimulatorSettings(
+        load="8",
+        speed=20.0,
+        listen_address="127.0.0.1:0",
+        log_path=str(log),
+        engines=2,
+        incidents=tuple(map(parse_incident, incidents)),
+    )
+    serving = asyncio.create_task(run(settings, ready=port.set_result, stop=stop))
+    try:
+        async with asyncio.timeout(20):
+            yield f"http://127.0.0.1:{await port}"
+    finally:
+        stop.set()
+        await serving
+
+
+async def command(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "specdec_exporter", "baseline", *arguments, stderr=asyncio.subprocess.PIPE
+    )
+
+
+async def finished(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
+    try:
+        async with asyncio.timeout(20):
+            _, told = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return process.returncode, told.decode()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_live_traffic_of_a_simulated_predictor_is_recorded_into_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    async with simulated(tmp_path / "vllm.log") as url:
+        log = f"--predictor.log-path={tmp_path}/*.log"
+        process = await command(
+            "record", "--predictor.url", url, "--duration=2s", log, "-o", str(path), "--hardware=none"
+        )
+        code, told = await finished(process)
+    assert code == 0, told
+    assert "note: command not given (--command)" in told
+    found = read_baseline(str(path))
+    assert found.name == "base"
+    assert found.method == "eagle3"
+    assert found.context.hardware == "none"
+    assert found.counts.drafts
+    assert found.counts.accepted_tokens == sum(found.counts.accepted_per_position)
+    assert 2 <= found.duration_seconds < 4
+
+
+async def test_a_restart_of_a_simulated_predictor_ends_the_recording_without_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    async with simulated(tmp_path / "vllm.log", "restart at=40s for=4s") as url:
+        process = await command("record", "--predictor.url", url, "--duration=15s", "-o", str(path))
+        code, told = await finished(process)
+    assert (code, "the predictor restarted" in told, path.exists()) == (1, True, False), told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_ctrl_c_keeps_what_was_measured_and_says_so(number: signal.Signals, tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    async with playing(BEFORE, AFTER) as server:
+        process = await command("record", f"--predictor.url={server.url}", "--duration=30m", "-o", str(path))
+        await until(lambda: server.requests == 1)
+        await asyncio.sleep(0.2)  # /version and /v1/models
+        process.send_signal(number)
+        code, told = await finished(process)
+    assert (code, "interrupted after" in told) == (0, True), told
+    found = read_baseline(str(path))
+    assert found.interrupted
+    assert found.duration_seconds < 10
+    assert found.requests_finished == 8
+
+
+async def test_a_file_that_is_there_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    path.touch()
+    async with playing(BEFORE, AFTER) as server:
+        process = await command("record", f"--predictor.url={server.url}", "--duration=30m", "-o", str(path))
+        code, told = await finished(process)
+        assert (code, server.requests) == (1, 0)
+    assert "exists already" in told

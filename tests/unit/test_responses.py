@@ -1,0 +1,252 @@
+"""Saved responses are read as vLLM 0.29.0 and later write them, and nothing else passes for one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import CAPTURES
+from specdec_exporter.perrequest import RequestsAnalysis, RequestStory
+from specdec_exporter.predictor.responses import (
+    Junk,
+    ResponseSpeculation,
+    WithoutRecord,
+    log_request_ids,
+    parse_response,
+)
+
+SAVED = json.loads((CAPTURES / "0.32.0-draft_model-per-request-metrics" / "responses.json").read_bytes())
+Step = tuple[int, int]  # accepted, draft tokens
+
+
+def as_line(response: object) -> bytes:
+    return json.dumps(response).encode()
+
+
+def response(steps: list[Step], k: int = 3, *, detailed: bool = True, name: str = "cmpl-1") -> dict[str, Any]:
+    """A response as the server would write it for these steps."""
+    histogram = [sum(accepted == tokens for accepted, _ in steps) for tokens in range(k + 1)]
+    accepted, drafted = sum(one for one, _ in steps), sum(of for _, of in steps)
+    record: dict[str, Any] = {
+        "mean_acceptance_length": 1 + accepted / len(steps) if steps else 1.0,
+        "draft_acceptance_rate": accepted / drafted if drafted else 0.0,
+        "acceptance_histogram": histogram,
+        "num_spec_steps": len(steps),
+        "num_accepted_draft_tokens": accepted,
+        "num_draft_tokens": drafted,
+        "num_spec_tokens": k,
+    }
+    if detailed:
+        record |= {"per_step_accepted": [one for one, _ in steps], "per_step_drafted": [of for _, of in steps]}
+    return {
+        "id": name,
+        "object": "text_completion",
+        "choices": [{"index": 0, "text": "hello"}],
+        "metrics": {"speculative_decoding": record},
+    }
+
+
+def read(line: bytes) -> ResponseSpeculation:
+    found = parse_response(line)
+    assert isinstance(found, ResponseSpeculation), found
+    return found
+
+
+def told(*responses: dict[str, Any], temperatures: dict[str, float] | None = None) -> RequestsAnalysis:
+    story = RequestStory()
+    for each in responses:
+        record = read(as_line(each))
+        temperature = (temperatures or {}).get(record.request_id or "")
+        story.add(ResponseSpeculation(**{**_fields(record), "temperature": temperature}))
+    return story.analysis()
+
+
+def _fields(record: ResponseSpeculation) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__struct_fields__}
+
+
+# --- one line ---
+
+
+@pytest.mark.parametrize("saved", SAVED, ids=lambda saved: str(saved["path"]))
+def test_what_a_real_server_answered_is_read_to_the_token(saved: dict[str, Any]) -> None:
+    truth = saved["response"]["metrics"]["speculative_decoding"]
+    found = read(as_line(saved["response"]))
+    assert found.request_id == saved["response"]["id"]
+    assert found.drafts == truth["num_spec_steps"]
+    assert found.acceptance_ratio == truth["draft_acceptance_rate"]
+    assert 1 + found.accepted_tokens / found.drafts == truth["mean_acceptance_length"]
+    assert found.steps == tuple(zip(truth["per_step_accepted"], truth["per_step_drafted"], strict=True))
+    assert read(as_line(saved)) == found
+
+
+WRAPPINGS: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "bare": as_line,
+    "chunk of a stream": lambda body: b"data: " + as_line(body) + b"\r\n",
+    "within a harness's object": lambda body: as_line({"body": {"prompt": "x"}, "response": body}),
+    "batch file": lambda body: as_line({"custom_id": "1", "response": {"status_code": 200, "body": body}}),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPINGS.values(), ids=WRAPPINGS)
+def test_a_response_is_found_however_it_was_saved(wrap: Callable[[dict[str, Any]], bytes]) -> None:
+    assert read(wrap(response([(3, 3), (1, 3)]))).accepted_tokens == 4
+
+
+@pytest.mark.parametrize("line", [b"", b"\n", b"data: [DONE]", b": ping", b"event: done"])
+def test_the_framing_of_a_stream_is_nothing(line: bytes) -> None:
+    assert parse_response(line) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"id": "a", "choices": []},
+        {"id": "a", "choices": [], "metrics": None},
+        {"id": "a", "choices": [], "metrics": {"speculative_decoding": None}},
+        {"id": "a", "choices": [], "metrics": {"time_to_first_token_ms": 3.0}},
+    ],
+)
+def test_a_response_without_a_record_is_no_junk(body: dict[str, Any]) -> None:
+    assert parse_response(as_line(body)) == WithoutRecord()
+
+
+def changed(**fields: object) -> dict[str, Any]:
+    body = response([(3, 3), (1, 3)])
+    body["metrics"]["speculative_decoding"] |= fields
+    return body
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json",
+        b'{"id": "cut off',
+        b"[]",
+        b"3",
+        b"\xff\xfe",
+        as_line({"error": {"message": "n"}}),
+        as_line(changed(num_draft_tokens=-6)),
+        as_line(changed(num_draft_tokens="6")),
+        as_line(changed(num_draft_tokens=3)),
+        as_line(changed(num_draft_tokens=7)),
+        as_line(changed(num_spec_steps=3)),
+        as_line(changed(num_accepted_draft_tokens=5)),
+        as_line(changed(num_spec_tokens=2)),
+        as_line(changed(acceptance_histogram=None)),
+        as_line(changed(per_step_accepted=[3])),
+        as_line(changed(per_step_accepted=[2, 2])),
+        as_line(changed(per_step_accepted=[4, 0], acceptance_histogram=[1, 0, 0, 0, 1], num_spec_tokens=4)),
+    ],
+)
+def test_what_is_no_response_or_contradicts_itself_is_junk_with_a_reason(line: bytes) -> None:
+    found = parse_response(line)
+    assert isinstance(found, Junk), found
+    assert found.reason
+
+
+@given(st.binary() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(as_line))
+def test_no_line_is_too_strange(line: bytes) -> None:
+    parse_response(line)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(field=st.sampled_from(sorted(response([(1, 1)])["metrics"]["speculative_decoding"])), value=json_values)
+def test_no_record_is_too_strange(field: str, value: object) -> None:
+    found = parse_response(as_line(changed(**{field: value})))
+    if isinstance(found, ResponseSpeculation):
+        assert 0 <= found.accepted_tokens <= found.draft_tokens
+        RequestStory().add(found)
+
+
+def test_completions_are_numbered_in_the_log_by_their_prompt() -> None:
+    assert log_request_ids("cmpl-1f") == ("cmpl-1f", "cmpl-1f-0")
+
+
+# --- many requests ---
+
+requests_of_steps = st.lists(
+    st.lists(
+        st.integers(1, 4).flatmap(lambda drafted: st.tuples(st.integers(0, drafted), st.just(drafted))), max_size=12
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(requests_of_steps)
+def test_conditional_rates_are_exact_where_the_steps_are_known(requests: list[list[Step]]) -> None:
+    analysis = told(*(response(steps, k=4) for steps in requests))
+    every = [step for steps in requests for step in steps]
+    assert analysis.all.drafts == len(every)
+    assert analysis.all.accepted_tokens == sum(accepted for accepted, _ in every)
+    if not every:
+        assert analysis.all.exact is None
+        return
+    exact = analysis.all.exact
+    assert exact is not None
+    for position in range(4):
+        offered = [accepted for accepted, drafted in every if drafted > position and accepted >= position]
+        assert exact.offered[position] == len(offered)
+        taken = sum(accepted > position for accepted in offered)
+        assert exact.conditional[position] == (taken / len(offered) if offered else None)
+        above = sum(accepted > position for accepted, _ in every)
+        assert analysis.all.per_position[position] == pytest.approx(above / len(every))
+
+
+@given(requests_of_steps)
+def test_a_summary_is_exact_for_requests_whose_drafts_are_full(requests: list[list[Step]]) -> None:
+    full = [[(accepted, 4) for accepted, _ in steps] for steps in requests]
+    summary = told(*(response(steps, k=4, detailed=False) for steps in full)).all
+    assert summary == told(*(response(steps, k=4) for steps in full)).all
+
+
+def test_a_summary_of_short_drafts_is_left_out_of_the_exact_rates() -> None:
+    short, full = response([(2, 2), (0, 1)], detailed=False), response([(3, 3)], detailed=False)
+    exact = told(short, full).all.exact
+    assert exact is not None
+    assert exact.requests == 1
+    assert exact.offered == (1, 1, 1)
+    assert told(short).all.exact is None
+
+
+def test_each_request_counts_once_in_the_distribution() -> None:
+    long_answer, short_answer = response([(3, 3)] * 98), response([(0, 3)])
+    group = told(long_answer, short_answer).all
+    assert group.acceptance_ratio == pytest.approx(98 / 99)
+    assert group.mean_request_ratio == 0.5
+    assert group.percentiles["p10"] == 0.0
+    assert group.percentiles["p90"] == 1.0
+    assert group.histogram == (1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
+
+
+def test_a_request_without_drafts_is_counted_and_has_no_ratio() -> None:
+    group = told(response([])).all
+    assert (group.requests, group.drafted_requests) == (1, 0)
+    assert group.acceptance_ratio is None
+    assert group.mean_request_ratio is None
+    assert group.percentiles == {}
+
+
+def test_requests_are_told_apart_by_temperature() -> None:
+    analysis = told(
+        response([(3, 3)], name="greedy"),
+        response([(1, 3)], name="warm"),
+        response([(0, 3)], name="hot"),
+        response([(2, 3)], name="unknown"),
+        temperatures={"greedy": 0.0, "warm": 0.72, "hot": 9.0},
+    )
+    found = {(each.temperature, each.at_least): each.group.acceptance_ratio for each in analysis.by_temperature}
+    assert found == {(0.0, False): 1.0, (0.7, False): pytest.approx(1 / 3), (2.0, True): 0.0}
+    assert analysis.requests_without_temperature == 1

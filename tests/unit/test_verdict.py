@@ -1,0 +1,239 @@
+"""The verdict says what is proved, with the numbers that prove it and a next step."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.figures import figures
+from specdec_exporter.policy import ResolvedPolicy, load_policy
+from specdec_exporter.status import Figures, VerdictCode
+from specdec_exporter.verdict import DecodingBaseline, curve_remark, is_below_expected, judge
+
+POLICY = load_policy()
+# How bad, by what is known of a service that drafts.
+RANK: dict[VerdictCode, int] = {"healthy": 0, "watch": 1, "not_paying": 2, "harmful": 3, "broken": 4}
+
+
+def drafted(
+    rate: float,
+    *,
+    k: int = 3,
+    drafts: float = 1000,
+    curve: tuple[float, ...] | None = None,
+    seconds: float | None = None,
+    requests: float = 1000,
+) -> Figures:
+    """Figures of full drafts; ``curve`` is accepted at the position / drafts, flat by default."""
+    positions = tuple(drafts * share for share in (curve or (rate,) * k))
+    counts = Counts(
+        drafts=drafts,
+        draft_tokens=drafts * k,
+        accepted_tokens=rate * drafts * k,
+        accepted_per_position=positions,
+        timed_requests=None if seconds is None else requests,
+        output_token_seconds=None if seconds is None else seconds * requests,
+    )
+    return figures(counts, k, "metrics", 300.0)
+
+
+def without_speculation(seconds: float, requests: float = 5000) -> DecodingBaseline:
+    return DecodingBaseline(mean_seconds=seconds, requests=requests, speculative=False)
+
+
+def method(name: str | None) -> ResolvedPolicy:
+    return POLICY.for_method(name)
+
+
+# --- by acceptance ---
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "code"),
+    [
+        (None, 0.05, "broken"),
+        (None, 0.1, "not_paying"),
+        (None, 0.49, "not_paying"),
+        (None, 0.5, "watch"),
+        (None, 0.64, "watch"),
+        (None, 0.65, "healthy"),
+        ("eagle3", 0.49, "not_paying"),
+        ("medusa", 0.45, "not_paying"),
+        ("ngram", 0.29, "not_paying"),
+        ("ngram", 0.3, "healthy"),
+        ("ngram_gpu", 0.45, "healthy"),
+        ("suffix", 0.29, "not_paying"),
+        ("suffix", 0.31, "healthy"),
+        ("a_method_of_tomorrow", 0.6, "watch"),
+    ],
+)
+def test_acceptance_is_judged_by_the_thresholds_of_its_method(name: str | None, rate: float, code: str) -> None:
+    verdict = judge("drafting", drafted(rate), method(name), 3)
+    assert verdict.code == code
+    assert f"acceptance {rate:.2f}" in " ".join(verdict.reasons)
+    assert verdict.headline
+    assert verdict.action
+
+
+@given(rate=st.floats(0, 1), k=st.integers(1, 16), name=st.sampled_from([None, *POLICY.methods]))
+def test_a_length_below_break_even_is_never_healthy_and_one_above_is_never_a_loss(
+    rate: float, k: int, name: str | None
+) -> None:
+    policy = method(name)
+    seen = drafted(rate, k=k)
+    verdict = judge("drafting", seen, policy, k)
+    assert seen.mean_acceptance_length is not None
+    gain = seen.mean_acceptance_length - (1 + k * policy.acceptance_ratio_min)
+    if gain < -1e-9:
+        assert RANK[verdict.code] >= RANK["not_paying"]
+    if gain > 1e-9:
+        assert RANK[verdict.code] < RANK["not_paying"]
+
+
+@given(
+    one=st.floats(0, 1),
+    other=st.floats(0, 1),
+    name=st.sampled_from([None, *POLICY.methods]),
+    seconds=st.sampled_from([None, 0.01, 0.02, 0.03]),
+)
+def test_a_higher_acceptance_is_never_judged_worse(
+    one: float, other: float, name: str | None, seconds: float | None
+) -> None:
+    low, high = sorted((one, other))
+    codes = [
+        judge("drafting", drafted(rate, seconds=seconds), method(name), 3, without_speculation(0.02)).code
+        for rate in (low, high)
+    ]
+    assert RANK[codes[1]] <= RANK[codes[0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "expected"), [("eagle3", 0.7, True), ("eagle3", 0.8, False), ("mtp", 0.7, True)]
+)
+def test_acceptance_below_what_is_usual_for_the_method_is_named(name: str, rate: float, expected: bool) -> None:
+    verdict = judge("drafting", drafted(rate), method(name), 3)
+    assert verdict.code == "healthy"
+    assert is_below_expected(rate, method(name)) is expected
+    assert (f"0.75 to 0.92 is usual for {name}: draft and target may not fit" in verdict.reasons) is expected
+    assert (verdict.action == "Nothing to do.") is not expected
+
+
+def test_few_drafts_are_no_verdict() -> None:
+    assert judge("drafting", drafted(0.9, drafts=POLICY.min_drafts - 1), method(None), 3).code == "unknown"
+    assert judge("drafting", drafted(0.9, drafts=POLICY.min_drafts), method(None), 3).code == "healthy"
+    assert judge("drafting", None, method(None), 3).code == "unknown"
+
+
+def test_text_that_repeats_itself_is_pointed_at() -> None:
+    reasons = " ".join(judge("drafting", drafted(0.995), method(None), 3).reasons)
+    assert "repeats itself" in reasons
+    assert "repeats itself" not in " ".join(judge("drafting", drafted(0.995, k=1), method(None), 1).reasons)
+
+
+def test_a_k_that_pays_is_recommended_where_the_configured_one_does_not() -> None:
+    steep = drafted(0.4, k=5, curve=(0.9, 0.8, 0.2, 0.06, 0.04))
+    verdict = judge("drafting", steep, method(None), 5)
+    assert verdict.code == "not_paying"
+    assert verdict.action.startswith("Lower k from 5 to 2")
+    assert "Switch speculation off" in judge("drafting", drafted(0.2), method(None), 3).action
+
+
+@pytest.mark.parametrize(
+    ("curve", "words"),
+    [
+        ((0.2, 0.15, 0.1), "wrong from its first token"),
+        ((0.9, 0.02, 0.01), "position 1 almost never (2.2%)"),
+        ((0.9, 0.8, 0.7), None),
+    ],
+)
+def test_a_curve_that_is_lost_early_is_a_reason(curve: tuple[float, ...], words: str | None) -> None:
+    seen = drafted(sum(curve) / 3, curve=curve)
+    remark = curve_remark(seen, method(None))
+    assert (remark is None) is (words is None)
+    if words is not None and remark is not None:
+        assert words in remark.found
+        assert remark.found in judge("drafting", seen, method(None), 3).reasons
+
+
+# --- by time, against a baseline ---
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "speculative", "code"),
+    [
+        (0.8, 0.010, False, "healthy"),  # twice as fast
+        (0.8, 0.020, False, "not_paying"),  # accepted, and no faster
+        (0.8, 0.030, False, "harmful"),  # accepted, and slower
+        (0.3, 0.030, False, "harmful"),
+        (0.3, 0.024, False, "not_paying"),
+        (0.3, 0.010, False, "watch"),  # pays now, against the odds
+        (0.6, 0.010, False, "healthy"),  # measured, so there is nothing left to measure
+        (0.05, 0.030, False, "broken"),
+        # A baseline with speculation says nothing of what it is worth, but slow and rejected is harm all the same.
+        (0.8, 0.030, True, "healthy"),
+        (0.3, 0.030, True, "harmful"),
+        (0.3, 0.010, True, "not_paying"),
+        (0.6, 0.010, True, "watch"),
+    ],
+)
+def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
+    rate: float, seconds: float, speculative: bool, code: str
+) -> None:
+    baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=speculative)
+    verdict = judge("drafting", drafted(rate, seconds=seconds), method(None), 3, baseline)
+    assert verdict.code == code
+    assert f"speed-up {0.02 / seconds:.2f}" in verdict.reasons[0]
+    assert verdict.action
+
+
+def test_harm_must_be_more_than_chance() -> None:
+    few = drafted(0.3, seconds=0.03, requests=8)
+    assert judge("drafting", few, method(None), 3, without_speculation(0.02)).code == "not_paying"
+    small_baseline = without_speculation(0.02, requests=5)
+    assert judge("drafting", drafted(0.3, seconds=0.03), method(None), 3, small_baseline).code == "not_paying"
+    assert judge("drafting", drafted(0.3, seconds=0.03), method(None), 3, without_speculation(0.02)).code == "harmful"
+
+
+def test_a_speed_up_of_few_requests_decides_nothing() -> None:
+    requests = POLICY.latency.min_requests - 1
+    seen = drafted(0.8, seconds=0.02, requests=requests)
+    assert judge("drafting", seen, method(None), 3, without_speculation(0.02)).code == "healthy"
+
+
+@pytest.mark.parametrize("seconds", [None, 0.0])
+def test_a_baseline_without_times_to_compare_changes_nothing(seconds: float | None) -> None:
+    seen = drafted(0.8, seconds=seconds)
+    assert judge("drafting", seen, method(None), 3, without_speculation(0.02)) == judge(
+        "drafting", seen, method(None), 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ("unreachable", "unknown"),
+        ("stats_disabled", "unknown"),
+        ("speculation_off", "off"),
+        ("idle", "idle"),
+        ("not_drafting", "watch"),
+    ],
+)
+def test_without_drafts_the_state_is_the_verdict(state: str, code: str) -> None:
+    verdict = judge(state, drafted(0.01), method(None), 3)  # type: ignore[arg-type]
+    assert verdict.code == code
+    assert verdict.action
+
+
+# --- the policy ---
+
+
+def test_thresholds_and_bands_are_in_order() -> None:
+    assert POLICY.acceptance_ratio_broken > 0
+    for name in (None, *POLICY.methods):
+        policy = method(name)
+        assert POLICY.acceptance_ratio_broken < policy.acceptance_ratio_min <= policy.acceptance_ratio_watch < 1
+        if policy.acceptance_ratio_expected is not None:
+            low, high = policy.acceptance_ratio_expected
+            assert policy.acceptance_ratio_min <= low < high <= 1

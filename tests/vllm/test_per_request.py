@@ -1,0 +1,84 @@
+"""Responses that a real server adds its per-request figures to (0.29.0 and later) sum up to its own counters."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec_exporter.predictor.versions import parse_release
+from vllm.exporter import Exposition, run_command
+from vllm.language import CHORUS, Prompt, excerpt, flawed_copy
+from vllm.server import MODEL_NAME, Installation, Server, running, wait_until
+from vllm.test_real_server import VLLM
+
+K = 5
+NGRAM = {"method": "ngram", "num_speculative_tokens": K, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
+ARGUMENTS = (
+    *("--speculative-config", json.dumps(NGRAM)),
+    *("--per-request-spec-decode-metrics", "detailed", "--enable-log-requests"),
+)
+
+
+def complete(server: Server, prompt: Prompt, **parameters: Any) -> list[str]:
+    """The lines of one response, as a client that saves everything would write them."""
+    body = {"model": MODEL_NAME, "prompt": prompt, "max_tokens": 40, "ignore_eos": True, **parameters}
+    request = urllib.request.Request(
+        f"{server.url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        text: str = answer.read().decode()
+    return text.splitlines()
+
+
+def saved_responses(server: Server) -> list[str]:
+    """Short drafts, requests without any, a stream, two temperatures, and a request with two choices."""
+    lines: list[str] = []
+    for index in range(3):
+        lines += complete(server, flawed_copy(1.0, start=31 * index, length=80, flaw_every=4), temperature=0)
+    lines += complete(server, CHORUS, temperature=0, max_tokens=9)
+    lines += complete(server, excerpt(1.0, start=50), temperature=0)
+    # The last chunk carries the record only if the client asks for usage.
+    streamed = {"stream": True, "stream_options": {"include_usage": True}}
+    lines += complete(server, flawed_copy(1.0, start=7, length=80, flaw_every=25), temperature=0.7, **streamed)
+    return lines
+
+
+def test_saved_responses_sum_up_to_the_counters(installation: Installation, models: Path, tmp_path: Path) -> None:
+    release = parse_release(installation.release())
+    if release is None or release < (0, 29, 0):
+        pytest.skip("came with 0.29.0")
+    server = Server(installation, models=models, directory=tmp_path, arguments=ARGUMENTS)
+    responses = tmp_path / "responses.jsonl"
+    with running(server):
+        lines = saved_responses(server)
+        wait_until(lambda: VLLM.count(Exposition(server.metrics())).requests == 6, seconds=30, what="six requests")
+        (tmp_path / "metrics.txt").write_text(server.metrics())
+        counted = VLLM.count(Exposition((tmp_path / "metrics.txt").read_text()))
+        # Several choices carry no record, so this is not compared.
+        lines += complete(server, CHORUS, n=2, temperature=0.7, max_tokens=9)
+    responses.write_text("\n".join(lines) + "\n")
+
+    result = run_command("analyze", str(server.log_path), "--responses", str(responses), "--output", "jsonl")
+    assert result.returncode == 0, result.stderr
+    objects = [json.loads(line) for line in result.stdout.splitlines()]
+    summary = objects[-1]
+    assert summary["kind"] == "responses"
+    assert summary["junk"] == 0
+    every = summary["all"]
+    assert every["requests"] == 6
+    assert every["drafts"] == counted.drafts
+    assert every["draft_tokens"] == counted.draft_tokens
+    assert every["accepted_tokens"] == sum(counted.accepted_per_position)
+    assert every["per_position"] == pytest.approx([n / counted.drafts for n in counted.accepted_per_position])
+    # Drafts are short here, so only the steps tell what was offered.
+    assert counted.draft_tokens < K * counted.drafts
+    assert every["exact"]["requests"] == every["drafted_requests"]
+    by_temperature = {group["temperature"]: group["group"]["requests"] for group in summary["by_temperature"]}
+    assert by_temperature == {0.0: 5, 0.7: 1}
+    assert summary["requests_without_temperature"] == 0
+    report = run_command("analyze", str(server.log_path), "--responses", str(responses))
+    assert "By temperature" in report.stdout

@@ -1,0 +1,139 @@
+"""The baseline of a running exporter: served, reloaded, refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from builders import CAPTURES
+from running import Exporter, exporter, predictor
+from specdec_exporter.baseline import Baseline, Context, to_yaml
+from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.recording import Recorder, with_increases
+
+NOTHING = (CAPTURES / "0.32.0-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()
+FIRST = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
+MODEL = 'inference_service="default",model_name="tiny"'
+RATIO = f"specdec_baseline_acceptance_ratio{{{MODEL}}}"
+RELOADED = "specdec_exporter_config_last_reload_successful"
+
+
+def baseline(**changes: Any) -> str:
+    """A baseline of what the dump ``FIRST`` counts."""
+    recorder = Recorder(parse_exposition(b'vllm:num_requests_running{model_name="tiny",engine="0"} 0\n'), 0.0)
+    recorder.observe(parse_exposition(FIRST), 60.0)
+    shell: dict[str, Any] = {"name": "first", "model_name": "tiny", "context": Context(hardware="1x L4")}
+    whole = Baseline(recorded_at="2026-01-31T12:00:00Z", duration_seconds=60.0, **(shell | changes))
+    return to_yaml(with_increases(whole, recorder.increases()))
+
+
+async def reloaded(running: Exporter, said: str) -> dict[str, float]:
+    running.log.clear()
+    running.process.send_signal(signal.SIGHUP)
+    await running.said(said)
+    return await running.samples()
+
+
+async def shown(running: Exporter) -> Any:
+    return json.loads(await running.get("/api/v1/status"))["predictors"][0]["baseline"]
+
+
+async def test_a_baseline_is_served_bucket_by_bucket_as_it_was_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    path.write_text(baseline())
+    async with (
+        predictor(FIRST) as vllm,
+        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
+    ):
+        samples = await running.samples()
+        status = await shown(running)
+    live = {
+        series.replace("specdec_", "specdec_baseline_", 1).replace('engine="0",', ""): value
+        for series, value in samples.items()
+        if series.startswith(
+            ("specdec_time_to_first_token", "specdec_time_per_output_token", "specdec_request_latency_seconds")
+        )
+    }
+    assert len(live) > 60
+    assert {series: samples.get(series) for series in live} == {
+        series: round(value, 9) for series, value in live.items()
+    }
+    assert samples[RATIO] == 1136 / 1392
+    assert samples[f"specdec_baseline_recorded_timestamp_seconds{{{MODEL}}}"] == 1769860800
+    assert (status["name"], status["served"], status["refusal"]) == ("first", True, None)
+    assert status["remarks"][:2] == ["model not given (--model)", "runtime not given (--runtime)"]
+
+
+async def test_without_a_baseline_there_is_none(tmp_path: Path) -> None:
+    async with predictor(FIRST) as vllm, exporter(f"--predictor.url={vllm.url}") as running:
+        assert not [series for series in await running.samples() if "baseline" in series]
+        assert await shown(running) is None
+
+
+async def test_a_reload_takes_a_new_baseline_and_keeps_the_old_one_if_it_is_bad(tmp_path: Path) -> None:
+    path, log = tmp_path / "base.yaml", tmp_path / "vllm.log"
+    path.write_text(baseline())
+    log.write_bytes((CAPTURES / "0.32.0-draft_model-k3/server.log").read_bytes())
+    arguments = (f"--baseline.file={path}", f"--predictor.log-path={log}", "--predictor.log-from=start")
+    async with predictor(FIRST) as vllm, exporter(f"--predictor.url={vllm.url}", *arguments) as running:
+        lines = 'specdec_log_windows_total{engine="0",inference_service="default",model_name="tiny"}'
+        before = await running.until(lambda samples: samples.get(lines, 0) > 0)
+        path.write_text(baseline(name="second"))
+        samples = await reloaded(running, "configuration loaded")
+        assert [series for series in samples if 'name="second"' in series]
+        assert samples[lines] >= before[lines]  # the predictor's log was not read anew
+        path.write_text(baseline().replace("name:", "nmae:"))
+        samples = await reloaded(running, f"{path}, line 4: nmae: expected one of the keys")
+        assert samples[RELOADED] == 0
+        assert [series for series in samples if 'name="second"' in series]
+        path.write_text(baseline(name="third"))
+        samples = await reloaded(running, "configuration loaded")
+        assert samples[RELOADED] == 1
+        assert [series for series in samples if 'name="third"' in series]
+
+
+async def test_a_baseline_of_another_model_is_refused_and_said_once(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    path.write_text(baseline(model_name="large"))
+    async with (
+        predictor(FIRST) as vllm,
+        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
+    ):
+        for _ in range(3):
+            assert not [series for series in await running.samples() if "baseline" in series]
+        status = await shown(running)
+        assert (status["served"], status["refusal"]) == (False, "it is of model 'large', the predictor serves tiny")
+        vllm.body = FIRST.replace(b'"tiny"', b'"large"')
+        assert [series for series in await running.samples() if "baseline_acceptance_ratio" in series]
+        await running.said("baseline is served")
+        assert len([line for line in running.log if "baseline is not served" in line]) == 1
+
+
+async def test_a_baseline_waits_for_the_predictor(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    path.write_text(baseline())
+    async with (
+        predictor(FIRST) as vllm,
+        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
+    ):
+        vllm.status = 503
+        assert RATIO not in await running.samples()
+        assert (await shown(running))["refusal"] == "the predictor's model is not known yet"
+        vllm.status = 200
+        assert RATIO in await running.samples()
+        vllm.status = 503
+        assert RATIO in await running.samples()  # it does not change with the predictor's health
+
+
+async def test_each_predictor_of_a_file_has_its_own(tmp_path: Path) -> None:
+    path, config = tmp_path / "base.yaml", tmp_path / "specdec.yaml"
+    path.write_text(baseline())
+    async with predictor(FIRST) as vllm:
+        config.write_text(
+            f"predictors: [{{name: one, url: '{vllm.url}', baseline: '{path}'}}, {{name: two, url: '{vllm.url}'}}]"
+        )
+        async with exporter(f"--config.file={config}") as running:
+            found = [series for series in await running.samples() if "baseline_acceptance_ratio" in series]
+    assert found == ['specdec_baseline_acceptance_ratio{inference_service="one",model_name="tiny"}']
