@@ -10,7 +10,7 @@ from typing import Any
 
 from rules.scenario import BOUNDS
 from specdec_exporter.acceptance import Counts
-from specdec_exporter.baseline import Baseline, Context
+from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.predictor.snapshot import Histogram
 
 INF = math.inf

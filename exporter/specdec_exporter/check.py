@@ -18,9 +18,9 @@ import msgspec
 from specdec_exporter import report
 from specdec_exporter.analysis import LogStory
 from specdec_exporter.analyze import REPORT_KINDS, LogInputs
+from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.errors import FetchError
 from specdec_exporter.examination import Finding, Level, LogReading, examine, is_foreign, no_metrics
-from specdec_exporter.pinned import PinnedBaseline
 from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
 from specdec_exporter.runtime import without_credentials
 from specdec_exporter.state import PredictorState

@@ -20,8 +20,8 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 # Commands that are not here, by the module that has them under their name.
 _LOADED_WHEN_ASKED_FOR = {
-    "baseline": "specdec_exporter.baselinecli",
-    "compare": "specdec_exporter.comparecli",
+    "baseline": "specdec_exporter.baseline.cli",
+    "compare": "specdec_exporter.comparison.cli",
     "simulate": "specdec_exporter.simulator.cli",
 }
 
@@ -278,7 +278,7 @@ def check(
 def analyze(paths: tuple[str, ...], output: Literal["text", "jsonl"], responses: tuple[str, ...]) -> int:
     """Tell what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
     if responses:
-        from specdec_exporter.analyze_responses import analyze_responses  # noqa: PLC0415
+        from specdec_exporter.perrequest.command import analyze_responses  # noqa: PLC0415
 
         return analyze_responses(paths, responses, output=output)
     from specdec_exporter import analyze as analysing  # noqa: PLC0415

@@ -18,7 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from specdec_exporter import __version__
-from specdec_exporter.baselinemetrics import baseline_families
+from specdec_exporter.baseline.families import baseline_families
 from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, le
 from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.state import EngineView, PredictorState

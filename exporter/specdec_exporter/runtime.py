@@ -24,7 +24,7 @@ from specdec_exporter.state import PredictorState
 from specdec_exporter.status import PredictorStatus, Status
 
 if TYPE_CHECKING:
-    from specdec_exporter.pinned import PinnedBaseline
+    from specdec_exporter.baseline.pinned import PinnedBaseline
 
 LOG = logging.getLogger("specdec")
 
@@ -226,7 +226,7 @@ def read_pinned(settings: Settings) -> dict[str, PinnedBaseline]:
     paths = {predictor.name: predictor.baseline for predictor in settings.predictors if predictor.baseline}
     if not paths:
         return {}
-    from specdec_exporter.pinned import PinnedBaseline  # noqa: PLC0415  only with a baseline: memory is budgeted
+    from specdec_exporter.baseline.pinned import PinnedBaseline  # noqa: PLC0415  only with a baseline: memory is budgeted
 
     return {name: PinnedBaseline(path) for name, path in paths.items()}
 

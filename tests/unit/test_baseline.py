@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_exporter.acceptance import Counts
-from specdec_exporter.baseline import (
+from specdec_exporter.baseline.file import (
     MAX_FILE_BYTES,
     SLIS,
     Baseline,

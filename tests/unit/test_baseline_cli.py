@@ -15,7 +15,7 @@ from builders import CAPTURES
 from running import predictor
 from specdec_exporter import cli
 from specdec_exporter.acceptance import Counts
-from specdec_exporter.baseline import Baseline, Context, to_document, to_yaml
+from specdec_exporter.baseline.file import Baseline, Context, to_document, to_yaml
 from specdec_exporter.config import load_settings
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.predictor.exposition import parse_exposition

@@ -14,11 +14,11 @@ from prometheus_client.exposition import generate_latest
 
 from builders import CAPTURES, engine, latency, snapshot
 from specdec_exporter.acceptance import Counts
-from specdec_exporter.baseline import Baseline, Context, write_baseline
+from specdec_exporter.baseline.file import Baseline, Context, write_baseline
+from specdec_exporter.baseline.pinned import PinnedBaseline, fit
 from specdec_exporter.collector import build_registry
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.pinned import PinnedBaseline, fit
 from specdec_exporter.predictor.exposition import parse_exposition
 from specdec_exporter.predictor.snapshot import Histogram, Snapshot
 from specdec_exporter.runtime import ExporterRuntime

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from specdec_exporter.baseline import Baseline, write_baseline
+from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.check import check
 from specdec_exporter.errors import BaselineError, ConfigError
 from specdec_exporter.predictor.snapshot import Histogram

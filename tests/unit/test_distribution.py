@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordings import INF, histogram, lognormal
-from specdec_exporter import distribution
-from specdec_exporter.distribution import on_common_bounds, quantile, ratio_of_quantiles, tail_shift
-from specdec_exporter.estimate import Estimate, proportion, ratio_of_means
+from specdec_exporter.comparison import distribution
+from specdec_exporter.comparison.distribution import on_common_bounds, quantile, ratio_of_quantiles, tail_shift
+from specdec_exporter.comparison.estimate import Estimate, proportion, ratio_of_means
 from specdec_exporter.policy import load_policy
 from specdec_exporter.predictor.snapshot import Histogram
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from specdec_exporter.acceptance import SCALARS, Counts
-from specdec_exporter.baseline import HISTOGRAMS, Baseline, sum_bounds
+from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, sum_bounds
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.figures import counts_of
 from specdec_exporter.formatting import plain

@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from specdec_exporter import distribution
-from specdec_exporter.distribution import Quantile, Shift
-from specdec_exporter.estimate import Z_OF_PAIR, Estimate, ratio_of_means
+from specdec_exporter.comparison import distribution
+from specdec_exporter.comparison.distribution import Quantile, Shift
+from specdec_exporter.comparison.estimate import Z_OF_PAIR, Estimate, ratio_of_means
 from specdec_exporter.policy import LatencyPolicy
 from specdec_exporter.predictor.snapshot import Histogram
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_exporter.acceptance import acceptance_ratio, mean_acceptance_length, position_ratios, tokens_per_step
-from specdec_exporter.baseline import Baseline
+from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.formatting import count, decimal, percent, plain
 from specdec_exporter.predictor.snapshot import Histogram
 from specdec_exporter.report import console_for

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter.formatting import count, decimal, percent, plain
-from specdec_exporter.perrequest import RequestGroup, RequestsAnalysis, TemperatureGroup
+from specdec_exporter.perrequest.analysis import RequestGroup, RequestsAnalysis, TemperatureGroup
 from specdec_exporter.report import bar, heading, indented, is_ascii_only, pairs, table
 
 _CELLS = 30

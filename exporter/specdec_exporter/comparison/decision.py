@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from specdec_exporter.estimate import Estimate
+from specdec_exporter.comparison.estimate import Estimate
+from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair
+from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import percent, seconds
-from specdec_exporter.latency import LatencyComparison, Outcome, Pair
-from specdec_exporter.likeness import TITLES
 from specdec_exporter.policy import ResolvedPolicy
 from specdec_exporter.status import Figures
 from specdec_exporter.verdict import recommend

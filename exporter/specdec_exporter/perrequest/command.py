@@ -12,7 +12,7 @@ import msgspec
 from specdec_exporter.analysis import LogStory
 from specdec_exporter.analyze import PROG, REPORT_KINDS, LogInputs, discard
 from specdec_exporter.formatting import plain
-from specdec_exporter.perrequest import RequestStory
+from specdec_exporter.perrequest.analysis import RequestStory
 from specdec_exporter.policy import load_policy
 from specdec_exporter.predictor.events import Event, RequestParams
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, log_request_ids, parse_response
@@ -109,7 +109,8 @@ def _write_json_lines(inputs: LogInputs | None, responses: _Responses, stdout: T
 
 
 def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
-    from specdec_exporter import perrequest_report, report  # noqa: PLC0415  JSON lines need no rich
+    from specdec_exporter import report  # noqa: PLC0415
+    from specdec_exporter.perrequest import report as perrequest_report  # noqa: PLC0415  JSON lines need no rich
 
     if inputs is not None:
         story = LogStory()

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from specdec_exporter.estimate import Estimate, Mean, Z
+from specdec_exporter.comparison.estimate import Estimate, Mean, Z
 from specdec_exporter.policy import LatencyPolicy
 from specdec_exporter.predictor.snapshot import Histogram
 

@@ -13,14 +13,14 @@ from rich.text import Text
 
 from specdec_exporter import report
 from specdec_exporter.acceptance import at
-from specdec_exporter.baseline import Context
-from specdec_exporter.comparison import Comparison, Side
-from specdec_exporter.decision import DecisionCode, times
-from specdec_exporter.distribution import Quantile, Shift
-from specdec_exporter.estimate import Estimate
+from specdec_exporter.baseline.file import Context
+from specdec_exporter.comparison.compare import Comparison, Side
+from specdec_exporter.comparison.decision import DecisionCode, times
+from specdec_exporter.comparison.distribution import Quantile, Shift
+from specdec_exporter.comparison.estimate import Estimate
+from specdec_exporter.comparison.latency import LatencyComparison
+from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import count, decimal, percent, plain, seconds
-from specdec_exporter.latency import LatencyComparison
-from specdec_exporter.likeness import TITLES
 
 Output = Literal["text", "markdown", "json"]
 

@@ -11,12 +11,11 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.acceptance import ratio
-from specdec_exporter.baseline import Baseline, Context
-from specdec_exporter.decision import Decision, decide
-from specdec_exporter.estimate import Estimate, proportion
-from specdec_exporter.figures import figures
-from specdec_exporter.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
-from specdec_exporter.likeness import (
+from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.comparison.decision import Decision, decide
+from specdec_exporter.comparison.estimate import Estimate, proportion
+from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
+from specdec_exporter.comparison.likeness import (
     Flag,
     flags,
     histogram_of,
@@ -26,6 +25,7 @@ from specdec_exporter.likeness import (
     traffic_of,
     unlike_traffic,
 )
+from specdec_exporter.figures import figures
 from specdec_exporter.policy import Policy
 from specdec_exporter.status import Figures
 
@@ -74,7 +74,7 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. ``latencies`` are in the order of :data:`~specdec_exporter.latency.SLIS`."""
+    """All of it. ``latencies`` are in the order of :data:`~specdec_exporter.comparison.latency.SLIS`."""
 
     baseline: Side
     candidate: Side

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from specdec_exporter.predictor.snapshot import le
 
 if TYPE_CHECKING:
-    from specdec_exporter.pinned import PinnedBaseline
+    from specdec_exporter.baseline.pinned import PinnedBaseline
 
 # Not the command: it may hold an API key.
 FACTS = ("name", "vllm_version", "method", "hardware", "model", "runtime", "request_parameters")

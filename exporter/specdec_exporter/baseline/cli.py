@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import click
 
-from specdec_exporter import baseline as baselines
-from specdec_exporter.baseline import Baseline, Context
+from specdec_exporter.baseline import file as baselines
+from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.baseline.yamlnodes import MAX_TEXT
 from specdec_exporter.cli import DURATION
 from specdec_exporter.errors import BaselineError, SpecdecError
 from specdec_exporter.formatting import plain
-from specdec_exporter.yamlnodes import MAX_TEXT
 
 STDOUT = "-"
 _DEFAULT_URL = "http://127.0.0.1:8080"
@@ -106,7 +106,7 @@ def record(
         if selector is None:
             raise click.UsageError("--prometheus needs --selector, e.g. '{inference_service=\"chat\"}'")
         span = span or _DEFAULT_RANGE_SECONDS
-        from specdec_exporter.recordrange import record_range  # noqa: PLC0415
+        from specdec_exporter.baseline.prometheus import record_range  # noqa: PLC0415
 
         recorded = asyncio.run(
             record_range(
@@ -142,8 +142,8 @@ async def record_beside(
     url: str, seconds: float, *, log_paths: tuple[str, ...], timeout_seconds: float, name: str | None, context: Context
 ) -> Baseline:
     """Record a predictor with progress on stderr; Ctrl-C and SIGTERM end it and keep what was measured."""
-    from specdec_exporter.baselinereport import recording_progress  # noqa: PLC0415
-    from specdec_exporter.record import record as watch  # noqa: PLC0415
+    from specdec_exporter.baseline.live import record as watch  # noqa: PLC0415
+    from specdec_exporter.baseline.report import recording_progress  # noqa: PLC0415
     from specdec_exporter.runtime import without_credentials  # noqa: PLC0415
 
     stop = asyncio.Event()
@@ -194,7 +194,8 @@ def show(file: str, output: Literal["text", "json"]) -> int:
     if output == "json":
         click.echo(json.dumps(baselines.to_document(found), indent=2, ensure_ascii=False))
         return 0
-    from specdec_exporter import baselinereport, report  # noqa: PLC0415
+    from specdec_exporter import report  # noqa: PLC0415  rich takes long to import
+    from specdec_exporter.baseline import report as baselinereport  # noqa: PLC0415
 
     report.write(sys.stdout, lambda console: baselinereport.print_baseline(console, found, baselines.remarks(found)))
     return 0
@@ -216,7 +217,7 @@ def check(files: tuple[str, ...], url: str | None, timeout: float) -> int:
         try:
             found = baselines.read_baseline(file)
             if url is not None:
-                from specdec_exporter.pinned import compare_with  # noqa: PLC0415
+                from specdec_exporter.baseline.pinned import compare_with  # noqa: PLC0415
 
                 differences = asyncio.run(compare_with(found, _with_scheme(url), timeout))
         except SpecdecError as error:

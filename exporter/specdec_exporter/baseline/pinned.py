@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from specdec_exporter.acceptance import acceptance_ratio, mean_acceptance_length
-from specdec_exporter.baseline import HISTOGRAMS, Baseline, read_baseline, remarks
+from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, read_baseline, remarks
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.fetch import MetricsFetcher, open_session

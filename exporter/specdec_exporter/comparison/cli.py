@@ -7,11 +7,11 @@ import sys
 
 import click
 
-from specdec_exporter import comparison_report
-from specdec_exporter.baseline import Baseline, Context, read_baseline
-from specdec_exporter.baselinecli import context_flags, one_line, record_beside
+from specdec_exporter.baseline.cli import context_flags, one_line, record_beside
+from specdec_exporter.baseline.file import Baseline, Context, read_baseline
 from specdec_exporter.cli import DURATION
-from specdec_exporter.comparison import compare as compare_recordings
+from specdec_exporter.comparison import report as comparison_report
+from specdec_exporter.comparison.compare import compare as compare_recordings
 from specdec_exporter.policy import load_policy
 
 _DURATION_SECONDS = 300.0

@@ -1,0 +1,1 @@
+"""Acceptance request by request, from saved responses of vLLM 0.29 and later."""
