@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TOOLS := $(CURDIR)/.tools
 export PATH := $(TOOLS)/bin:$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format render bench lock clean
+.PHONY: help demo test lint format render pictures schema bench bench-ruler bench-alerts lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,13 +27,28 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	@touch $@
 
 $(TOOLS)/.test: tests/debian.sh
-	tests/debian.sh promtool prometheus vmalert chromium
+	tests/debian.sh promtool prometheus prometheus-alertmanager vmalert chromium
 	@mkdir -p $(TOOLS) && touch $@
 
-demo: $(VENV)/.runtime ## A simulated predictor and the exporter, with a live table; SECONDS=20 ends by itself
-	@$(BIN)/python -m specdec_exporter.simulator.demo $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
+demo: $(VENV)/.runtime ## Simulated predictors, exporter, Prometheus, Alertmanager, pages; SECONDS=20 ends by itself
+	@tests/debian.sh prometheus prometheus-alertmanager
+	@PYTHONPATH=deploy $(BIN)/python -m demo $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
-test: lint $(TOOLS)/.test tools ## Lint, types and all tests that need no vLLM; installs what they need
+# Grafana's types, to check the dashboards with.
+SCHEMA := tests/dashboards/schema
+$(TOOLS)/schema/.installed: $(SCHEMA)/package.json $(SCHEMA)/package-lock.json
+	@mkdir -p $(@D) && cp $^ $(@D)
+	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
+
+ifneq ($(shell command -v npm),)
+schema: $(TOOLS)/schema/.installed ## Install Grafana's types, by which the dashboards are checked; without npm, say so
+else
+schema:
+	@echo "make schema: no 'npm' command here, so the dashboards are not checked by Grafana's types" >&2
+endif
+
+test: lint $(TOOLS)/.test tools schema ## Lint, types and all tests that need no vLLM; installs what they need
 	$(BIN)/pytest
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict
@@ -48,9 +63,19 @@ format: $(VENV)/.dev ## Let ruff put the code in shape
 render: $(VENV)/.dev ## Render the rule pack anew after a change of its jsonnet
 	$(BIN)/python rules/render.py
 
+pictures: $(VENV)/.dev $(TOOLS)/.test tools ## Draw previews of the dashboards into docs/
+	$(BIN)/python tests/dashboards/pictures.py
+
 bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run
 	@tests/debian.sh mtail
 	$(BIN)/python tests/bench/run.py
+
+bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARGS=--quick for a tenth of them
+	@tests/debian.sh promtool prometheus
+	$(BIN)/python tests/bench/alert_quality.py $(ARGS)
+
+bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by services; ARGS=--quick for up to 1,000
+	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-header --upgrade -o requirements.lock pyproject.toml

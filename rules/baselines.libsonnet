@@ -30,7 +30,8 @@ function(config, source, signals, name)
   local enough_requests = '%s >= %d' % [signals.requests.record, config.min_requests];
 
   local pinned(sli, suffix, extra=[]) =
-    'sum by (%s) (%s)' % [
+    // max: every replica serves the same file.
+    'max by (%s) (%s)' % [
       promql.list(level + extra),
       source.family('baseline_%s_seconds_%s' % [config.slis[sli].family, suffix]),
     ];
@@ -40,6 +41,22 @@ function(config, source, signals, name)
 
   local fromSource(origin, expression) =
     'label_replace(\n  %s,\n  "baseline_source", "%s", "", ""\n)' % [promql.indent(expression), origin];
+
+  // Whatever its source: one that has just made way for another may still be there for some minutes.
+  local normal(matchers='') =
+    'max without (baseline_source) (%s%s)' % [name('latency_seconds', 'mean_baseline'), matchers];
+  local slowdown(matchers='') = '%s%s / %s %s' % [signals.latency_mean.record, matchers, on_sli, normal(matchers)];
+
+  // 1 / n + 1 / n at baseline: what sampling errors are made of.
+  local sampling(sli) = |||
+    1 / %(requests)s{sli="%(sli)s"}
+    + (1 / %(baseline)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"})
+  ||| % { sli: sli, requests: signals.requests.record, baseline: name('latency_requests', 'count_baseline') };
+
+  local margin(sli) = '%s * sqrt(\n  %s\n)' % [
+    number(config.z_score * config.slis[sli].cv),
+    promql.indent(sampling(sli)),
+  ];
 
   // Share of requests slower than each boundary, at baseline, by the SLI's sources.
   local slower_at_baseline(sli) =
@@ -175,12 +192,14 @@ function(config, source, signals, name)
     latency_ratio: {
       unit: 'percentunit',
       help: 'Mean latency / mean latency at baseline.',
-      expr: '%s / %s %s' % [signals.latency_mean.record, on_sli, name('latency_seconds', 'mean_baseline')],
+      expr: slowdown(),
+      by_sli: { [sli]: slowdown('{sli="%s"}' % sli) for sli in slis },
     },
 
     // Mean time per output token against baselines without speculation; end-to-end latency where there is none (before
     // 0.11.0). A pinned baseline with an acceptance rate was recorded with speculation.
     speedup: {
+      record: name('speedup', 'ratio', long),
       unit: 'percentunit',
       help: 'Realised speed-up: mean time per output token without speculation / with it.',
       local ratio(sli) = |||
@@ -202,67 +221,75 @@ function(config, source, signals, name)
 
     mean_margin: {
       help: 'By how much the mean ratio may lie above 1 by chance: z * cv * sqrt(1 / n + 1 / n at baseline).',
-      by_sli: {
-        [sli]: |||
-          %(factor)s * sqrt(
-            1 / %(requests)s{sli="%(sli)s"}
-            + (1 / %(baseline)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"})
-          )
-        ||| % {
-          factor: number(config.latency_z_score * config.slis[sli].cv),
-          sli: sli,
-          requests: signals.requests.record,
-          baseline: name('latency_requests', 'count_baseline'),
-        }
-        for sli in slis
-      },
+      by_sli: { [sli]: margin(sli) for sli in slis },
     },
 
-    // The tail shift is s - g * b, with s slower now and b at baseline. By chance s exceeds b by less than z * sqrt(s / n),
-    // and what b * (g - 1) does not cover of it is at most z^2 * g^2 / (4 * (g - 1)) / n, whatever b is. The sampling error
-    // of b counts g^2 times.
+    // The tail shift is s - g * b, with s slower now and b at baseline. The square root of a share has the same sampling
+    // error whatever the share is, sqrt(1 / n) / 2, so by chance s exceeds b by less than z * sqrt(b * v) + z^2 * v / 4 with
+    // v = 1 / n + 1 / n at baseline. What b * (g - 1) does not cover of it is at most z^2 * v * g / (4 * (g - 1)), whatever b is.
     tail_margin: {
       help: 'By how much the tail may shift by chance.',
       by_sli: {
-        [sli]: |||
-          %(factor)s * (
-            1 / %(requests)s{sli="%(sli)s"}
-            + (%(growth)s / %(baseline)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"})
-          )
-        ||| % {
-          local growth = config.tail_growth,
-          factor: number(std.pow(config.latency_z_score * growth, 2) / (4 * (growth - 1))),
-          growth: number(growth * growth),
-          sli: sli,
-          requests: signals.requests.record,
-          baseline: name('latency_requests', 'count_baseline'),
-        }
+        [sli]: '%s * (\n  %s\n)' % [
+          number(std.pow(config.z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
+          promql.indent(sampling(sli)),
+        ]
         for sli in slis
       },
     },
 
+    // Not recorded: only alerts need it.
+    unsettled: {
+      help: 'Most replicas started so recently that their slow first requests are still seen in the long window.',
+      expr: 'max_over_time(%s[%s]) >= 0.5' % [signals.warming.record, promql.duration(config.settling_seconds)],
+    },
+
     // --- Verdict -----------------------------------------------------------------------------------------------------
+    // The exporter judges by the same thresholds (its policy), in the same order: the worst that is proved holds.
     verdict: {
       record: name('verdict', 'enum'),
       unit: 'short',
-      help: '0 idle, 1 healthy, 2 watch (may or may not pay), 3 does not pay off, 4 does harm (slower than baseline, too), '
-            + '5 broken (almost nothing is accepted). Absent without speculation.',
+      help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off, 4 does harm (slower '
+            + 'than baseline beyond doubt), 5 broken (almost nothing is accepted). Absent without speculation, and while '
+            + 'drafts are too few to tell.',
       local enough = '%s >= %d' % [signals.drafts.record, config.policy.min_drafts],
       local below(limit) = '(%s < %s)' % [signals.acceptance.record, limit],
       local verdict(value, condition) = '0 * (%s) + %d' % [condition, value],
+      local decoding = 'sli="tpot"',
+      // By more than chance, too.
+      local harmful = '(\n  %s\n  > clamp_min(\n    1 + %s,\n    %s\n  )\n)' % [
+        slowdown('{%s}' % decoding),
+        promql.indent(margin('tpot'), 4),
+        number(config.harmful_ratio),
+      ],
+      local gain = '%s{%s}' % [name('speedup', 'ratio', long), decoding],
+      local measured(comparison) = '(%s %s %s and %s{%s} >= %d)' % [
+        gain,
+        comparison,
+        number(config.speedup_min),
+        signals.requests.record,
+        decoding,
+        config.min_requests,
+      ],
+      local watch = promql.group(signals.acceptance_watch.expr),
       expr: promql.firstOf([
         verdict(5, '%s and %s' % [below(number(config.policy.acceptance_ratio_broken)), enough]),
-        verdict(4, '%s and %s and %s (%s > %s)' % [
-          below(signals.acceptance_min.record),
+        verdict(4, '%s and %s %s and %s (%s or %s %s)' % [
           enough,
           on,
-          '%s{sli="tpot"} / %s %s' % [signals.latency_mean.record, on_sli, name('latency_seconds', 'mean_baseline')],
-          number(config.harmful_ratio),
+          harmful,
+          on,
+          below(signals.acceptance_min.record),
+          on,
+          gain,
         ]),
-        verdict(3, '%s and %s' % [below(signals.acceptance_min.record), enough]),
-        verdict(2, '%s < %s and %s' % [signals.acceptance.record, promql.group(signals.acceptance_watch.expr), enough]),
+        verdict(3, '%s and %s %s' % [enough, on, measured('<')]),
+        verdict(3, '%s and %s unless %s %s' % [below(signals.acceptance_min.record), enough, on, measured('>=')]),
+        verdict(2, '%s and %s' % [below(signals.acceptance_min.record), enough]),
+        verdict(2, '%s < %s and %s unless %s %s' % [signals.acceptance.record, watch, enough, on, measured('>=')]),
         verdict(1, '%s and %s' % [signals.acceptance.record, enough]),
-        verdict(0, signals.drafts.record),
+        verdict(2, '%s == 0 and %s > 0' % [signals.drafts.record, signals.generation_tokens_now.record]),
+        verdict(0, '%s == 0' % signals.drafts.record),
       ], level),
     },
 

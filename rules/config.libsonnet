@@ -49,18 +49,21 @@
     // The hour-by-hour history that baselines are taken from. Read with windows, never with instant selectors.
     history_interval_seconds: 3600,
 
+    // Of the times that alerts wait (`for`, `keep_firing_for`). Shorter together with the windows to try the pack out.
+    minute_seconds: 60,
+
     short_window_seconds: 5 * 60,  // what happens now
     long_window_seconds: 30 * 60,  // what decides
     warm_up_seconds: 15 * 60,  // cold caches and kernel compilation make the first requests slow
+    settling_seconds: 15 * 60,  // then until they have left the long window, less the time that latency alerts wait
     history_days: 7,  // a week holds every hour of the week once
 
     // --- Sampling error ----------------------------------------------------------------------------------------------
 
-    // One-sided normal quantile by which a share must differ from its limit: 2.58 is a chance of 1 in 200.
+    // One-sided normal quantile by which a share or a mean must differ from its limit: 2.58 is a chance of 1 in 200 at one
+    // look. Alerts look for minutes before they fire, which makes it less than 1 in 1,000 (docs/alert-quality.md). What the
+    // exporter says after a single look needs more, so its policy has a z_score of its own.
     z_score: 2.58,
-
-    // The same for latency, where nothing slower may give at most one false alarm in a thousand looks: 3.1 is 1 in 1,000.
-    latency_z_score: 3.1,
 
     // Drafts in the long window below which acceptance alerts are silent. Drafts, not tokens: the tokens of a draft stand
     // or fall together. A thousand drafts come from a dozen requests or so, which is the least to speak of a service.
@@ -70,7 +73,7 @@
     min_replica_drafts: 500,
 
     // Requests in the long window below which latency alerts are silent.
-    min_requests: 200,
+    min_requests: config.policy.latency.min_requests,
 
     // Requests in an hour for it to count as history.
     min_history_requests: 50,
@@ -89,16 +92,16 @@
     acceptance_drop_min: 0.05,
 
     // First and last position of the curve.
-    head_acceptance_min: 0.3,
-    tail_acceptance_min: 0.1,
+    head_acceptance_min: config.policy.head_acceptance_ratio_min,
+    tail_acceptance_min: config.policy.tail_acceptance_ratio_min,
 
     // By how much a replica must fall short of the median of the replicas.
     replica_acceptance_gap: 0.2,
     min_replicas: 3,
 
     // Above it, with at least so many positions, the text probably repeats itself.
-    suspicious_acceptance: 0.98,
-    suspicious_positions: 3,
+    suspicious_acceptance: config.policy.acceptance_ratio_suspicious,
+    suspicious_positions: config.policy.suspicious_positions,
 
     // Tokens per second that a service must generate before the absence of drafts means anything.
     min_generation_tokens_per_second: 1,
@@ -117,7 +120,7 @@
         title: 'time per output token',
         family: 'time_per_output_token',
         vllm: 'request_time_per_output_token',
-        cv: 0.5,
+        cv: config.policy.latency.time_per_output_token_cv,
         quantiles: [0.5, 0.99],
       },
       ttft: {
@@ -152,26 +155,26 @@
     latency_mean_ratio: 1.15,
 
     // The tail: requests slower than a limit that at baseline held this share of them ...
-    tail_limit_share: 0.9,
+    tail_limit_share: config.policy.latency.tail_limit_share,
 
     // ... beyond this many times the share that was slower at baseline, which absorbs harmless drift, ...
-    tail_growth: 1.5,
+    tail_growth: config.policy.latency.tail_growth,
 
     // ... as a share of all requests.
-    tail_shift_warning: 0.01,
+    tail_shift_warning: config.policy.latency.tail_shift_min,
     tail_shift_critical: 0.1,
 
     // A wider spread: the tail shifted while the mean is within this ratio of the baseline.
     spread_mean_ratio: 1.05,
 
     // Slower per token than baseline by this ratio while acceptance is too low: speculation does harm.
-    harmful_ratio: 1.3,
+    harmful_ratio: config.policy.latency.harmful_ratio,
 
     // Against a baseline without speculation: a speed-up below this is not worth its memory and its risk.
-    speedup_min: 1.05,
+    speedup_min: config.policy.latency.speedup_min,
 
     // Slower than the live control by this ratio.
-    control_ratio: 1.05,
+    control_ratio: config.policy.latency.slowdown_min,
 
     // --- Load --------------------------------------------------------------------------------------------------------
 
@@ -211,6 +214,27 @@
     grafana_url: 'https://grafana.example.com',
     dashboard_uid: 'specdec-service',
     pack_dashboard_uid: 'specdec-pack',
+
+    // --- Dashboards --------------------------------------------------------------------------------------------------
+
+    fleet_dashboard_uid: 'specdec-fleet',
+    comparison_dashboard_uid: 'specdec-ab',
+    dashboard_tags: ['specdec', 'vllm'],
+    dashboard_refresh: '1m',
+    dashboard_from: 'now-6h',
+
+    // The sidecar of Grafana's Helm chart looks for the label, and may read the folder from the annotation.
+    dashboard_config_map: {
+      name: 'dashboard',  // followed by the uid
+      labels: { grafana_dashboard: '1', 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'dashboards' },
+      annotations: { grafana_folder: 'vLLM' },
+    },
+
+    // Share of its interval that a rule group may take.
+    rules_busy_max: 0.8,
+
+    // Up to so many positions the dashboard says what another k would give.
+    considered_positions: 8,
 
     // --- PrometheusRule ----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 // Each quantity once: name of the record, unit, meaning, expression. Recording rules, alerts and dashboards take it here.
 local promql = import 'promql.libsonnet';
 
-function(config)
+// `narrow`: matchers of what a dashboard shows, for series without a model, without a service, and for alerts.
+function(config, narrow={ target: config.selector, place: config.selector, alerts: '' })
   local source = (import 'sources.libsonnet')(config);
   local policy = config.policy;
   local short = config.short_window_seconds;
@@ -14,6 +15,10 @@ function(config)
   // inference_service:specdec_<what>:<operation><window>
   local name(what, operation, seconds=null) =
     'inference_service:specdec_%s:%s%s' % [what, operation, if seconds == null then '' else promql.duration(seconds)];
+
+  // Boundaries that history keeps. Of vLLM's twenty for time per output token seven are beyond a second per token, where no
+  // limit of a service that anybody reads lies, and each is a series per service.
+  local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.].+|1([.]0)?|[+]Inf"'] else [];
 
   // A threshold that depends on the method: 0 * <series of the services> + <value>, the general one last.
   local byMethod(key, general) =
@@ -144,27 +149,28 @@ function(config)
       record: name('position_acceptance', 'ratio_rate', long),
       unit: 'percentunit',
       help: 'Per-position rate: accepted at the position / drafts. Positions start at 0.',
+      // The drafts of the same moment, not their record: this is evaluated less often.
       expr: '%s\n/ %s group_left ()\n(%s > 0)' % [
         promql.group(source.counter('increase', 'accepted_tokens_per_position', long, ['position'])),
         on,
-        signals.drafts.record,
+        promql.group(source.counter('increase', 'drafts', long)),
       ],
     },
     // Not recorded: acceptance is nested, so the curve never rises and its ends are its extremes.
     head_acceptance: {
       unit: 'percentunit',
       help: 'Acceptance at the first position.',
-      expr: 'max without (position) (%s)' % signals.position_acceptance.record,
+      expr: 'max by (%s) (%s)' % [promql.list(level), signals.position_acceptance.record],
     },
     tail_acceptance: {
       unit: 'percentunit',
       help: 'Acceptance at the last position.',
-      expr: 'min without (position) (%s)' % signals.position_acceptance.record,
+      expr: 'min by (%s) (%s)' % [promql.list(level), signals.position_acceptance.record],
     },
     positions: {
       unit: 'short',
       help: 'k: positions of the curve.',
-      expr: 'count without (position) (%s)' % signals.position_acceptance.record,
+      expr: 'count by (%s) (%s)' % [promql.list(level), signals.position_acceptance.record],
     },
     conditional_acceptance: {
       record: name('position_conditional_acceptance', 'ratio_rate', long),
@@ -284,6 +290,15 @@ function(config)
         for sli in std.objectFields(config.slis)
       },
     },
+    buckets_mixed: {
+      record: source.mixed_buckets,
+      unit: 'short',
+      help: 'How unevenly the replicas have the bucket boundaries: absent where all have the same, as after a rollout.',
+      by_sli: {
+        [sli]: 'stddev by (%s) (%s) > 0' % [promql.list(level), source.replicasByBound(sli)]
+        for sli in std.objectFields(config.slis)
+      },
+    },
     latency_quantile: {
       record: name('latency_seconds', 'quantile', long),
       unit: 's',
@@ -345,7 +360,14 @@ function(config)
       by_sli: {
         [config.history_tail_slis[i]]:
           '%s\n/ %s group_left ()\n(%s >= %d)\n>= 0.5%s' % [
-            source.histogram('increase', config.history_tail_slis[i], 'bucket', hour, ['le']),
+            source.histogram(
+              'increase',
+              config.history_tail_slis[i],
+              'bucket',
+              hour,
+              ['le'],
+              history_bounds(config.history_tail_slis[i])
+            ),
             on,
             source.histogram('increase', config.history_tail_slis[i], 'count', hour),
             config.min_history_requests,
@@ -360,4 +382,6 @@ function(config)
   };
 
   local counted = promql.computed(signals);
-  counted + (import 'baselines.libsonnet')(config, source, counted, name)
+  local compared = promql.computed(counted + (import 'baselines.libsonnet')(config, source, counted, name));
+  // Hidden, so that rules do not wait for them.
+  compared { views:: (import 'views.libsonnet')(config, source, compared, narrow) }

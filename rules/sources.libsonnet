@@ -37,8 +37,7 @@ function(config)
 
   local selector(name, matchers=[]) = name + promql.braces(matchers + [config.selector]);
 
-  // vLLM writes vllm:, collectors that allow no colon vllm_, and Ray Serve puts ray_ in front of either and may drop
-  // _total. One regular expression, so that no spelling is ever counted beside another.
+  // vLLM writes vllm:, collectors that allow no colon vllm_, and Ray Serve puts ray_ in front of either.
   local vllmSelector(name, matchers=[]) =
     promql.braces(['__name__=~"(ray_)?vllm[:_]%s"' % name] + matchers + [config.selector]);
 
@@ -52,13 +51,14 @@ function(config)
     '%s by (%s) (%s)' % [operator, promql.list(level + extra), named(expression)];
 
   local range(operation, expression, seconds) = '%s(%s[%s])' % [operation, expression, promql.duration(seconds)];
+  local ranged(operation, seconds) = function(series) range(operation, series, seconds);
 
   {
     local source = self,
 
-    // Series of one kind, unaggregated.
+    // Series of one kind, unaggregated. `of` makes what is wanted of a selector, such as its rate.
     exporter:: {
-      counter(name):: selector('specdec_%s_total' % counters[name].exporter),
+      counter(name, of=function(series) series):: of(selector('specdec_%s_total' % counters[name].exporter)),
       gauge(name):: selector('specdec_' + gauges[name].exporter),
       histogram(sli, suffix, matchers=[])::
         selector('specdec_%s_seconds_%s' % [config.slis[sli].family, suffix], matchers),
@@ -66,7 +66,10 @@ function(config)
       v0:: selector('specdec_predictor_info', ['engine_generation="v0"']),
     },
     vllm:: {
-      counter(name):: vllmSelector(counters[name].vllm + '(_total)?'),
+      // Ray without _total before 2.10, and since then both, the same samples twice: then only the right name counts. One
+      // regular expression would not do, for a rate of both is an error.
+      counter(name, of=function(series) series)::
+        '(%s or %s)' % [of(vllmSelector(counters[name].vllm + '_total')), of(vllmSelector(counters[name].vllm))],
       gauge(name):: vllmSelector(gauges[name].vllm),
       histogram(sli, suffix, matchers=[])::
         vllmSelector('%s_seconds_%s' % [config.slis[sli].vllm, suffix], matchers),
@@ -84,7 +87,7 @@ function(config)
 
     // increase or rate of a counter, by service.
     counter(operation, name, seconds, extra=[])::
-      local own = aggregate('sum', range(operation, source.raw.counter(name), seconds), extra);
+      local own = aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), extra);
       local usable = own + (if counters[name].v0 then '' else '\nunless on (%s)\n%s' % [promql.list(level), source.v0]);
       // The same figure from the log, where the metrics do not have it: vLLM before 0.8.5, and V0 engines.
       local from_log = aggregate(
@@ -92,14 +95,34 @@ function(config)
       );
       if config.source == 'exporter' && 'log' in counters[name] then promql.firstOf([usable, from_log], level) else usable,
 
+    // The same without a stand-in from the log.
+    summed(operation, name, seconds):: aggregate('sum', source.raw.counter(name, ranged(operation, seconds))),
+
     gauge(operator, name):: aggregate(operator, source.raw.gauge(name)),
 
     // One sample per engine step of a request, steps without a draft included.
     steps(operation, seconds):: aggregate('sum', source.raw.steps(operation, seconds)),
 
-    // Count, sum or buckets of a latency.
+    // Count, sum or buckets of a latency. Buckets of replicas with different boundaries, now or within the window, have no
+    // sum: each boundary would count some of the replicas, and the others' requests would pass for slower ones.
     histogram(operation, sli, suffix, seconds, extra=[], matchers=[])::
-      aggregate('sum', range(operation, source.raw.histogram(sli, suffix, matchers), seconds), extra),
+      local sum = aggregate('sum', range(operation, source.raw.histogram(sli, suffix, matchers), seconds), extra);
+      if suffix != 'bucket' then sum
+      else promql.group(
+        '%s\nunless on (%s)\nmax_over_time(%s{sli="%s"}[%s])' % [
+          sum,
+          promql.list(level),
+          source.mixed_buckets,
+          sli,
+          promql.duration(seconds + config.slow_interval_seconds),
+        ]
+      ),
+
+    // The record of the services whose replicas have different boundaries.
+    mixed_buckets:: 'inference_service:specdec_latency_buckets:mixed',
+
+    // Replicas with each boundary.
+    replicasByBound(sli):: aggregate('count', source.raw.histogram(sli, 'bucket'), ['le']),
 
     // The boundary as a matcher: 5 and 5.0 are the same bound.
     bound(le):: 'le=~"%s(\\\\.0)?"' % std.strReplace(le, '.', '\\\\.'),
@@ -108,26 +131,22 @@ function(config)
     serviceMatches(regex)::
       '%s=~"%s"' % [if config.source == 'vllm' then config.vllm_service_label else 'inference_service', regex],
 
-    // Boundaries per replica.
-    bounds(sli):: named('count without (le) (%s)' % source.raw.histogram(sli, 'bucket')),
-
     // The exporter's families about a service, whatever the source of the figures.
     family(name, matchers=[]):: selector('specdec_' + name, matchers),
 
     // Replicas that started, or started again, within the time; and all replicas.
     replicasStarted(seconds)::
-      local generated = source.raw.counter('generation_tokens');
-      aggregate('count', '(%s > 0) or (%s unless %s offset %s)' % [
-        range('resets', generated, seconds),
-        generated,
-        generated,
-        promql.duration(seconds),
+      local generated(of) = source.raw.counter('generation_tokens', of);
+      aggregate('count', '(%s > 0) or (%s unless %s)' % [
+        generated(ranged('resets', seconds)),
+        generated(function(series) series),
+        generated(function(series) '%s offset %s' % [series, promql.duration(seconds)]),
       ]),
     replicas:: aggregate('count', source.raw.counter('generation_tokens')),
 
     // By replica: the labels of the pack's level and those that tell replicas apart.
     replicaCounter(operation, name, seconds)::
-      aggregate('sum', range(operation, source.raw.counter(name), seconds), config.replica_labels),
+      aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), config.replica_labels),
 
     // Whether the predictor answers, by replica: 1 or 0. And the labels that such a series has.
     up:: {
@@ -140,5 +159,9 @@ function(config)
             promql.list(level + ['job', 'instance']),
             named('last_over_time(%s[1h])' % source.raw.gauge('requests_running')),
           ],
+      // What every target has that is scraped, whether its predictor answers or not if there is a sidecar to say so.
+      seen(offset)::
+        if config.source == 'exporter' then selector('specdec_up') + offset
+        else named(source.raw.gauge('requests_running') + offset),
     },
   }

@@ -19,13 +19,14 @@ update() {
     updated=1
 }
 
-unpack() { # package, paths of the binaries in it
+unpack() { # package, paths of the binaries in it; $data: a folder that they read, which goes where the package has it
     update
     local work
     work=$(mktemp -d)
     (cd "$work" && apt-get download -qq "$1" && dpkg -x "$1"_*.deb root)
     mkdir -p "$bin"
     (cd "$work/root" && install -m 755 "${@:2}" "$bin/")
+    if [ -n "${data:-}" ]; then as_root mkdir -p "/$data" && as_root cp -RT "$work/root/$data" "/$data"; fi
     rm -rf "$work"
 }
 
@@ -34,6 +35,9 @@ for tool in "$@"; do
     case $tool in
         promtool | prometheus) unpack prometheus usr/bin/promtool usr/bin/prometheus ;;
         vmalert | victoria-metrics) unpack victoria-metrics usr/bin/vmalert usr/bin/victoria-metrics ;;
+        amtool | prometheus-alertmanager) # the server does not start without its default templates
+            data=usr/share/prometheus/alertmanager unpack prometheus-alertmanager usr/bin/amtool usr/bin/prometheus-alertmanager
+            ;;
         mtail) unpack mtail usr/bin/mtail ;;
         chromium | python3-venv) update; as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$tool" >/dev/null ;;
         *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;

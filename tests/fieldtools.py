@@ -10,7 +10,17 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BIN = ROOT / ".tools" / "bin"
-FROM_GO = {"promtool3", "prometheus3", "thanos", "jsonnetfmt", "jsonnet-lint"}
+FROM_GO = {
+    "promtool3",
+    "prometheus3",
+    "thanos",
+    "mimirtool",
+    "pint",
+    "jsonnetfmt",
+    "jsonnet-lint",
+    "alertmanager-current",
+    "amtool-current",
+}
 
 
 def tool(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Checks of rule files that no tool at hand makes: those of pint, mixtool and mimirtool that matter here.
+"""Checks of rule files that no tool at hand makes: mixtool's, and those that pint makes only with a database.
 
-Why those three are not built themselves: tools/README.md. Expressions are parsed, never matched as
-text. A check yields findings in words; none means content.
+Which tools there are: tools/README.md. Expressions are parsed, never matched as text. A check yields findings in words;
+none means content.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _selectors(expr: promql.Expr) -> Iterator[promql.VectorSelector]:
 
 
 def names(pack: Pack) -> Iterator[str]:
-    """Mixtool's and mimirtool's rules of form: names, sizes, severities, static summaries, templated descriptions."""
+    """Mixtool's rules of form: names, sizes, severities, static summaries, templated descriptions."""
     for group in {rule.group: None for rule in pack.rules}:
         size = sum(rule.group == group for rule in pack.rules)
         if size > 20:
@@ -128,8 +128,6 @@ def names(pack: Pack) -> Iterator[str]:
             yield f"{group}: a group's name has at most 40 characters"
     for rule in pack.rules:
         if not rule.is_alert:
-            if not re.fullmatch(r"[a-z_]+:[a-z0-9_]+:[a-z0-9_]+", rule.name):
-                yield f"{rule}: a record is named level:metric:operation"
             continue
         if not re.fullmatch(r"([A-Z]+[a-z0-9]+)+", rule.name) or len(rule.name) > 40:
             yield f"{rule}: an alert's name is CamelCase of at most 40 characters"
@@ -145,7 +143,7 @@ def names(pack: Pack) -> Iterator[str]:
 
 
 def templates(pack: Pack) -> Iterator[str]:
-    """Templates print labels that the alert can have, query what is recorded, and keep values out of labels."""
+    """Templates print labels that the alert can have, through whatever records, and query what is recorded."""
     known = recorded_labels(pack)
     for rule in pack.rules:
         if not rule.is_alert:
@@ -158,23 +156,6 @@ def templates(pack: Pack) -> Iterator[str]:
         for name in sorted(set(re.findall(r"[a-z_]+:[a-z0-9_]+:[a-z0-9_]+", text))):
             if name not in known:
                 yield f"{rule}: a template queries {name}, which nothing records"
-        if any("$value" in value or ".Value" in value for value in rule.labels.values()):
-            yield f"{rule}: a value in a label makes a new alert of every evaluation"
-
-
-def comparisons(pack: Pack) -> Iterator[str]:
-    """An alert's expression filters: without a comparison it fires for whatever exists."""
-    filters = {"==", "!=", ">", "<", ">=", "<=", "and", "unless"}
-    for rule in pack.rules:
-        if not rule.is_alert:
-            continue
-        filtering = any(
-            (isinstance(e, promql.BinaryExpr) and str(e.op) in filters and not (e.modifier and e.modifier.return_bool))
-            or (isinstance(e, promql.Call) and e.func.name.startswith("absent"))
-            for e in walk(rule.expr)
-        )
-        if not filtering:
-            yield f"{rule}: nothing in the expression filters, so it always fires"
 
 
 def existing(pack: Pack) -> Iterator[str]:
@@ -187,17 +168,12 @@ def existing(pack: Pack) -> Iterator[str]:
 
 
 def matchers(pack: Pack) -> Iterator[str]:
-    """Regular expressions are needed where they stand, and no matcher asks for a label that its record cannot have."""
+    """No matcher asks for a label that its record cannot have."""
     known = recorded_labels(pack)
     for rule in pack.rules:
         for selector in _selectors(rule.expr):
             own = known.get(selector.name or "", ANY)
             for matcher in selector.matchers.matchers:
-                if matcher.op in (promql.MatchOp.Re, promql.MatchOp.NotRe):
-                    if matcher.value.startswith("^") or matcher.value.endswith("$"):
-                        yield f"{rule}: {matcher} is anchored already"
-                    elif not re.search(r"[\\.+*?()|\[\]{}]", matcher.value):
-                        yield f"{rule}: {matcher} needs no regular expression"
                 if matcher.name != "__name__" and matcher.name not in own and matcher.value:
                     yield f"{rule}: {selector.name} has no label {matcher.name}"
 

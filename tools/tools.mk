@@ -8,12 +8,16 @@ stamp = @mkdir -p $(@D) && rm -f $(@D)/$(1)-* && touch $@
 
 PROMETHEUS_TOOLS := $(call pin,prometheus)
 THANOS_TOOLS := $(call pin,thanos)
+MIMIR_TOOLS := $(call pin,mimir)
 JSONNET_TOOLS := $(call pin,jsonnet)
-GO_TOOLS := promtool3 prometheus3 thanos jsonnetfmt jsonnet-lint
+ALERTMANAGER_TOOLS := $(call pin,alertmanager)
+OPERATOR_SCHEMAS := $(call pin,operator)
+PINT_TOOLS := $(call pin,pint)
+GO_TOOLS := promtool3 prometheus3 thanos mimirtool jsonnetfmt jsonnet-lint pint alertmanager-current amtool-current
 
 .PHONY: tools
 ifneq ($(shell command -v $(GO)),)
-tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(JSONNET_TOOLS) ## Build the pinned Go linters into .tools/bin; without Go, say what is left out
+tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) ## Build the pinned Go linters into .tools/bin; without Go, say what is left out
 else
 tools:
 	@echo "make tools: no '$(GO)' command here, so $(GO_TOOLS) are not built and their lints are left out" >&2
@@ -28,6 +32,27 @@ $(PROMETHEUS_TOOLS):
 $(THANOS_TOOLS):
 	$(call go_build,thanos) -o $(TOOLS)/bin/thanos github.com/thanos-io/thanos/cmd/thanos
 	$(call stamp,thanos)
+
+$(MIMIR_TOOLS):
+	$(call go_build,mimir) -o $(TOOLS)/bin/mimirtool github.com/grafana/mimir/cmd/mimirtool
+	$(call stamp,mimir)
+
+$(PINT_TOOLS):
+	$(call go_build,pint) -o $(TOOLS)/bin/pint github.com/cloudflare/pint/cmd/pint
+	$(call stamp,pint)
+
+# Named apart from Debian's, which are the floor.
+$(ALERTMANAGER_TOOLS):
+	$(call go_build,alertmanager) -o $(TOOLS)/bin/alertmanager-current github.com/prometheus/alertmanager/cmd/alertmanager
+	$(call go_build,alertmanager) -o $(TOOLS)/bin/amtool-current github.com/prometheus/alertmanager/cmd/amtool
+	$(call stamp,alertmanager)
+
+# Nothing is built: the module holds the schemas of the operator's objects.
+$(OPERATOR_SCHEMAS): operator_module = github.com/prometheus-operator/prometheus-operator
+$(OPERATOR_SCHEMAS):
+	$(GO) -C tools/operator mod download $(operator_module)
+	install -D -m 644 -t $(TOOLS)/crd $$($(GO) -C tools/operator list -m -f '{{.Dir}}' $(operator_module))/example/prometheus-operator-crd/*.yaml
+	$(call stamp,operator)
 
 $(JSONNET_TOOLS):
 	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint

@@ -3,7 +3,7 @@ local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
   local number = promql.number;
-  local minutes(n) = n * 60;
+  local minutes(n) = n * config.minute_seconds;
   local acceptance = signals.acceptance.record;
   local drafts = signals.drafts.record;
   local long = promql.duration(config.long_window_seconds);

@@ -4,7 +4,7 @@ local promql = import '../promql.libsonnet';
 function(config, signals, alert)
   local source = (import '../sources.libsonnet')(config);
   local number = promql.number;
-  local minutes(n) = n * 60;
+  local minutes(n) = n * config.minute_seconds;
   local long = promql.duration(config.long_window_seconds);
   local on = 'on (%s)' % promql.list(config.level_labels);
   local on_sli = 'on (%s, sli)' % promql.list(config.level_labels);
@@ -21,8 +21,8 @@ function(config, signals, alert)
     and %s
     (%s)
     unless %s
-    (%s >= 0.5)
-  ||| % [signals.requests.record, config.min_requests, on, drafting, on, signals.warming.record];
+    (%s)
+  ||| % [signals.requests.record, config.min_requests, on, drafting, on, signals.unsettled.expr];
 
   local mean = 'mean %s, %s at baseline (%s)' % [
     alert.number(signals.latency_mean.record, alert.seconds, 'sli'),
@@ -59,7 +59,8 @@ function(config, signals, alert)
         mean: promql.indent(perToken(signals.latency_mean.record)),
         on: on,
         on_sli: on_sli,
-        baseline: signals.latency_baseline.record,
+        // Whatever its source.
+        baseline: 'max without (baseline_source) (%s)' % signals.latency_baseline.record,
         ratio: number(config.harmful_ratio),
         guards: promql.strip(guards),
         acceptance: signals.acceptance.record,
@@ -149,7 +150,7 @@ function(config, signals, alert)
       for_seconds: minutes(15),
       keep_seconds: minutes(10),
       expr: |||
-        avg by (%(labels)s) (%(running)s) > %(max_running)d
+        %(running)s > %(max_running)d
         and
         %(waiting)s > %(max_waiting)d
         and
@@ -157,8 +158,7 @@ function(config, signals, alert)
         and
         %(drafting)s
       ||| % {
-        labels: promql.list(config.level_labels),
-        running: source.raw.gauge('requests_running'),
+        running: source.gauge('avg', 'requests_running'),
         max_running: config.saturated_requests_running,
         waiting: source.gauge('sum', 'requests_waiting'),
         max_waiting: config.saturated_requests_waiting,

@@ -12,7 +12,7 @@ function(config, signals)
   [
     group('alerts-presence', now, (import 'presence.libsonnet')(config, signals, alert)),
     group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
-    group('alerts-latency', now, (import 'latency.libsonnet')(config, signals, alert)),
+    group('alerts-latency', slow, (import 'latency.libsonnet')(config, signals, alert)),
     group('alerts-benefit', now, (import 'benefit.libsonnet')(config, signals, alert)),
     group('alerts-error-budgets', slow, (import 'budgets.libsonnet')(config, signals, alert)),
     group('alerts-pack', slow, (import 'pack.libsonnet')(config, signals, alert)),

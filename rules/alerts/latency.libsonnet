@@ -4,7 +4,7 @@ local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
   local number = promql.number;
-  local minutes(n) = n * 60;
+  local minutes(n) = n * config.minute_seconds;
   local long = promql.duration(config.long_window_seconds);
   local on = 'on (%s)' % promql.list(config.level_labels);
   local slis = std.objectFields(config.slis);
@@ -14,19 +14,13 @@ function(config, signals, alert)
   local guards(sli) = |||
     %(requests)s >= %(min_requests)d
     unless %(on)s
-    (%(warming)s >= 0.5)
+    (%(unsettled)s)
   ||| % {
     requests: ofSli(signals.requests.record, sli),
     min_requests: config.min_requests,
     on: on,
-    warming: signals.warming.record,
+    unsettled: signals.unsettled.expr,
   };
-
-  local ratioOf(sli) = '%s / on (%s) %s' % [
-    ofSli(signals.latency_mean.record, sli),
-    promql.list(level),
-    signals.latency_baseline.record,
-  ];
 
   local source = alert.label(signals.latency_baseline.record, 'baseline_source', 'sli');
   local mean = 'mean %s, %s at baseline' % [
@@ -93,7 +87,7 @@ function(config, signals, alert)
         and
         %(guards)s
       ||| % {
-        ratio: ratioOf(sli),
+        ratio: signals.latency_ratio.by_sli[sli],
         margin: promql.indent(signals.mean_margin.by_sli[sli]),
         limit: number(config.latency_mean_ratio),
         guards: guards(sli),
@@ -137,7 +131,7 @@ function(config, signals, alert)
         shift: ofSli(signals.tail_shift.record, sli),
         margin: promql.indent(signals.tail_margin.by_sli[sli]),
         limit: number(config.tail_shift_warning),
-        ratio: ratioOf(sli),
+        ratio: signals.latency_ratio.by_sli[sli],
         mean_limit: number(config.spread_mean_ratio),
         guards: guards(sli),
       },

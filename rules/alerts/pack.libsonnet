@@ -4,7 +4,7 @@ local promql = import '../promql.libsonnet';
 function(config, signals, alert)
   local source = (import '../sources.libsonnet')(config);
   local number = promql.number;
-  local minutes(n) = n * 60;
+  local minutes(n) = n * config.minute_seconds;
   local level = config.level_labels;
   local on = 'on (%s)' % promql.list(level);
   [
@@ -15,17 +15,19 @@ function(config, signals, alert)
       for_seconds: minutes(15),
       expr: |||
         abs(
-          1 - sum without (position) (%(curve)s) * %(drafts)s / (%(accepted)s > 0)
-        ) > %(tolerance)s
+          1
+          - %s
+          / (%s > 0)
+        ) > %s
         and
-        %(drafts)s >= %(min_drafts)d
-      ||| % {
-        curve: signals.position_acceptance.record,
-        drafts: signals.drafts.record,
-        accepted: signals.accepted_tokens.record,
-        tolerance: number(config.consistency_tolerance),
-        min_drafts: config.min_drafts,
-      },
+        %s >= %d
+      ||| % [
+        source.summed('increase', 'accepted_tokens_per_position', config.long_window_seconds),
+        source.summed('increase', 'accepted_tokens', config.long_window_seconds),
+        number(config.consistency_tolerance),
+        signals.drafts.record,
+        config.min_drafts,
+      ],
       summary: 'Accepted tokens by position do not sum to all accepted tokens.',
       description: 'On %s the two differ by %s.' % [alert.where, alert.value(alert.percent)],
       impact: 'Acceptance rate, length or curve is wrong.',
@@ -69,14 +71,9 @@ function(config, signals, alert)
       dashboard: config.pack_dashboard_uid,
       for_seconds: minutes(30),
       level: level + ['sli'],
-      expr: std.join('\nor\n', [
-        promql.withLabel(
-          'stddev by (%s) (%s) > 0' % [promql.list(level), source.bounds(sli)], 'sli', sli
-        )
-        for sli in std.objectFields(config.slis)
-      ]),
+      expr: '%s > 0' % signals.buckets_mixed.record,
       summary: 'Replicas of one service have different histogram buckets.',
-      description: 'Replicas of %s have different numbers of buckets ({{ $labels.sli }}).' % alert.where,
+      description: 'Replicas of %s have different buckets ({{ $labels.sli }}).' % alert.where,
       impact: 'Quantiles and tail shift of the service are wrong while it lasts.',
       action: 'Finish the rollout of --custom-histogram-buckets, or of the release that changed them.',
     },

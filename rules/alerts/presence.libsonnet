@@ -4,7 +4,7 @@ local promql = import '../promql.libsonnet';
 function(config, signals, alert)
   local source = (import '../sources.libsonnet')(config);
   local number = promql.number;
-  local minutes(n) = n * 60;
+  local minutes(n) = n * config.minute_seconds;
   local long = promql.duration(config.long_window_seconds);
   local warm_up = promql.duration(config.warm_up_seconds);
   local on = 'on (%s)' % promql.list(config.level_labels);
@@ -47,9 +47,10 @@ function(config, signals, alert)
       severity: 'warning',
       level: up.labels,
       for_seconds: minutes(15),
-      expr: 'group by (%(labels)s) (%(up)s offset 1h) unless group by (%(labels)s) (%(up)s)' % {
+      expr: 'group by (%(labels)s) (%(before)s) unless group by (%(labels)s) (%(now)s)' % {
         labels: promql.list(up.labels),
-        up: if config.source == 'exporter' then up.expr else source.raw.gauge('requests_running'),
+        before: up.seen(' offset 1h'),
+        now: up.seen(''),
       },
       summary: 'A service that was scraped an hour ago is not scraped any more.',
       description: '%s had series an hour ago and has none now.' % alert.whereOf(up.labels),

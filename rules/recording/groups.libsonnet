@@ -18,6 +18,8 @@ function(config, signals)
     rules: rules,
   };
   local now = config.evaluation_interval_seconds;
+  // For what is read over many samples or by people. Shorter than the look-back, so alerts every minute find it; where an
+  // evaluation is lost, they wait for the next one and begin their `for` anew.
   local slow = config.slow_interval_seconds;
 
   [
@@ -36,11 +38,11 @@ function(config, signals)
         'acceptance_lifetime',
         'acceptance_min',
         'acceptance_length_min',
-        'position_acceptance',
-        'conditional_acceptance',
+        'warming',
       ]
     ]),
-    group('replicas', now, [rule(signals[s]) for s in ['replica_drafts', 'replica_acceptance', 'warming']]),
+    group('curve', slow, [rule(signals[s]) for s in ['position_acceptance', 'conditional_acceptance']]),
+    group('replicas', slow, [rule(signals[s]) for s in ['replica_drafts', 'replica_acceptance']]),
     group('latency', now, bySli(signals.requests) + bySli(signals.latency_mean)),
     group('quantiles', slow, byQuantile(signals.latency_quantile)),
     group(
@@ -56,7 +58,7 @@ function(config, signals)
       [rule(signals[s]) for s in ['latency_baseline', 'requests_baseline', 'acceptance_baseline']]
       + bySli(signals.p99_baseline)
     ),
-    group('tails', slow, bySli(signals.tail_shift)),
+    group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),
     group('error-budgets', slow, bySlo(signals.slo_requests) + bySlo(signals.slo_slow_requests)),
-    group('verdict', now, [rule(signals.verdict)]),
+    group('verdict', slow, [rule(signals.speedup), rule(signals.verdict)]),
   ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from promtool import Promtool
-from rules.scenario import NOWHERE, Case, Phase, Series, Source, run, service
+from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, Source, pinned, run, service
 
 RECORD = "inference_service:specdec_"
 SCALES = {"tpot": 1.0, "ttft": 0.5, "e2e": 50.0}
@@ -155,6 +155,11 @@ def test_every_spelling_of_the_prefix_counts_once(
         tmp_path,
         Case(name=prefix, series=spelt, values={38: values}),
         Case(name=f"{prefix} without _total", series=bare, values={38: values}),
+        Case(
+            name=f"{prefix} with and without, as Ray since 2.10",
+            series=[*spelt, *(one for one in bare if one not in spelt)],
+            values={38: values},
+        ),
     )
 
 
@@ -191,6 +196,45 @@ def test_counter_resets_do_not_show(promtool: Promtool, rules: Path, tmp_path: P
     )
 
 
+def test_replicas_with_different_buckets_have_no_tail_and_page_nobody(
+    promtool: Promtool, rules: Path, tmp_path: Path
+) -> None:
+    """As in a rollout of --custom-histogram-buckets: nothing is slower, though no boundary counts all requests."""
+
+    def moved(one: Series) -> Series:
+        bound = one.labels.get("le", "+Inf")
+        return one if bound == "+Inf" else Series(one.name, {**one.labels, "le": f"{1.1 * float(bound):g}"}, one.values)
+
+    families = tuple(SCALES)
+    old = service(Phase(minutes=100), families=families)
+    new = service(Phase(minutes=100), families=families, labels=SECOND)
+    old_again = service(Phase(minutes=60), Phase(minutes=80, present=False), families=families, labels=SECOND)
+    quantile = f'{RECORD}latency_seconds:quantile30m{{sli="tpot", quantile="0.99"}}'
+    mixed: dict[str, float | None] = dict.fromkeys((f'{RECORD}latency:tail_shift30m{{sli="tpot"}}', quantile))
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="as many, elsewhere",
+            series=[*old, *map(moved, new), *pinned(100)],
+            firing={95: {"SpecDecodeNotPayingOff warning tpot"}},
+            values={95: {**mixed, f'{RECORD}latency_seconds:mean30m{{sli="tpot"}}': 0.024}},
+        ),
+        Case(
+            name="until the window holds one kind only",
+            series=[*service(Phase(minutes=140), families=families), *map(moved, old_again), *pinned(140)],
+            values={
+                80: mixed,
+                130: {
+                    f'{RECORD}latency:tail_shift30m{{sli="tpot"}}': 0.0,
+                    f"count({RECORD}latency_buckets:mixed)": None,
+                },
+            },
+        ),
+    )
+
+
 def test_a_service_costs_at_most_seventy_series(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
     curve = (0.85, 0.7, 0.6, 0.5, 0.4)
     spread = tuple((0.004 * 1.25**step, 1 / 45) for step in range(45))
@@ -200,8 +244,12 @@ def test_a_service_costs_at_most_seventy_series(promtool: Promtool, rules: Path,
         rules,
         tmp_path,
         Case(
-            name="one replica, k = 5, three histograms, requests in every bucket",
-            series=service(Phase(minutes=150, curve=curve, latency=latency), families=tuple(SCALES)),
-            values={149: {'count({__name__=~"inference_service:.+"}) <= bool 70': 1}},
+            name="one replica, k = 5, three histograms, requests in every bucket, a baseline",
+            series=[
+                *service(Phase(minutes=150, curve=curve, latency=latency), families=tuple(SCALES)),
+                *pinned(150),
+            ],
+            # Of the last hour, for some are recorded by the hour.
+            values={149: {'count(last_over_time({__name__=~"inference_service:.+"}[1h])) <= bool 70': 1}},
         ),
     )

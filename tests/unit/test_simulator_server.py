@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import pathlib
 import signal
 import sys
@@ -287,33 +286,3 @@ async def test_the_command_says_what_it_is_and_where_and_ends_on_sigterm(tmp_pat
         if process.returncode is None:
             process.kill()
             await process.wait()
-
-
-async def run_demo(*arguments: str, **environment: str) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "specdec_exporter.simulator.demo", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **environment},
-    )
-    try:
-        async with asyncio.timeout(60):
-            output, errors = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
-    return process.returncode, output.decode(), errors.decode()
-
-
-async def test_the_demo_shows_what_the_exporter_says() -> None:
-    code, output, errors = await run_demo("--seconds", "3")
-    assert code == 0, errors
-    assert "no model runs" in output
-    assert "demo     drafting" in output
-
-
-async def test_the_demo_says_when_the_exporter_ends() -> None:
-    code, _, errors = await run_demo(SPECDEC_PREDICTOR_TIMEOUT="banana")
-    assert code == 1
-    assert "demo: the exporter ended with exit code" in errors

@@ -1,10 +1,17 @@
 # Tests beside the real vLLM (docs/testing-with-vllm.md). Included by the Makefile.
 
 VLLM ?= 0.32.0
+# Where the venv of a release is; installs it if need be.
+VLLM_PYTHON = $$($(BIN)/python tests/vllm/install.py $(1))
 
-.PHONY: test-vllm
+.PHONY: test-vllm test-e2e
 test-vllm: $(VENV)/.dev ## The exporter beside real vLLM servers; VLLM="0.21.0 0.25.1 0.32.0" for every release
 	set -e; for release in $(VLLM); do \
-		python="$$($(BIN)/python tests/vllm/install.py $$release)"; \
+		python="$(call VLLM_PYTHON,$$release)"; \
 		SPECDEC_VLLM_PYTHON="$$python" $(BIN)/pytest -p no:cacheprovider tests/vllm; \
 	done
+
+test-e2e: $(VENV)/.dev ## From a real vLLM's dying draft head to a page: exporter, Prometheus, Alertmanager
+	@tests/debian.sh prometheus prometheus-alertmanager
+	python="$(call VLLM_PYTHON,$(lastword $(VLLM)))"; \
+	SPECDEC_VLLM_PYTHON="$$python" $(BIN)/pytest -p no:cacheprovider tests/e2e

@@ -1,0 +1,10 @@
+// Matchers of alerts, in the form of the operator's object; `text` turns one into Alertmanager's own.
+{
+  local matcher(type) = function(name, value) { name: name, matchType: type, value: value },
+
+  equal: matcher('='),
+  not: matcher('!='),
+  oneOf(name, values): matcher('=~')(name, std.join('|', values)),
+
+  text(m): m.name + m.matchType + '"' + m.value + '"',
+}

@@ -1,0 +1,1 @@
+"""``make demo``: the whole stack on one machine, from simulated predictors to pages."""

@@ -1,0 +1,81 @@
+"""``make demo``: simulated predictors, the exporter, Prometheus with the rule pack, Alertmanager, and the pages.
+
+After a quarter of a minute one predictor's draft model goes bad and another gets slow; the pages follow. The rules are
+the pack's own; every window and wait is a thirtieth of what it is in production.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from demo.pager import pager
+from demo.predictors import INCIDENT_AT_SECONDS, INCIDENT_SECONDS, exporter_config, predictors
+from demo.processes import ProcessError
+from demo.stack import alertmanager, exporter, prometheus
+from demo.table import LiveTable
+from specdec_exporter.errors import SpecdecError
+
+HERE = Path(__file__).resolve().parent
+
+
+async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> None:
+    """Run until ``stop`` or for ``seconds``. Raises :class:`ProcessError` when a part does not start, or ends."""
+    table = LiveTable(Console())
+    async with contextlib.AsyncExitStack() as stack:
+        open_ = stack.enter_async_context
+        simulated = await open_(predictors(directory))
+        exp = await open_(exporter(exporter_config(simulated, HERE / "baseline.yaml"), directory))
+        receiver = await open_(pager(table.say))
+        am = await open_(alertmanager(receiver.url, directory))
+        prom = await open_(prometheus({"demo-0": exp}, am, directory))
+        table.say(
+            "A demo: the predictors are simulated, no model runs. Everything else is real.\n"
+            f"  status page    {exp.url}/\n"
+            f"  metrics        {exp.url}/metrics\n"
+            f"  Prometheus     {prom.url}/alerts\n"
+            f"  Alertmanager   {am.url}/\n"
+            f"At {INCIDENT_AT_SECONDS:.0f} s the draft model of code goes bad and search gets slow, for "
+            f"{INCIDENT_SECONDS:.0f} s.\n"
+            "Pages are printed here as they come: the first after a minute or so. Ctrl-C ends it."
+        )
+
+        def alive() -> None:
+            for server in (exp, am, prom):
+                server.check()
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await table.follow(exp, stop, alive)
+
+
+async def _main(seconds: float | None) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with tempfile.TemporaryDirectory(prefix="specdec-demo-") as directory:
+        await demo(seconds, stop, Path(directory))
+
+
+def main() -> int:
+    """Exit code 0 when it ended as asked, 1 when it could not go on."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--seconds", type=float, help="end by itself after so many seconds")
+    arguments = parser.parse_args()
+    try:
+        asyncio.run(_main(arguments.seconds))
+    except (ProcessError, SpecdecError) as error:
+        sys.stderr.write(f"demo: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

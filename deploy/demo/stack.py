@@ -1,0 +1,92 @@
+"""Exporter, Prometheus with the rule pack, Alertmanager with the pack's routes: as they are run anywhere, only faster.
+
+The rules and routes are the pack's own; every window and wait is a thirtieth of what it is in production.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from demo.processes import Server, free_port, running
+
+_RENDERED = Path(__file__).parent / "rendered"
+_TEMPLATES = Path(__file__).parents[2] / "alertmanager" / "templates"
+_WEBHOOK = "http://127.0.0.1:9/"  # what the rendered configuration has for the receiver's address
+
+
+@contextlib.asynccontextmanager
+async def exporter(config: str, directory: Path) -> AsyncIterator[Server]:
+    """Run ``specdec-exporter serve`` with a configuration file of this text."""
+    port = free_port()
+    file = directory / "exporter.yml"
+    file.write_text(config)
+    command = (
+        *(sys.executable, "-m", "specdec_exporter", "serve"),
+        f"--config.file={file}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+    async with running("specdec-exporter", command, port=port, ready="/-/ready", directory=directory) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def alertmanager(webhook_url: str, directory: Path) -> AsyncIterator[Server]:
+    """Run Alertmanager with the pack's routes, all of which lead to ``webhook_url``."""
+    port = free_port()
+    config = directory / "alertmanager.yml"
+    config.write_text((_RENDERED / "alertmanager.yaml").read_text().replace(_WEBHOOK, f"{webhook_url}/"))
+    shutil.copytree(_TEMPLATES, directory / "templates")
+    (directory / "secrets").mkdir()
+    (directory / "secrets" / "webhook-token").write_text("nobody asks for it")
+    command = (
+        "prometheus-alertmanager",
+        f"--config.file={config}",
+        f"--storage.path={directory / 'alertmanager'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",
+    )
+    async with running("alertmanager", command, port=port, ready="/-/ready", directory=directory) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def prometheus(targets: Mapping[str, Server], alerts_to: Server, directory: Path) -> AsyncIterator[Server]:
+    """Run Prometheus with the pack's rules, scraping ``targets`` (exporters by their pods' names) every second."""
+    port = free_port()
+    config = directory / "prometheus.yml"
+    config.write_text(yaml.safe_dump(_configuration(targets, alerts_to)))
+    command = (
+        "prometheus",
+        f"--config.file={config}",
+        f"--storage.tsdb.path={directory / 'prometheus'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+    async with running("prometheus", command, port=port, ready="/-/ready", directory=directory) as server:
+        yield server
+
+
+def _configuration(targets: Mapping[str, Server], alerts_to: Server) -> dict[str, object]:
+    return {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(_RENDERED / "specdec.rules.yaml")],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [_address(alerts_to)]}]}]},
+        "scrape_configs": [
+            {
+                "job_name": "specdec-exporter",
+                "static_configs": [
+                    {"targets": [_address(server)], "labels": {"namespace": "demo", "pod": pod}}
+                    for pod, server in targets.items()
+                ],
+            }
+        ],
+    }
+
+
+def _address(server: Server) -> str:
+    return server.url.removeprefix("http://")

@@ -1,0 +1,75 @@
+"""Every alert of the rendered pack with the labels that it really has, told from its expression."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import yaml
+
+import rulelint
+from fieldtools import ROOT
+from promqllabels import NONE, Labels, labels
+
+RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
+VLLM_RULES = ROOT / "rules" / "rendered" / "specdec-vllm.rules.yaml"
+RENDERED = ROOT / "alertmanager" / "rendered"
+FRAGMENT = RENDERED / "specdec.fragment.yaml"
+EXAMPLE = RENDERED / "alertmanager.yaml"
+OBJECT = RENDERED / "specdec.alertmanagerconfig.yaml"
+TEMPLATES = ROOT / "alertmanager" / "templates"
+
+VALUES = {
+    "cluster": "eu-1",
+    "namespace": "prod",
+    "inference_service": "chat",
+    "model_name": "llama",
+    "pod": "chat-0",
+    "instance": "10.0.0.1:10409",
+    "engine": "0",
+    "sli": "tpot",
+    "slo": "tpot",
+}
+# Of raw series of the ruler itself, whose expression keeps whatever they have.
+OF_THE_RULER = {"instance": "10.0.9.1:9090", "job": "prometheus", "rule_group": "rules.yaml;specdec-alerts-pack"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One alerting rule: what its alerts can be labelled with, and an example of one."""
+
+    name: str
+    can_have: Labels
+    example: Mapping[str, str]
+
+    @property
+    def severity(self) -> str:
+        return self.example["severity"]
+
+    def __str__(self) -> str:
+        extra = (self.example.get(label) for label in ("severity", "sli", "long_window"))
+        return " ".join([self.name, *filter(None, extra)])
+
+
+@cache
+def rules(source: str = "exporter") -> tuple[Rule, ...]:
+    """The alerting rules of the pack, in its order."""
+    pack = rulelint.load(RULES if source == "exporter" else VLLM_RULES, {})
+    records = rulelint.recorded_labels(pack)
+
+    def known() -> Iterator[Rule]:
+        for rule in pack.rules:
+            if not rule.is_alert:
+                continue
+            own = (labels(rule.expr, records.get) or NONE).add(rule.labels)
+            usual = OF_THE_RULER if own.any_but else {name: value for name, value in VALUES.items() if name in own}
+            yield Rule(rule.name, own, {"alertname": rule.name, **usual, **rule.labels})
+
+    return tuple(known())
+
+
+def document(name: str) -> Any:
+    """A rendered file of Alertmanager, by its name; the caller's own to change."""
+    return yaml.safe_load((RENDERED / name).read_text(encoding="utf-8"))

@@ -1,0 +1,125 @@
+"""The rendered configurations load, hold no secret, and are the fragment and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alertmanager.catalogue import EXAMPLE, FRAGMENT, RENDERED, document
+from alertmanager.conftest import Release
+from fieldtools import ROOT
+
+FILES = [path.name for path in (EXAMPLE, FRAGMENT)]
+
+
+def walk(node: Any) -> Iterator[tuple[str, Any]]:
+    """Every key and its value, at any depth."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield key, value
+            yield from walk(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from walk(item)
+
+
+@cache
+def _evaluated(override: str) -> str:
+    jsonnet = pytest.importorskip("_jsonnet", reason="rendering needs the jsonnet package")
+    snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {override} }}).specdecAlertmanager"
+    text: str = jsonnet.evaluate_snippet("override", snippet, jpathdir=[str(ROOT)])
+    return text
+
+
+def rendered_with(override: str) -> Any:
+    """What the mixin makes of other values of its configuration; the caller's own to change."""
+    return json.loads(_evaluated(override))
+
+
+def test_the_example_loads_as_it_is(release: Release) -> None:
+    answer = release.amtool("check-config", EXAMPLE)
+
+    assert answer.returncode == 0, answer.stdout
+    assert "1 templates" in answer.stdout
+
+
+def test_the_fragment_loads_in_a_configuration_of_somebody_else(release: Release, tmp_path: Path) -> None:
+    fragment = document(FRAGMENT.name)
+    theirs = {
+        "route": {"receiver": "mine", "routes": fragment["route"]["routes"]},
+        "receivers": [{"name": "mine"}, *fragment["receivers"]],
+        "inhibit_rules": fragment["inhibit_rules"],
+        "time_intervals": fragment["time_intervals"],
+        "templates": [str(RENDERED / path) for path in fragment["templates"]],
+    }
+    (tmp_path / "alertmanager.yaml").write_text(yaml.safe_dump(theirs), encoding="utf-8")
+
+    answer = release.amtool("check-config", tmp_path / "alertmanager.yaml")
+
+    assert answer.returncode == 0, answer.stdout
+
+
+def test_the_example_is_the_fragment_and_a_place_for_the_rest() -> None:
+    example, fragment = document(EXAMPLE.name), document(FRAGMENT.name)
+
+    assert example["route"].pop("receiver") == "everything-else"
+    example["receivers"].remove({"name": "everything-else"})
+    assert example == fragment
+
+
+@pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
+def test_every_kind_of_integration_loads(kind: str, release: Release, tmp_path: Path) -> None:
+    example = rendered_with(f"{{ alertmanager+: {{ chat: ['{kind}'] }} }}")["example"]
+    example["templates"] = [str(RENDERED / path) for path in example["templates"]]
+    (tmp_path / "alertmanager.yaml").write_text(yaml.safe_dump(example), encoding="utf-8")
+
+    answer = release.amtool("check-config", tmp_path / "alertmanager.yaml")
+
+    assert answer.returncode == 0, answer.stdout
+    assert f"{kind}_configs" in example["receivers"][0]
+
+
+@pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
+def test_secrets_come_from_files(kind: str) -> None:
+    receivers = rendered_with(f"{{ alertmanager+: {{ chat: ['{kind}'] }} }}")["fragment"]["receivers"]
+    secret = {"api_url", "routing_key", "service_key", "auth_password", "auth_secret", "credentials", "password"}
+
+    keys = {key for key, _ in walk(receivers)}
+
+    assert not keys & secret
+    assert [value for key, value in walk(receivers[0]) if key.endswith("_file")]
+
+
+@pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
+def test_every_integration_tells_of_the_end(kind: str) -> None:
+    receiver = rendered_with(f"{{ alertmanager+: {{ chat: ['{kind}'] }} }}")["fragment"]["receivers"][0]
+
+    assert [one["send_resolved"] for one in receiver[f"{kind}_configs"]] == [True]
+
+
+def test_an_integration_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match=r"may hold slack, email, pagerduty and webhook, not \[\"fax\""):
+        rendered_with("{ alertmanager+: { chat: ['fax'] } }")
+
+
+def test_without_the_exporter_messages_and_the_down_alert_are_of_a_model() -> None:
+    fragment = rendered_with("{ source: 'vllm' }")["fragment"]
+    level = ["cluster", "namespace", "inference_service", "model_name"]
+
+    assert fragment["route"]["routes"][0]["group_by"] == level
+    assert fragment["inhibit_rules"][0]["equal"] == level
+
+
+def test_pages_are_repeated_before_alertmanager_forgets_them() -> None:
+    kept_seconds = 120 * 3600  # --data.retention
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    intervals = [value for key, value in walk(document(EXAMPLE.name)) if key == "repeat_interval"]
+
+    assert intervals
+    assert all(int(interval[:-1]) * units[interval[-1]] < kept_seconds for interval in intervals)

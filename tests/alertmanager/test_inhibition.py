@@ -1,0 +1,279 @@
+"""What silences what: true of the rendered rules, of the pack's alerts, and of a real Alertmanager."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alertmanager.catalogue import FRAGMENT, Rule, document, rules
+from alertmanager.conftest import RELEASES, Release
+from alertmanager.inhibition import inhibited, inhibits, matchers, matches
+from alertmanager.server import Receiver, alertmanager, receiver
+from alertmanager.test_configuration import rendered_with
+
+INHIBITION: list[dict[str, Any]] = document(FRAGMENT.name)["inhibit_rules"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """Alerts by how :class:`Rule` prints them: one fires beside the others, which are silent for it, or not."""
+
+    fires: str
+    silent: tuple[str, ...]
+    speaks: tuple[str, ...]
+
+
+CASES = {
+    "down": Case(
+        "SpecDecodeTargetDown critical",
+        (
+            "SpecDecodeTargetDown warning",
+            "SpecDecodeAcceptanceLow critical",
+            "SpecDecodeErrorBudgetBurn critical 1h",
+            "SpecDecodeMetricsInconsistent warning",
+            "SpecDecodeReplicaOutlier warning",
+            "SpecDecodeBaselineMissing info tpot",
+        ),
+        ("SpecDecodeRulesLagging warning",),
+    ),
+    "half-down": Case(
+        "SpecDecodeTargetDown warning", (), ("SpecDecodeAcceptanceLow critical", "SpecDecodeNotDrafting warning")
+    ),
+    "warming": Case(
+        "SpecDecodeWarmingUp info",
+        (
+            "SpecDecodeP99Regression critical tpot",
+            "SpecDecodeP99Regression critical ttft",
+            "SpecDecodeLatencyMeanRegression warning e2e",
+            "SpecDecodeNotDrafting warning",
+            "SpecDecodeAcceptanceDropped warning",
+        ),
+        ("SpecDecodeAcceptanceCollapsed critical", "SpecDecodeErrorBudgetBurn critical 6h"),
+    ),
+    "collapsed": Case(
+        "SpecDecodeAcceptanceCollapsed critical",
+        (
+            "SpecDecodeAcceptanceLow critical",
+            "SpecDecodeAcceptanceLow warning",
+            "SpecDecodeAcceptanceDropped warning",
+            "SpecDecodeHeadRejected warning",
+            "SpecDecodeTailCollapsed info",
+        ),
+        ("SpecDecodeP99Regression critical tpot", "SpecDecodeReplicaOutlier warning", "SpecDecodeSaturated warning"),
+    ),
+    "harmful": Case(
+        "SpecDecodeHarmful critical tpot",
+        (
+            "SpecDecodeAcceptanceCollapsed critical",
+            "SpecDecodeAcceptanceLow critical",
+            "SpecDecodeHeadRejected warning",
+            "SpecDecodeLatencyMeanRegression warning e2e",
+            "SpecDecodeLatencySpreadWidened info tpot",
+            "SpecDecodeNotPayingOff warning tpot",
+            "SpecDecodeP99Regression critical tpot",
+            "SpecDecodeP99Regression critical e2e",
+            "SpecDecodeSaturated warning",
+            "SpecDecodeSlowerThanControl warning tpot",
+        ),
+        (
+            "SpecDecodeP99Regression critical ttft",
+            "SpecDecodeLatencyMeanRegression warning ttft",
+            "SpecDecodeErrorBudgetBurn critical 1h",
+            "SpecDecodeKVCacheSqueeze warning",
+            "SpecDecodeReplicaOutlier warning",
+        ),
+    ),
+    "low": Case(
+        "SpecDecodeAcceptanceLow critical",
+        ("SpecDecodeAcceptanceLow warning", "SpecDecodeAcceptanceDropped warning"),
+        ("SpecDecodeHeadRejected warning", "SpecDecodeP99Regression critical tpot"),
+    ),
+    "tail": Case(
+        "SpecDecodeP99Regression critical tpot",
+        ("SpecDecodeP99Regression warning tpot", "SpecDecodeLatencySpreadWidened info tpot"),
+        ("SpecDecodeP99Regression warning e2e", "SpecDecodeAcceptanceLow critical"),
+    ),
+    "budget": Case(
+        "SpecDecodeErrorBudgetBurn critical 1h",
+        ("SpecDecodeErrorBudgetBurn warning 1d", "SpecDecodeErrorBudgetBurn warning 3d"),
+        ("SpecDecodeErrorBudgetBurn critical 6h", "SpecDecodeAcceptanceLow critical"),
+    ),
+}
+BY_TEXT = {str(rule): rule for rule in rules()}
+
+
+def of(service: str, text: str, *, bare: bool = False) -> dict[str, str]:
+    """Labels of an alert of a service; ``bare``: of a Prometheus that has no cluster and no namespace."""
+    labels = dict(BY_TEXT[text].example)
+    if "inference_service" in labels:
+        labels["inference_service"] = service
+    else:
+        labels["rule_group"] += service
+    if bare:
+        for label in ("cluster", "namespace"):
+            labels.pop(label, None)
+    return labels
+
+
+def alerts_of(name: str, case: Case, *, bare: bool) -> dict[str, list[dict[str, str]]]:
+    """The case on one service, and the same without what silences on another."""
+    service = f"{name}-bare" if bare else name
+    return {
+        "fires": [of(service, case.fires, bare=bare)],
+        "silent": [of(service, text, bare=bare) for text in case.silent],
+        "speaks": [of(service, text, bare=bare) for text in case.speaks]
+        + [of(f"{service}-other", text, bare=bare) for text in case.silent[:1]],
+    }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """Whether a real Alertmanager inhibits an alert, by its labels; and alerts with the receivers told of them."""
+
+    inhibited: Mapping[str, bool]
+    told: set[tuple[str, str]]
+
+
+def key(labels: Mapping[str, str]) -> str:
+    return str(sorted(labels.items()))
+
+
+def receivers_of(labels: Mapping[str, str]) -> set[str]:
+    if labels["alertname"] == "SpecDecodeWarmingUp":
+        return {"specdec-nobody"}
+    return {"specdec-chat", "specdec-pager"} if labels["severity"] == "critical" else {"specdec-chat"}
+
+
+def told(taking: Receiver) -> set[tuple[str, str]]:
+    return {(key(alert["labels"]), path.strip("/")) for path, body in taking.received for alert in body["alerts"]}
+
+
+def everything() -> list[dict[str, str]]:
+    """All alerts of all cases: services do not touch each other, so one server can have them all."""
+    parts = [alerts_of(name, case, bare=bare) for name, case in CASES.items() for bare in (False, True)]
+    return [labels for part in parts for alerts in part.values() for labels in alerts]
+
+
+async def observe(release: Release, directory: Path) -> Outcome:
+    alerts = everything()
+    speaking = [labels for labels in alerts if not inhibited(INHIBITION, labels, alerts)]
+    expected = {(key(labels), name) for labels in speaking for name in receivers_of(labels)}
+    configuration = rendered_with("{ alertmanager+: { group_wait_seconds: 2 } }")["example"]
+    configuration["templates"] = []
+    configuration["time_intervals"][0]["time_intervals"] = [{"times": [{"start_time": "00:00", "end_time": "24:00"}]}]
+    async with receiver() as taking:
+        for one in configuration["receivers"]:
+            name = one["name"]
+            one.clear()
+            one |= {"name": name, "webhook_configs": [{"url": f"{taking.url}/{name}"}]}
+        async with alertmanager(release.server, configuration, directory) as server:
+            await server.post(*alerts)
+            await taking.until(lambda: expected <= told(taking))
+            found = await server.inhibited()
+    return Outcome({key(labels): silent for labels, silent in found}, told(taking))
+
+
+@pytest.fixture(scope="module", params=RELEASES.values(), ids=list(RELEASES))
+def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return asyncio.run(observe(request.param, tmp_path_factory.mktemp("alertmanager")))
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["labelled", "bare"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_real_alertmanager_silences_what_is_needless(name: str, bare: bool, outcome: Outcome) -> None:
+    alerts = alerts_of(name, CASES[name], bare=bare)
+
+    for labels in alerts["silent"]:
+        assert outcome.inhibited[key(labels)], labels
+        assert not {receiver for alert, receiver in outcome.told if alert == key(labels)}
+    for labels in alerts["fires"] + alerts["speaks"]:
+        assert not outcome.inhibited[key(labels)], labels
+        assert {receiver for alert, receiver in outcome.told if alert == key(labels)} == receivers_of(labels)
+
+
+def test_what_a_real_alertmanager_silences_is_what_the_rules_say(outcome: Outcome) -> None:
+    alerts = everything()
+
+    assert {key(labels): inhibited(INHIBITION, labels, alerts) for labels in alerts} == outcome.inhibited
+
+
+def sides() -> Iterator[tuple[list[str], list[str], str]]:
+    """Matchers of every side of every rule, its labels in common, and where the pack's figures come from."""
+    for source in ("exporter", "vllm"):
+        for rule in rendered_with(f"{{ source: '{source}' }}")["fragment"]["inhibit_rules"]:
+            yield rule["source_matchers"], rule["equal"], source
+            yield rule["target_matchers"], rule["equal"], source
+
+
+def test_every_alert_that_a_rule_names_exists() -> None:
+    known = {rule.name for rule in rules()}
+
+    for texts, _, _ in sides():
+        for name, _, value in matchers(texts):
+            if name == "alertname":
+                assert set(value.split("|")) <= known
+        assert any(matches(texts, rule.example) for rule in rules()), texts
+
+
+def test_every_label_in_common_is_carried_by_all_alerts_concerned() -> None:
+    for texts, equal, source in sides():
+        for rule in rules(source):
+            if matches(texts, rule.example):
+                assert [label for label in equal if label not in rule.can_have] == [], (rule, texts)
+
+
+def test_labels_in_common_name_the_service() -> None:
+    for rule in INHIBITION:
+        assert {"cluster", "namespace", "inference_service"} <= set(rule["equal"])
+
+
+def silencing() -> Iterator[tuple[Rule, Rule]]:
+    """Every alert of the pack with every other that it silences on the same service."""
+    for source in rules():
+        for target in rules():
+            if any(inhibits(rule, source.example, target.example) for rule in INHIBITION):
+                yield source, target
+
+
+def test_no_two_alerts_silence_each_other() -> None:
+    pairs = {(str(source), str(target)) for source, target in silencing()}
+
+    assert pairs
+    assert not [pair for pair in pairs if pair[::-1] in pairs]
+
+
+def test_nothing_is_silenced_by_what_nobody_hears_of() -> None:
+    # Alertmanager lets a silenced alert silence others: whatever silences the one must silence those, too.
+    pairs = {(str(source), str(target)) for source, target in silencing()}
+
+    gaps = {(a, x, y) for a, x in pairs for x2, y in pairs if x == x2 and (a, y) not in pairs}
+    assert not gaps
+
+
+def test_only_a_start_silences_what_is_more_severe_than_itself() -> None:
+    order = ["info", "warning", "critical"]
+
+    worse = {str(s) for s, t in silencing() if order.index(t.severity) > order.index(s.severity)}
+    assert worse == {"SpecDecodeWarmingUp info"}
+
+
+def test_a_page_silences_its_own_ticket() -> None:
+    pairs = {(str(source), str(target)) for source, target in silencing()}
+
+    pages = [rule for rule in rules() if rule.severity == "critical"]
+    for page in pages:
+        same = {name: value for name, value in page.example.items() if name not in {"severity", "long_window"}}
+        for ticket in rules():
+            if ticket.severity == "warning" and same.items() <= ticket.example.items():
+                assert (str(page), str(ticket)) in pairs
+
+
+def test_promises_to_users_are_silenced_by_nothing_but_an_outage() -> None:
+    sources = {str(s) for s, t in silencing() if t.name == "SpecDecodeErrorBudgetBurn" and s.name != t.name}
+
+    assert sources == {"SpecDecodeTargetDown critical"}

@@ -1,0 +1,168 @@
+"""The AlertmanagerConfig is what its CRD allows, and says what the fragment says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from alertmanager.catalogue import FRAGMENT, OBJECT, document
+from alertmanager.test_configuration import rendered_with
+from fieldtools import ROOT
+
+SCHEMAS = ROOT / ".tools" / "crd"
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "boolean": bool,
+    "number": (int, float),
+}
+CHECKED = {"type", "properties", "required", "items", "enum", "pattern", "minLength", "minItems", "minimum", "maximum"}
+# What a schema has besides: words for people, hints for the API server's merging, and rules in CEL (see below).
+ASIDE = {"description", "default", "format", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"}
+ASIDE |= {"x-kubernetes-map-type", "x-kubernetes-validations", "x-kubernetes-preserve-unknown-fields"}
+ASIDE |= {"additionalProperties"}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 has a type for a lone ``=``, which CRDs mean as text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regex) for tag, regex in resolvers if tag != "tag:yaml.org,2002:value"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    """The schema of v1alpha1 in the operator's module, which ``make tools`` fetches."""
+    file = SCHEMAS / "monitoring.coreos.com_alertmanagerconfigs.yaml"
+    if not file.exists():
+        if shutil.which("go") is None:
+            pytest.skip("the operator's schemas: there is no Go here to fetch them with (make tools)")
+        pytest.fail("the operator's schemas are missing although there is Go: make tools")
+    definition = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+    (version,) = (one for one in definition["spec"]["versions"] if one["name"] == "v1alpha1" and one["storage"])
+    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def faults(schema: dict[str, Any], value: Any, path: str = "") -> Iterator[str]:
+    """What of a value its structural schema does not allow; a field that it does not know would be dropped."""
+    assert schema.keys() <= CHECKED | ASIDE, schema.keys() - CHECKED - ASIDE
+    if "type" not in schema:
+        return
+    if not isinstance(value, TYPES[schema["type"]]):
+        yield f"{path}: {value!r} is no {schema['type']}"
+        return
+    if isinstance(value, dict) and "properties" in schema:
+        yield from (f"{path}.{key} is missing" for key in schema.get("required", ()) if key not in value)
+        for key, item in value.items():
+            if key in schema["properties"]:
+                yield from faults(schema["properties"][key], item, f"{path}.{key}")
+            else:
+                yield f"{path}.{key} does not exist"
+    if isinstance(value, list):
+        if len(value) < schema.get("minItems", 0):
+            yield f"{path} has too few items"
+        for number, item in enumerate(value):
+            yield from faults(schema.get("items", {}), item, f"{path}[{number}]")
+    if isinstance(value, str):
+        # RE2 takes a flag anywhere, Python at the start alone.
+        pattern = schema.get("pattern", "")
+        flags = re.IGNORECASE if "(?i)" in pattern else re.NOFLAG
+        if len(value) < schema.get("minLength", 0) or not re.search(pattern.replace("(?i)", ""), value, flags):
+            yield f"{path}: {value!r} has not the form {schema.get('pattern', '.+')}"
+        if value not in schema.get("enum", [value]):
+            yield f"{path}: {value!r} is none of {schema['enum']}"
+    if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        yield f"{path}: {value} is out of range"
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = rendered_with(f"{{ alertmanager+: {{ chat: ['{kind}'] }} }}")["object"]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
+def test_the_crd_allows_it(kind: str, schema: dict[str, Any]) -> None:
+    rendered = of_kind(kind)
+
+    assert list(faults(schema["properties"]["spec"], rendered["spec"])) == []
+    assert (rendered["apiVersion"], rendered["kind"]) == ("monitoring.coreos.com/v1alpha1", "AlertmanagerConfig")
+
+
+def test_the_crd_allows_the_routes_below_which_it_leaves_to_the_operator(schema: dict[str, Any]) -> None:
+    route = schema["properties"]["spec"]["properties"]["route"]
+
+    children = document(OBJECT.name)["spec"]["route"]["routes"]
+
+    assert children
+    assert [list(faults(route, child)) for child in children] == [[]] * len(children)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "fault"),
+    [
+        ("groupWait", "soon", ".groupWait: 'soon' has not the form"),
+        ("group_wait", "30s", ".group_wait does not exist"),
+        ("continue", "true", ".continue: 'true' is no boolean"),
+        ("matchers", [{"name": "a", "matchType": "~", "value": "b"}], ".matchers[0].matchType: '~' is none of"),
+        ("matchers", [{"value": "b"}], ".matchers[0].name is missing"),
+    ],
+)
+def test_the_check_itself_finds_faults(part: str, value: Any, fault: str, schema: dict[str, Any]) -> None:
+    (found,) = faults(schema["properties"]["spec"]["properties"]["route"], {part: value})
+
+    assert found.startswith(fault)
+
+
+def test_secrets_are_keys_of_a_secret() -> None:
+    for kind, integration in (("slack", "apiURL"), ("email", "authPassword"), ("pagerduty", "routingKey")):
+        (one,) = of_kind(kind)["spec"]["receivers"][0][f"{kind}Configs"]
+        assert one[integration].keys() == {"name", "key"}
+    (hook,) = of_kind("webhook")["spec"]["receivers"][0]["webhookConfigs"]
+    assert hook["httpConfig"]["authorization"]["credentials"].keys() == {"name", "key"}
+
+
+def text(matchers: list[dict[str, str]]) -> list[str]:
+    return [f'{one["name"]}{one["matchType"]}"{one["value"]}"' for one in matchers]
+
+
+def test_it_inhibits_and_routes_what_the_fragment_does() -> None:
+    spec, fragment = document(OBJECT.name)["spec"], document(FRAGMENT.name)
+
+    def routed(route: dict[str, Any], matchers: list[str]) -> tuple[Any, ...]:
+        intervals = route.get("active_time_intervals", route.get("activeTimeIntervals"))
+        repeat = route.get("repeat_interval", route.get("repeatInterval"))
+        return matchers, route["receiver"], intervals, repeat, route.get("continue", False)
+
+    assert [
+        {
+            "source_matchers": text(rule["sourceMatch"]),
+            "target_matchers": text(rule["targetMatch"]),
+            "equal": rule["equal"],
+        }
+        for rule in spec["inhibitRules"]
+    ] == fragment["inhibit_rules"]
+    theirs, ours = spec["route"], fragment["route"]["routes"][0]
+    assert theirs["groupBy"] == ours["group_by"]
+    assert [routed(route, text(route.get("matchers", []))) for route in (theirs, *theirs["routes"])] == [
+        routed(route, route.get("matchers", [])) for route in (ours, *ours["routes"])
+    ]
+
+
+def test_every_name_that_a_route_uses_is_defined() -> None:
+    spec = document(OBJECT.name)["spec"]
+    routes = [spec["route"], *spec["route"]["routes"]]
+
+    assert {route["receiver"] for route in routes} == {receiver["name"] for receiver in spec["receivers"]}
+    used = {name for route in routes for name in route.get("activeTimeIntervals", ())}
+    assert used == {interval["name"] for interval in spec["muteTimeIntervals"]}

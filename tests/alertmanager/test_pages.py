@@ -1,0 +1,285 @@
+"""What people are sent: rendered by amtool from alerts that the rules really make, and shown in docs/pages.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import html.parser
+import json
+import urllib.parse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alertmanager.catalogue import EXAMPLE, FRAGMENT, RULES, TEMPLATES, document
+from alertmanager.conftest import Release
+from alertmanager.fired import Alert, fired, group
+from alertmanager.inhibition import inhibited
+from fieldtools import ROOT
+from promtool import Promtool, installed
+from rules.scenario import Case, Phase, pinned, service, slower
+from rules.test_descriptions import SLIS, USUAL
+
+PAGES = ROOT / "docs" / "pages.md"
+GROUP_BY: list[str] = document(FRAGMENT.name)["route"]["routes"][0]["group_by"]
+INHIBITION = document(FRAGMENT.name)["inhibit_rules"]
+
+POOR = (0.5, 0.2, 0.1)
+LOW = Case(name="acceptance falls", series=service(Phase(minutes=60, curve=POOR)))
+HARM = Case(
+    name="harm",
+    series=service(
+        Phase(minutes=60, curve=POOR, latency={**USUAL, "tpot": slower(USUAL["tpot"], 1.5)}, kv_cache=0.95),
+        families=SLIS,
+    )
+    + pinned(60, USUAL),
+)
+INTRODUCTION = """# What a page says
+
+Made of [the templates](../alertmanager/templates/specdec.tmpl) by `amtool`, from alerts that the rules raise over
+invented traffic; a test makes them anew. In this order: how many and where, what, the numbers, what users feel, what
+to do first, where to read on. Alerts that others [silence](../alertmanager/README.md#what-silences-what) are left out.
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """One sample: its heading, the templates that make it, and the alerts of its group."""
+
+    heading: str
+    parts: tuple[str, ...]
+    alerts: Callable[[Sequence[Alert], Sequence[Alert]], list[Alert]]
+    remark: str = ""
+
+
+SAMPLES = (
+    Page("Slack: acceptance is low", ("title", "slack.text"), lambda low, _: list(low)),
+    Page("Slack: it is over", ("title", "slack.text"), lambda low, _: [alert.ended() for alert in low]),
+    Page(
+        "PagerDuty: speculation does harm",
+        ("title", "text.firing"),
+        lambda _, harm: [alert for alert in harm if alert.labels["severity"] == "critical"],
+        "The incident's title, and `firing` of its details. Runbook and dashboard are also its links.",
+    ),
+    Page(
+        "E-mail and webhooks: several alerts of one service, one of them over",
+        ("title", "text"),
+        lambda low, harm: [*harm, *(alert.ended() for alert in low)],
+        "The subject and the text. The HTML part says the same, with links.",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def alerts(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Alert], list[Alert]]:
+    """What fires in each case, without what is silenced."""
+    promtool: Promtool = dict(installed())["floor"]
+
+    def speaking(case: Case, minute: int) -> list[Alert]:
+        found = fired(promtool, RULES, tmp_path_factory.mktemp("rules"), case, minute)
+        everyone = [alert.labels for alert in found]
+        return [alert for alert in found if not inhibited(INHIBITION, alert.labels, everyone)]
+
+    return speaking(LOW, 55), speaking(HARM, 55)
+
+
+def render(release: Release, template: str, data: dict[str, Any], directory: Path, kind: str = "text") -> str:
+    file = directory / "data.json"
+    file.write_text(json.dumps(data), encoding="utf-8")
+    answer = release.amtool(
+        "template",
+        "render",
+        f"--template.glob={TEMPLATES}/*.tmpl",
+        f"--template.text={template}",
+        f"--template.type={kind}",
+        f"--template.data={file}",
+    )
+    assert answer.returncode == 0, answer.stdout
+    return answer.stdout.rstrip("\n")
+
+
+def named(name: str) -> str:
+    return f'{{{{ template "specdec.{name}" . }}}}'
+
+
+def shown(text: str) -> str:
+    return f"```text\n{text}\n```\n"
+
+
+def test_the_samples_in_the_docs_are_what_is_sent(
+    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    sections = [INTRODUCTION]
+    for page in SAMPLES:
+        data = group(page.alerts(*alerts), GROUP_BY)
+        parts = [render(release, named(part), data, tmp_path) for part in page.parts]
+        remark = f"{page.remark}\n\n" if page.remark else ""
+        sections.append(f"## {page.heading}\n\n{remark}" + "\n".join(shown(part) for part in parts))
+    text = "\n".join(sections)
+    if pytestconfig.getoption("--update-golden"):
+        PAGES.write_text(text, encoding="utf-8")
+
+    assert "<no value>" not in text
+    assert "unknown" not in text
+    assert text == PAGES.read_text(encoding="utf-8")
+
+
+def templates(node: Any) -> set[str]:
+    """Every text of a receiver that is a template."""
+    if isinstance(node, dict):
+        return set().union(*map(templates, node.values()))
+    if isinstance(node, list):
+        return set().union(*map(templates, node))
+    return {node} if isinstance(node, str) and "{{" in node else set()
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["firing", "resolved"])
+def test_every_text_of_the_receivers_renders(
+    over: bool, release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
+) -> None:
+    found = templates(document(EXAMPLE.name)["receivers"])
+    data = group([alert.ended() if over else alert for alert in alerts[1]], GROUP_BY)
+
+    texts = {template: render(release, template, data, tmp_path) for template in found}
+
+    assert len(texts) >= 8
+    empty = named("text.firing") if over else named("text.resolved")
+    assert [template for template, text in texts.items() if not text] == [empty]
+
+
+class Links(html.parser.HTMLParser):
+    """Text and links of a document."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.feed(document)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [value or "" for name, value in attrs if name == "href"]
+
+    def handle_data(self, data: str) -> None:
+        self.words += data.split()
+
+
+def test_the_html_part_of_an_email_says_what_its_text_says(
+    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
+) -> None:
+    data = group([*alerts[1], *(alert.ended() for alert in alerts[0])], GROUP_BY)
+
+    page = Links(render(release, named("email.html"), data, tmp_path, "html"))
+    text = render(release, named("text"), data, tmp_path)
+
+    decoded = {urllib.parse.unquote(link) for link in page.links}
+    assert decoded == {urllib.parse.unquote(word) for word in text.split() if "://" in word}
+    said = {word.rstrip(":") for word in page.words}
+    assert {word.rstrip(":") for word in text.split() if "://" not in word} <= said
+
+
+HOSTILE = {"model_name": 'org/a b+c&d <e> "f" \\g', "inference_service": "chat|x"}
+
+
+def hostile(alert: Alert) -> Alert:
+    labels = {**alert.labels, **HOSTILE}
+    annotations = {**alert.annotations, "description": f"On {HOSTILE['model_name']}."}
+    return dataclasses.replace(alert, labels=labels, annotations=annotations)
+
+
+def test_a_silence_link_names_the_alert_and_its_service_exactly(
+    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
+) -> None:
+    alert = hostile(alerts[1][0])
+
+    text = render(release, named("text"), group([alert], GROUP_BY), tmp_path)
+    page = Links(render(release, named("email.html"), group([alert], GROUP_BY), tmp_path, "html"))
+
+    names = ("cluster", "inference_service", "model_name", "namespace", "alertname")
+    filters = ",".join(f"{name}={json.dumps(alert.labels[name], ensure_ascii=False)}" for name in names)
+    (link,) = (word for word in text.split() if "/silences/" in word)
+    assert link.startswith("https://alertmanager.example.com/#/silences/new?filter=%7B")
+    for found in (link, *(each for each in page.links if "/silences/" in each)):
+        assert urllib.parse.unquote(found.partition("filter=")[2]) == f"{{{filters}}}"
+
+
+def test_slack_shows_what_it_would_take_for_markup(
+    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
+) -> None:
+    text = render(release, named("slack.text"), group([hostile(alerts[1][0])], GROUP_BY), tmp_path)
+
+    assert 'On org/a b+c&amp;d &lt;e&gt; "f" \\g.' in text
+
+
+def severities(alerts: Sequence[Alert], *wanted: str) -> list[Alert]:
+    return [
+        dataclasses.replace(alert, labels={**alert.labels, "severity": severity})
+        for alert, severity in zip(alerts, wanted, strict=False)
+    ]
+
+
+def test_slack_colours_by_the_worst(release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path) -> None:
+    def color(*chosen: Alert) -> str:
+        return render(release, named("slack.color"), group(chosen, GROUP_BY), tmp_path)
+
+    page, ticket = severities(alerts[1], "critical", "warning")
+    assert color(ticket, page) == "danger"
+    assert color(ticket, page.ended()) == "warning"
+    assert color(ticket.ended(), page.ended()) == "good"
+
+
+def test_what_pages_comes_first(release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path) -> None:
+    first, second = severities(alerts[1], "warning", "critical")
+    data = group([first, second, first], GROUP_BY)
+
+    title = render(release, named("title"), data, tmp_path)
+    text = render(release, named("text"), data, tmp_path)
+
+    assert title == f"[FIRING:3] eu-1/prod/chat: {second.name}, {first.name}"
+    assert text.startswith(f"CRITICAL {second.name}, since 12 Jan 14:03 UTC\n")
+
+
+def test_no_alert_is_lost_for_a_severity_that_the_pack_does_not_have(
+    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
+) -> None:
+    data = group(severities(alerts[1], "page"), GROUP_BY)
+
+    assert render(release, named("text"), data, tmp_path).startswith(f"PAGE {alerts[1][0].name}")
+
+
+@pytest.mark.parametrize(
+    ("labels", "where"),
+    [
+        ({}, "eu-1/prod/chat"),
+        ({"cluster": "", "namespace": ""}, "chat"),
+        ({"inference_service": ""}, "the rule pack"),
+    ],
+)
+def test_the_title_says_where(
+    labels: dict[str, str], where: str, release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
+) -> None:
+    alert = alerts[0][0]
+    given = {name: value for name, value in ({**alert.labels, **labels}).items() if value}
+    data = group([dataclasses.replace(alert, labels=given)], GROUP_BY)
+
+    assert render(release, named("title"), data, tmp_path) == f"[FIRING:1] {where}: SpecDecodeAcceptanceLow"
+
+
+def test_a_group_of_several_services_says_so(
+    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
+) -> None:
+    alert = alerts[0][0]
+    other = dataclasses.replace(alert, labels={**alert.labels, "inference_service": "code"})
+
+    title = render(release, named("title"), group([alert, other], []), tmp_path)
+
+    assert title == "[FIRING:2] several services: SpecDecodeAcceptanceLow"
+
+
+def test_a_page_names_service_rate_minimum_and_runbook(
+    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
+) -> None:
+    text = render(release, named("text"), group(alerts[0], GROUP_BY), tmp_path)
+
+    for part in ("eu-1/prod/chat (llama)", "26.67%", "50%", "runbooks/SpecDecodeAcceptanceLow.md"):
+        assert part in text

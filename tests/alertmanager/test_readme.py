@@ -1,0 +1,49 @@
+"""What alertmanager/README.md names is there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from alertmanager.catalogue import rules
+from alertmanager.test_configuration import rendered_with
+from fieldtools import ROOT
+
+README = ROOT / "alertmanager" / "README.md"
+KINDS = ("slack", "email", "pagerduty", "webhook")
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return README.read_text(encoding="utf-8")
+
+
+def test_its_alerts_exist(text: str) -> None:
+    named = set(re.findall(r"SpecDecode\w+", text))
+
+    assert len(named) > 5
+    assert named <= {rule.name for rule in rules()}
+
+
+def test_its_files_exist(text: str) -> None:
+    targets = [target for target in re.findall(r"\]\(([^)#]+)", text) if not target.startswith("https://")]
+
+    assert targets
+    assert [target for target in targets if not (README.parent / target).exists()] == []
+
+
+def test_it_names_every_secret(text: str) -> None:
+    named = " ".join(str(rendered_with(f"{{ alertmanager+: {{ chat: ['{kind}'] }} }}")["fragment"]) for kind in KINDS)
+    secrets = set(re.findall(r"/etc/alertmanager/secrets/([\w-]+)", named))
+
+    assert len(secrets) == len(KINDS)
+    assert [secret for secret in secrets if f"`{secret}`" not in text] == []
+
+
+def test_every_template_that_is_its_own_business_is_namespaced() -> None:
+    defined = re.findall(r'\{\{ define "([^"]+)"', (ROOT / "alertmanager/templates/specdec.tmpl").read_text("utf-8"))
+
+    assert defined
+    assert [name for name in defined if not name.startswith("specdec.")] == []
+    assert len(defined) == len(set(defined))

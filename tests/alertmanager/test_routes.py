@@ -1,0 +1,84 @@
+"""Who is told: every alert of the pack, with the labels that it really has, ends where it should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alertmanager.catalogue import EXAMPLE, Rule, document, rules
+from alertmanager.conftest import RELEASES, Release
+from alertmanager.server import alertmanager, receiver
+
+# By labels, since routes see nothing else: the two sources differ in a few.
+PACK = {str(sorted(rule.example.items())): rule for source in ("exporter", "vllm") for rule in rules(source)}.values()
+
+
+def expected(rule: Rule) -> str:
+    if rule.name == "SpecDecodeWarmingUp":
+        return "specdec-nobody"
+    return "specdec-pager,specdec-chat" if rule.severity == "critical" else "specdec-chat"
+
+
+def routed(release: Release, labels: dict[str, str], receivers: str) -> str:
+    pairs = [f"{name}={value}" for name, value in labels.items()]
+    options = (f"--config.file={EXAMPLE}", f"--verify.receivers={receivers}", "--tree")
+    answer = release.amtool("config", "routes", "test", *options, *pairs)
+    return "" if answer.returncode == 0 else answer.stdout
+
+
+@pytest.mark.parametrize("release", [RELEASES["floor"]], ids=["floor"])
+@pytest.mark.parametrize("rule", PACK, ids=str)
+def test_an_alert_ends_where_it_should(rule: Rule, release: Release) -> None:
+    assert not routed(release, dict(rule.example), expected(rule))
+
+
+def test_one_alert_of_each_severity_ends_there_in_every_release(release: Release) -> None:
+    by_severity = {(rule.severity, rule.name == "SpecDecodeWarmingUp"): rule for rule in rules()}
+
+    assert len(by_severity) == 4
+    for rule in by_severity.values():
+        assert not routed(release, dict(rule.example), expected(rule))
+
+
+def test_a_severity_of_somebody_elses_is_still_told(release: Release) -> None:
+    labels = {"alertname": "SpecDecodeAcceptanceLow", "component": "specdec", "severity": "page"}
+
+    assert not routed(release, labels, "specdec-chat")
+
+
+def test_alerts_of_others_go_elsewhere(release: Release) -> None:
+    assert not routed(release, {"alertname": "Watchdog", "severity": "critical"}, "everything-else")
+
+
+def test_the_check_itself_can_fail(release: Release) -> None:
+    assert routed(release, {"alertname": "Watchdog", "severity": "critical"}, "specdec-pager")
+
+
+ALWAYS = {"times": [{"start_time": "00:00", "end_time": "24:00"}]}
+NEVER = {"years": ["1999"]}
+
+
+@pytest.mark.parametrize(("hours", "told"), [(ALWAYS, {"info", "warning"}), (NEVER, {"warning"})], ids=["in", "out"])
+async def test_context_is_told_in_business_hours_alone(
+    hours: dict[str, object], told: set[str], release: Release, tmp_path: Path
+) -> None:
+    async with receiver() as taking:
+        example = document(EXAMPLE.name)
+        example["templates"] = []
+        example["time_intervals"][0]["time_intervals"] = [hours]
+        example["route"]["routes"][0] |= {"group_wait": "100ms", "group_interval": "100ms"}
+        for one in example["receivers"]:
+            name = one["name"]
+            one.clear()
+            one |= {"name": name, "webhook_configs": [{"url": f"{taking.url}/{name}"}]}
+        async with alertmanager(release.server, example, tmp_path) as server:
+            common = {"component": "specdec", "inference_service": "chat"}
+            await server.post({"alertname": "SpecDecodeTailCollapsed", "severity": "info", **common})
+            if "info" in told:
+                await taking.got("/specdec-chat")
+            await server.post({"alertname": "SpecDecodeSaturated", "severity": "warning", **common})
+            await taking.got("/specdec-chat", len(told))
+
+    severities = [alert["labels"]["severity"] for _, body in taking.received for alert in body["alerts"]]
+    assert set(severities) == told

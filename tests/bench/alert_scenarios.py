@@ -1,0 +1,383 @@
+"""The labelled traces: what happens to a service, and which alerts it should raise. Much of what happens is well."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from bench.alert_replay import NAIVE_ACCEPTANCE, NAIVE_P99, Samples
+from bench.alert_traces import Latency, Minute, history, pinned, replica, scaled
+
+LOW_PAGE = "SpecDecodeAcceptanceLow critical"
+LOW_TICKET = "SpecDecodeAcceptanceLow warning"
+DROPPED = "SpecDecodeAcceptanceDropped warning"
+COLLAPSED = "SpecDecodeAcceptanceCollapsed critical"
+TAIL_PAGE = "SpecDecodeP99Regression critical"
+TAIL_TICKET = "SpecDecodeP99Regression warning"
+MEAN_TICKET = "SpecDecodeLatencyMeanRegression warning"
+NAIVE_PAGE = f"{NAIVE_ACCEPTANCE} critical"
+NAIVE_P99_PAGE = f"{NAIVE_P99} critical"
+
+CURVE = (0.85, 0.72, 0.59)  # 0.72; the shape of all others
+COLLAPSE, DIP, NGRAM, FEW_DRAFTS = "collapse to 0.30", "dip of 3 minutes", "ngram at 0.42", "5 drafts in 30 minutes"
+INCIDENT_MINUTES = 120
+HISTORY_HOURS = 30
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """The series of a service. Minutes count from the start of the trace.
+
+    ``due``: by alert and severity, the minute from which it is wanted. ``quiet``: until this minute nothing is wrong,
+    and every alert is false.
+    """
+
+    samples: Sequence[Samples]
+    minutes: int
+    quiet: int
+    due: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Service:
+    """How one service is when it is well."""
+
+    name: str
+    rng: random.Random
+    acceptance: float
+    drafts: float  # per minute
+    requests: float  # per minute
+    latency: Mapping[str, Latency]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What its series carry."""
+        return {"inference_service": self.name, "model_name": "m"}
+
+    def minute(self, noise: Noise, *, load: float = 1.0, acceptance: float | None = None, slow: float = 1.0) -> Minute:
+        """A minute of it: ``load`` and ``slow`` are factors, noise comes on top."""
+        wanted = self.acceptance if acceptance is None else acceptance
+        factor = slow * noise.latency()
+        return Minute(
+            drafts=self.drafts * load,
+            curve=scaled(CURVE, min(0.995, wanted * noise.acceptance())),
+            requests=self.requests * load,
+            latency={sli: latency.times(factor) for sli, latency in self.latency.items()},
+        )
+
+    def past(self, *, latency: float = 0.03, slow: Callable[[Latency], Latency] = lambda usual: usual) -> list[Samples]:
+        """The hours before the trace, as the pack has recorded them. ``latency``: by how much they differ.
+
+        ``slow``: makes the latency of an hour of the usual one.
+        """
+        hours = Noise(self.rng, self.rng, latency=latency)
+        usual = self.latency["tpot"]
+        return history(
+            lambda: {"tpot": slow(usual.times(hours.latency()))},
+            self.rng,
+            hours=HISTORY_HOURS,
+            requests=round(60 * self.requests),
+            labels=self.labels,
+            acceptance=lambda: self.acceptance * hours.acceptance(),
+        )
+
+
+class Noise:
+    """What no two minutes have in common, and what some have: factors that wander around 1 and come back to it."""
+
+    def __init__(
+        self,
+        acceptance_rng: random.Random,
+        latency_rng: random.Random,
+        *,
+        acceptance: float = 0.03,
+        latency: float = 0.03,
+    ) -> None:
+        self._walks = {"acceptance": _wander(acceptance_rng, acceptance), "latency": _wander(latency_rng, latency)}
+
+    def acceptance(self) -> float:
+        """Factor of the acceptance rate in the next minute."""
+        return next(self._walks["acceptance"])
+
+    def latency(self) -> float:
+        """Factor of every latency in the next minute."""
+        return next(self._walks["latency"])
+
+
+def _wander(rng: random.Random, spread: float, memory: float = 0.95) -> Iterator[float]:
+    """A lognormal autoregressive walk of that spread; ``memory`` of it survives a minute."""
+    state = rng.gauss(0.0, spread)
+    while True:
+        yield math.exp(state)
+        state = memory * state + rng.gauss(0.0, spread * math.sqrt(1 - memory**2))
+
+
+def some_service(name: str, rng: random.Random, *, slis: Sequence[str] = ("tpot",)) -> Service:
+    """A service like others: not the same speed, load or acceptance."""
+    medians = {"tpot": (0.01, 0.05), "ttft": (0.05, 0.6), "e2e": (2.0, 15.0)}
+    sigmas = {"tpot": 0.3, "ttft": 0.5, "e2e": 0.6}
+    latency = {
+        sli: Latency(medians[sli][0] * (medians[sli][1] / medians[sli][0]) ** rng.random(), sigmas[sli]) for sli in slis
+    }
+    return Service(name, rng, rng.uniform(0.66, 0.8), rng.uniform(300, 1200), rng.uniform(20, 50), latency)
+
+
+# --- Nothing is wrong -------------------------------------------------------------------------------------------------
+
+
+def _well(
+    service: Service, minutes: Sequence[Minute], past: Sequence[Samples] = (), *, method: str = "eagle3"
+) -> Trace:
+    samples = replica(minutes, service.rng, labels=service.labels, method=method)
+    return Trace(samples=[*samples, *past], minutes=len(minutes), quiet=len(minutes))
+
+
+def healthy_days(name: str, rng: random.Random) -> Trace:
+    """Two days of day and night: the load falls to a fifth, and everything is a tenth slower at noon."""
+    service = some_service(name, rng, slis=("tpot", "ttft", "e2e"))
+    noise = Noise(rng, rng)
+    minutes = []
+    for minute in range(2 * 1440):
+        day = (1 - math.cos(2 * math.pi * minute / 1440)) / 2
+        minutes.append(service.minute(noise, load=0.2 + 0.8 * day, slow=1 + 0.1 * day))
+    return _well(service, minutes)
+
+
+def noisy(name: str, rng: random.Random) -> Trace:
+    """Acceptance wanders by a twelfth, latency by a twentieth, for a quarter of an hour or so at a time."""
+    service = some_service(name, rng)
+    noise = Noise(rng, rng, acceptance=0.08, latency=0.05)
+    return _well(service, [service.minute(noise) for _ in range(360)], service.past(latency=0.05))
+
+
+def few_drafts(name: str, rng: random.Random) -> Trace:
+    """Five drafts in half an hour, most of them rejected."""
+    service = dataclasses.replace(some_service(name, rng), drafts=5 / 30, requests=0.1, acceptance=0.1)
+    noise = Noise(rng, rng)
+    return _well(service, [service.minute(noise) for _ in range(360)])
+
+
+def low_traffic(name: str, rng: random.Random) -> Trace:
+    """A request every few minutes, and half of the requests draft badly."""
+    service = dataclasses.replace(some_service(name, rng), drafts=25, requests=0.3)
+    noise = Noise(rng, rng)
+    minutes = [service.minute(noise, acceptance=rng.choice((0.35, 0.8))) for _ in range(360)]
+    return _well(service, minutes)
+
+
+def restarts(name: str, rng: random.Random) -> Trace:
+    """A crash every hour and a half: two minutes away, eight minutes cold and slow."""
+    service, noise, minutes = some_service(name, rng), Noise(rng, rng), list[Minute]()
+    for minute in range(420):
+        since = (minute - 60) % 90 if minute >= 60 else 90
+        usual = service.minute(noise, slow=1.8 if 2 <= since < 10 else 1.0)
+        minutes.append(dataclasses.replace(usual, up=since >= 2, restart=since == 2))
+    return _well(service, minutes, service.past())
+
+
+def dip(name: str, rng: random.Random) -> Trace:
+    """Three minutes with hardly a token accepted."""
+    service, noise = some_service(name, rng), Noise(rng, rng)
+    at = rng.randrange(60, 90)
+    minutes = [service.minute(noise, acceptance=0.05 if at <= minute < at + 3 else None) for minute in range(180)]
+    return _well(service, minutes, service.past())
+
+
+def ngram(name: str, rng: random.Random) -> Trace:
+    """0.42 is what n-gram lookup gives."""
+    service = dataclasses.replace(some_service(name, rng), acceptance=0.42)
+    noise = Noise(rng, rng)
+    return _well(service, [service.minute(noise) for _ in range(240)], service.past(), method="ngram")
+
+
+def mixed_workload(name: str, rng: random.Random) -> Trace:
+    """Every hour or so a batch job takes all of the traffic for some minutes; it drafts badly and decodes slower."""
+    service, noise, minutes = some_service(name, rng), Noise(rng, rng), list[Minute]()
+    job = 0
+    while len(minutes) < 480:
+        job = rng.randrange(6, 11) if not job and rng.random() < 1 / 60 else max(0, job - 1)
+        minutes.append(service.minute(noise, acceptance=0.4 if job else None, slow=1.3 if job else 1.0))
+
+    def with_jobs(usual: Latency) -> Latency:
+        jobs = sum(rng.random() < 1 / 60 for _ in range(52)) * 8 / 60  # share of an hour
+        return dataclasses.replace(usual, tail_share=min(1.0, jobs), tail_factor=1.3)
+
+    return _well(service, minutes, service.past(slow=with_jobs))
+
+
+# --- Something is wrong -----------------------------------------------------------------------------------------------
+
+
+def _incident(
+    service: Service,
+    change: Callable[[Minute, int], Minute],
+    due: Sequence[str],
+    more: Sequence[Samples] = (),
+) -> Trace:
+    """Well for an hour or more, then changed for good. ``change`` gets the minute and its number in the incident."""
+    rng, noise = service.rng, Noise(service.rng, service.rng)
+    onset = rng.randrange(60, 90)
+    minutes = [service.minute(noise) for _ in range(onset + INCIDENT_MINUTES)]
+    minutes[onset:] = [change(minute, number) for number, minute in enumerate(minutes[onset:])]
+    samples = [*replica(minutes, rng, labels=service.labels), *service.past(), *more]
+    return Trace(samples=samples, minutes=len(minutes), quiet=onset, due=dict.fromkeys(due, onset))
+
+
+def _slower(factor: float, **tail: float) -> Callable[[Minute, int], Minute]:
+    def slow(minute: Minute, _: int) -> Minute:
+        latency = {s: dataclasses.replace(each.times(factor), **tail) for s, each in minute.latency.items()}
+        return dataclasses.replace(minute, latency=latency)
+
+    return slow
+
+
+def _accepting(acceptance: float, due: Sequence[str]) -> Callable[[str, random.Random], Trace]:
+    def make(name: str, rng: random.Random) -> Trace:
+        service = dataclasses.replace(some_service(name, rng), acceptance=0.72)
+        noise = Noise(rng, rng)
+
+        def fall(minute: Minute, _: int) -> Minute:
+            return dataclasses.replace(minute, curve=scaled(CURVE, min(0.999, acceptance * noise.acceptance())))
+
+        return _incident(service, fall, due)
+
+    return make
+
+
+def _changed(due: Sequence[str], **fields: object) -> Callable[[str, random.Random], Trace]:
+    def make(name: str, rng: random.Random) -> Trace:
+        return _incident(some_service(name, rng), lambda m, _: dataclasses.replace(m, **fields), due)  # type: ignore[arg-type]  # fields of Minute
+
+    return make
+
+
+def slow_decay(name: str, rng: random.Random) -> Trace:
+    """Acceptance falls from 0.74 to 0.38 within three days, as it does where something leaks or drifts."""
+    service, noise = dataclasses.replace(some_service(name, rng), acceptance=0.74), Noise(rng, rng)
+    onset, decay, total = 360, 3 * 1440, 360 + 3 * 1440 + 240
+
+    def at(minute: int) -> float:
+        return 0.74 - 0.36 * min(1.0, max(0.0, (minute - onset) / decay))
+
+    minutes = [service.minute(noise, acceptance=at(minute)) for minute in range(total)]
+    dropped, low = (next(m for m in range(total) if at(m) < limit) for limit in (0.85 * 0.74, 0.5))
+    return Trace(
+        samples=replica(minutes, rng, labels=service.labels) + service.past(),
+        minutes=total,
+        quiet=onset,
+        due={DROPPED: dropped, LOW_TICKET: low},
+    )
+
+
+def wrong_head_on_one_replica(name: str, rng: random.Random) -> Trace:
+    """One of four replicas comes back with a draft head that does not fit."""
+    service = some_service(name, rng)
+    onset = rng.randrange(60, 90)
+    samples = service.past()
+    for number in range(4):
+        noise = Noise(rng, rng)
+        minutes = [
+            service.minute(noise, load=0.5, acceptance=0.3 if number == 0 and minute >= onset else None)
+            for minute in range(onset + INCIDENT_MINUTES)
+        ]
+        samples += replica(minutes, rng, labels={**service.labels, "pod": f"{name}-{number}"})
+    due = {"SpecDecodeReplicaOutlier warning": onset}
+    return Trace(samples=samples, minutes=onset + INCIDENT_MINUTES, quiet=onset, due=due)
+
+
+def harmful(name: str, rng: random.Random) -> Trace:
+    """Acceptance collapses, and decoding takes half as long again as it does without speculation."""
+    service = some_service(name, rng)
+    slower = {sli: latency.times(1.25) for sli, latency in service.latency.items()}
+    without = pinned(slower, rng, minutes=90 + INCIDENT_MINUTES, requests=5000, labels=service.labels)
+
+    def hurt(minute: Minute, number: int) -> Minute:
+        return _slower(1.25 * 1.5)(dataclasses.replace(minute, curve=scaled(CURVE, 0.25)), number)
+
+    due = ("SpecDecodeHarmful critical", "SpecDecodeNotPayingOff warning", MEAN_TICKET, LOW_PAGE, LOW_TICKET)
+    return _incident(service, hurt, due, more=without)
+
+
+def saturation(name: str, rng: random.Random) -> Trace:
+    """The batch grows beyond what speculation is good for: requests wait, decoding slows down by a third."""
+
+    def fill(minute: Minute, number: int) -> Minute:
+        full = dataclasses.replace(minute, running=48, waiting=rng.randrange(3, 12), curve=scaled(CURVE, 0.58))
+        return _slower(1.33)(full, number)
+
+    service = dataclasses.replace(some_service(name, rng), acceptance=0.7)
+    return _incident(service, fill, ("SpecDecodeSaturated warning", MEAN_TICKET))
+
+
+def slower_body(name: str, rng: random.Random) -> Trace:
+    """Everything 1.3 times slower."""
+    return _incident(some_service(name, rng), _slower(1.3), (MEAN_TICKET, NAIVE_P99_PAGE))
+
+
+def wider_spread(name: str, rng: random.Random) -> Trace:
+    """Some requests three times slower, the others faster for it."""
+
+    due = ("SpecDecodeLatencySpreadWidened info", TAIL_TICKET)
+    return _incident(some_service(name, rng), _slower(0.92, tail_share=0.04, tail_factor=3.0), due)
+
+
+def slower_than_control(name: str, rng: random.Random) -> Trace:
+    """A twin without speculation takes the same traffic, and turns from slower by a quarter to faster by a seventh."""
+    service = dataclasses.replace(some_service(name, rng), requests=50)
+    usual = {sli: latency.times(1.25) for sli, latency in service.latency.items()}
+    twin = dataclasses.replace(service, name=f"{name}-control", latency=usual)
+    noise = Noise(rng, rng)
+    minutes = [dataclasses.replace(twin.minute(noise), drafts=0, curve=()) for _ in range(90 + INCIDENT_MINUTES)]
+
+    due = ("SpecDecodeSlowerThanControl warning", "SpecDecodeNotPayingOff warning")
+    return _incident(service, _slower(1.25 * 1.15), due, more=replica(minutes, rng, labels=twin.labels))
+
+
+def slower_tail(name: str, rng: random.Random) -> Trace:
+    """A twentieth of the requests 2.5 times slower."""
+
+    service = dataclasses.replace(some_service(name, rng), requests=40)
+    return _incident(service, _slower(1.0, tail_share=0.05, tail_factor=2.5), (TAIL_TICKET, NAIVE_P99_PAGE))
+
+
+def budget_burns(name: str, rng: random.Random) -> Trace:
+    """A quarter of the requests beyond the objective's bound."""
+
+    burn = ("SpecDecodeErrorBudgetBurn critical", "SpecDecodeErrorBudgetBurn warning")
+    due = (*burn, TAIL_PAGE, TAIL_TICKET, NAIVE_P99_PAGE)
+    return _incident(some_service(name, rng), _slower(1.0, tail_share=0.25, tail_factor=30.0), due)
+
+
+WELL: Mapping[str, Callable[[str, random.Random], Trace]] = {
+    "healthy day and night": healthy_days,
+    "noise": noisy,
+    "low traffic": low_traffic,
+    FEW_DRAFTS: few_drafts,
+    "restarts": restarts,
+    DIP: dip,
+    NGRAM: ngram,
+    "mixed workload": mixed_workload,
+}
+K_TOO_HIGH = (0.86, 0.74, 0.6, 0.06, 0.02)
+INCIDENTS: Mapping[str, Callable[[str, random.Random], Trace]] = {
+    COLLAPSE: _accepting(0.30, (LOW_PAGE, LOW_TICKET, DROPPED, NAIVE_PAGE)),
+    "collapse to 0.04": _accepting(0.04, (COLLAPSED, LOW_PAGE, "SpecDecodeHeadRejected warning", NAIVE_PAGE)),
+    "temperature shift, 0.72 to 0.56": _accepting(0.56, (DROPPED,)),
+    "fall to 0.44": _accepting(0.44, (LOW_TICKET, DROPPED, NAIVE_PAGE)),
+    "slow decay over three days": slow_decay,
+    "k too high": _changed((LOW_TICKET, "SpecDecodeTailCollapsed info"), curve=K_TOO_HIGH),
+    "wrong draft head on one replica": wrong_head_on_one_replica,
+    "repetition": _changed(("SpecDecodeAcceptanceSuspicious info",), curve=(0.998, 0.995, 0.991)),
+    "drafting stops": _changed(("SpecDecodeNotDrafting warning",), drafts=0.0),
+    "no answer": _changed(("SpecDecodeTargetDown critical", "SpecDecodeTargetDown warning"), up=False),
+    "load saturation": saturation,
+    "KV cache full": _changed(("SpecDecodeKVCacheSqueeze warning",), kv_cache=0.96, preemptions=2.0),
+    "slower than without speculation": harmful,
+    "slower than the control": slower_than_control,
+    "some slower, the rest faster": wider_spread,
+    "all 1.3x slower": slower_body,
+    "5 % 2.5x slower": slower_tail,
+    "a quarter beyond the objective": budget_burns,
+}

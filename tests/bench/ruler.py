@@ -1,0 +1,220 @@
+"""A real Prometheus that evaluates the pack for a fleet, and what each evaluation took."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import statistics
+import time
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import yaml
+
+import tsdb
+from bench.fleet import SCRAPE_SECONDS, targets
+from bench.processes import run
+from bench.rows import BenchError
+from fieldtools import BIN
+from promqllabels import walk
+from rulelint import Pack, Rule, load
+
+DAY_SECONDS = 86400
+PATIENCE_SECONDS = 600.0
+# A block of so many hours takes in a week at two passes over the samples; promtool's own choice would be 84.
+BLOCK_HOURS = 162
+# Blocks end before the head begins, which keeps up to three hours.
+HEAD_SECONDS = 3 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one rule costs: seconds of one evaluation, and how often that is due."""
+
+    group: str
+    rule: str
+    seconds: float
+    interval_seconds: float
+
+    @property
+    def seconds_per_minute(self) -> float:
+        return self.seconds * 60 / self.interval_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Prometheus' own figures of itself."""
+
+    cpu_seconds: float
+    evaluation_seconds: float
+    resident_bytes: float
+
+
+class Ruler:
+    """A Prometheus that scrapes ``services`` services and evaluates every group of a rule file every so often."""
+
+    def __init__(self, url: str, folder: Path, pack: Pack) -> None:
+        self.url = url
+        self._folder = folder
+        self._pack = pack
+        self._intervals = {rule.group: rule.interval_seconds for rule in pack.rules}
+
+    def value(self, expression: str) -> float:
+        """The one value of an expression; 0 where there is none."""
+        return next(iter(tsdb.query(self.url, expression, time.time()).values()), 0.0)
+
+    def process(self) -> Process:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=60) as response:
+            found = dict(re.findall(r"^(\w+) (\S+)$", response.read().decode(), re.MULTILINE))
+        return Process(
+            float(found["process_cpu_seconds_total"]),
+            float(found["prometheus_rule_evaluation_duration_seconds_sum"]),
+            float(found["process_resident_memory_bytes"]),
+        )
+
+    def evaluations(self, rounds: int) -> list[dict[tuple[str, int, str], float]]:
+        """Wait until every group was evaluated so many times; seconds by group, place and rule of each time."""
+        seen: dict[str, dict[str, dict[tuple[str, int, str], float]]] = defaultdict(dict)
+        before = {group["name"]: group["lastEvaluation"] for group in self._groups()}
+
+        def done() -> bool:
+            for group in self._groups():
+                if (at := group["lastEvaluation"]) != before[group["name"]]:
+                    seen[group["name"]][at] = {
+                        (group["name"], place, _name(rule)): rule["evaluationTime"]
+                        for place, rule in enumerate(group["rules"])
+                    }
+            return all(len(seen[name]) >= rounds for name in before)
+
+        wait_until(done, "rules to be evaluated", every=1.0)
+        return [taken for group in seen.values() for taken in list(group.values())[:rounds]]
+
+    def costs(self, rounds: int) -> list[Cost]:
+        """What each rule costs, as the mean of ``rounds`` evaluations."""
+        seconds: dict[tuple[str, int, str], list[float]] = defaultdict(list)
+        for evaluation in self.evaluations(rounds):
+            for rule, taken in evaluation.items():
+                seconds[rule].append(taken)
+        return [
+            Cost(group, name, statistics.fmean(taken), self._intervals[group])
+            for (group, _, name), taken in seconds.items()
+        ]
+
+    def write_history(self) -> None:
+        """Give the records that are read over days a past: as they are now, at the pace of their group."""
+        spans = history_spans(self._pack)
+        text = self._folder / "history.om"
+        end = int(time.time()) - HEAD_SECONDS
+        with text.open("w") as file:
+            for record, (span, step) in spans.items():
+                for series, value in tsdb.query(self.url, record, time.time()).items():
+                    labels = ",".join(f'{name}="{label}"' for name, label in series if name != "__name__")
+                    head = f"{record}{{{labels}}} {value!r} "
+                    file.writelines(f"{head}{at}\n" for at in range(end - span, end, step))
+            file.write("# EOF\n")
+        blocks = self._folder / "blocks"
+        command = ("tsdb", "create-blocks-from", f"--max-block-duration={BLOCK_HOURS}h", "openmetrics", text, blocks)
+        run(_program("promtool3"), *command)
+        for block in blocks.iterdir():
+            shutil.move(block, self._folder / "data")
+        wait_until(
+            lambda: all(
+                self.value(f"count(last_over_time({record}[{span}s] offset {HEAD_SECONDS}s))")
+                for record, (span, _) in spans.items()
+            ),
+            "the history to be loaded",
+        )
+
+    def _groups(self) -> list[dict[str, Any]]:
+        with urllib.request.urlopen(f"{self.url}/api/v1/rules", timeout=60) as response:
+            groups: list[dict[str, Any]] = json.load(response)["data"]["groups"]
+        for group in groups:
+            for rule in group["rules"]:
+                if rule["health"] == "err":
+                    raise BenchError(f"{group['name']}/{rule['name']}: {rule['lastError']}")
+        return groups
+
+
+@contextmanager
+def ruler(folder: Path, rules: Path, address: str, services: int, every_seconds: int) -> Iterator[Ruler]:
+    """Start a Prometheus, let it scrape the fleet's past, load ``rules``; every group runs every ``every_seconds``."""
+    config = folder / "data.yml"
+    fleet = targets(address, services)
+    document = yaml.safe_load(rules.read_text())
+    for group in document["groups"]:
+        group["interval"] = f"{every_seconds}s"
+    (folder / "rules.yaml").write_text(yaml.safe_dump(document))
+    # The past of a service has 36 times the samples of a scrape.
+    config.write_text(_config(fleet, max(10, services // 50), []))
+    port = tsdb._free_port()
+    command = [
+        _program("prometheus3"),
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--web.enable-lifecycle",
+        "--log.level=warn",
+    ]
+    with tsdb._serving(command, f"http://127.0.0.1:{port}", "/-/ready", folder / "prometheus.log") as url:
+        found = Ruler(url, folder, load(rules, {}))
+        wait_until(lambda: found.value("count(specdec_up)") == services, "the fleet to be scraped")
+        config.write_text(_config(fleet, SCRAPE_SECONDS, [str(folder / "rules.yaml")]))
+        with urllib.request.urlopen(f"{url}/-/reload", b"", timeout=60):
+            yield found
+
+
+def history_spans(pack: Pack) -> dict[str, tuple[int, int]]:
+    """The records that are read over a day or more: for how long, offset included, and how often they are recorded."""
+    intervals = {name: int(rules[0].interval_seconds) for name, rules in pack.records().items()}
+    spans: dict[str, int] = {}
+    for selector, seconds in _ranges(pack.rules):
+        name = selector.name or ""
+        if name in intervals and seconds >= DAY_SECONDS:
+            spans[name] = max(spans.get(name, 0), seconds)
+    return {name: (span, intervals[name]) for name, span in spans.items()}
+
+
+def wait_until(condition: Callable[[], bool], what: str, every: float = 0.5) -> None:
+    """Ask again and again; BenchError when it takes too long."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError(f"waited {PATIENCE_SECONDS:.0f} s for {what}")
+        time.sleep(every)
+
+
+def _ranges(rules: Sequence[Rule]) -> Iterator[tuple[promql.VectorSelector, int]]:
+    for rule in rules:
+        for expr in walk(rule.expr):
+            if isinstance(expr, promql.MatrixSelector):
+                yield expr.vector_selector, int(expr.range.total_seconds())
+
+
+def _config(fleet: list[dict[str, Any]], scrape_seconds: int, rule_files: list[str]) -> str:
+    # JSON is YAML, and is written a hundred times as fast.
+    return json.dumps(
+        {
+            "global": {"scrape_interval": f"{scrape_seconds}s", "scrape_timeout": f"{scrape_seconds}s"},
+            "rule_files": rule_files,
+            "scrape_configs": [{"job_name": "predictors", "static_configs": fleet}],
+        }
+    )
+
+
+def _name(rule: dict[str, Any]) -> str:
+    labels = rule.get("labels", {})
+    told = [labels[label] for label in ("sli", "slo", "quantile", "severity") if label in labels]
+    return " ".join([rule["name"], *told])
+
+
+def _program(name: str) -> str:
+    if (BIN / name).exists():
+        return str(BIN / name)
+    raise BenchError(f"{name} is missing: make tools")

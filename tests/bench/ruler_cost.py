@@ -1,0 +1,138 @@
+"""What the rule pack costs a real Prometheus: evaluation time, recorded series and memory, by number of services.
+
+    python tests/bench/ruler_cost.py [--quick] [SERVICES...]
+
+Exits with 1 when a budget is missed, with 2 when a figure would mean nothing. The rows: docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import signal
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS))
+
+from bench.fleet import Page, real_page, serving  # noqa: E402  found only with the path above
+from bench.rows import BenchError, Row, figure, show  # noqa: E402
+from bench.ruler import Cost, ruler  # noqa: E402
+
+RULES = TESTS.parent / "rules" / "rendered" / "specdec.rules.yaml"
+SIZES = (100, 1000, 5000)
+BUDGET_SERVICES = 1000
+SECONDS_PER_MINUTE = 3.0
+SERIES_PER_SERVICE = 70
+# Of the cost of a service, from one size to the next. Linear is 1; caches of the processor and Go's collector are not.
+GROWTH = 1.5
+# Raw series, their chunks, the index and what Go's collector has not taken back yet.
+MEMORY_BYTES_PER_SERVICE = 3e6
+DEAREST_RULES = 8
+
+
+def main() -> int:
+    """Measure, print, and tell whether every budget holds."""
+    parser = argparse.ArgumentParser(description="What the rule pack costs a real Prometheus.")
+    parser.add_argument("services", nargs="*", type=int, help=f"numbers of services; default {SIZES}")
+    parser.add_argument("--quick", action="store_true", help=f"not more than {BUDGET_SERVICES} services, two rounds")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that Prometheus and its data do not outlive this
+    sizes = sorted(arguments.services or (size for size in SIZES if size <= BUDGET_SERVICES or not arguments.quick))
+
+    sections: dict[str, list[Row]] = {}
+    costs: dict[int, float] = {}
+    try:
+        page = real_page()
+        for size in sizes:
+            if (missing := size * MEMORY_BYTES_PER_SERVICE - _available_bytes()) > 0:
+                print(f"{size:,} services left out: {missing / 2**30:.1f} GiB of memory are missing", file=sys.stderr)
+                continue
+            print(f"{size:,} services ...", file=sys.stderr)
+            smaller = max(costs, default=None)
+            rows, costs[size] = _measure(page, size, rounds=2 if arguments.quick else 3)
+            if smaller:
+                growth = costs[size] / size / (costs[smaller] / smaller)
+                rows.append(figure(f"cost of a service / at {smaller:,} services", [growth], "x", at_most=GROWTH))
+            sections[f"{size:,} services, {size * page.series:,} series"] = rows
+    except (BenchError, TimeoutError) as error:
+        print(error if str(error) else "the exporter did not get on", file=sys.stderr)
+        return 2
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
+    show(sections)
+    missed = [f"{title}: {row.what}" for title, rows in sections.items() for row in rows if row.holds is False]
+    print(f"\nBudgets missed, {len(missed)}: {'; '.join(missed)}." if missed else "\nEvery budget holds.")
+    return 1 if missed else 0
+
+
+def _measure(page: Page, services: int, rounds: int) -> tuple[list[Row], float]:
+    """Rows of one size, and its seconds of evaluation per minute."""
+    # Every group at once would queue for the processors: the more services, the more time between two rounds.
+    every_seconds = max(10, services * 3 // 100)
+    with tempfile.TemporaryDirectory(prefix="ruler-") as name, serving(page) as address:
+        folder = Path(name)
+        with ruler(folder, RULES, address, services, every_seconds) as running:
+            without = running.process()
+            running.evaluations(2)  # what is read over days exists after the second
+            running.write_history()
+            running.evaluations(1)
+            before = running.process()
+            costs = running.costs(rounds)
+            after = running.process()
+            recorded = running.value('count({__name__=~"inference_service:.+"})')
+            firing = running.value('count(ALERTS{alertstate="firing"})')
+    seconds = sum(cost.seconds_per_minute for cost in costs)
+    # A second of evaluation by the clock is more than one of CPU where other processes wait, too, and less with the
+    # collector and scrapes, which are in it.
+    cpu = seconds * (after.cpu_seconds - before.cpu_seconds) / (after.evaluation_seconds - before.evaluation_seconds)
+    budget = SECONDS_PER_MINUTE if services == BUDGET_SERVICES else None
+    rows = [
+        figure("evaluation, all groups", [cpu], "s of CPU a minute", at_most=budget),
+        figure("the same by the clock, which a busy machine stretches", [seconds], "s a minute"),
+        figure("recorded series of a service", [recorded / services], "series", at_most=SERIES_PER_SERVICE),
+        figure("alerts that fire meanwhile", [firing], "alerts"),
+        figure("memory without the pack", [without.resident_bytes / 2**20], "MiB"),
+        figure("memory with it", [after.resident_bytes / 2**20], "MiB"),
+        *_by_group(costs, seconds),
+        *_dearest(costs, seconds),
+    ]
+    return rows, cpu
+
+
+def _by_group(costs: list[Cost], total: float) -> list[Row]:
+    groups: dict[str, list[Cost]] = defaultdict(list)
+    for cost in costs:
+        groups[cost.group].append(cost)
+    return [
+        _share(name, sum(cost.seconds for cost in rules), rules[0].interval_seconds, total)
+        for name, rules in sorted(groups.items(), key=lambda group: -sum(cost.seconds_per_minute for cost in group[1]))
+    ]
+
+
+def _dearest(costs: list[Cost], total: float) -> list[Row]:
+    dearest = sorted(costs, key=lambda cost: -cost.seconds_per_minute)[:DEAREST_RULES]
+    return [
+        _share(f"  {cost.rule.removeprefix('inference_service:')}", cost.seconds, cost.interval_seconds, total)
+        for cost in dearest
+    ]
+
+
+def _share(what: str, seconds: float, interval_seconds: float, total: float) -> Row:
+    a_minute = seconds * 60 / interval_seconds
+    share = 100 * a_minute / total
+    return Row(what, f"{a_minute:.3f} s a minute ({share:.0f} %): {seconds:.3f} s every {interval_seconds:g} s")
+
+
+def _available_bytes() -> float:
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    assert found is not None, "/proc/meminfo has no MemAvailable"
+    return int(found[1]) * 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""``make demo``, as a process of its own: a page must come, and everything must end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+TOOLS = Path(__file__).parents[2] / ".tools" / "bin"
+PAGE_SECONDS = 120.0
+
+
+@contextlib.asynccontextmanager
+async def demo(*arguments: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "demo", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(DEPLOY),
+            "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}",
+            **environment,
+        },
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+
+
+async def read_until(process: asyncio.subprocess.Process, text: str) -> str:
+    """The output up to and including the first line that holds ``text``."""
+    assert process.stdout is not None
+    lines = []
+    while line := (await process.stdout.readline()).decode():
+        lines.append(line)
+        if text in line:
+            return "".join(lines)
+    assert process.stderr is not None
+    raise AssertionError(f"it ended without {text!r}: {''.join(lines)}{(await process.stderr.read()).decode()}")
+
+
+async def test_a_page_names_the_service_its_rate_its_threshold_and_the_runbook() -> None:
+    async with demo() as process:
+        async with asyncio.timeout(PAGE_SECONDS):
+            output = await read_until(process, "FIRING  critical  SpecDecodeAcceptanceLow")
+            page = " ".join((await read_until(process, "Runbook: ")).split())
+        assert "chat     drafting" in output
+        assert "the predictors are simulated" in output
+        assert re.search(r"Acceptance is \d\d?\.\d+% over 1m on demo/code \(simulated/target-8b\)", page)
+        assert "the minimum for its method is 50%" in page
+        assert page.endswith("SpecDecodeAcceptanceLow.md")
+        process.send_signal(signal.SIGINT)
+        _, errors = await asyncio.wait_for(process.communicate(), 30)
+        assert process.returncode == 0, errors.decode()
+
+
+async def test_it_ends_by_itself_when_told_to() -> None:
+    async with demo("--seconds", "3") as process:
+        output, errors = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0, errors.decode()
+        assert "code     " in output.decode()
+
+
+async def test_a_part_that_cannot_run_is_named() -> None:
+    async with demo(SPECDEC_PREDICTOR_TIMEOUT="banana") as process:
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 1
+        assert "demo: specdec-exporter ended with exit code 2" in errors.decode()

@@ -1,0 +1,309 @@
+"""One verdict, wherever it is asked for: the function, the exporter's API, ``check``, and the rule pack's record.
+
+Each case is a predictor that a real server plays. The rules see what the exporter served of it, as half an hour of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+
+from promtool import Promtool
+from rules.scenario import Case, Series, run
+from running import Exporter, exporter
+from specdec_exporter.acceptance import Counts
+from specdec_exporter.baseline.file import Baseline, write_baseline
+from specdec_exporter.check import check
+from specdec_exporter.figures import figures
+from specdec_exporter.policy import load_policy
+from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.status import StateName
+from specdec_exporter.verdict import DecodingBaseline, judge
+
+# What the record says; without a sample it says nothing, which is what "unknown" and "off" are.
+ENUM = {"idle": 0, "healthy": 1, "watch": 2, "not_paying": 3, "harmful": 4, "broken": 5, "unknown": None, "off": None}
+# An alert about what speculation is worth fires only where the verdict is at least as bad.
+ALERTS = {"SpecDecodeHarmful": 4, "SpecDecodeNotPayingOff": 3, "SpecDecodeAcceptanceLow": 2}
+MINUTES = 45
+LONG_WINDOW_MINUTES = 30
+BASELINE_SECONDS = 0.02
+BASELINE_REQUESTS = 5000.0
+BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, float("inf"))
+
+RATES = (0.05, 0.2, 0.35, 0.45, 0.55, 0.7, 0.9)
+METHODS = (None, "eagle3", "ngram", "ngram_gpu", "suffix", "deepseek_mtp", "medusa")
+KS = (1, 3, 8)
+DRAFTS = (0, 40, 2000)
+# Time per output token over that of a baseline, and whether that was recorded with drafts; or no baseline.
+BASELINES = (None, (0.5, False), (1.0, False), (1.2, False), (1.6, False), (0.5, True), (1.6, True))
+REQUESTS = (20, 1000)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Service:
+    """One case: what a predictor did between two readings. ``drafts`` 0: nothing is drafted, ``requests`` or not."""
+
+    name: str
+    rate: float
+    method: str | None
+    k: int
+    drafts: int
+    baseline: tuple[float, bool] | None
+    requests: int
+
+    @property
+    def accepted_at_each(self) -> int:
+        return round(self.rate * self.drafts)
+
+    @property
+    def seconds(self) -> float:
+        return BASELINE_SECONDS * (self.baseline[0] if self.baseline else 1.0)
+
+    @property
+    def state(self) -> StateName:
+        return "drafting" if self.drafts else "not_drafting" if self.requests else "idle"
+
+    def judged(self) -> str:
+        counts = Counts(
+            drafts=self.drafts,
+            draft_tokens=self.drafts * self.k,
+            accepted_tokens=self.accepted_at_each * self.k,
+            accepted_per_position=(self.accepted_at_each,) * self.k,
+            timed_requests=self.requests,
+            output_token_seconds=self.requests * self.seconds,
+        )
+        against = None
+        if self.baseline is not None:
+            against = DecodingBaseline(BASELINE_SECONDS, BASELINE_REQUESTS, speculative=self.baseline[1])
+        policy = load_policy().for_method(self.method)
+        return judge(self.state, figures(counts, self.k, "metrics", 1.0), policy, self.k, against).code
+
+    def exposition(self, *, done: bool) -> str:
+        """The predictor's metrics before (nothing) and after (everything)."""
+        times = float(done)
+        labels = 'model_name="tiny",engine="0"'
+        steps = self.drafts or self.requests * 10
+        counters = {
+            "spec_decode_num_drafts": self.drafts,
+            "spec_decode_num_draft_tokens": self.drafts * self.k,
+            "spec_decode_num_accepted_tokens": self.accepted_at_each * self.k,
+            "generation_tokens": steps + self.requests + self.accepted_at_each * self.k,
+        }
+        lines = []
+        for name, value in counters.items():
+            lines += [f"# TYPE vllm:{name} counter", f"vllm:{name}_total{{{labels}}} {times * value}"]
+        name = "vllm:spec_decode_num_accepted_tokens_per_pos"
+        lines.append(f"# TYPE {name} counter")
+        for position in range(self.k):
+            lines.append(f'{name}_total{{{labels},position="{position}"}} {times * self.accepted_at_each}')
+        histograms = {
+            "request_time_per_output_token_seconds": (self.requests, self.seconds),
+            "time_to_first_token_seconds": (self.requests, 0.02),
+            "inter_token_latency_seconds": (steps, 0.02),
+        }
+        for name, (count, mean) in histograms.items():
+            lines.append(f"# TYPE vllm:{name} histogram")
+            for bound in BOUNDS:
+                le = "+Inf" if bound == float("inf") else repr(bound)
+                within = times * count if mean <= bound else 0
+                lines.append(f'vllm:{name}_bucket{{{labels},le="{le}"}} {within}')
+            lines.append(f"vllm:{name}_sum{{{labels}}} {times * count * mean}")
+            lines.append(f"vllm:{name}_count{{{labels}}} {times * count}")
+        lines += ["# TYPE vllm:num_requests_running gauge", f"vllm:num_requests_running{{{labels}}} 0"]
+        return "\n".join(lines) + "\n"
+
+    def log(self) -> str:
+        """The engine-init line, where there is a method to be told."""
+        if self.method is None:
+            return ""
+        config = f"SpeculativeConfig(method='{self.method}', model=None, num_spec_tokens={self.k})"
+        return (
+            "INFO 11-20 21:44:42 [core.py:1] Initializing a V1 LLM engine (v0.32.0) with config: model='tiny', "
+            f"speculative_config={config}, tokenizer='tiny', served_model_name=tiny\n"
+        )
+
+    def recorded(self) -> Baseline | None:
+        if self.baseline is None:
+            return None
+        drafted = Counts(drafts=1000, draft_tokens=3000, accepted_tokens=2000, accepted_per_position=(1000, 700, 300))
+        return Baseline(
+            name=self.name,
+            recorded_at="2026-11-20T10:00:00Z",
+            duration_seconds=1800.0,
+            model_name="tiny",
+            time_per_output_token_seconds=Histogram(
+                bounds=BOUNDS,
+                counts=tuple(BASELINE_REQUESTS if bound >= BASELINE_SECONDS else 0.0 for bound in BOUNDS),
+                sum=BASELINE_REQUESTS * BASELINE_SECONDS,
+                count=BASELINE_REQUESTS,
+            ),
+            counts=drafted if self.baseline[1] else Counts(),
+            requests_finished=BASELINE_REQUESTS,
+        )
+
+
+def services() -> list[Service]:
+    """Some of all combinations, among them every pair of a rate and a baseline."""
+    every = list(itertools.product(METHODS, KS, DRAFTS, REQUESTS, BASELINES, RATES))
+    pairs = [each for each in every if each[:4] == (None, 3, 2000, 1000)]
+    chosen = pairs + every[5::149] + [(None, 3, 0, 0, None, 0.5), (None, 3, 0, 1000, None, 0.5)]
+    return [
+        Service(f"case-{number}", rate, method, k, drafts, baseline, requests)
+        for number, (method, k, drafts, requests, baseline, rate) in enumerate(chosen)
+    ]
+
+
+SERVICES = services()
+
+
+class Fleet:
+    """A server that plays all predictors, each below its name; ``check`` finds them below ``check/`` once more."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self.url = ""
+        self._asked: set[str] = set()
+        self._services = {service.name: service for service in SERVICES}
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        name, checked = request.match_info["name"], "check" in request.path
+        done = name in self._asked if checked else self.done
+        if checked:
+            self._asked.add(name)
+        return web.Response(text=self._services[name].exposition(done=done))
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[Fleet]:
+    playing = Fleet()
+    app = web.Application()
+    app.add_routes([web.get("/{name}/metrics", playing.metrics), web.get("/check/{name}/metrics", playing.metrics)])
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        playing.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield playing
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The log and, where there is one, the baseline of each service."""
+    for service in SERVICES:
+        (tmp_path / f"{service.name}.log").write_text(service.log())
+        if (baseline := service.recorded()) is not None:
+            write_baseline(str(tmp_path / f"{service.name}.yaml"), baseline)
+    return tmp_path
+
+
+@contextlib.asynccontextmanager
+async def observing(fleet: Fleet, files: Path) -> AsyncIterator[Exporter]:
+    """The exporter with all predictors."""
+    predictors = [
+        {
+            "name": service.name,
+            "url": f"{fleet.url}/{service.name}/metrics",
+            "log_paths": [str(files / f"{service.name}.log")],
+            "log_from": "start",
+            **({"baseline": str(files / f"{service.name}.yaml")} if service.baseline else {}),
+        }
+        for service in SERVICES
+    ]
+    config = files / "exporter.yaml"
+    config.write_text(yaml.safe_dump({"predictors": predictors}))
+    async with exporter(f"--config.file={config}") as running:
+        yield running
+
+
+def as_series(before: str, after: str) -> Iterator[Series]:
+    """Two scrapes as series whose counters grow evenly, by what lies between them in every long window."""
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", after, re.MULTILINE))
+    first = dict(line.rsplit(" ", 1) for line in before.splitlines() if not line.startswith("#"))
+    for line in after.splitlines():
+        if line.startswith("#"):
+            continue
+        series, value = line.rsplit(" ", 1)
+        name, labels = re.fullmatch(r"([\w]+)(?:\{(.*)\})?", series, re.DOTALL).groups()  # type: ignore[union-attr]
+        end = float(value)
+        kind = kinds.get(name) or kinds.get(re.sub(r"_(?:bucket|count|sum)$", "", name))
+        start = float(first.get(series, 0)) if kind in ("counter", "histogram") else end
+        values = [start + (end - start) * minute / LONG_WINDOW_MINUTES for minute in range(MINUTES)]
+        yield Series(name, dict(re.findall(r'(\w+)="([^"]*)"', labels or "")), values)
+
+
+async def served(fleet: Fleet, files: Path) -> tuple[dict[str, str], list[Series]]:
+    """What the API says of each service, and what the exporter's metrics would be over time."""
+    async with observing(fleet, files) as running:
+        # Methods are known when the logs are read.
+        methods = sum(service.method is not None for service in SERVICES)
+        await running.until(
+            lambda samples: sum('method="' in series and 'method=""' not in series for series in samples) >= methods,
+            seconds=60,
+        )
+        before = await running.get("/metrics")
+        fleet.done = True
+        after = await running.get("/metrics")
+        status = json.loads(await running.get("/api/v1/status"))
+    said = {predictor["inference_service"]: predictor["verdict"]["code"] for predictor in status["predictors"]}
+    wanted = re.compile(r"specdec_(?!log_reader|scrape|exporter|window)")
+    return said, [series for series in as_series(before, after) if wanted.match(series.name)]
+
+
+async def checked(fleet: Fleet, files: Path) -> dict[str, str]:
+    """What ``check`` says of each service."""
+    said = {}
+    for service in SERVICES:
+        out = io.StringIO()
+        await check(
+            f"{fleet.url}/check/{service.name}/metrics",
+            log_paths=[str(files / f"{service.name}.log")],
+            baseline_path=str(files / f"{service.name}.yaml") if service.baseline else None,
+            interval_seconds=0.001,
+            output="json",
+            stdout=out,
+        )
+        said[service.name] = json.loads(out.getvalue())["verdict"]["code"]
+    return said
+
+
+def test_the_cases_have_every_verdict() -> None:
+    assert {service.judged() for service in SERVICES} == set(ENUM) - {"off"}
+
+
+async def test_function_api_check_and_rules_say_the_same(
+    fleet: Fleet, files: Path, rules: Path, tmp_path: Path, promtool: Promtool
+) -> None:
+    expected = {service.name: service.judged() for service in SERVICES}
+    described = {service.name: service for service in SERVICES}
+
+    said, series = await served(fleet, files)
+    assert {described[name]: code for name, code in said.items() if code != expected[name]} == {}
+
+    found = await checked(fleet, files)
+    assert {described[name]: code for name, code in found.items() if code != expected[name]} == {}
+
+    groups = yaml.safe_load(rules.read_text())["groups"]
+    recording = tmp_path / "recording.yaml"
+    recording.write_text(yaml.safe_dump({"groups": [group for group in groups if "record" in group["rules"][0]]}))
+    verdict = "inference_service:specdec_verdict:enum"
+    values: dict[str, float | None] = {
+        f'{verdict}{{inference_service="{name}"}}': ENUM[code] for name, code in expected.items()
+    }
+    for rule in (rule for group in groups for rule in group["rules"]):
+        if (least := ALERTS.get(rule.get("alert"))) is not None:
+            values[f"count({rule['expr']}) > bool 0"] = 1
+            values[f"({rule['expr']}) unless on (inference_service) ({verdict} >= {least})"] = None
+    assert len(values) >= len(expected) + 2 * len(ALERTS)
+    run(promtool, recording, tmp_path, Case(name="verdicts", series=series, values={MINUTES - 5: values}))
