@@ -1,0 +1,153 @@
+// Two services, or a service and its baseline, side by side: how much do they differ, and is that more than chance?
+local g = import 'g.libsonnet';
+
+function(config, common)
+  local a = common.service;
+  local b = common.other;
+  local nothing = common.nothing;
+  local panel = common.panel;
+  local slis = ['tpot', 'ttft', 'e2e'];
+  local A = 'A: $inference_service';
+  local B = 'B: $compare_with';
+  local capital(text) = std.asciiUpper(text[0]) + text[1:];
+
+  // By the order of targets, since names hold variables.
+  local color(letter, color) = g.override('byFrameRefID', letter, { color: { mode: 'fixed', fixedColor: color } });
+  local dashed(letter, color) = g.override('byFrameRefID', letter, {
+    color: { mode: 'fixed', fixedColor: color },
+    'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
+    'custom.fillOpacity': 0,
+  });
+  local lines = [color('A', 'blue'), color('B', 'orange'), dashed('C', 'blue')];
+  local numbers = [color('A', 'blue'), color('B', 'orange'), color('C', 'text')];
+
+  // A signal of both, and of A's baseline where it has one.
+  local both(kind, name, labels={}, baseline=null) =
+    [common[kind](a, name, A, labels), common[kind](b, name, B, labels)]
+    + (if baseline == null then [] else [common[kind](a, baseline, 'baseline of A', labels)]);
+  local stat(title, name, spec={}, labels={}, baseline=null) = panel('stat', {
+    title: title,
+    targets: both('last', name, labels, baseline),
+    overrides: numbers,
+    options: { textMode: 'value_and_name' },
+    no_data: nothing.drafts,
+    w: 6,
+    h: 4,
+  } + spec);
+  local graph(title, name, spec={}, labels={}, baseline=null) = panel('timeseries', {
+    title: title,
+    targets: both('series', name, labels, baseline),
+    overrides: lines,
+    min: 0,
+    no_data: nothing.drafts,
+    w: 8,
+    h: 8,
+  } + spec);
+
+  local effect(sli) = panel('timeseries', {
+    title: 'A / B: mean ' + config.slis[sli].title,
+    about: 'Below 1, A is faster. Within the band around 1 it may be chance. Only between services of one cluster, namespace '
+           + 'and model.',
+    targets: [
+      common.versus(a, b, 'latency_mean', 'A / B', { sli: sli }),
+      common.series(a, 'latency_ratio', 'A / its baseline', { sli: sli }),
+      common.chance(a, b, 'chance, up to', sli, '1 +'),
+      common.chance(a, b, 'chance, down to', sli, '1 -'),
+    ],
+    unit: 'suffix: x',
+    decimals: 2,
+    overrides: [
+      color('A', 'blue'),
+      dashed('B', 'text'),
+      g.override('byFrameRefID', 'C', {
+        color: { mode: 'fixed', fixedColor: 'yellow' },
+        'custom.lineWidth': 0,
+        'custom.fillOpacity': 15,
+        'custom.fillBelowTo': 'chance, down to',
+      }),
+      g.override('byFrameRefID', 'D', { color: { mode: 'fixed', fixedColor: 'yellow' }, 'custom.lineWidth': 0, 'custom.fillOpacity': 0 }),
+    ],
+    runbook: 'SpecDecodeSlowerThanControl',
+    no_data: 'Nothing to compare: one of them has no requests, or they differ in cluster, namespace or model.',
+    w: 8,
+    h: 8,
+  });
+
+  common.dashboard('ab', {
+    title: 'Speculative decoding / A/B',
+    description: 'Two services, or a service and its baseline, side by side. Choose the same service twice for the latter.',
+    variables: common.variables(one=true, more=[common.otherServiceVariable]),
+    annotations: common.annotations(a, true),
+    rows: [
+      g.row('Result', [
+        stat('Realised speed-up', 'speedup', { unit: 'suffix: x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
+        stat('Mean time per output token', 'latency_mean', {
+          no_data: nothing.traffic,
+          runbook: 'SpecDecodeSlowerThanControl',
+        }, { sli: 'tpot' }, 'latency_baseline'),
+        stat('Acceptance rate', 'acceptance', { decimals: 1, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
+        stat('Mean acceptance length', 'acceptance_length', { decimals: 2, runbook: 'SpecDecodeAcceptanceLow' }),
+      ] + [effect(sli) for sli in slis]),
+      g.row('Sample sizes: is it enough, and is it fair?', [
+        stat('Requests: time per output token', 'requests', {
+          decimals: 0,
+          no_data: nothing.traffic,
+          runbook: 'SpecDecodeBaselineMissing',
+          w: 5,
+        }, { sli: 'tpot' }, 'requests_baseline'),
+        stat('Requests: end to end', 'requests', {
+          decimals: 0,
+          no_data: nothing.traffic,
+          runbook: 'SpecDecodeBaselineMissing',
+          w: 5,
+        }, { sli: 'e2e' }, 'requests_baseline'),
+        stat('Drafts', 'drafts', { decimals: 0, runbook: 'SpecDecodeNotDrafting', w: 4 }),
+        stat('k', 'positions_configured', { decimals: 0, w: 3 }),
+        common.withExporter(panel('table', {
+          title: 'Release and method',
+          about: 'Should differ in what is tested, and in nothing else.',
+          local labels = ['inference_service', 'vllm_version', 'method', 'draft_model'],
+          targets: [common.column(a, 'method', labels), common.column(b, 'method', labels)],
+          transformations: [
+            g.merge,
+            g.columns(
+              [['inference_service', 'Service'], ['vllm_version', 'vLLM'], ['method', 'Method'], ['draft_model', 'Draft model']],
+              ['Time', 'Value #A', 'Value #B']
+            ),
+          ],
+          overrides: [],
+          no_data: 'Not known: no release answered yet, and no log is read.',
+          w: 7,
+          h: 4,
+        })),
+        graph('Requests', 'requests', { no_data: nothing.traffic }, { sli: 'e2e' }),
+        graph('Requests running per engine', 'requests_running_per_engine', {
+          about: 'Latency depends on the batch: compare at the same load.',
+          no_data: nothing.predictor,
+          runbook: 'SpecDecodeSaturated',
+        }),
+        graph('KV cache in use', 'kv_cache_usage', { max: 1, no_data: nothing.predictor, runbook: 'SpecDecodeKVCacheSqueeze' }),
+      ]),
+      g.row('Acceptance', [
+        graph('Acceptance rate', 'acceptance', { max: 1, runbook: 'SpecDecodeAcceptanceDropped' }, {}, 'acceptance_baseline'),
+        graph('Mean acceptance length', 'acceptance_length', { decimals: 2 }),
+        graph('Tokens per step', 'tokens_per_step', { decimals: 2, no_data: nothing.traffic }),
+      ]),
+      g.row('Latency', [
+        graph(capital(config.slis[sli].title) + ', mean', 'latency_mean', {
+          no_data: nothing.traffic,
+          runbook: 'SpecDecodeLatencyMeanRegression',
+        }, { sli: sli }, 'latency_baseline')
+        for sli in slis
+      ] + [
+        graph(capital(config.slis[sli].title) + ', P99', 'latency_percentile', {
+          about: 'For people: interpolated within a bucket.',
+          targets: both('series', 'latency_percentile', { sli: sli, quantile: '0.99' })
+                   + [common.series(a, 'p99_baseline', 'baseline of A', { sli: sli })],
+          no_data: nothing.traffic,
+          runbook: 'SpecDecodeP99Regression',
+        })
+        for sli in slis
+      ]),
+    ],
+  })

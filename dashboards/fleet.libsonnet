@@ -1,0 +1,113 @@
+// All services: which of them need somebody, and where speculation is missing or cannot be judged.
+local g = import 'g.libsonnet';
+
+function(config, common)
+  local query = common.fleet;
+  local nothing = common.nothing;
+  local panel = common.panel;
+  local level = config.level_labels;
+  local service = std.filter(function(label) label != 'model_name', level);
+  local colored(steps) = { 'custom.cellOptions': { type: 'color-text' }, thresholds: g.thresholds(steps) };
+  local narrow(properties={}) = { 'custom.width': 72 } + properties;
+  local tpot = { sli: 'tpot' };
+
+  local services = common.servicesTable(
+    query,
+    [
+      [
+        'Status',
+        'status',
+        { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 120 },
+      ],
+      ['Alerts', 'alerts_by_service', narrow({ decimals: 0 } + colored([[null, 'text'], [1, 'red']])), {}, service],
+      ['k', 'positions_configured', { decimals: 0, 'custom.width': 40 }],
+      ['Acceptance', 'acceptance', narrow({ decimals: 0 })],
+      ['Minimum', 'acceptance_min', narrow({ decimals: 0 })],
+      ['Of minimum', 'acceptance_headroom', narrow({ decimals: 0 } + colored([[null, 'red'], [1, 'green']]))],
+      ['Length', 'acceptance_length', narrow({ decimals: 2 })],
+      ['TPOT mean', 'latency_mean', narrow(), tpot],
+      ['Baseline', 'latency_baseline', narrow(), tpot],
+      [
+        'Of baseline',
+        'latency_ratio',
+        narrow({ decimals: 0 } + colored([[null, 'green'], [1, 'text'], [config.latency_mean_ratio, 'red']])),
+        tpot,
+      ],
+      ['TPOT P99', 'latency_quantile', narrow(), { sli: 'tpot', quantile: '0.99' }],
+      ['P99 baseline', 'p99_baseline', narrow(), tpot],
+      ['Running', 'requests_running', narrow({ decimals: 0 })],
+      ['Waiting', 'requests_waiting', narrow({ decimals: 0 })],
+      ['KV cache', 'kv_cache_usage', narrow({ decimals: 0 } + colored([[null, 'text'], [config.kv_cache_usage_max, 'red']]))],
+      ['Data age', 'data_age', narrow(colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
+    ] + (
+      if config.source == 'exporter' then [[null, 'method', {}, {}, level + ['method']]] else []
+    ),
+    {
+      title: 'Services',
+      about: 'The most urgent first. A name leads to its dashboard. TPOT: time per output token.',
+      sort: [g.sortBy('Status', descending=true)],
+      no_data: nothing.exporter,
+      w: 24,
+      h: 12,
+    },
+    more=[['method', 'Method']],
+    ahead=1,
+  );
+
+  common.dashboard('fleet', {
+    title: 'Speculative decoding / Fleet',
+    description: 'Every service with speculative decoding: what is wrong where.',
+    variables: common.variables(one=false),
+    annotations: common.annotations(query, false),
+    rows: [
+      g.row('What is wrong', [
+        panel('stat', {
+          title: 'Services by status',
+          targets: common.statusCounts(query),
+          overrides: common.stateColors,
+          options: { orientation: 'vertical', justifyMode: 'center' },
+          no_data: nothing.exporter,
+          w: 18,
+          h: 4,
+        }),
+        panel('stat', {
+          title: 'Alerts that fire',
+          targets: [
+            common.last(query, 'alerts_by_severity', severity, { severity: severity })
+            for severity in ['critical', 'warning', 'info']
+          ],
+          overrides: [g.color('critical', 'red'), g.color('warning', 'orange'), g.color('info', 'blue')],
+          options: { orientation: 'vertical', justifyMode: 'center' },
+          no_data: nothing.alerts,
+          w: 6,
+          h: 4,
+        }),
+        common.alertTable(query, false, { w: 24, h: 7 }),
+      ]),
+      g.row('Services', [services]),
+      g.row('What is missing', [
+        common.servicesTable(query, [
+          ['Requests in ' + common.long, 'without_baseline', { decimals: 0 }],
+          ['Hours of history', 'history_hours', { decimals: 0 }],
+        ], {
+          title: 'Services without a baseline',
+          about: 'Nobody is told when their latency gets worse.',
+          runbook: 'SpecDecodeBaselineMissing',
+          no_data: 'Every service that drafts has a baseline.',
+          w: 12,
+          h: 8,
+        }, more=[['sli', 'Latency']], rows=level + ['sli']),
+        common.servicesTable(query, [
+          ['Tokens per second', 'speculation_unused', { decimals: 0 }],
+          ['Running per engine', 'unused_batch', { decimals: 1 }],
+        ], {
+          title: 'Services that could speculate and do not',
+          about: 'A small batch on a service that generates much is where speculation gains most.',
+          sort: [g.sortBy('Tokens per second', descending=true)],
+          no_data: 'Every service that generates drafts, too, or is a live control.',
+          w: 12,
+          h: 8,
+        }),
+      ]),
+    ],
+  })

@@ -1,0 +1,420 @@
+// One service: is speculation worth it here, why not, and what to do. From the verdict at the top to its reasons below.
+local g = import 'g.libsonnet';
+
+function(config, common)
+  local query = common.service;
+  local nothing = common.nothing;
+  local series(name, legend, labels={}) = common.series(query, name, legend, labels);
+  local last(name, legend, labels={}) = common.last(query, name, legend, labels);
+  local panel = common.panel;
+  local slis = ['tpot', 'ttft', 'e2e'];
+  local title(sli) = config.slis[sli].title;
+  local capital(text) = std.asciiUpper(text[0]) + text[1:];
+  local bySli(name) = [series(name, title(sli), { sli: sli }) for sli in slis];
+  local limit(value, color) = {
+    thresholds: g.thresholds([[null, 'transparent'], [value, color]]),
+    custom: { thresholdsStyle: { mode: 'dashed' } },
+  };
+
+  local verdict = g.row('Verdict', [
+    panel('stat', {
+      title: 'Status',
+      about: 'What the pack thinks of speculation on this service, from the thresholds of its method.',
+      targets: [last('status', 'Status')],
+      mappings: common.states,
+      options: { colorMode: 'background' },
+      no_data: 'No series of this service: it was never scraped, or another data source has them.',
+      w: 4,
+      h: 4,
+    }),
+    panel('stat', {
+      title: 'Acceptance rate',
+      targets: common.judged(query, 'acceptance', 'acceptance_min', 'now') + [last('acceptance_min', 'minimum')],
+      overrides: common.judgedColors('now') + [g.color('minimum', 'text')],
+      decimals: 0,
+      runbook: 'SpecDecodeAcceptanceLow',
+      no_data: nothing.drafts,
+      w: 5,
+      h: 4,
+    }),
+    panel('stat', {
+      title: 'Mean acceptance length',
+      about: 'Tokens that a draft yields, and how many it must yield to break even.',
+      targets: common.judged(query, 'acceptance_length', 'acceptance_length_min', 'now')
+               + [last('acceptance_length_min', 'break-even')],
+      overrides: common.judgedColors('now') + [g.color('break-even', 'text')],
+      decimals: 2,
+      runbook: 'SpecDecodeAcceptanceLow',
+      no_data: nothing.drafts,
+      w: 5,
+      h: 4,
+    }),
+    panel('stat', {
+      title: 'Realised speed-up against its ceiling',
+      about: 'What speculation gives, and what it could give if drafting and verifying were free.',
+      targets: [
+        last('speedup', 'realised'),
+        last('tokens_per_step', 'ceiling'),
+        last('efficiency', 'realised / ceiling'),
+      ],
+      unit: 'suffix: x',
+      thresholds: g.thresholds([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']]),
+      overrides: [
+        g.color('ceiling', 'text'),
+        g.named('realised / ceiling', { color: { mode: 'fixed', fixedColor: 'text' }, unit: 'percentunit', decimals: 0 }),
+      ],
+      decimals: 2,
+      runbook: 'SpecDecodeNotPayingOff',
+      no_data: nothing.speedup,
+      w: 6,
+      h: 4,
+    }),
+    panel('stat', {
+      title: 'Wasted draft tokens',
+      targets: [last('wasted_tokens_now', 'tokens/s')],
+      unit: 'suffix: /s',
+      color: { mode: 'fixed', fixedColor: 'orange' },
+      decimals: 0,
+      options: { graphMode: 'area' },
+      runbook: 'SpecDecodeAcceptanceLow',
+      no_data: nothing.drafts,
+      w: 4,
+      h: 4,
+    }),
+    panel('stat', {
+      title: 'What to do',
+      about: 'The next step that the status asks for. The alerts below say more.',
+      targets: [last('status', 'What to do')],
+      mappings: common.actions,
+      options: { colorMode: 'background', justifyMode: 'center', text: { valueSize: 20 } },
+      no_data: 'Check that the exporter runs beside the predictor and that Prometheus scrapes it.',
+      w: 24,
+      h: 3,
+    }),
+    common.alertTable(query, true, { w: 24, h: 6 }),
+    panel('stateTimeline', {
+      title: 'Status over time',
+      about: 'When it began. Compare with deployments and starts, which are marked in every panel.',
+      targets: [series('status', '{{model_name}}')],
+      mappings: common.states,
+      no_data: nothing.predictor,
+      w: 24,
+      h: 3,
+    }),
+  ]);
+
+  local acceptance = g.row('Acceptance', [
+    panel('timeseries', {
+      title: 'Acceptance rate',
+      about: 'Now and over %s, against the minimum of its method and against what is usual for this service.' % common.long,
+      targets: [
+        series('acceptance_now', common.short),
+        series('acceptance', common.long),
+        series('acceptance_min', 'minimum'),
+        series('acceptance_baseline', 'baseline ({{baseline_source}})'),
+        series('acceptance_lifetime', 'since the start (V0 engine)'),
+      ],
+      min: 0,
+      max: 1,
+      overrides: [
+        g.dashed('minimum', 'red'),
+        g.override('byRegexp', '/^baseline/', {
+          color: { mode: 'fixed', fixedColor: 'blue' },
+          'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
+          'custom.fillOpacity': 0,
+        }),
+      ],
+      runbook: 'SpecDecodeAcceptanceDropped',
+      no_data: nothing.drafts,
+      w: 8,
+      h: 8,
+    }),
+    common.withExporter(panel('timeseries', {
+      title: 'Acceptance of short windows: P10, P50, P90',
+      about: 'A wide band means that acceptance depends on the request; one k does not suit all of them.',
+      targets: [
+        series('acceptance_quantile', 'P' + std.toString(std.round(100 * std.parseJson(quantile))), { quantile: quantile })
+        for quantile in query.parts('acceptance_quantile')
+      ],
+      min: 0,
+      max: 1,
+      overrides: [
+        g.named('P90', { color: { mode: 'fixed', fixedColor: 'light-blue' }, 'custom.fillBelowTo': 'P10', 'custom.fillOpacity': 15 }),
+        g.color('P50', 'blue'),
+        g.color('P10', 'light-blue'),
+      ],
+      runbook: 'SpecDecodeAcceptanceLow',
+      no_data: nothing.drafts,
+      w: 8,
+      h: 8,
+    })),
+    panel('timeseries', {
+      title: 'Draft tokens',
+      about: 'What is drafted, what of it is kept, and what all of it is a share of.',
+      targets: [
+        series('draft_tokens_now', 'drafted'),
+        series('accepted_tokens_now', 'accepted'),
+        series('wasted_tokens_now', 'wasted'),
+        series('generation_tokens_now', 'generated, drafts or not'),
+      ],
+      unit: 'suffix: /s',
+      min: 0,
+      overrides: [
+        g.color('drafted', 'blue'),
+        g.color('accepted', 'green'),
+        g.color('wasted', 'orange'),
+        g.dashed('generated, drafts or not', 'text'),
+      ],
+      runbook: 'SpecDecodeNotDrafting',
+      no_data: nothing.drafts,
+      w: 8,
+      h: 8,
+    }),
+    panel('timeseries', {
+      title: 'Mean acceptance length',
+      targets: [
+        series('acceptance_length', 'mean acceptance length'),
+        series('acceptance_length_min', 'break-even'),
+        series('tokens_per_step', 'tokens per step'),
+        series('draft_length', 'mean draft length'),
+      ],
+      decimals: 2,
+      min: 0,
+      overrides: [g.dashed('break-even', 'red')],
+      runbook: 'SpecDecodeAcceptanceLow',
+      no_data: nothing.drafts,
+      w: 12,
+      h: 7,
+    }),
+    panel('timeseries', {
+      title: 'Drafts',
+      about: 'The sample behind every ratio: with fewer than %d of them in %s the alerts keep quiet.' % [
+        config.min_drafts,
+        common.long,
+      ],
+      targets: [series('drafts', 'in ' + common.long)],
+      min: 0,
+      runbook: 'SpecDecodeNotDrafting',
+      no_data: nothing.drafts,
+      w: 12,
+      h: 7,
+    }),
+  ]);
+
+  local latency = g.row('Latency against baseline', [
+    panel('timeseries', {
+      title: capital(title(sli)),
+      about: 'Quantiles are for people: they are interpolated within a bucket. Alerts use the mean and the tail shift.',
+      targets: [
+        series('latency_mean', 'mean', { sli: sli }),
+        series('latency_percentile', 'P50', { sli: sli, quantile: '0.5' }),
+        series('latency_percentile', 'P95', { sli: sli, quantile: '0.95' }),
+        series('latency_percentile', 'P99', { sli: sli, quantile: '0.99' }),
+        series('latency_baseline', 'mean at baseline ({{baseline_source}})', { sli: sli }),
+        series('p99_baseline', 'P99 at baseline', { sli: sli }),
+      ],
+      min: 0,
+      overrides: [
+        g.color('mean', 'blue'),
+        g.color('P50', 'green'),
+        g.color('P95', 'yellow'),
+        g.color('P99', 'orange'),
+        g.dashed('P99 at baseline', 'orange'),
+        g.override('byRegexp', '/^mean at baseline/', {
+          color: { mode: 'fixed', fixedColor: 'blue' },
+          'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
+          'custom.fillOpacity': 0,
+        }),
+      ],
+      runbook: 'SpecDecodeP99Regression',
+      no_data: nothing.traffic + (if sli == 'tpot' then ' vLLM has it since 0.11.0.' else ''),
+      w: 8,
+      h: 8,
+    })
+    for sli in slis
+  ] + [
+    panel('timeseries', {
+      title: 'Mean / mean at baseline',
+      targets: [series('latency_ratio', '{{sli}}')],
+      runbook: 'SpecDecodeLatencyMeanRegression',
+      no_data: nothing.baseline,
+      w: 6,
+      h: 7,
+    } + limit(config.latency_mean_ratio, 'red')),
+    panel('timeseries', {
+      title: 'Tail shift',
+      about: 'What the regression alert looks at: exact, unlike a P99.',
+      targets: bySli('tail_shift'),
+      min: 0,
+      runbook: 'SpecDecodeP99Regression',
+      no_data: nothing.baseline,
+      w: 6,
+      h: 7,
+    } + limit(config.tail_shift_warning, 'red')),
+    panel('timeseries', {
+      title: 'Spread: P99 / P50',
+      targets: bySli('latency_spread'),
+      decimals: 1,
+      runbook: 'SpecDecodeLatencySpreadWidened',
+      no_data: nothing.traffic,
+      w: 6,
+      h: 7,
+    }),
+    panel('timeseries', {
+      title: 'Requests beyond their objective',
+      targets: [series('slow_requests', slo, { slo: slo }) for slo in query.parts('slow_requests')],
+      min: 0,
+      runbook: 'SpecDecodeErrorBudgetBurn',
+      no_data: nothing.traffic + ' Or the bound of the objective is no bucket boundary.',
+      w: 6,
+      h: 7,
+    }),
+  ]);
+
+  local load = g.row('Load', [
+    panel('timeseries', {
+      title: 'Requests running and waiting',
+      about: 'In full batches, verifying drafts competes with other requests.',
+      targets: [
+        series('requests_running', 'running'),
+        series('requests_waiting', 'waiting'),
+        series('requests_running_per_engine', 'running per engine'),
+      ],
+      min: 0,
+      overrides: [g.color('running', 'blue'), g.color('waiting', 'orange'), g.dashed('running per engine', 'text')],
+      runbook: 'SpecDecodeSaturated',
+      no_data: nothing.predictor,
+      w: 8,
+      h: 8,
+    }),
+    panel('scatter', {
+      title: 'Acceptance length against running requests',
+      about: 'A point per moment. Length that falls to the right: load changes what is accepted, or k is dynamic.',
+      targets: [series('requests_running_per_engine', 'running per engine'), series('acceptance_length', 'mean acceptance length')],
+      transformations: [g.joinByTime],
+      x: 'running per engine',
+      unit: 'short',
+      runbook: 'SpecDecodeSaturated',
+      no_data: nothing.drafts,
+      w: 8,
+      h: 8,
+    }),
+    panel('timeseries', {
+      title: 'Requests observed',
+      about: 'The sample behind every latency: below %d in %s the alerts keep quiet.' % [config.min_requests, common.long],
+      targets: bySli('requests'),
+      min: 0,
+      runbook: 'SpecDecodeBaselineMissing',
+      no_data: nothing.traffic,
+      w: 8,
+      h: 8,
+    }),
+  ]);
+
+  local memory = g.row('Memory', [
+    panel('timeseries', {
+      title: 'KV cache in use',
+      about: 'Draft model and drafts take room from it.',
+      targets: [series('kv_cache_usage', 'fullest engine')],
+      min: 0,
+      max: 1,
+      runbook: 'SpecDecodeKVCacheSqueeze',
+      no_data: nothing.predictor,
+      w: 12,
+      h: 7,
+    } + limit(config.kv_cache_usage_max, 'red')),
+    panel('timeseries', {
+      title: 'Preemptions',
+      targets: [series('preemptions', 'in ' + common.long)],
+      min: 0,
+      runbook: 'SpecDecodeKVCacheSqueeze',
+      no_data: nothing.predictor,
+      w: 12,
+      h: 7,
+    }),
+  ]);
+
+  local replica = std.join(' ', ['{{%s}}' % label for label in config.replica_labels]);
+  local replicas = g.row('Replicas', [
+    panel('timeseries', {
+      title: 'Acceptance rate by replica',
+      about: 'One that lies apart has another draft model, release or kind of requests.',
+      targets: [series('replica_acceptance', replica)],
+      min: 0,
+      max: 1,
+      runbook: 'SpecDecodeReplicaOutlier',
+      no_data: nothing.drafts,
+      w: 8,
+      h: 8,
+    }),
+    panel('timeseries', {
+      title: 'Drafts by replica',
+      targets: [series('replica_drafts', replica)],
+      min: 0,
+      runbook: 'SpecDecodeReplicaOutlier',
+      no_data: nothing.drafts,
+      w: 8,
+      h: 8,
+    }),
+    panel('stateTimeline', {
+      title: 'Answers, by replica',
+      targets: [series('up', '{{pod}} {{instance}}')],
+      mappings: common.yesNo('answers', 'does not answer'),
+      runbook: 'SpecDecodeTargetDown',
+      no_data: nothing.exporter,
+      w: 8,
+      h: 8,
+    }),
+  ]);
+
+  local events = g.row('Events', [
+    panel('timeseries', {
+      title: 'Starts',
+      targets: [series('restarts', 'replicas started'), series('warming', 'share of replicas that warm up')],
+      min: 0,
+      overrides: [
+        g.named('replicas started', { 'custom.drawStyle': 'bars', 'custom.fillOpacity': 60 }),
+        g.named('share of replicas that warm up', { unit: 'percentunit', 'custom.axisPlacement': 'right', max: 1 }),
+      ],
+      runbook: 'SpecDecodeWarmingUp',
+      no_data: 'No replica started in this time range.',
+      w: 8,
+      h: 7,
+    }),
+    common.withExporter(panel('stateTimeline', {
+      title: 'Release, method, draft model',
+      about: 'A line per combination; two at a time are a rollout.',
+      targets: [series('method', 'vLLM {{vllm_version}} {{method}} {{draft_model}}')],
+      mappings: g.mappings({ '1': ['runs', 'blue'] }),
+      no_data: 'Not known: no release answered yet, and no log is read.',
+      w: 8,
+      h: 7,
+    })),
+    common.withExporter(panel('timeseries', {
+      title: 'Warnings in the log',
+      targets: [series('warnings', '{{warning}}')],
+      min: 0,
+      custom: { drawStyle: 'bars', fillOpacity: 60, stacking: { group: 'A', mode: 'normal' } },
+      no_data: 'No warning about speculation, or no log is read.',
+      w: 8,
+      h: 7,
+    })),
+    panel('stateTimeline', {
+      title: 'Alerts over time',
+      targets: [
+        common.series(query, 'alerts', '{{alertname}} {{sli}} {{severity}}', {}, 'max by (alertname, sli, severity)'),
+      ],
+      mappings: g.mappings({ '1': ['fires', 'red'] }),
+      no_data: nothing.alerts,
+      w: 24,
+      h: 7,
+    }),
+  ]);
+
+  common.dashboard('service', {
+    title: 'Speculative decoding / Service',
+    description: 'Does speculative decoding pay off on this service, and if not, why and what to do.',
+    variables: common.variables(one=true),
+    annotations: common.annotations(query, true),
+    rows: [verdict, acceptance, (import 'curve.libsonnet')(config, common), latency, load, memory, replicas, events],
+  })

@@ -1,0 +1,158 @@
+"""A Prometheus that holds the scrapes of the cast and what the pack makes of them: records, alerts that fired.
+
+Prometheus' own ruler works in real time, so promtool fills in the past, layer by layer (tests/bench/alert_replay.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.alert_replay import BLOCK_SPAN, RULES, episodes, recording_layers, seconds
+from dashboards.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
+from fieldtools import BIN, tool
+from tsdb import prometheus
+
+# Some seconds after the last evaluation: dashboards are opened at any time.
+NOW = END + 45
+RULES_FROM = START + 1800  # the first whole window
+# A group is evaluated at a second of its interval that follows from its name and its file's: the same name for every
+# layer, or a rule would read what the one before it in its group recorded minutes ago; and the same in every run.
+RULES_FILE = "specdec.rules.yaml"
+
+
+class QueryError(AssertionError):
+    """What Prometheus says is wrong with a query, and the query."""
+
+
+class Database:
+    """The API of one Prometheus: each method returns the ``result`` that Grafana gets. ``blocks``: its data."""
+
+    def __init__(self, url: str, blocks: Path) -> None:
+        self._url = url
+        self.blocks = blocks
+
+    def instant(self, expression: str, at: float) -> list[dict[str, Any]]:
+        """Series with a ``value`` each."""
+        data = self._ask("query", query=expression, time=f"{at:.3f}")
+        if data["resultType"] == "scalar":
+            return [{"metric": {}, "value": data["result"]}]
+        found: list[dict[str, Any]] = data["result"]
+        return found
+
+    def range(self, expression: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
+        """Series with ``values``."""
+        found: list[dict[str, Any]] = self._ask(
+            "query_range", query=expression, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step:g}"
+        )["result"]
+        return found
+
+    def series(self, selector: str, start: float, end: float) -> list[dict[str, str]]:
+        """The labels of the series that a selector finds."""
+        found: list[dict[str, str]] = self._ask(
+            "series", **{"match[]": selector, "start": f"{start:.3f}", "end": f"{end:.3f}"}
+        )
+        return found
+
+    def _ask(self, endpoint: str, **parameters: str) -> Any:
+        body = urllib.parse.urlencode(parameters).encode()
+        try:
+            with urllib.request.urlopen(f"{self._url}/api/v1/{endpoint}", body, timeout=60) as response:
+                answer = json.load(response)
+        except urllib.error.HTTPError as error:
+            raise QueryError(f"{json.loads(error.read())['error']}\n{parameters}") from error
+        if answer.get("warnings"):
+            raise QueryError(f"{answer['warnings']}\n{parameters}")
+        return answer["data"]
+
+
+@contextlib.contextmanager
+def database(folder: Path, replicas: Sequence[Replica]) -> Iterator[Database]:
+    """Serve the cast's samples and the pack's; ``folder`` is an empty one."""
+    data = folder / "data"
+    program, promtool = ("prometheus3", "promtool3") if (BIN / "prometheus3").exists() else ("prometheus", "promtool")
+    _write(promtool, folder, data, {**collect(replicas), **_of_the_ruler()})
+    begin = {True: START - HISTORY_HOURS * HOUR, False: RULES_FROM}
+    for groups in recording_layers():
+        with prometheus(data, program) as url:
+            for hourly, start in begin.items():
+                layer = [group for group in groups if (seconds(group["interval"]) >= HOUR) == hourly]
+                (folder / RULES_FILE).write_text(yaml.safe_dump({"groups": layer}))
+                span = (f"--start={start}", f"--end={END}", f"--output-dir={data}", f"--url={url}")
+                _promtool(promtool, folder, BLOCK_SPAN, "rules", *span, RULES_FILE)
+    with prometheus(data, program) as url:
+        fired = _alerts(Database(url, data))
+    _write(promtool, folder, data, fired)
+    with prometheus(data, program) as url:
+        yield Database(url, data)
+
+
+def _write(promtool: str, folder: Path, data: Path, samples: Samples) -> None:
+    """Put samples into blocks."""
+    file = folder / "samples.om"
+    with file.open("w") as output:
+        for (name, labels), values in samples.items():
+            series = name + "{" + ",".join(f"{label}={json.dumps(text)}" for label, text in labels) + "}"
+            output.writelines(f"{series} {value:.17g} {at}\n" for at, value in values)
+        output.write("# EOF\n")
+    _promtool(promtool, folder, BLOCK_SPAN, "openmetrics", "--quiet", str(file), str(data))
+
+
+def _promtool(program: str, folder: Path, *arguments: str) -> None:
+    command = [tool(program), "tsdb", "create-blocks-from", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+
+
+def _alerts(base: Database) -> Samples:
+    """``ALERTS`` of what fired, minute by minute."""
+    samples: Samples = {}
+    for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
+        step = seconds(group["interval"])
+        for rule in (rule for rule in group["rules"] if "alert" in rule):
+            for series in base.range(rule["expr"], RULES_FROM, END, step):
+                labels = series["metric"] | rule["labels"] | {"alertname": rule["alert"], "alertstate": "firing"}
+                labels = {name: text for name, text in labels.items() if name != "__name__"}
+                held = [float(at) for at, _ in series["values"]]
+                keep, hold = seconds(rule.get("keep_firing_for", "0s")), seconds(rule.get("for", "0s"))
+                for since, until in episodes(held, interval=step, hold=hold, keep=keep, end=END):
+                    times = range(int(since), int(until) + 1, 60)
+                    samples.setdefault(("ALERTS", tuple(sorted(labels.items()))), []).extend((at, 1.0) for at in times)
+    return samples
+
+
+def _of_the_ruler() -> Samples:
+    """What a Prometheus says about the pack's groups: all of them evaluated in time, none missed."""
+    samples: Samples = {}
+    times = range(START, END + 1, 60)
+    for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
+        interval = seconds(group["interval"])
+        size = len(group["rules"])
+        labels = (
+            ("instance", "prometheus:9090"),
+            ("job", "prometheus"),
+            ("rule_group", f"/etc/prometheus/{RULES_FILE};{group['name']}"),
+        )
+        evaluations = [(at, (at - START) // interval) for at in times]
+        families: Mapping[str, list[float]] = {
+            "prometheus_rule_group_last_duration_seconds": [0.002 * size + 0.001 * (at // 60 % 3) for at in times],
+            "prometheus_rule_group_interval_seconds": [interval for _ in times],
+            "prometheus_rule_group_last_evaluation_timestamp_seconds": [at - at % interval for at in times],
+            "prometheus_rule_group_iterations_total": [count for _, count in evaluations],
+            "prometheus_rule_group_iterations_missed_total": [0.0 for _ in times],
+            "prometheus_rule_group_rules": [size for _ in times],
+            "prometheus_rule_evaluations_total": [count * size for _, count in evaluations],
+            "prometheus_rule_evaluation_failures_total": [0.0 for _ in times],
+        }
+        for name, values in families.items():
+            samples[name, labels] = [(at, float(value)) for at, value in zip(times, values, strict=True)]
+    return samples

@@ -1,0 +1,242 @@
+"""A picture in pixels from the top left, and what panels have in common: axes, legends, names, colours. Light theme."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from dashboards import fields
+from dashboards.fields import PALETTE, configuration, option, shown, threshold_color, with_unit
+from dashboards.frames import Field, Frame, reduced
+from dashboards.grafana import Json, Panel
+
+INK, MUTED, FAINT, BORDER, GROUND, LINK = "#24292e", "#6a737d", "#d8dade", "#e1e3e8", "#f4f5f5", "#3274d9"
+SMALL, NORMAL = 6.8, 7.6  # points
+CHARACTER_PIXELS = 5.6  # of the small size, on average
+LINE_PIXELS = 13
+TICKS = (300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+CALCS = {"lastNotNull": "Last", "last": "Last", "max": "Max", "min": "Min", "mean": "Mean", "sum": "Total"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Box:
+    """A place on the picture."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+
+    def inset(self, left: float, top: float, right: float, bottom: float) -> Box:
+        """Smaller by so much on each side."""
+        return Box(self.x + left, self.y + top, max(1.0, self.w - left - right), max(1.0, self.h - top - bottom))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """A panel with what there is to draw. Times are Unix seconds."""
+
+    panel: Panel
+    frames: Sequence[Frame]
+    start: float
+    end: float
+    step: float
+    marks: Sequence[tuple[float, str]] = ()  # annotations: time and colour
+
+    def entries(self) -> list[Entry]:
+        """All fields but time, each with its configuration and its place."""
+        pairs = [(frame, field) for frame in self.frames for field in frame.value_fields]
+        return [
+            Entry(frame, field, configuration(self.panel, frame, field), number)
+            for number, (frame, field) in enumerate(pairs)
+        ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """One field of a panel; ``number`` is its place, which gives it a colour."""
+
+    frame: Frame
+    field: Field
+    config: Json
+    number: int
+
+    @property
+    def text(self) -> str:
+        """Its name."""
+        return fields.name(self.config, self.field)
+
+    @property
+    def color(self) -> str:
+        """Of its line or bar."""
+        mode = self.config.get("color", {})
+        if mode.get("mode") == "fixed":
+            return fields.color(mode["fixedColor"])
+        if mode.get("mode") == "thresholds":
+            return threshold_color(self.config, reduced(self.field, "lastNotNull")) or INK
+        return PALETTE[self.number % len(PALETTE)]
+
+    def points(self, x: Field | None = None) -> list[tuple[float, float]]:
+        """Where both it and ``x`` (time, if not given) have numbers."""
+        places = (x or self.frame.fields[0]).values
+        return [
+            (float(at), float(value))
+            for at, value in zip(places, self.field.values, strict=True)
+            if isinstance(at, (int, float)) and isinstance(value, (int, float))
+        ]
+
+    def calculated(self, calc: str) -> str:
+        """As a legend shows it."""
+        return shown(self.config, reduced(self.field, calc))
+
+
+class Page:
+    """A picture of ``width`` by ``height`` pixels."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self.figure = Figure(figsize=(width / 100, height / 100), dpi=100, facecolor=GROUND)
+        self._all = self.figure.add_axes((0, 0, 1, 1), frameon=False)
+        self._all.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
+
+    def axes(self, box: Box) -> Axes:
+        """Axes that fill the box."""
+        place = (box.x / self.width, 1 - (box.y + box.h) / self.height, box.w / self.width, box.h / self.height)
+        axes = self.figure.add_axes(place, facecolor="none")
+        axes.tick_params(labelsize=SMALL, colors=MUTED, length=0, pad=3)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        return axes
+
+    def text(self, x: float, y: float, words: str, **how: Any) -> None:
+        """Words whose middle is at ``y``."""
+        look: dict[str, Any] = {"fontsize": NORMAL, "color": INK, "va": "center", "ha": "left"} | how
+        self._all.text(x, y, words.replace("$", r"\$"), **look)
+
+    def rectangle(self, box: Box, face: str, edge: str = "none", round_by: float = 0.0) -> None:
+        """A filled box."""
+        if round_by:
+            style = f"round,pad=0,rounding_size={round_by}"
+            self._all.add_patch(FancyBboxPatch((box.x, box.y), box.w, box.h, boxstyle=style, fc=face, ec=edge, lw=0.8))
+        else:
+            self._all.add_patch(Rectangle((box.x, box.y), box.w, box.h, fc=face, ec=edge, lw=0.8))
+
+    def words(self, box: Box, words: str, *, color: str = INK, centered: bool = False) -> None:
+        """Text in lines that fit."""
+        lines = [
+            line
+            for paragraph in words.splitlines()
+            for line in textwrap.wrap(paragraph, max(8, int(box.w / CHARACTER_PIXELS))) or [""]
+        ]
+        x = box.x + box.w / 2 if centered else box.x
+        top = box.y + box.h / 2 - LINE_PIXELS / 2 * (len(lines) - 1) if centered else box.y + 8
+        for number, line in enumerate(lines[: max(1, int(box.h / LINE_PIXELS))]):
+            self.text(x, top + LINE_PIXELS * number, line, color=color, ha="center" if centered else "left")
+
+    def legend(self, box: Box, entries: Sequence[Entry], calcs: Sequence[str] = ()) -> None:
+        """Names and colours in lines; with ``calcs`` a table: one line each, values on the right."""
+        x, y = box.x, box.y + 7
+        for number, calc in enumerate(reversed(calcs)):
+            self.text(box.x + box.w - 62 * number, y, CALCS.get(calc, calc), fontsize=SMALL, color=LINK, ha="right")
+        y += LINE_PIXELS if calcs else 0
+        for entry in entries:
+            width = 24 + CHARACTER_PIXELS * len(entry.text)
+            if calcs or (x + width > box.x + box.w and x > box.x):
+                x, y = box.x, y + (LINE_PIXELS if entry.number else 0)
+            if y > box.y + box.h:
+                return
+            self.rectangle(Box(x, y - 1.5, 12, 3), entry.color)
+            self.text(x + 16, y, cut(entry.text, box.x + box.w - x - 16 - 62 * len(calcs)), fontsize=SMALL)
+            for number, calc in enumerate(reversed(calcs)):
+                self.text(box.x + box.w - 62 * number, y, entry.calculated(calc), fontsize=SMALL, ha="right")
+            x += width
+
+
+def legend_height(box: Box, entries: Sequence[Entry], calcs: Sequence[str]) -> float:
+    """Pixels that a legend under the plot takes, at most a third of the box."""
+    if calcs:
+        return min(len(entries) + 1, max(2, int(box.h * 0.4 / LINE_PIXELS))) * LINE_PIXELS + 2
+    rows, x = 1, 0.0
+    for entry in entries:
+        width = 24 + CHARACTER_PIXELS * len(entry.text)
+        rows, x = (rows + 1, width) if x + width > box.w and x else (rows, x + width)
+    return min(rows, max(1, int(box.h / 3 / LINE_PIXELS))) * LINE_PIXELS + 2
+
+
+def cut(text: str, pixels: float) -> str:
+    """What fits, with an ellipsis."""
+    room = max(1, int(pixels / CHARACTER_PIXELS))
+    return text if len(text) <= room else text[: max(1, room - 1)] + "…"
+
+
+def time_axis(axes: Axes, what: Shown) -> None:
+    """Round times in UTC, about six."""
+    axes.set_xlim(what.start, what.end)
+    every = next((e for e in TICKS if (what.end - what.start) / e <= 7), 2 * TICKS[-1])
+    ticks = [at for at in range(int(what.start - what.start % every), int(what.end) + 1, every) if at >= what.start]
+    form = "%H:%M" if every < 43200 else "%m-%d"
+    axes.set_xticks(ticks, [datetime.fromtimestamp(at, UTC).strftime(form) for at in ticks])
+    axes.grid(axis="both", color=FAINT, lw=0.5)
+    axes.set_axisbelow(True)
+
+
+def value_axis(axes: Axes, config: Json) -> None:
+    """Ticks in the unit of a field; limits as configured."""
+    unit, decimals = config.get("unit", "short"), config.get("decimals")
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: with_unit(value, unit, decimals)))
+    axes.grid(axis="y", color=FAINT, lw=0.5)
+    low, high = axes.get_ylim()
+    soft_low, soft_high = config.get("custom.axisSoftMin", low), config.get("custom.axisSoftMax", high)
+    axes.set_ylim(config.get("min", min(low, soft_low)), config.get("max", max(high, soft_high)))
+
+
+def thresholds(axes: Axes, what: Shown) -> None:
+    """Lines or areas, where the panel shows them."""
+    mode = option(what.panel.defaults, "custom.thresholdsStyle.mode", "off")
+    if mode == "off":
+        return
+    low, high = axes.get_ylim()
+    steps = [step for step in what.panel.defaults["thresholds"]["steps"] if step.get("value") is not None]
+    for step, upper in zip(steps, [*(later["value"] for later in steps[1:]), high], strict=True):
+        color = fields.color(step["color"])
+        if "area" in mode:
+            axes.axhspan(step["value"], upper, color=color, alpha=0.08, lw=0)
+        if "line" in mode or "dashed" in mode:
+            axes.axhline(step["value"], color=color, lw=0.9, ls="--" if "dashed" in mode else "-")
+    axes.set_ylim(low, high)
+
+
+def dashes(config: Json) -> Any:
+    """Matplotlib's style for Grafana's."""
+    style = config.get("custom.lineStyle", {})
+    match style.get("fill"):
+        case "dash":
+            return (0, tuple(pixels / 2 for pixels in style.get("dash", (10, 10))))
+        case "dot":
+            return (0, (1, 2))
+        case _:
+            return "-"
+
+
+def spans(times: Sequence[object], values: Sequence[object], step: float) -> Iterator[tuple[float, float, Any]]:
+    """From when until when a series had a value; a missing sample ends a span."""
+    since, last, current = None, 0.0, None
+    for at, value in zip(times, values, strict=True):
+        assert isinstance(at, float)
+        if since is not None and (value != current or at - last > 1.5 * step):
+            yield since, min(at, last + step), current
+            since = None
+        if since is None and value is not None:
+            since, current = at, value
+        last = at
+    if since is not None:
+        yield since, last + step, current

@@ -1,0 +1,124 @@
+"""Where panels stand, and where links lead."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dashboards.conftest import DASHBOARDS
+from dashboards.grafana import COLUMNS, Dashboard
+from fieldtools import ROOT
+
+RUNBOOKS = {path.stem for path in (ROOT / "rules" / "runbooks").glob("*.md")}
+OF_A_ROW = re.compile(r"\$\{__[^}]*\}")
+
+
+def placed(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
+    yield from dashboard.json["panels"]
+    for row in dashboard.json["panels"]:
+        yield from row.get("panels", [])
+
+
+def links(value: object) -> Iterator[str]:
+    """Every URL in the JSON."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "url" and isinstance(inner, str):
+                yield inner
+            else:
+                yield from links(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from links(inner)
+
+
+def test_panels_have_ids_of_their_own(dashboard: Dashboard) -> None:
+    ids = [panel["id"] for panel in placed(dashboard)]
+
+    assert len(ids) == len(set(ids))
+
+
+def test_panels_stay_within_the_grid(dashboard: Dashboard) -> None:
+    for panel in placed(dashboard):
+        grid = panel["gridPos"]
+        assert grid["w"] > 0, panel["title"]
+        assert grid["h"] > 0, panel["title"]
+        assert 0 <= grid["x"] <= COLUMNS - grid["w"], panel["title"]
+
+
+def test_panels_do_not_overlap(dashboard: Dashboard) -> None:
+    cells: dict[tuple[int, int], str] = {}
+    for panel in dashboard.json["panels"]:
+        grid = panel["gridPos"]
+        for cell in itertools.product(range(grid["x"], grid["x"] + grid["w"]), range(grid["y"], grid["y"] + grid["h"])):
+            assert cell not in cells, f"{panel['title']} lies on {cells[cell]}"
+            cells[cell] = panel["title"]
+
+
+def test_a_row_s_panels_stand_under_it(dashboard: Dashboard) -> None:
+    """A row ends where the next begins: a panel above its first row is hidden when that is folded."""
+    tops = [panel["gridPos"]["y"] for panel in dashboard.json["panels"]]
+
+    assert tops == sorted(tops)
+
+
+def test_uids_are_the_ones_that_alerts_and_bookmarks_have() -> None:
+    assert {each.json["uid"]: each.name for each in DASHBOARDS} == {
+        "specdec-fleet": "specdec-fleet",
+        "specdec-service": "specdec-service",
+        "specdec-ab": "specdec-ab",
+        "specdec-pack": "specdec-pack",
+    }
+
+
+def test_links_lead_to_dashboards_and_variables_that_exist(dashboard: Dashboard) -> None:
+    variables = {each.json["uid"]: {variable["name"] for variable in each.variables} for each in DASHBOARDS}
+    own = {variable["name"] for variable in dashboard.variables}
+    found = [url for url in links(dashboard.json) if url.startswith("/d/")]
+
+    for url in found:
+        match = re.match(r"/d/([\w-]+)(?:/[\w-]*)?(?:\?(.*))?$", url)
+        assert match, url
+        assert match[1] in variables, url
+        query = match[2] or ""
+        given = set(re.findall(r"var-(\w+)=", query)) | set(re.findall(r"\$\{(?!__)(\w+):queryparam\}", query))
+        assert given <= variables[match[1]], url
+        assert set(re.findall(r"\$\{(?!__)(\w+)", query)) <= own, url
+
+
+def test_links_between_dashboards_keep_time_and_place(dashboard: Dashboard) -> None:
+    others = {each.json["uid"] for each in DASHBOARDS} - {dashboard.json["uid"]}
+    kept = [link for link in dashboard.json["links"] if link["keepTime"] and "/d/" in (link.get("url") or "")]
+
+    assert {re.sub(r".*/d/([\w-]+).*", r"\1", link["url"]) for link in kept} == others
+    assert all("${datasource:queryparam}" in link["url"] for link in kept)
+    for url in links([panel.json for panel in dashboard.panels]):
+        assert not url.startswith("/d/") or "${__url_time_range}" in url, url
+
+
+def test_links_to_runbooks_lead_somewhere(dashboard: Dashboard) -> None:
+    for url in links(dashboard.json):
+        match = re.search(r"/runbooks/([^/#]+?)\.md(?:#([\w-]+))?$", url)
+        if "/runbooks/" not in url or OF_A_ROW.search(url):
+            continue
+        assert match, url
+        assert match[1] in RUNBOOKS, url
+        if match[2]:
+            text = (ROOT / "rules" / "runbooks" / f"{match[1]}.md").read_text(encoding="utf-8")
+            anchors = {
+                re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-")
+                for title in re.findall(r"(?m)^#+ (.+)$", text)
+            }
+            assert match[2] in anchors, url
+
+
+def test_every_panel_links_to_a_runbook(dashboard: Dashboard) -> None:
+    without = [
+        panel.title
+        for panel in dashboard.panels
+        if panel.type != "text" and not any("/runbooks/" in link["url"] for link in panel.json.get("links", []))
+    ]
+
+    assert without == []

@@ -1,0 +1,248 @@
+"""Every query of the dashboards, put to a real Prometheus as Grafana would put it, for services in every state."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+
+import pytest
+
+from dashboards.cast import REPLICAS, VIEWS
+from dashboards.conftest import DASHBOARDS
+from dashboards.database import NOW, Database
+from dashboards.fields import configuration, matches
+from dashboards.frames import Answer, View, frames, labels_in_legend
+from dashboards.grafana import COLUMNS, SCREEN_PIXELS, Dashboard, Panel
+from tsdb import prometheus
+
+# Of one query: more lines than this nobody can tell apart; tables have a row for each service.
+MAX_SERIES = {"table": 100, "state-timeline": 30, "heatmap": 16}
+MAX_SERIES_OF_OTHERS = 20
+MAX_EMPTY_CELL = 10  # characters
+# Of a row of the grid; of title, axis and border; of a name that can be read.
+GRID_PIXELS, FRAME_PIXELS, ROW_PIXELS = 38, 60, 16
+# With another service than the healthy one: a control, and itself, which is a comparison with its baseline.
+COMPARED = {"healthy": "chat-control", "regression": VIEWS["regression"], "collapse": VIEWS["collapse"]}
+# Panels that have nothing to say about a healthy service.
+QUIET_WHILE_HEALTHY = {
+    "What fires, what it means, what to do",
+    "Alerts over time",
+    "Warnings in the log",
+}
+# Of one cluster, outside of Kubernetes, without speculation or a model that drafts, of an alert about no latency.
+MAY_BE_MISSING = {"cluster", "namespace", "method", "draft_model", "sli"}
+
+
+class Looked:
+    """Every dashboard as seen in every state; each question is asked once."""
+
+    def __init__(self, base: Database) -> None:
+        self._base = base
+        self.view = cache(self._view)
+        self.answers = cache(self._answers)
+
+    def _view(self, name: str, state: str) -> View:
+        """Where several services can be looked at, the healthy one is seen among all."""
+        (dashboard,) = [each for each in DASHBOARDS if each.name == name]
+        given = {"inference_service": VIEWS[state], "compare_with": COMPARED.get(state, VIEWS["healthy"])}
+        several = {variable["name"] for variable in dashboard.variables if variable.get("multi")}
+        picks = {variable: pick for variable, pick in given.items() if variable not in several or state != "healthy"}
+        return View.of(dashboard, picks, self._base, NOW)
+
+    def _answers(self, name: str, state: str) -> list[tuple[Panel, list[Answer]]]:
+        view = self.view(name, state)
+        return [(panel, view.ask(panel)) for panel in view.dashboard.panels]
+
+    def everywhere(self, dashboard: Dashboard) -> Iterator[tuple[str, Panel, Answer]]:
+        """Every answer: the state, the panel, the answer."""
+        for state in VIEWS:
+            for panel, answers in self.answers(dashboard.name, state):
+                yield from ((state, panel, answer) for answer in answers)
+
+
+@pytest.fixture(scope="module")
+def looked(base: Database) -> Looked:
+    return Looked(base)
+
+
+def told(panel: Panel, answer: Answer) -> str:
+    return f"{panel}, {answer.target['refId']}: {' '.join(answer.expression.split())}"
+
+
+def test_there_are_dashboards_to_ask() -> None:
+    assert {each.name for each in DASHBOARDS} == {"specdec-fleet", "specdec-service", "specdec-ab", "specdec-pack"}
+
+
+@pytest.mark.parametrize("state", VIEWS)
+def test_prometheus_answers_with_numbers(dashboard: Dashboard, state: str, looked: Looked) -> None:
+    wrong = [
+        told(panel, answer)
+        for panel, answers in looked.answers(dashboard.name, state)
+        for answer in answers
+        if not all(math.isfinite(value) for value in answer.values)
+    ]
+
+    assert wrong == []
+
+
+def test_the_oldest_supported_prometheus_understands_every_query(
+    looked: Looked, base: Database, tmp_path: Path
+) -> None:
+    blocks = copytree(base.blocks, tmp_path / "blocks", ignore=ignore_patterns("lock", "queries.active", "wal"))
+    with prometheus(blocks) as url:
+        floor = Database(url, blocks)
+        for dashboard in DASHBOARDS:
+            view = dataclasses.replace(looked.view(dashboard.name, "collapse"), source=floor)
+            asked = [view.ask(panel) for panel in dashboard.panels] + [
+                [view.annotate(a)] for a in dashboard.annotations
+            ]
+            assert any(answer.series for answers in asked for answer in answers)
+
+
+def test_no_panel_drowns_in_series(dashboard: Dashboard, looked: Looked) -> None:
+    crowded = {
+        f"{state}: {told(panel, answer)}": len(answer.series)
+        for state, panel, answer in looked.everywhere(dashboard)
+        if len(answer.series) > MAX_SERIES.get(panel.type, MAX_SERIES_OF_OTHERS)
+    }
+
+    assert crowded == {}
+
+
+def test_rows_of_a_timeline_have_room(dashboard: Dashboard, looked: Looked) -> None:
+    for state in VIEWS:
+        for panel, answers in looked.answers(dashboard.name, state):
+            rows = sum(len(answer.series) for answer in answers)
+            room = panel.json["gridPos"]["h"] * GRID_PIXELS - FRAME_PIXELS
+            assert panel.type != "state-timeline" or rows * ROW_PIXELS <= room, f"{state}: {panel}: {rows} rows"
+
+
+def test_tables_fit_on_the_screen(dashboard: Dashboard, looked: Looked) -> None:
+    """What is beyond the right edge nobody scrolls to."""
+    for panel, answers in looked.answers(dashboard.name, "healthy"):
+        for frame in frames(panel, answers) if panel.type == "table" else ():
+            columns = [configuration(panel, frame, field) for field in frame.fields]
+            shown = [config for config in columns if not config.get("custom.hidden")]
+            wanted = sum(config.get("custom.width") or config.get("custom.minWidth") or 150 for config in shown)
+            assert wanted <= SCREEN_PIXELS * panel.json["gridPos"]["w"] / COLUMNS - 16, str(panel)
+
+
+def test_empty_cells_of_tables_stay_small(dashboard: Dashboard, looked: Looked) -> None:
+    """Grafana writes noValue into every cell without a number: the words for an empty panel would fill the table."""
+    wordy = {
+        f"{panel}: {field.title}"
+        for state in VIEWS
+        for panel, answers in looked.answers(dashboard.name, state)
+        for frame in (frames(panel, answers) if panel.type == "table" else ())
+        for field in frame.fields
+        if None in field.values and len(configuration(panel, frame, field).get("noValue", "")) > MAX_EMPTY_CELL
+    }
+
+    assert wordy == set()
+
+
+def test_the_fleet_counts_every_service_once(looked: Looked) -> None:
+    answers = {panel.title: answers for panel, answers in looked.answers("specdec-fleet", "healthy")}
+    counted = sum(value for answer in answers["Services by status"] for value in answer.values)
+
+    assert counted == len({replica.service for replica in REPLICAS})
+
+
+def test_every_query_finds_something_somewhere(dashboard: Dashboard, looked: Looked) -> None:
+    queries = {(str(panel), answer.target["refId"]) for _, panel, answer in looked.everywhere(dashboard)}
+    found = {(str(panel), answer.target["refId"]) for _, panel, answer in looked.everywhere(dashboard) if answer.series}
+
+    assert queries - found == set()
+
+
+def test_every_panel_of_a_healthy_service_shows_something(dashboard: Dashboard, looked: Looked) -> None:
+    empty = [
+        panel.title
+        for panel, answers in looked.answers(dashboard.name, "healthy")
+        if answers and not any(answer.series for answer in answers)
+    ]
+
+    assert [title for title in empty if title not in QUIET_WHILE_HEALTHY] == []
+
+
+def test_every_label_that_a_legend_prints_is_there(dashboard: Dashboard, looked: Looked) -> None:
+    missing = {
+        f"{told(panel, answer)} has no {label}"
+        for _, panel, answer in looked.everywhere(dashboard)
+        for label in labels_in_legend(answer.target) - MAY_BE_MISSING
+        for series in answer.series
+        if not series["metric"].get(label)
+    }
+
+    assert missing == set()
+
+
+def test_series_of_one_panel_have_names_of_their_own(dashboard: Dashboard, looked: Looked) -> None:
+    twice = set()
+    for state in VIEWS:
+        for panel, answers in looked.answers(dashboard.name, state):
+            names = [field.title for frame in frames(panel, answers) for field in frame.value_fields]
+            if panel.type != "table" and len(names) != len(set(names)):
+                twice.add(f"{state}: {panel}: {sorted(name for name in set(names) if names.count(name) > 1)}")
+
+    assert twice == set()
+
+
+def test_columns_that_are_named_exist(dashboard: Dashboard, looked: Looked) -> None:
+    """Transformations and overrides that mean a field that is never there are left over from something."""
+    unused = set()
+    for panel in dashboard.panels:
+        seen = [
+            (panel, answers)
+            for state in VIEWS
+            for asked, answers in looked.answers(dashboard.name, state)
+            if asked.json["id"] == panel.json["id"]
+        ]
+        shown = [frame for _, answers in seen for frame in frames(panel, answers)]
+        for override in panel.overrides:
+            if override["matcher"]["id"] != "byFrameRefID" and not any(
+                matches(override["matcher"], frame, field) for frame in shown for field in frame.fields
+            ):
+                unused.add(f"{panel}: the override for {override['matcher']['options']!r}")
+        before: list[dict[str, object]] = []
+        for step in panel.json.get("transformations", []):
+            if step["id"] == "organize":
+                raw = Panel(panel.dashboard, panel.row, {**panel.json, "transformations": before})
+                columns = {
+                    field.name for _, answers in seen for frame in frames(raw, answers) for field in frame.fields
+                }
+                named = {
+                    name
+                    for key in ("excludeByName", "indexByName", "renameByName")
+                    for name in step["options"].get(key, {})
+                }
+                unused |= {f"{panel}: the column {name!r}" for name in named - columns - MAY_BE_MISSING}
+            before.append(step)
+
+    assert unused == set()
+
+
+def test_every_variable_offers_something(dashboard: Dashboard, looked: Looked) -> None:
+    variables = looked.view(dashboard.name, "healthy").variables
+
+    assert [name for name, variable in variables.items() if not variable.choices] == []
+
+
+def test_every_service_can_be_chosen_without_a_cluster(dashboard: Dashboard, looked: Looked) -> None:
+    """All clusters includes none: in installations with one, series have no such label."""
+    variables = looked.view(dashboard.name, "single cluster").variables
+    if "inference_service" in variables:
+        assert set(VIEWS.values()) <= set(variables["inference_service"].choices)
+
+
+def test_every_annotation_marks_something(dashboard: Dashboard, looked: Looked) -> None:
+    for annotation in dashboard.annotations:
+        answers = [looked.view(dashboard.name, state).annotate(annotation) for state in VIEWS]
+        assert any(answer.series for answer in answers), annotation["name"]
+        printed = labels_in_legend({"legendFormat": f"{annotation['titleFormat']} {annotation.get('textFormat')}"})
+        for series in (series for answer in answers for series in answer.series):
+            assert printed - MAY_BE_MISSING <= series["metric"].keys(), annotation["name"]

@@ -1,0 +1,116 @@
+"""The committed dashboards are what the sources say, in every form in which they are shipped."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from promtool import REPOSITORY
+
+DASHBOARDS = REPOSITORY / "dashboards"
+RENDERED = sorted((DASHBOARDS / "rendered").glob("*.json"))
+APPLY_LIMIT = 256 * 1024  # kubectl apply keeps the object in an annotation of it
+
+
+def config_maps() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DASHBOARDS / "provisioning" / "configmap.yaml").read_text(encoding="utf-8")))
+
+
+def evaluated(config: str) -> dict[str, Any]:
+    jsonnet = pytest.importorskip("_jsonnet", reason="rendering needs the jsonnet package")
+    snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {config} }}).grafanaDashboards"
+    found: dict[str, Any] = json.loads(jsonnet.evaluate_snippet("test", snippet, jpathdir=[str(REPOSITORY)]))
+    return found
+
+
+def test_the_committed_files_are_what_the_sources_say() -> None:
+    pytest.importorskip("_jsonnet", reason="rendering needs the jsonnet package")
+    script = """
+import pathlib, sys
+sys.path.insert(0, "rules")
+import render
+stale = [str(path) for path, text in render.render_dashboards().items() if path.read_text(encoding="utf-8") != text]
+sys.exit("run make render: " + ", ".join(stale) if stale else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+    assert not done.returncode, done.stderr
+
+
+def test_nothing_else_lies_among_them() -> None:
+    assert [path.stem for path in RENDERED] == ["specdec-ab", "specdec-fleet", "specdec-pack", "specdec-service"]
+
+
+def test_the_config_maps_carry_the_same_dashboards() -> None:
+    carried = {name: json.loads(text) for each in config_maps() for name, text in each["data"].items()}
+
+    assert carried == {path.name: json.loads(path.read_text(encoding="utf-8")) for path in RENDERED}
+
+
+def test_the_sidecar_finds_the_config_maps() -> None:
+    names = [each["metadata"]["name"] for each in config_maps()]
+
+    assert len(set(names)) == len(names) == len(RENDERED)
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) for name in names)
+    assert {each["metadata"]["labels"]["grafana_dashboard"] for each in config_maps()} == {"1"}
+
+
+def test_kubectl_can_apply_the_config_maps() -> None:
+    for each in config_maps():
+        # What it keeps is the object as a JSON string, which it then quotes.
+        assert len(json.dumps(json.dumps(each))) < APPLY_LIMIT, each["metadata"]["name"]
+
+
+def test_provisioning_files_name_what_grafana_asks_for() -> None:
+    (provider,) = yaml.safe_load((DASHBOARDS / "provisioning/dashboards/specdec.yaml").read_text("utf-8"))["providers"]
+    (source,) = yaml.safe_load((DASHBOARDS / "provisioning/datasources/specdec.yaml").read_text("utf-8"))["datasources"]
+
+    assert provider["type"] == "file"
+    assert provider["options"]["path"].startswith("/")
+    assert source["type"] == "prometheus"
+
+
+def test_without_the_exporter_no_panel_asks_for_its_series() -> None:
+    asked = re.compile(r"(?<![:\w])specdec_\w+")
+    for name, dashboard in evaluated("{ source: 'vllm' }").items():
+        queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+        queries += [each["target"]["expr"] for each in dashboard["annotations"]["list"] if "target" in each]
+        queries += [
+            each["query"] if isinstance(each["query"], str) else each["query"]["query"]
+            for each in dashboard["templating"]["list"]
+        ]
+        assert {found for query in queries for found in asked.findall(query)} == set(), name
+
+
+def test_a_selector_of_the_config_is_in_every_query_of_raw_series() -> None:
+    raw = re.compile(r"(?<![:\w])(?:specdec_\w+)(\{[^}]*\})")
+    found = 0
+    for dashboard in evaluated("""{ selector: 'job="predictors"' }""").values():
+        for panel in dashboard["panels"]:
+            for target in panel.get("targets", []):
+                for matchers in raw.findall(target["expr"]):
+                    found += 1
+                    assert 'job="predictors"' in matchers, target["expr"]
+
+    assert found > 50
+
+
+def test_definitions_are_those_of_the_signals() -> None:
+    """A word of a definition that is changed in the rules changes on the panel."""
+    service = json.loads((DASHBOARDS / "rendered" / "specdec-service.json").read_text(encoding="utf-8"))
+    (panel,) = [panel for panel in service["panels"] if panel["title"] == "Acceptance rate" and panel["type"] == "stat"]
+
+    signals = (REPOSITORY / "rules" / "signals.libsonnet").read_text(encoding="utf-8")
+    for line in panel["description"].splitlines():
+        assert line.removeprefix("- ") in signals
+
+
+def test_no_placeholder_is_left() -> None:
+    for path in RENDERED:
+        assert "PLACEHOLDER" not in path.read_text(encoding="utf-8")

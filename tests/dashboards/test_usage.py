@@ -1,0 +1,67 @@
+"""Nothing is recorded that nobody reads, and nothing is read that nobody records or serves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import promql_parser as promql
+import pytest
+
+import rulelint
+from dashboards.boardlint import parsed, queries
+from dashboards.conftest import DASHBOARDS
+from dashboards.grafana import Dashboard
+from fieldtools import ROOT
+from promqllabels import walk
+
+RULES = ROOT / "rules" / "rendered"
+METRICS = ROOT / "docs" / "metrics.md"
+OF_PROMETHEUS = {"ALERTS", "up", "scrape_duration_seconds"}
+
+
+def names(expr: promql.Expr) -> Iterator[str]:
+    """Of the series that an expression selects; what selects by pattern has none."""
+    for each in walk(expr):
+        if isinstance(each, promql.VectorSelector) and each.name:
+            yield each.name
+
+
+def read_by_dashboards() -> set[str]:
+    return {
+        name
+        for dashboard in DASHBOARDS
+        for _, target in queries(dashboard)
+        for name in names(parsed(dashboard, target["expr"]))
+    }
+
+
+@pytest.mark.parametrize(
+    "path", [RULES / "specdec.rules.yaml", RULES / "specdec-vllm.rules.yaml"], ids=lambda p: p.name
+)
+def test_everything_recorded_is_used(path: Path) -> None:
+    pack = rulelint.load(path, {})
+    used = read_by_dashboards()
+    for rule in pack.rules:
+        used |= {name for name in names(rule.expr) if rule.is_alert or name != rule.name}
+        text = " ".join(rule.annotations.values())
+        used |= set(re.findall(r"[a-z_]+:[a-z0-9_]+:[a-z0-9_]+", text))
+
+    assert set(pack.records()) - used == set()
+
+
+def test_everything_used_is_recorded_or_served(dashboard: Dashboard) -> None:
+    pack = rulelint.load(RULES / "specdec.rules.yaml", {})
+    documented = set(re.findall(r"^\| `([a-z_]+)` \|", METRICS.read_text(encoding="utf-8"), re.MULTILINE))
+    known = set(pack.records()) | documented | OF_PROMETHEUS
+
+    unknown = {
+        name
+        for _, target in queries(dashboard)
+        for name in names(parsed(dashboard, target["expr"]))
+        if re.sub(r"_(bucket|sum|count)$", "", name) not in known
+        and name not in known
+        and not name.startswith("prometheus_rule_")
+    }
+    assert unknown == set()

@@ -1,0 +1,233 @@
+"""What Prometheus would have scraped: simulated predictors, each read by an exporter of its own, minute by minute.
+
+The simulator's bytes and log lines go through the exporter's own parsers, state and collector; only the clocks are
+turned by hand, and the labels of the target are added as a scrape adds them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import math
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+from builders import Clock
+from specdec_exporter.collector import SpecdecCollector
+from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.predictor.events import Malformed, PredictorWarning
+from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.predictor.logline import parse_line
+from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.runtime import ExporterRuntime
+from specdec_exporter.simulator.engine import Engine
+from specdec_exporter.simulator.exposition import render_metrics
+from specdec_exporter.simulator.log import log_lines
+from specdec_exporter.simulator.settings import SimulatorSettings
+from specdec_exporter.state import PredictorState
+
+SCRAPE_SECONDS = 60
+HISTORY_SCRAPE_SECONDS = 300
+HOUR = 3600
+
+END = 1_790_006_400  # on the hour, and close to where the simulator's own clock begins
+START = END - 220 * 60  # simulated from here on, scraped every minute
+HISTORY_HOURS = 27  # before that, for services that have a past: their first hour again and again
+
+Labels = tuple[tuple[str, str], ...]
+Series = tuple[str, Labels]
+Samples = dict[Series, list[tuple[int, float]]]  # Unix seconds, ascending
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One pod: what it runs, and what its target's labels are.
+
+    ``baseline``: what runs without speculation, in a file. ``warnings``: simulated seconds at which the log has one.
+    """
+
+    service: str
+    pod: str
+    settings: SimulatorSettings
+    cluster: str = "eu-1"
+    namespace: str = "prod"
+    reads_log: bool = True
+    history: bool = False
+    baseline: SimulatorSettings | None = None
+    warnings: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def target(self) -> dict[str, str]:
+        """The labels that a scrape adds."""
+        address = f"10.0.0.{sum(self.pod.encode()) % 250 + 1}:10409"
+        given = {"cluster": self.cluster, "namespace": self.namespace, "pod": self.pod, "instance": address}
+        return {name: value for name, value in given.items() if value} | {"job": "predictors"}
+
+
+class Scraper:
+    """One exporter beside one simulated predictor, and the samples of its scrapes."""
+
+    def __init__(self, replica: Replica, runtime: ExporterRuntime, begin: int) -> None:
+        self._replica = replica
+        self._begin = begin
+        self._engine = Engine(replica.settings, start_unix=begin)
+        self._clock = Clock(0.0)
+        self._collector = SpecdecCollector(runtime)
+        runtime.last_reload_success_timestamp = begin
+        self._predictor = runtime.predictors[0]
+        state = self._state
+        state._clock, state._born = self._clock.monotonic, 0.0
+        state._wall_clock = lambda: begin + self._clock.now
+        state.observe_version(replica.settings.vllm_version)
+        self.samples: Samples = {}
+        self._target = tuple(replica.target.items())
+        self._series: dict[tuple[str, Labels], list[tuple[int, float]]] = {}
+
+    @property
+    def _state(self) -> PredictorState:
+        return self._predictor.state
+
+    def scrape(self, seconds: int) -> None:
+        """Let so much time pass and scrape."""
+        self._engine.advance(seconds)
+        self._clock.advance(seconds)
+        now = self._begin + int(self._clock.now)
+        self._read_log(now)
+        fault = self._engine.conditions.metrics_fault
+        if fault or not self._engine.serving:
+            self._state.observe_failure(fault or "connection refused")
+        else:
+            content_type = self._engine.release.content_type
+            self._state.observe_snapshot(parse_exposition(render_metrics(self._engine), content_type))
+        self._predictor.metrics_health.success = self._state.up
+        self._predictor.metrics_health.duration_seconds = 0.004 + 0.001 * math.sin(now / 600)
+        for family in self._collector.collect():
+            for sample in family.samples:
+                self._add(sample.name, tuple(sample.labels.items()), now, sample.value)
+        self._add("up", (), now, 1.0)
+        self._add("scrape_duration_seconds", (), now, 0.02)
+        self._add("process_start_time_seconds", (), now, float(self._begin - 90))
+        self._add("process_resident_memory_bytes", (), now, 40.0 * 2**20)
+
+    def _read_log(self, now: int) -> None:
+        reader = self._state.reader
+        if reader is None:
+            return
+        reader.round_seconds = 0.002
+        for line in log_lines(self._engine):
+            event = parse_line(line.encode())
+            reader.lines += 1
+            reader.bytes += len(line) + 1
+            reader.last_line_timestamp = float(now)
+            assert not isinstance(event, Malformed), line
+            if event is not None:
+                reader.matched_lines += 1
+                self._state.observe_event(event)
+        for code, at in self._replica.warnings.items():
+            if now - SCRAPE_SECONDS < self._begin + at <= now:
+                self._state.observe_event(PredictorWarning(warning=code))
+
+    def _add(self, name: str, own: Labels, at: int, value: float) -> None:
+        """Note a sample. Empty labels are none, as in Prometheus."""
+        if (known := self._series.get((name, own))) is None:
+            labels = sorted((label, text) for label, text in (*own, *self._target) if text)
+            known = self._series[name, own] = self.samples.setdefault((name, tuple(labels)), [])
+        known.append((at, value))
+
+
+@contextlib.asynccontextmanager
+async def _scraper(replica: Replica, begin: int) -> AsyncIterator[Scraper]:
+    # The exporter follows an empty log; the lines are handed to it here, at simulated times.
+    with tempfile.NamedTemporaryFile(prefix=f"{replica.pod}-", suffix=".log") as log:
+        paths = (log.name,) if replica.reads_log else ()
+        configured = Settings(predictors=(PredictorSettings(name=replica.service, log_paths=paths),))
+        runtime = ExporterRuntime(configured, lambda: configured)
+        await runtime.start()
+        try:
+            async with asyncio.timeout(10):
+                while (health := runtime.predictors[0].log_health) and not health.success:
+                    await asyncio.sleep(0.01)
+            yield Scraper(replica, runtime, begin)
+        finally:
+            await runtime.stop()
+
+
+async def scraped(replica: Replica) -> Samples:
+    """The samples of one replica since :data:`START`, and of its history where it has one."""
+    async with _scraper(replica, START) as scraper:
+        for _ in range(0, END - START, SCRAPE_SECONDS):
+            scraper.scrape(SCRAPE_SECONDS)
+    found = scraper.samples
+    if replica.history:
+        found = _with_history(found)
+    if replica.baseline is not None:
+        for (name, labels), value in baseline(replica).items():
+            begin = START - HISTORY_HOURS * HOUR * replica.history
+            found[name, labels] = [(at, value) for at in range(begin, END + 1, 4 * SCRAPE_SECONDS)]
+    return found
+
+
+async def scrape_all(replicas: Sequence[Replica]) -> Samples:
+    """The samples of all replicas."""
+    together: Samples = {}
+    for replica in replicas:
+        found = await scraped(replica)
+        assert not together.keys() & found.keys(), f"{replica.pod}: its target's labels are not its own"
+        together |= found
+    return together
+
+
+def collect(replicas: Sequence[Replica]) -> Samples:
+    """The same from code that is not asynchronous."""
+    return asyncio.run(scrape_all(replicas))
+
+
+def _with_history(samples: Samples) -> Samples:
+    """Put the first hour before itself, over and over; counters go on rising."""
+    extended: Samples = {}
+    for (name, labels), values in samples.items():
+        first = {at - START: value for at, value in values if at <= START + HOUR}
+        if len(first) < HOUR // SCRAPE_SECONDS:
+            extended[name, labels] = values
+            continue
+        counted = name.endswith(("_total", "_bucket", "_count", "_sum"))
+        growth = first[HOUR] if counted else 0.0
+        past = [
+            (START - (HISTORY_HOURS - hour) * HOUR + offset, hour * growth + first[offset])
+            for hour in range(HISTORY_HOURS)
+            for offset in range(HISTORY_SCRAPE_SECONDS, HOUR + 1, HISTORY_SCRAPE_SECONDS)
+        ]
+        extended[name, labels] = [*past, *((at, HISTORY_HOURS * growth + value) for at, value in values)]
+    return extended
+
+
+def baseline(replica: Replica) -> dict[Series, float]:
+    """The constant series that the exporter serves of a baseline file: half an hour of ``replica.baseline``."""
+    assert replica.baseline is not None
+    engine = Engine(replica.baseline, start_unix=START)
+    engine.advance(1800)
+    (found,) = parse_exposition(render_metrics(engine), engine.release.content_type).engines
+    labels = {"inference_service": replica.service, "model_name": found.model_name, **replica.target}
+    histograms = {
+        "time_to_first_token": found.time_to_first_token,
+        "time_per_output_token": found.time_per_output_token,
+        "request_latency": found.request_latency,
+    }
+    series = {
+        (f"specdec_baseline_{sli}_seconds_{suffix}", tuple(sorted({**labels, **extra}.items()))): value
+        for sli, histogram in histograms.items()
+        if histogram is not None
+        for suffix, extra, value in _parts(histogram)
+    }
+    series["specdec_baseline_recorded_timestamp_seconds", tuple(sorted(labels.items()))] = START - 9 * 24 * HOUR
+    about = {"name": "spec-off", "vllm_version": replica.baseline.vllm_version, "hardware": "1x H100"}
+    series["specdec_baseline_info", tuple(sorted({**labels, **about}.items()))] = 1.0
+    return series
+
+
+def _parts(histogram: Histogram) -> Iterator[tuple[str, dict[str, str], float]]:
+    for bound, count in zip(histogram.bounds, histogram.counts, strict=True):
+        yield "bucket", {"le": "+Inf" if math.isinf(bound) else repr(bound)}, count
+    yield "sum", {}, histogram.sum
+    yield "count", {}, histogram.count
