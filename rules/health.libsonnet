@@ -113,26 +113,6 @@ function(config, source, signals, narrow)
         for sli in std.objectFields(config.slis)
       },
     },
-    inconsistency: {
-      unit: 'percentunit',
-      help: 'By how much the accepted tokens by position differ from all accepted tokens. Every release has them equal.',
-      expr: 'abs(\n  1\n  - %s\n  / (%s > 0)\n)' % [
-        source.summed('increase', 'accepted_tokens_per_position', long),
-        source.summed('increase', 'accepted_tokens', long),
-      ],
-    },
-    rules_busy: {
-      unit: 'percentunit',
-      help: 'Time that a rule group of this pack takes / its interval.',
-      local groups = '{rule_group=~".*;specdec-.+"}',
-      expr: 'prometheus_rule_group_last_duration_seconds%s\n/ prometheus_rule_group_interval_seconds%s' % [groups, groups],
-    },
-    rules_missed: {
-      unit: 'short',
-      help: 'Evaluations of a rule group of this pack that were missed within %s.' % promql.duration(long),
-      expr: 'increase(prometheus_rule_group_iterations_missed_total{rule_group=~".*;specdec-.+"}[%s])'
-            % promql.duration(long),
-    },
     exporter_version: {
       unit: 'short',
       help: 'Exporters by version.',

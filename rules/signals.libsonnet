@@ -321,6 +321,28 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       expr: '%s\n/\n%s' % [source.replicasStarted(config.warm_up_seconds), source.replicas],
     },
 
+    // --- Whether the figures can be believed; not recorded, since only alerts and the pack's own dashboard ask ---------
+    inconsistency: {
+      unit: 'percentunit',
+      help: 'By how much the accepted tokens by position differ from all accepted tokens. Every release has them equal.',
+      expr: 'abs(\n  1\n  - %s\n  / (%s > 0)\n)' % [
+        source.summed('increase', 'accepted_tokens_per_position', long),
+        source.summed('increase', 'accepted_tokens', long),
+      ],
+    },
+    rules_busy: {
+      unit: 'percentunit',
+      help: 'Time that a rule group of this pack takes / its interval.',
+      local groups = '{rule_group=~".*;specdec-.+"}',
+      expr: 'prometheus_rule_group_last_duration_seconds%s\n/ prometheus_rule_group_interval_seconds%s' % [groups, groups],
+    },
+    rules_missed: {
+      unit: 'short',
+      help: 'Evaluations of a rule group of this pack that were missed within %s.' % promql.duration(long),
+      expr: 'increase(prometheus_rule_group_iterations_missed_total{rule_group=~".*;specdec-.+"}[%s])'
+            % promql.duration(long),
+    },
+
     // --- History, by the hour ----------------------------------------------------------------------------------------
     acceptance_hour: {
       record: name('acceptance', 'ratio_rate', hour),

@@ -272,11 +272,15 @@ class PredictorState:
         return views
 
     def log_engines(self) -> list[tuple[str, EngineLogTotals]]:
-        """The log's totals of every engine, zeros for those known from the metrics; nothing while no log is read."""
+        """The log's totals of every engine, zeros for those known from the metrics; nothing while no log is read.
+
+        No zeros without speculation: a counter that stands still means that drafts are missing.
+        """
         if self.reader is None:
             return []
-        for engine in self._engine_names:
-            self.log.engine(engine)
+        if self.state != "speculation_off":
+            for engine in self._engine_names:
+                self.log.engine(engine)
         return sorted(self.log.engines.items())
 
     @property

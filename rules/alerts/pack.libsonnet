@@ -2,7 +2,6 @@
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
-  local source = (import '../sources.libsonnet')(config);
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
   local level = config.level_labels;
@@ -14,16 +13,11 @@ function(config, signals, alert)
       dashboard: config.pack_dashboard_uid,
       for_seconds: minutes(15),
       expr: |||
-        abs(
-          1
-          - %s
-          / (%s > 0)
-        ) > %s
+        %s > %s
         and
         %s >= %d
       ||| % [
-        source.summed('increase', 'accepted_tokens_per_position', config.long_window_seconds),
-        source.summed('increase', 'accepted_tokens', config.long_window_seconds),
+        signals.inconsistency.expr,
         number(config.consistency_tolerance),
         signals.drafts.record,
         config.min_drafts,
@@ -83,13 +77,11 @@ function(config, signals, alert)
       dashboard: config.pack_dashboard_uid,
       level: ['rule_group'],
       for_seconds: minutes(15),
-      expr: |||
-        prometheus_rule_group_last_duration_seconds{rule_group=~".*;specdec-.+"}
-        / prometheus_rule_group_interval_seconds{rule_group=~".*;specdec-.+"}
-        > 0.8
-        or
-        increase(prometheus_rule_group_iterations_missed_total{rule_group=~".*;specdec-.+"}[30m]) > 0
-      |||,
+      expr: '%s\n> %s\nor\n%s > 0' % [
+        signals.rules_busy.expr,
+        number(config.rules_busy_max),
+        signals.rules_missed.expr,
+      ],
       summary: 'Rules of this pack take too long to evaluate.',
       description: 'Rule group {{ $labels.rule_group }} uses nearly all of its interval, or missed an evaluation.',
       impact: 'Series of the pack have gaps, and alerts come late or not at all.',

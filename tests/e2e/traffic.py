@@ -13,7 +13,7 @@ from vllm.scenarios import Phase, Scenario
 from vllm.server import Server
 
 _REQUESTS = 8  # in a batch; four at a time
-_MAX_TOKENS = 40
+_MAX_TOKENS = 24
 
 
 class Traffic:

@@ -107,6 +107,13 @@ def test_states_follow_what_the_predictor_does(state: PredictorState, clock: Clo
     assert after == "stats_disabled"
 
 
+def test_without_speculation_the_log_has_no_counters_that_stand_at_zero(state: PredictorState) -> None:
+    state.observe_snapshot(snapshot(EngineSnapshot(model_name="tiny", engine="0", generation_tokens=900.0)))
+    assert state.log_engines() == []
+    state.observe_event(config())
+    assert [(name, totals.drafts) for name, totals in state.log_engines()] == [("0", 0)]
+
+
 def test_the_log_can_say_that_speculation_is_off(state: PredictorState) -> None:
     state.observe_snapshot(snapshot(EngineSnapshot(model_name="tiny", engine="0", draft_tokens=0.0)))
     state.observe_event(config(speculative=False, method=None, draft_model=None, num_speculative_tokens=None))
