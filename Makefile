@@ -78,8 +78,8 @@ bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by ser
 	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
-	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-header --upgrade -o requirements.lock pyproject.toml
-	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-header --allow-unsafe --upgrade --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --allow-unsafe --upgrade --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove what make made
 	rm -rf $(VENV) $(TOOLS) .bench

@@ -3,7 +3,6 @@ local promql = import 'promql.libsonnet';
 
 function(config, source, signals, narrow)
   local short = config.short_window_seconds;
-  local long = config.long_window_seconds;
   local level = config.level_labels;
   local service = std.filter(function(label) label != 'model_name', level);
   local target = (import 'sources.libsonnet')(config { selector: narrow.target });

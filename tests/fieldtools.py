@@ -20,6 +20,8 @@ FROM_GO = {
     "jsonnet-lint",
     "alertmanager-current",
     "amtool-current",
+    "compose-spec",
+    "kustomize",
 }
 
 

@@ -13,11 +13,14 @@ JSONNET_TOOLS := $(call pin,jsonnet)
 ALERTMANAGER_TOOLS := $(call pin,alertmanager)
 OPERATOR_SCHEMAS := $(call pin,operator)
 PINT_TOOLS := $(call pin,pint)
-GO_TOOLS := promtool3 prometheus3 thanos mimirtool jsonnetfmt jsonnet-lint pint alertmanager-current amtool-current
+COMPOSE_TOOLS := $(call pin,compose)
+KUSTOMIZE_TOOLS := $(call pin,kustomize)
+KSERVE_SCHEMAS := $(call pin,kserve)
+GO_TOOLS := promtool3 prometheus3 thanos mimirtool jsonnetfmt jsonnet-lint pint alertmanager-current amtool-current compose-spec kustomize
 
 .PHONY: tools
 ifneq ($(shell command -v $(GO)),)
-tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) ## Build the pinned Go linters into .tools/bin; without Go, say what is left out
+tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) ## Build the pinned Go linters into .tools/bin; without Go, say what is left out
 else
 tools:
 	@echo "make tools: no '$(GO)' command here, so $(GO_TOOLS) are not built and their lints are left out" >&2
@@ -53,6 +56,21 @@ $(OPERATOR_SCHEMAS):
 	$(GO) -C tools/operator mod download $(operator_module)
 	install -D -m 644 -t $(TOOLS)/crd $$($(GO) -C tools/operator list -m -f '{{.Dir}}' $(operator_module))/example/prometheus-operator-crd/*.yaml
 	$(call stamp,operator)
+
+$(KSERVE_SCHEMAS): kserve_module = github.com/kserve/kserve
+$(KSERVE_SCHEMAS):
+	$(GO) -C tools/kserve mod download $(kserve_module)
+	install -D -m 644 -t $(TOOLS)/crd $$($(GO) -C tools/kserve list -m -f '{{.Dir}}' $(kserve_module))/config/crd/full/serving.kserve.io_inferenceservices.yaml
+	$(call stamp,kserve)
+
+$(KUSTOMIZE_TOOLS):
+	$(call go_build,kustomize) -o $(TOOLS)/bin/kustomize sigs.k8s.io/kustomize/kustomize/v5
+	$(call stamp,kustomize)
+
+# Compose's own loader; main.go prints what it loads.
+$(COMPOSE_TOOLS): tools/compose/main.go
+	$(call go_build,compose) -o $(TOOLS)/bin/compose-spec .
+	$(call stamp,compose)
 
 $(JSONNET_TOOLS):
 	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint

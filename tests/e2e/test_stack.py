@@ -28,7 +28,7 @@ from vllm.server import MODEL_NAME, Installation, Server
 
 BASELINE_SECONDS: Final = 45
 WINDOW_SECONDS: Final = 60  # of the shortened pack
-HIGH, LOW = 0.9, 0.3  # shares of the successors that the draft model knows
+HIGH, LOW, NONE = 0.9, 0.3, 0.0  # shares of the successors that the draft model knows
 # Two services on one server: alerts of the second are about latency, too, and may mute others of its own.
 PLAIN, COMPARED = "tiny", "tiny-compared"
 Alert = dict[str, Any]
@@ -142,7 +142,7 @@ async def test_from_a_dying_draft_head_to_a_page(
         async with flowing(traffic):
             await high_acceptance_is_recorded_and_nobody_is_woken(stack, traffic)
             await low_acceptance_pages(stack, traffic)
-            await being_slower_than_without_speculation_is_told(stack)
+            await being_slower_than_without_speculation_is_told(stack, traffic)
             traffic.share = HIGH
             await stack.page(
                 2 * WINDOW_SECONDS, alertname="SpecDecodeAcceptanceLow", status="resolved", severity="critical"
@@ -194,20 +194,28 @@ async def low_acceptance_pages(stack: Stack, traffic: Traffic) -> None:
     assert page["labels"]["namespace"] == "demo"
 
 
-async def being_slower_than_without_speculation_is_told(stack: Stack) -> None:
-    page = await stack.page(
-        2 * WINDOW_SECONDS, alertname="SpecDecodeHarmful", inference_service=COMPARED, status="firing"
-    )
-    assert "baseline" in page["annotations"]["description"]
-    # Beside it the regression itself fires; that Harmful says it, too, is why nobody is told twice.
-    firing = await stack.query('ALERTS{alertname="SpecDecodeLatencyMeanRegression", alertstate="firing", sli="tpot"}')
-    assert firing == {COMPARED: 1}
+async def being_slower_than_without_speculation_is_told(stack: Stack, traffic: Traffic) -> None:
+    traffic.share = NONE  # slower beyond doubt, whatever else this machine does
+
+    async def regressed() -> bool:
+        firing = 'ALERTS{alertname="SpecDecodeLatencyMeanRegression", alertstate="firing", sli="tpot"}'
+        return await stack.query(firing) == {COMPARED: 1}
+
+    await until(regressed, 2 * WINDOW_SECONDS, "regression against the baseline")
+
+    # Where it is as bad as harm, the page for that says it all and mutes the ticket.
+    async def told() -> bool:
+        return any(
+            stack.alerts(alertname=name, inference_service=COMPARED, status="firing")
+            for name in ("SpecDecodeLatencyMeanRegression", "SpecDecodeHarmful")
+        )
+
+    await until(told, WINDOW_SECONDS, "notification of the regression")
 
 
 async def a_dead_predictor_pages_once_and_comes_back_without_a_spike(
     stack: Stack, server: Server, language: Language
 ) -> None:
-    told = len(stack.alerts(alertname="SpecDecodeAcceptanceLow"))
     await asyncio.to_thread(server.stop)
     await stack.page(WINDOW_SECONDS, alertname="SpecDecodeTargetDown", inference_service=PLAIN, status="firing")
     assert await stack.query("specdec_up") == {PLAIN: 0, COMPARED: 0}
@@ -215,13 +223,13 @@ async def a_dead_predictor_pages_once_and_comes_back_without_a_spike(
     async with flowing(Traffic(server, language, DRAFT_MODEL_K3, HIGH)):
         await stack.page(WINDOW_SECONDS, alertname="SpecDecodeTargetDown", inference_service=PLAIN, status="resolved")
         await asyncio.sleep(WINDOW_SECONDS)
-    spikes = await stack.query(
-        "max_over_time(inference_service:specdec_drafts:rate10s[5m])"
-        " / quantile_over_time(0.5, (inference_service:specdec_drafts:rate10s > 0)[5m:1s])"
-    )
+    since = f"[{WINDOW_SECONDS}s]"
+    drafts = "inference_service:specdec_drafts:rate10s"
+    spikes = await stack.query(f"max_over_time({drafts}{since}) / quantile_over_time(0.5, ({drafts} > 0)[5m:1s])")
     assert spikes[PLAIN] < 5
-    assert (await stack.query("max_over_time(inference_service:specdec_acceptance:ratio_rate10s[2m])"))[PLAIN] <= 1
-    assert len(stack.alerts(alertname="SpecDecodeAcceptanceLow", status="firing")) <= told
+    assert (await stack.query(f"max_over_time(inference_service:specdec_acceptance:ratio_rate10s{since})"))[PLAIN] <= 1
+    firing = 'ALERTS{alertname=~"SpecDecode(Acceptance.*|Harmful)", alertstate="firing"}'
+    assert PLAIN not in await stack.query(f"count_over_time({firing}{since})")
 
 
 def _made(directory: Path) -> Path:

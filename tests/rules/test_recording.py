@@ -218,7 +218,12 @@ def test_replicas_with_different_buckets_have_no_tail_and_page_nobody(
         Case(
             name="as many, elsewhere",
             series=[*old, *map(moved, new), *pinned(100)],
-            firing={95: {"SpecDecodeNotPayingOff warning tpot"}},
+            firing={
+                95: {
+                    "SpecDecodeNotPayingOff warning tpot",
+                    *(f"SpecDecodeBucketsMixed warning {sli}" for sli in families),
+                }
+            },
             values={95: {**mixed, f'{RECORD}latency_seconds:mean30m{{sli="tpot"}}': 0.024}},
         ),
         Case(

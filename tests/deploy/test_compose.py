@@ -1,0 +1,201 @@
+"""The compose file is one, what it mounts exists, and what it configures is what the programs take."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from alertmanager.conftest import RELEASES, Release
+from deploy import containers
+from deploy.cli import SERVE_VARIABLES, exporter
+from deploy.manifests import COMPOSE, read
+from fieldtools import ROOT, run, tool
+from specdec_exporter import __version__
+from specdec_exporter.simulator.cli import settings_from_flags, simulate
+
+SERVICES = sorted(containers.services())
+SECRETS = "/etc/alertmanager/secrets"
+
+
+def loaded(file: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """What Compose's own loader makes of a file: its schema, interpolation, references between its parts."""
+    return subprocess.run(
+        [tool("compose-spec"), str(file)],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_compose_loads_it() -> None:
+    answer = loaded(COMPOSE / "compose.yaml")
+
+    assert answer.returncode == 0, answer.stderr
+    assert sorted(yaml.safe_load(answer.stdout)["services"]) == SERVICES
+
+
+def test_the_log_directory_may_be_any_of_the_host() -> None:
+    answer = loaded(COMPOSE / "compose.yaml", PREDICTOR_LOG_DIRECTORY="/srv/vllm/log")
+
+    assert answer.returncode == 0, answer.stderr
+    (volume,) = yaml.safe_load(answer.stdout)["services"]["exporter"]["volumes"]
+    assert (volume["type"], volume["source"], volume["read_only"]) == ("bind", "/srv/vllm/log", True)
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [("read_only: true", "readonly: true"), ("  grafana:\n", ""), ("restart: unless", "restart: [un")],
+)
+def test_its_loader_finds_faults(given: str, wrong: str, tmp_path: Path) -> None:
+    text = (COMPOSE / "compose.yaml").read_text(encoding="utf-8")
+    assert given in text
+    (tmp_path / "compose.yaml").write_text(text.replace(given, wrong), encoding="utf-8")
+
+    assert loaded(tmp_path / "compose.yaml").returncode != 0
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_what_is_mounted_from_the_repository_exists_and_cannot_be_written(service: str) -> None:
+    own = [mount for mount in containers.mounts(service) if mount.host is not None and not mount.chosen]
+
+    assert [mount.source for mount in own if mount.host is None or not mount.host.exists()] == []
+    assert [mount.source for mount in own if not mount.read_only] == []
+
+
+def test_what_a_user_may_put_in_place_is_read_only_and_not_committed() -> None:
+    chosen = {mount.target: mount for service in SERVICES for mount in containers.mounts(service) if mount.chosen}
+
+    assert chosen.keys() == {SECRETS, "/var/log/vllm"}
+    assert all(mount.read_only for mount in chosen.values())
+    assert f"{Path(chosen[SECRETS].source).name}/" in (COMPOSE / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_images_are_pinned_to_what_was_tested() -> None:
+    images = dict(containers.services()[service]["image"].split(":") for service in SERVICES)
+    pins = (ROOT / "tools/prometheus/go.mod").read_text("utf-8") + (ROOT / "tools/alertmanager/go.mod").read_text(
+        "utf-8"
+    )
+
+    assert all(re.fullmatch(r"v?\d+\.\d+\.\d+", tag) for tag in images.values()), images
+    assert images["specdec-exporter"] == __version__
+    assert f"prometheus/alertmanager {images['prom/alertmanager']} //" in pins
+    major, minor, patch = images["prom/prometheus"].lstrip("v").split(".")
+    assert f"prometheus/prometheus v0.{major}{int(minor):02}.{patch} //" in pins
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_nothing_listens_beyond_this_machine(service: str) -> None:
+    ports = containers.services()[service].get("ports", [])
+
+    assert all(re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port) for port in ports)
+    assert bool(ports) == (service != "simulator")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_service_says_whether_it_is_well(service: str) -> None:
+    image = "HEALTHCHECK " in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+    assert "healthcheck" in containers.services()[service] or (image and service == "exporter")
+
+
+def test_no_secret_stands_in_a_file() -> None:
+    named = re.compile(r"(?i)[ -]*\w*(password|secret|token|api_?key)\w*\s*[:=]\s*\S")
+
+    lines = [line for file in COMPOSE.glob("*.yaml") for line in file.read_text("utf-8").splitlines()]
+
+    assert named.match("      GF_SECURITY_ADMIN_PASSWORD: admin")
+    assert [line for line in lines if named.match(line)] == []
+
+
+def test_the_exporter_takes_its_settings() -> None:
+    given = containers.environment("exporter")
+
+    assert given.keys() <= SERVE_VARIABLES
+    answer = exporter("serve", "--config.check", environment=given)
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_without_settings_the_exporter_reads_the_simulator() -> None:
+    given = containers.environment("exporter")
+    root = Path("/")
+    address = containers.command("simulator", root, {})
+
+    port = urlsplit(given["SPECDEC_PREDICTOR_URL"]).port
+    assert urlsplit(given["SPECDEC_PREDICTOR_URL"]).hostname == "simulator"
+    assert f"--listen-address=0.0.0.0:{port}" in address
+    (log,) = containers.mounts("exporter")
+    assert log.source in {mount.source for mount in containers.mounts("simulator")}
+    assert Path(given["SPECDEC_PREDICTOR_LOG_PATH"]).parent == Path(log.target)
+
+
+def test_the_simulator_takes_its_flags(tmp_path: Path) -> None:
+    root = containers.filesystem("simulator", tmp_path)
+    name, *flags = containers.command("simulator", root, {})
+
+    with simulate.make_context(name, flags) as context:
+        settings = settings_from_flags(context)
+
+    assert settings.incidents
+
+
+def test_prometheus_loads_its_configuration_and_the_rules(tmp_path: Path) -> None:
+    root = containers.filesystem("prometheus", tmp_path)
+    (config,) = (value for value in containers.command("prometheus", root, {}) if value.startswith("--config.file="))
+
+    for promtool in ("promtool", "promtool3"):
+        answer = run(promtool, "check", "config", config.removeprefix("--config.file="))
+        assert answer.returncode == 0, answer.stdout
+        assert re.search(r"SUCCESS: \d+ rules found", answer.stdout), answer.stdout
+
+
+@pytest.mark.parametrize("release", RELEASES.values(), ids=list(RELEASES))
+def test_alertmanager_loads_its_configuration_and_the_templates(release: Release, tmp_path: Path) -> None:
+    root = containers.filesystem("alertmanager", tmp_path)
+    (config,) = (value for value in containers.command("alertmanager", root, {}) if value.startswith("--config.file="))
+
+    answer = release.amtool("check-config", config.removeprefix("--config.file="))
+
+    assert answer.returncode == 0, answer.stdout
+    assert "1 templates" in answer.stdout
+
+
+def test_every_secret_that_alertmanager_reads_is_where_the_user_puts_them(tmp_path: Path) -> None:
+    root = containers.filesystem("alertmanager", tmp_path)
+    text = (root / "etc/alertmanager/rendered/alertmanager.yaml").read_text(encoding="utf-8")
+
+    named = re.findall(r"_file: (\S+)", text)
+
+    assert named
+    assert {str(Path(path).parent) for path in named} == {SECRETS}
+
+
+def test_prometheus_knows_the_other_services_by_name_and_port() -> None:
+    config = read(COMPOSE / "prometheus.yaml")
+    groups = [group for job in config["scrape_configs"] for group in job["static_configs"]]
+    groups += [group for one in config["alerting"]["alertmanagers"] for group in one["static_configs"]]
+    targets = {target.replace("localhost", "prometheus") for group in groups for target in group["targets"]}
+
+    offered = {
+        f"{service}:{port.rpartition(':')[2]}"
+        for service in SERVICES
+        for port in containers.services()[service].get("ports", [])
+    }
+    assert targets == {"exporter:10409", "prometheus:9090", "alertmanager:9093"} <= offered
+
+
+def test_grafana_finds_its_data_source_and_the_dashboards(tmp_path: Path) -> None:
+    root = containers.filesystem("grafana", tmp_path / "root")
+    provisioning = root / "etc/grafana/provisioning"
+    (source,) = read(next((provisioning / "datasources").glob("*.yaml")))["datasources"]
+    (provider,) = read(next((provisioning / "dashboards").glob("*.yaml")))["providers"]
+
+    assert source["url"] == "http://prometheus:9090"
+    assert len(list(root.joinpath(provider["options"]["path"].lstrip("/")).glob("*.json"))) == 4

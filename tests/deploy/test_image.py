@@ -1,0 +1,107 @@
+"""What the Dockerfile names is there, and what it starts is the exporter. No image is built here."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+import shlex
+import tomllib
+from pathlib import PurePosixPath
+
+from deploy.cli import exporter
+from deploy.containers import document
+from fieldtools import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+IGNORED = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Name and arguments of each, in order; continued lines joined, comments left out."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lines = re.sub(r"\\\n", " ", re.sub(r"(?m)^\s*#.*\n", "", text)).splitlines()
+    pairs = (line.strip().partition(" ") for line in lines if line.strip())
+    return [(name, arguments.strip()) for name, _, arguments in pairs]
+
+
+def last(name: str) -> str:
+    return [arguments for known, arguments in instructions() if known == name][-1]
+
+
+def sent(path: str) -> bool:
+    """Whether a path reaches the build; the last pattern that matches it or a directory above it decides."""
+    whole = PurePosixPath(path)
+    paths = [str(whole), *map(str, whole.parents)][:-1]
+    decided = True
+    for pattern in IGNORED:
+        negated, plain = pattern.startswith("!"), pattern.lstrip("!").removeprefix("**/")
+        if any(fnmatch.fnmatch(PurePosixPath(one).name if "**/" in pattern else one, plain) for one in paths):
+            decided = negated
+    return decided
+
+
+def copied() -> list[str]:
+    return [
+        source
+        for name, arguments in instructions()
+        if name == "COPY" and not arguments.startswith("--from")
+        for source in shlex.split(arguments)[:-1]
+    ]
+
+
+def test_everything_copied_exists_and_is_sent_to_the_build() -> None:
+    assert copied()
+    assert [source for source in copied() if not (ROOT / source).exists() or not sent(source)] == []
+    assert sent("exporter/specdec_exporter/policy.json")
+
+
+def test_nothing_else_is_sent() -> None:
+    unwanted = [".git", ".venv", "tests", "deploy", "exporter/specdec_exporter/__pycache__/cli.pyc", ".tools"]
+
+    assert [path for path in unwanted if sent(path)] == []
+
+
+def test_all_that_the_wheel_is_made_of_is_copied() -> None:
+    assert {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml", "exporter"} <= set(copied())
+
+
+def test_dependencies_are_installed_by_their_hashes() -> None:
+    commands = [arguments for name, arguments in instructions() if name == "RUN" and "install" in arguments]
+
+    assert any("--require-hashes -r requirements.lock" in command for command in commands)
+    assert any("--no-deps ." in command for command in commands)
+
+
+def test_the_base_is_pinned_and_new_enough() -> None:
+    found = re.fullmatch(r"PYTHON_IMAGE=python:(\d+)\.(\d+)\.\d+-slim-\w+", last("ARG"))
+
+    assert found is not None
+    minimum = PROJECT["requires-python"].removeprefix(">=").split(".")
+    assert (int(found[1]), int(found[2])) >= tuple(map(int, minimum))
+    assert {arguments.split()[0] for name, arguments in instructions() if name == "FROM"} == {"${PYTHON_IMAGE}"}
+
+
+def test_it_runs_as_a_user_that_kubernetes_can_tell_from_root() -> None:
+    user, group = map(int, last("USER").split(":"))
+
+    assert user > 0
+    assert group > 0
+    options = document()["volumes"]["simulator-log"]["driver_opts"]["o"]
+    assert f"uid={user},gid={group}" in options
+
+
+def test_the_entry_point_is_the_command_and_its_default_is_to_serve() -> None:
+    assert json.loads(last("ENTRYPOINT"))[0] in PROJECT["scripts"]
+    assert "CMD" not in dict(instructions())
+    assert exporter("--config.check").returncode == 0
+
+
+def test_the_health_check_is_a_command_that_says_no_while_nothing_serves() -> None:
+    command = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
+
+    answer = exporter(*command[1:], environment={"SPECDEC_WEB_LISTEN_ADDRESS": "127.0.0.1:1"})
+
+    assert command[0] in PROJECT["scripts"]
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "http://127.0.0.1:1/-/healthy" in answer.stderr

@@ -1,0 +1,353 @@
+"""The manifests are what kustomize, KServe and the Prometheus operator take, and fit the exporter and each other."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import logging.config
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alertmanager.test_operator import ASIDE, CHECKED, SCHEMAS, faults
+from deploy.cli import SERVE_VARIABLES, exporter
+from deploy.manifests import KUBERNETES, parse, read
+from fieldtools import ROOT, run
+from specdec_exporter import __version__
+from specdec_exporter.config import parse_duration
+from specdec_exporter.predictor.kubelog import DEFAULT_CONTAINER
+
+SERVICE_LABEL = "serving.kserve.io/inferenceservice"
+LARGEST_CONFIG_MAP_BYTES = 1 << 20
+MEASURED_MIB = 44  # docs/benchmarks.md: the budget, and what was measured
+PROBE_MIB = 26  # `specdec-exporter healthcheck`, which an exec probe runs in the same container
+Objects = dict[str, Any]
+
+
+def built(directory: Path, *flags: str) -> list[Any]:
+    answer = run("kustomize", "build", *flags, directory)
+    assert answer.returncode == 0, answer.stdout
+    return parse(answer.stdout)
+
+
+@functools.cache
+def _predictor() -> Objects:
+    return {one["kind"]: one for one in built(KUBERNETES / "predictor")}
+
+
+@pytest.fixture
+def predictor() -> Objects:
+    """What the predictor's folder gives, by kind."""
+    return _predictor()
+
+
+@pytest.fixture
+def with_files(tmp_path: Path) -> Objects:
+    """The same with the component that the kustomization has commented out."""
+    shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
+    file = tmp_path / "kubernetes/predictor/kustomization.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(re.sub(r"(?m)^# (components:|  - )", r"\1", text), encoding="utf-8")
+    return {one["kind"]: one for one in built(file.parent)}
+
+
+@pytest.fixture(scope="module")
+def monitoring() -> list[Any]:
+    return built(KUBERNETES / "monitoring", "--load-restrictor=LoadRestrictionsNone")
+
+
+def containers_of(objects: Objects) -> tuple[Any, Any]:
+    vllm, sidecar = objects["InferenceService"]["spec"]["predictor"]["containers"]
+    return vllm, sidecar
+
+
+def checkable(schema: Any) -> Any:
+    """A schema without what :func:`faults` does not know, so that it checks less."""
+    if "x-kubernetes-int-or-string" in schema:
+        return {}
+    kept = {key: value for key, value in schema.items() if key in CHECKED | ASIDE}
+    if "properties" in kept:
+        kept["properties"] = {name: checkable(value) for name, value in kept["properties"].items()}
+    if "items" in kept:
+        kept["items"] = checkable(kept["items"])
+    return kept
+
+
+@functools.cache
+def schema(file: str, version: str) -> Any:
+    """The schema of a version of a kind, from the definition that ``make tools`` fetches."""
+    path = SCHEMAS / file
+    if not path.exists():
+        if shutil.which("go") is None:
+            pytest.skip(f"{file}: there is no Go here to fetch it with (make tools)")
+        pytest.fail(f"{file} is missing although there is Go: make tools")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a megabyte
+    definition = yaml.load(path.read_text(encoding="utf-8"), loader)
+    (found,) = (one for one in definition["spec"]["versions"] if one["name"] == version)
+    return checkable(found["schema"]["openAPIV3Schema"])
+
+
+def variables(container: Any) -> dict[str, str]:
+    """Environment of a container; what the pod tells is its path."""
+    return {one["name"]: one.get("value") or one["valueFrom"]["fieldRef"]["fieldPath"] for one in container["env"]}
+
+
+# --- The predictor ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objects", ["predictor", "with_files"])
+def test_kserve_allows_it(objects: str, request: pytest.FixtureRequest) -> None:
+    service = request.getfixturevalue(objects)["InferenceService"]
+    group, _, version = service["apiVersion"].partition("/")
+
+    known = schema(f"{group}_inferenceservices.yaml", version)
+
+    assert list(faults(known["properties"]["spec"], service["spec"])) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "fault"),
+    [("env", {"A": "b"}, ".containers[0].env"), ("readynessProbe", {}, ".containers[0].readynessProbe does not exist")],
+)
+def test_that_check_finds_faults(part: str, value: Any, fault: str) -> None:
+    known = schema("serving.kserve.io_inferenceservices.yaml", "v1beta1")["properties"]["spec"]
+    container = {"name": "kserve-container", part: value}
+
+    (found,) = faults(known, {"predictor": {"containers": [container]}})
+
+    assert found.startswith(f".predictor{fault}")
+
+
+@pytest.mark.parametrize("objects", ["predictor", "with_files"])
+def test_kserve_leads_requests_to_the_predictor(objects: str, request: pytest.FixtureRequest) -> None:
+    vllm, sidecar = containers_of(request.getfixturevalue(objects))
+
+    assert vllm["name"] == DEFAULT_CONTAINER
+    assert vllm["ports"][0]["containerPort"] == 8080
+    assert f"--port={vllm['ports'][0]['containerPort']}" in vllm["args"]
+    assert variables(sidecar)["SPECDEC_PREDICTOR_URL"] == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize("objects", ["predictor", "with_files"])
+def test_the_exporter_takes_its_settings(objects: str, request: pytest.FixtureRequest) -> None:
+    _, sidecar = containers_of(request.getfixturevalue(objects))
+    given = variables(sidecar)
+
+    assert {name for name in given if name.startswith("SPECDEC_")} <= SERVE_VARIABLES
+    answer = exporter("serve", "--config.check", environment=given)
+    assert answer.returncode == 0, answer.stderr
+    assert given["SPECDEC_PREDICTOR_NAME"] == f"metadata.labels['{SERVICE_LABEL}']"
+
+
+@pytest.mark.parametrize("objects", ["predictor", "with_files"])
+def test_the_sidecar_cannot_take_the_predictor_out_of_service(objects: str, request: pytest.FixtureRequest) -> None:
+    _, sidecar = containers_of(request.getfixturevalue(objects))
+
+    assert "readinessProbe" not in sidecar
+    assert "startupProbe" not in sidecar
+    assert sidecar["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": sidecar["ports"][0]["name"]}
+    assert "cpu" not in sidecar["resources"]["limits"]
+    assert int(sidecar["resources"]["requests"]["memory"].removesuffix("Mi")) > MEASURED_MIB
+    assert int(sidecar["resources"]["limits"]["memory"].removesuffix("Mi")) > MEASURED_MIB + PROBE_MIB
+
+
+@pytest.mark.parametrize("objects", ["predictor", "with_files"])
+def test_the_sidecar_may_do_nothing_that_it_does_not_need(objects: str, request: pytest.FixtureRequest) -> None:
+    loaded = request.getfixturevalue(objects)
+    _, sidecar = containers_of(loaded)
+    allowed = sidecar["securityContext"]
+
+    assert allowed["runAsNonRoot"]
+    assert allowed["readOnlyRootFilesystem"]
+    assert not allowed["allowPrivilegeEscalation"]
+    assert allowed["capabilities"] == {"drop": ["ALL"]}
+    assert all(mount["readOnly"] for mount in sidecar["volumeMounts"])
+    assert loaded["InferenceService"]["spec"]["predictor"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("objects", ["predictor", "with_files"])
+def test_every_volume_is_mounted_and_every_mount_has_one(objects: str, request: pytest.FixtureRequest) -> None:
+    loaded = request.getfixturevalue(objects)
+    volumes = loaded["InferenceService"]["spec"]["predictor"]["volumes"]
+
+    mounted = {mount["name"] for one in containers_of(loaded) for mount in one.get("volumeMounts", ())}
+
+    assert mounted == {volume["name"] for volume in volumes}
+
+
+def test_the_image_is_the_one_that_the_kustomization_names(predictor: Objects) -> None:
+    vllm, sidecar = containers_of(predictor)
+
+    assert sidecar["image"] == f"registry.example.com/specdec-exporter:{__version__}"
+    assert re.fullmatch(r"vllm/vllm-openai:v\d+\.\d+\.\d+", vllm["image"])
+
+
+def test_the_exporter_alone_gets_what_reading_the_log_takes(predictor: Objects) -> None:
+    vllm, sidecar = containers_of(predictor)
+    spec = predictor["InferenceService"]["spec"]["predictor"]
+    (volume,) = spec["volumes"]
+    (mount,) = sidecar["volumeMounts"]
+    given = variables(sidecar)
+
+    assert (given["SPECDEC_PREDICTOR_LOG_SOURCE"], given["POD_NAME"]) == ("kubernetes", "metadata.name")
+    assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert "volumeMounts" not in vllm
+    sources = {name: source for one in volume["projected"]["sources"] for name, source in one.items()}
+    assert sources["serviceAccountToken"]["path"] == "token"
+    assert sources["configMap"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+    assert [item["path"] for item in sources["downwardAPI"]["items"]] == ["namespace"]
+
+
+def test_the_predictors_account_has_the_right_that_the_documentation_names(predictor: Objects) -> None:
+    text = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    (documented,) = re.findall(r"(?ms)^kind: Role\n.*?^rules:\n(.*?)^```", text)
+    account = predictor["InferenceService"]["spec"]["predictor"]["serviceAccountName"]
+
+    assert predictor["Role"]["rules"] == yaml.safe_load(documented)
+    assert predictor["RoleBinding"]["roleRef"]["name"] == predictor["Role"]["metadata"]["name"]
+    (subject,) = predictor["RoleBinding"]["subjects"]
+    assert subject["name"] == predictor["ServiceAccount"]["metadata"]["name"] == account
+    assert subject["namespace"] == predictor["InferenceService"]["metadata"]["namespace"]
+
+
+# --- The log through files -------------------------------------------------------------------------------------------
+
+
+def test_with_files_nobody_needs_a_token(with_files: Objects) -> None:
+    assert with_files.keys() == {"InferenceService", "ConfigMap"}
+    assert "serviceAccountName" not in with_files["InferenceService"]["spec"]["predictor"]
+
+
+def test_with_files_both_containers_see_the_same_log(with_files: Objects) -> None:
+    vllm, sidecar = containers_of(with_files)
+    (log,) = sidecar["volumeMounts"]
+    writable = {mount["mountPath"]: mount["name"] for mount in vllm["volumeMounts"] if not mount.get("readOnly")}
+    given = variables(vllm)["VLLM_LOGGING_CONFIG_PATH"]
+
+    assert writable == {log["mountPath"]: log["name"]}
+    assert Path(variables(sidecar)["SPECDEC_PREDICTOR_LOG_PATH"]).parent == Path(log["mountPath"])
+    config = with_files["ConfigMap"]["metadata"]["name"]
+    (volume,) = (
+        one
+        for one in with_files["InferenceService"]["spec"]["predictor"]["volumes"]
+        if one.get("configMap") == {"name": config}
+    )
+    assert {mount["name"]: mount["mountPath"] for mount in vllm["volumeMounts"]}[volume["name"]] == str(
+        Path(given).parent
+    )
+    assert Path(given).name in with_files["ConfigMap"]["data"]
+
+
+def handlers() -> dict[str, Any]:
+    """Those of the logging configuration that write files."""
+    config = json.loads((KUBERNETES / "log-file/logging.json").read_text(encoding="utf-8"))
+    return {name: handler for name, handler in config["handlers"].items() if "filename" in handler}
+
+
+def test_the_files_cannot_fill_their_volume(with_files: Objects) -> None:
+    most = sum(handler["maxBytes"] * (1 + handler["backupCount"]) for handler in handlers().values())
+    (limit,) = (
+        volume["emptyDir"]["sizeLimit"]
+        for volume in with_files["InferenceService"]["spec"]["predictor"]["volumes"]
+        if "emptyDir" in volume
+    )
+
+    assert all(handler["maxBytes"] > 0 for handler in handlers().values())
+    assert most < int(limit.removesuffix("Mi")) << 20
+
+
+@pytest.fixture
+def logging_to(tmp_path: Path) -> Iterator[Path]:
+    """Logging as the configuration has it, into a folder of the test; afterwards as if nothing had been."""
+    text = (KUBERNETES / "log-file/logging.json").read_text(encoding="utf-8")
+    config = json.loads(text.replace("/var/log/vllm/", f"{tmp_path}/"))
+    logging.config.dictConfig(config)
+    yield tmp_path
+    for name in config["loggers"]:
+        logger = logging.getLogger(name)
+        for handler in tuple(logger.handlers):
+            logger.removeHandler(handler)
+            handler.close()
+        logger.setLevel(logging.NOTSET)
+        logger.propagate = True
+
+
+def test_what_vllm_logs_about_speculation_is_in_the_files(logging_to: Path) -> None:
+    # Loggers and lines of 0.32.0.
+    logging.getLogger("vllm.v1.engine.core").info(
+        "Initializing a V1 LLM engine (v0.32.0) with config: model='Qwen/Qwen3-8B', speculative_config="
+        "SpeculativeConfig(method='ngram', model=None, num_spec_tokens=4), tokenizer='Qwen/Qwen3-8B'"
+    )
+    logging.getLogger("vllm.v1.metrics.loggers").info(
+        "Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 50.0 tokens/s, Running: 1 reqs, "
+        "Waiting: 0 reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 0.0%"
+    )
+    logging.getLogger("vllm.v1.spec_decode.metrics").info(
+        "SpecDecoding metrics: Mean acceptance length: 2.60, Accepted throughput: 16.00 tokens/s, Drafted throughput: "
+        "40.00 tokens/s, Accepted: 160 tokens, Drafted: 400 tokens, Per-position acceptance rate: 0.700, 0.500, 0.300, "
+        "0.100, Avg Draft acceptance rate: 40.0%"
+    )
+    logging.getLogger("vllm.entrypoints.launcher").info("Route: /metrics, Methods: GET")
+
+    files = sorted(logging_to.glob("*.log"))
+    answer = exporter("analyze", "--output", "jsonl", *map(str, files))
+
+    assert answer.returncode == 0, answer.stderr
+    events = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert sorted(event["kind"] for event in events) == ["engine_config", "engine_stats", "spec_decoding"]
+    assert "Route:" not in "".join(file.read_text(encoding="utf-8") for file in files)
+
+
+# --- Monitoring ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["PodMonitor", "PrometheusRule"])
+def test_the_operator_allows_it(kind: str, monitoring: list[Any]) -> None:
+    (one,) = (one for one in monitoring if one["kind"] == kind)
+    group, _, version = one["apiVersion"].partition("/")
+
+    known = schema(f"{group}_{kind.lower()}s.yaml", version)
+
+    assert list(faults(known["properties"]["spec"], one["spec"])) == []
+
+
+def test_the_podmonitor_scrapes_the_sidecars_port_and_names_the_service(
+    monitoring: list[Any], predictor: Objects
+) -> None:
+    (monitor,) = (one for one in monitoring if one["kind"] == "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (relabelling,) = endpoint["relabelings"]
+    _, sidecar = containers_of(predictor)
+
+    assert endpoint["port"] == sidecar["ports"][0]["name"]
+    assert monitor["spec"]["selector"]["matchExpressions"] == [{"key": SERVICE_LABEL, "operator": "Exists"}]
+    # Prometheus replaces what is not allowed in a label's name.
+    (source,) = relabelling["sourceLabels"]
+    assert source == "__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", SERVICE_LABEL)
+    assert relabelling["targetLabel"] == "inference_service"
+    assert parse_duration(endpoint["scrapeTimeout"]) < parse_duration(endpoint["interval"]) <= 60
+
+
+def test_rules_and_dashboards_are_the_rendered_ones(monitoring: list[Any]) -> None:
+    rules = read(ROOT / "rules/rendered/specdec.prometheusrule.yaml")
+    maps = [one for one in monitoring if one["kind"] == "ConfigMap"]
+
+    assert [one["spec"] for one in monitoring if one["kind"] == "PrometheusRule"] == [rules["spec"]]
+    assert {name: json.loads(text) for one in maps for name, text in one["data"].items()} == {
+        file.name: json.loads(file.read_text(encoding="utf-8"))
+        for file in (ROOT / "dashboards/rendered").glob("*.json")
+    }
+    assert all(len(json.dumps(one)) < LARGEST_CONFIG_MAP_BYTES for one in maps)
+
+
+def test_one_label_makes_the_operator_see_all(monitoring: list[Any]) -> None:
+    seen = [one["metadata"]["labels"].get("release") for one in monitoring]
+
+    assert seen == ["kube-prometheus-stack"] * len(monitoring)
+    assert {one["metadata"]["namespace"] for one in monitoring} == {"monitoring"}
