@@ -30,15 +30,19 @@ _ZERO, _ONE, _MINUS_ONE = (struct.pack("<H", bits) for bits in (0x0000, 0x3F80, 
 _Tensor = tuple[tuple[int, ...], bytes]
 
 
-def write_checkpoints(directory: Path, language: Language) -> None:
-    """Write ``target/`` and ``draft/`` below ``directory``, which must exist: about 1 MB, in under a second."""
+def write_checkpoints(directory: Path, language: Language, *, target_layers: int = 2) -> None:
+    """Write ``target/`` and ``draft/`` below ``directory``, which must exist: about 1 MB, in under a second.
+
+    The draft has one layer. Idle layers take as long as any, 0.2 MB each, so ``target_layers`` is how many times slower
+    than its draft the target is.
+    """
     signs = [_signs(token) for token in range(language.vocabulary_size)]
     closest = max(HIDDEN_SIZE - 2 * (one ^ other).bit_count() for one, other in combinations(signs, 2))
     if closest > HIDDEN_SIZE * 3 // 4:
         msg = f"two embeddings are too alike: their dot product is {closest} of {HIDDEN_SIZE}"
         raise ValueError(msg)
     embeddings = [_bfloat16(bits) for bits in signs]
-    _write_checkpoint(directory / "target", embeddings, language.target, layers=2)
+    _write_checkpoint(directory / "target", embeddings, language.target, layers=target_layers)
     _write_checkpoint(directory / "draft", embeddings, language.draft, layers=1)
 
 

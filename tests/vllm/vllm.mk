@@ -6,6 +6,7 @@ VLLM_PYTHON = $$($(BIN)/python tests/vllm/install.py $(1))
 
 .PHONY: test-vllm test-e2e
 test-vllm: $(VENV)/.dev ## The exporter beside real vLLM servers; VLLM="0.21.0 0.25.1 0.32.0" for every release
+	@tests/debian.sh promtool
 	set -e; for release in $(VLLM); do \
 		python="$(call VLLM_PYTHON,$$release)"; \
 		SPECDEC_VLLM_PYTHON="$$python" $(BIN)/pytest -p no:cacheprovider tests/vllm; \
