@@ -276,7 +276,7 @@ class PredictorState:
 
         No zeros without speculation: a counter that stands still means that drafts are missing.
         """
-        if self.reader is None:
+        if self.reader is None or (self._config is not None and self._config.speculative is False):
             return []
         if self.state != "speculation_off":
             for engine in self._engine_names:

@@ -112,6 +112,8 @@ def test_without_speculation_the_log_has_no_counters_that_stand_at_zero(state: P
     assert state.log_engines() == []
     state.observe_event(config())
     assert [(name, totals.drafts) for name, totals in state.log_engines()] == [("0", 0)]
+    state.observe_event(config(speculative=False))
+    assert state.log_engines() == []
 
 
 def test_the_log_can_say_that_speculation_is_off(state: PredictorState) -> None:

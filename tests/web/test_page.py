@@ -196,7 +196,7 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-PATIENCE_SECONDS = 15
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
