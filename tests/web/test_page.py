@@ -317,7 +317,7 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
         "1,234 spec-decode lines in 120,000 lines, last line 4 s before this status.",
         "✓ 0 unreadable lines, up to date.",
         "Engines (2)",
-        "s old. Updates every 5 s.",
+        "old. Updates every 5 s.",
         "specdec-exporter 9.8.7",
     ):
         assert words in text
