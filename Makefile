@@ -60,8 +60,8 @@ format: $(VENV)/.dev ## Let ruff put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-render: $(VENV)/.dev ## Render the rule pack anew after a change of its jsonnet
-	$(BIN)/python rules/render.py
+render: $(VENV)/.dev ## Render rules, dashboards and Alertmanager files anew after a change of their jsonnet
+	$(BIN)/python tools/render.py
 
 pictures: $(VENV)/.dev $(TOOLS)/.test tools ## Draw previews of the dashboards into docs/
 	$(BIN)/python tests/dashboards/pictures.py

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+# Without a span promtool reads its input anew for every two hours of it.
+_CREATE_BLOCKS = ("tsdb", "create-blocks-from", "--max-block-duration=162h")
 
 
 class PromtoolError(AssertionError):
@@ -41,10 +43,19 @@ class Promtool:
 
     def create_blocks(self, openmetrics: Path, blocks: Path) -> None:
         """Turn an OpenMetrics file with timestamps into TSDB blocks under ``blocks``."""
-        self._run("tsdb", "create-blocks-from", "openmetrics", "--quiet", str(openmetrics), str(blocks))
+        self._run(*_CREATE_BLOCKS, "openmetrics", "--quiet", str(openmetrics), str(blocks))
 
-    def _run(self, *arguments: str) -> str:
-        done = subprocess.run([str(self.path), *arguments], capture_output=True, text=True, check=False)
+    def record(self, rules: Path, url: str, blocks: Path, start: int, end: int) -> None:
+        """Write what recording rules give between two times, by a Prometheus at ``url``, as blocks under ``blocks``.
+
+        When a group is evaluated depends on the name of its file as it is given, so it is given without its folder.
+        """
+        where = (f"--start={start}", f"--end={end}", f"--url={url}", f"--output-dir={blocks.resolve()}")
+        self._run(*_CREATE_BLOCKS, "rules", *where, rules.name, folder=rules.parent)
+
+    def _run(self, *arguments: str, folder: Path | None = None) -> str:
+        command = [str(self.path), *arguments]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PromtoolError(f"promtool {' '.join(arguments[:2])}: {(done.stdout + done.stderr).strip()}")
         return done.stdout

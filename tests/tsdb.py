@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fieldtools import run, tool
+from fieldtools import tool
 
 START_SECONDS = 60.0
 Vector = dict[tuple[tuple[str, str], ...], float]  # values by sorted labels
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nothing listens on now."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
@@ -35,7 +36,8 @@ def _answers(url: str) -> bool:
 
 
 @contextmanager
-def _serving(command: list[str], url: str, ready: str, log: Path) -> Iterator[str]:
+def serving(command: list[str], url: str, ready: str, log: Path) -> Iterator[str]:
+    """Run a server until the end of the block, which begins when ``url`` + ``ready`` answers; ``log``: its words."""
     with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
         try:
             deadline = time.monotonic() + START_SECONDS
@@ -55,7 +57,7 @@ def _serving(command: list[str], url: str, ready: str, log: Path) -> Iterator[st
 @contextmanager
 def prometheus(data: Path, program: str = "prometheus") -> Iterator[str]:
     """Serve the blocks in ``data``, scrape nothing; yield the base URL."""
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     config = data.with_suffix(".yml")
     config.write_text("{}\n")
     command = [
@@ -65,14 +67,14 @@ def prometheus(data: Path, program: str = "prometheus") -> Iterator[str]:
         "--storage.tsdb.retention.time=100y",
         f"--web.listen-address={address}",
     ]
-    with _serving(command, f"http://{address}", "/-/ready", data.with_suffix(".log")) as url:
+    with serving(command, f"http://{address}", "/-/ready", data.with_suffix(".log")) as url:
         yield url
 
 
 @contextmanager
 def victoria_metrics(data: Path) -> Iterator[str]:
     """An empty single-node VictoriaMetrics, which takes remote writes and answers queries; yield the base URL."""
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     command = [
         tool("victoria-metrics"),
         f"-storageDataPath={data}",
@@ -80,14 +82,8 @@ def victoria_metrics(data: Path) -> Iterator[str]:
         f"-httpListenAddr={address}",
         "-memory.allowedBytes=256MB",
     ]
-    with _serving(command, f"http://{address}", "/health", data.with_suffix(".log")) as url:
+    with serving(command, f"http://{address}", "/health", data.with_suffix(".log")) as url:
         yield url
-
-
-def create_blocks(openmetrics: Path, data: Path) -> None:
-    """Write samples (OpenMetrics text, timestamps in seconds) as blocks of Prometheus."""
-    answer = run("promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", openmetrics, data)
-    assert answer.returncode == 0, answer.stdout
 
 
 def import_samples(url: str, exposition: str) -> None:

@@ -1,12 +1,8 @@
 """The rule pack over samples of the past, by Prometheus itself: which alert fired for which service, and when.
 
-Prometheus' own ruler works in real time, so its parts are used. promtool fills in the recording rules layer by layer,
-at the times at which the ruler evaluates each group, and range queries say when an alert's expression held. Only `for`
-and `keep_firing_for` are applied here (:func:`episodes`), as Prometheus does it; tests/rules/test_alert_quality.py
-holds that against promtool's unit tests.
-
-One difference remains: where a recorded series ends, the ruler marks the end and here nothing does, so its last value
-stands for Prometheus' look-back of five minutes.
+Prometheus' own ruler works in real time, so its parts are used: the recording rules are filled in (tests/backfill.py),
+and range queries say when an alert's expression held. Only `for` and `keep_firing_for` are applied here
+(:func:`episodes`), as Prometheus does it; tests/rules/test_alert_quality.py holds that against promtool's unit tests.
 """
 
 from __future__ import annotations
@@ -15,25 +11,22 @@ import collections
 import dataclasses
 import json
 import math
-import re
 import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from bench.processes import run
+from backfill import record, recording_layers, seconds
 from bench.rows import BenchError
 from fieldtools import BIN, ROOT, tool
+from promtool import Promtool
 from tsdb import prometheus
 
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
-BLOCK_SPAN = "--max-block-duration=162h"  # else promtool reads its input anew for every two hours
 QUERY_SECONDS = 300
 
 # What anybody would write first. Each has the pack's own patience (`for`), so that only the idea is compared.
@@ -100,11 +93,6 @@ class AlertRule:
     sli: str
 
 
-def seconds(text: str) -> int:
-    """Prometheus' durations of one unit, ``90s`` to ``7d``."""
-    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[text[-1]]
-
-
 def episodes(
     held: Iterable[float], *, interval: float, hold: float, keep: float, end: float
 ) -> list[tuple[float, float]]:
@@ -150,40 +138,6 @@ def alert_rules(rules: Path = RULES) -> list[AlertRule]:
     ]
 
 
-def recording_layers(rules: Path = RULES, expressions: Iterable[str] | None = None) -> list[list[dict[str, Any]]]:
-    """The recording rules as groups, split so that a layer reads raw series and the layers before it only.
-
-    ``expressions``: without the rules that these do not need.
-    """
-    groups = yaml.safe_load(rules.read_text(encoding="utf-8"))["groups"]
-    reads: dict[str, set[str]] = collections.defaultdict(set)
-    for rule in (rule for group in groups for rule in group["rules"] if "record" in rule):
-        reads[rule["record"]] |= _records(rule["expr"]) - {rule["record"]}
-
-    @cache
-    def depth(record: str) -> int:
-        return max((1 + depth(other) for other in reads[record]), default=0)
-
-    wanted, found = set(reads) if expressions is None else set[str]().union(*map(_records, expressions)), set[str]()
-    while wanted:
-        found |= wanted
-        wanted = set[str]().union(*(reads[record] for record in wanted)) - found
-
-    def layer(number: int) -> list[dict[str, Any]]:
-        kept = [
-            group | {"rules": [r for r in group["rules"] if r.get("record") in found and depth(r["record"]) == number]}
-            for group in groups
-        ]
-        return [group for group in kept if group["rules"]]
-
-    return [layer(number) for number in range(1 + max(map(depth, found), default=-1))]
-
-
-def _records(expression: str) -> set[str]:
-    """Names of the pack's records in an expression."""
-    return set(re.findall(r"\binference_service:\w+:\w+", expression))
-
-
 def replay(
     samples: Iterable[Samples],
     directory: Path,
@@ -195,26 +149,22 @@ def replay(
     """Return what fired within ``span`` (from and until, seconds since the epoch), by inference service.
 
     ``alerts``: only these, by name. ``directory``: an empty one, for samples and blocks.
-    Raises :class:`BenchError` with the tools' words.
+    Raises :class:`BenchError` or :class:`PromtoolError` with the tools' words.
     """
     start, end = span
-    server, promtool = _program("prometheus"), _program("promtool")
+    release = _release()
     data = directory / "data"
     text = directory / "samples.om"
     with text.open("w") as file:
         file.writelines(each.lines() for each in samples)
         file.write("# EOF\n")
-    run(tool(promtool), "tsdb", "create-blocks-from", BLOCK_SPAN, "openmetrics", "--quiet", text, data)
+    Promtool(Path(tool(f"promtool{release}"))).create_blocks(text, data)
     text.unlink()
-    layer = directory / "layer.yaml"  # one name: a group's times of evaluation depend on it
     judged = [rule for rule in alert_rules(rules) if not alerts or rule.name in alerts]
     for groups in recording_layers(rules, [rule.expression for rule in judged]):
-        layer.write_text(yaml.safe_dump({"groups": groups}))
-        with prometheus(data, server) as url:
-            where = (f"--start={start}", f"--end={end}", f"--output-dir={data}", f"--url={url}")
-            run(tool(promtool), "tsdb", "create-blocks-from", BLOCK_SPAN, "rules", *where, layer)
+        record(groups, data, span, release=release)
     fired: dict[str, list[Episode]] = collections.defaultdict(list)
-    with prometheus(data, server) as url:
+    with prometheus(data, f"prometheus{release}") as url:
         for rule in judged:
             for labels, held in _query_range(url, rule.expression, start, end, rule.interval):
                 fired[labels.get("inference_service", "")] += [
@@ -224,13 +174,13 @@ def replay(
     return fired
 
 
-def _program(name: str) -> str:
-    """The current release where it was built, else Debian's."""
-    if (BIN / f"{name}3").exists():
-        return f"{name}3"
-    if shutil.which(name) is None:
-        raise BenchError(f"{name} is missing: tests/debian.sh {name}")
-    return name
+def _release() -> str:
+    """How the names of Prometheus' programs end: the current release where it was built, else Debian's."""
+    if (BIN / "prometheus3").exists():
+        return "3"
+    if shutil.which("prometheus") is None:
+        raise BenchError("prometheus is missing: tests/debian.sh prometheus")
+    return ""
 
 
 def _query_range(

@@ -20,16 +20,15 @@ import yaml
 
 import tsdb
 from bench.fleet import SCRAPE_SECONDS, targets
-from bench.processes import run
 from bench.rows import BenchError
 from fieldtools import BIN
 from promqllabels import walk
+from promtool import Promtool
 from rulelint import Pack, Rule, load
 
+CONFIG = "prometheus.yml"
 DAY_SECONDS = 86400
 PATIENCE_SECONDS = 600.0
-# A block of so many hours takes in a week at two passes over the samples; promtool's own choice would be 84.
-BLOCK_HOURS = 162
 # Blocks end before the head begins, which keeps up to three hours.
 HEAD_SECONDS = 3 * 3600
 
@@ -52,17 +51,19 @@ class Cost:
 class Process:
     """Prometheus' own figures of itself."""
 
+    at_seconds: float
     cpu_seconds: float
     evaluation_seconds: float
     resident_bytes: float
 
 
 class Ruler:
-    """A Prometheus that scrapes ``services`` services and evaluates every group of a rule file every so often."""
+    """A Prometheus that scrapes a fleet and, from ``start_rules`` on, evaluates every group of a rule file."""
 
-    def __init__(self, url: str, folder: Path, pack: Pack) -> None:
+    def __init__(self, url: str, folder: Path, fleet: list[dict[str, Any]], pack: Pack) -> None:
         self.url = url
         self._folder = folder
+        self._fleet = fleet
         self._pack = pack
         self._intervals = {rule.group: rule.interval_seconds for rule in pack.rules}
 
@@ -70,10 +71,27 @@ class Ruler:
         """The one value of an expression; 0 where there is none."""
         return next(iter(tsdb.query(self.url, expression, time.time()).values()), 0.0)
 
+    def scrape(self, rules: Path | None = None) -> None:
+        """From now on scrape at the usual pace, and evaluate the rules of a file, if any."""
+        files = [str(rules)] if rules else []
+        (self._folder / CONFIG).write_text(_config(self._fleet, SCRAPE_SECONDS, files))
+        with urllib.request.urlopen(f"{self.url}/-/reload", b"", timeout=60):
+            pass
+
+    def start_rules(self, rules: Path, every_seconds: int) -> None:
+        """Evaluate every group so often, whatever its own interval is."""
+        document = yaml.safe_load(rules.read_text())
+        for group in document["groups"]:
+            group["interval"] = f"{every_seconds}s"
+        hastened = self._folder / "rules.yaml"
+        hastened.write_text(yaml.safe_dump(document))
+        self.scrape(hastened)
+
     def process(self) -> Process:
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=60) as response:
             found = dict(re.findall(r"^(\w+) (\S+)$", response.read().decode(), re.MULTILINE))
         return Process(
+            time.monotonic(),
             float(found["process_cpu_seconds_total"]),
             float(found["prometheus_rule_evaluation_duration_seconds_sum"]),
             float(found["process_resident_memory_bytes"]),
@@ -120,8 +138,7 @@ class Ruler:
                     file.writelines(f"{head}{at}\n" for at in range(end - span, end, step))
             file.write("# EOF\n")
         blocks = self._folder / "blocks"
-        command = ("tsdb", "create-blocks-from", f"--max-block-duration={BLOCK_HOURS}h", "openmetrics", text, blocks)
-        run(_program("promtool3"), *command)
+        Promtool(Path(_program("promtool3"))).create_blocks(text, blocks)
         for block in blocks.iterdir():
             shutil.move(block, self._folder / "data")
         wait_until(
@@ -133,7 +150,7 @@ class Ruler:
         )
 
     def _groups(self) -> list[dict[str, Any]]:
-        with urllib.request.urlopen(f"{self.url}/api/v1/rules", timeout=60) as response:
+        with urllib.request.urlopen(f"{self.url}/api/v1/rules?exclude_alerts=true", timeout=60) as response:
             groups: list[dict[str, Any]] = json.load(response)["data"]["groups"]
         for group in groups:
             for rule in group["rules"]:
@@ -143,31 +160,25 @@ class Ruler:
 
 
 @contextmanager
-def ruler(folder: Path, rules: Path, address: str, services: int, every_seconds: int) -> Iterator[Ruler]:
-    """Start a Prometheus, let it scrape the fleet's past, load ``rules``; every group runs every ``every_seconds``."""
-    config = folder / "data.yml"
+def ruler(folder: Path, rules: Path, address: str, services: int) -> Iterator[Ruler]:
+    """Start a Prometheus that scrapes a fleet, its past first; the rules are only read."""
     fleet = targets(address, services)
-    document = yaml.safe_load(rules.read_text())
-    for group in document["groups"]:
-        group["interval"] = f"{every_seconds}s"
-    (folder / "rules.yaml").write_text(yaml.safe_dump(document))
     # The past of a service has 36 times the samples of a scrape.
-    config.write_text(_config(fleet, max(10, services // 50), []))
-    port = tsdb._free_port()
+    (folder / CONFIG).write_text(_config(fleet, max(10, services // 50), []))
+    port = tsdb.free_port()
     command = [
         _program("prometheus3"),
-        f"--config.file={config}",
+        f"--config.file={folder / CONFIG}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
         "--web.enable-lifecycle",
         "--log.level=warn",
     ]
-    with tsdb._serving(command, f"http://127.0.0.1:{port}", "/-/ready", folder / "prometheus.log") as url:
-        found = Ruler(url, folder, load(rules, {}))
+    with tsdb.serving(command, f"http://127.0.0.1:{port}", "/-/ready", folder / "prometheus.log") as url:
+        found = Ruler(url, folder, fleet, load(rules, {}))
         wait_until(lambda: found.value("count(specdec_up)") == services, "the fleet to be scraped")
-        config.write_text(_config(fleet, SCRAPE_SECONDS, [str(folder / "rules.yaml")]))
-        with urllib.request.urlopen(f"{url}/-/reload", b"", timeout=60):
-            yield found
+        found.scrape()
+        yield found
 
 
 def history_spans(pack: Pack) -> dict[str, tuple[int, int]]:

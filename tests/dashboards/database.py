@@ -1,13 +1,12 @@
 """A Prometheus that holds the scrapes of the cast and what the pack makes of them: records, alerts that fired.
 
-Prometheus' own ruler works in real time, so promtool fills in the past, layer by layer (tests/bench/alert_replay.py).
+Prometheus' own ruler works in real time, so the past is filled in (tests/backfill.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,17 +16,16 @@ from typing import Any
 
 import yaml
 
-from bench.alert_replay import BLOCK_SPAN, RULES, episodes, recording_layers, seconds
+from backfill import RULES_FILE, record, recording_layers, seconds
+from bench.alert_replay import RULES, episodes
 from dashboards.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
 from fieldtools import BIN, tool
+from promtool import Promtool
 from tsdb import prometheus
 
 # Some seconds after the last evaluation: dashboards are opened at any time.
 NOW = END + 45
 RULES_FROM = START + 1800  # the first whole window
-# A group is evaluated at a second of its interval that follows from its name and its file's: the same name for every
-# layer, or a rule would read what the one before it in its group recorded minutes ago; and the same in every run.
-RULES_FILE = "specdec.rules.yaml"
 
 
 class QueryError(AssertionError):
@@ -79,16 +77,14 @@ class Database:
 def database(folder: Path, replicas: Sequence[Replica]) -> Iterator[Database]:
     """Serve the cast's samples and the pack's; ``folder`` is an empty one."""
     data = folder / "data"
-    program, promtool = ("prometheus3", "promtool3") if (BIN / "prometheus3").exists() else ("prometheus", "promtool")
+    release = "3" if (BIN / "prometheus3").exists() else ""
+    program, promtool = f"prometheus{release}", Promtool(Path(tool(f"promtool{release}")))
     _write(promtool, folder, data, {**collect(replicas), **_of_the_ruler()})
     begin = {True: START - HISTORY_HOURS * HOUR, False: RULES_FROM}
-    for groups in recording_layers():
-        with prometheus(data, program) as url:
-            for hourly, start in begin.items():
-                layer = [group for group in groups if (seconds(group["interval"]) >= HOUR) == hourly]
-                (folder / RULES_FILE).write_text(yaml.safe_dump({"groups": layer}))
-                span = (f"--start={start}", f"--end={END}", f"--output-dir={data}", f"--url={url}")
-                _promtool(promtool, folder, BLOCK_SPAN, "rules", *span, RULES_FILE)
+    for groups in recording_layers(RULES):
+        for hourly, start in begin.items():
+            if layer := [group for group in groups if (seconds(group["interval"]) >= HOUR) == hourly]:
+                record(layer, data, (start, END), release=release)
     with prometheus(data, program) as url:
         fired = _alerts(Database(url, data))
     _write(promtool, folder, data, fired)
@@ -96,7 +92,7 @@ def database(folder: Path, replicas: Sequence[Replica]) -> Iterator[Database]:
         yield Database(url, data)
 
 
-def _write(promtool: str, folder: Path, data: Path, samples: Samples) -> None:
+def _write(promtool: Promtool, folder: Path, data: Path, samples: Samples) -> None:
     """Put samples into blocks."""
     file = folder / "samples.om"
     with file.open("w") as output:
@@ -104,13 +100,7 @@ def _write(promtool: str, folder: Path, data: Path, samples: Samples) -> None:
             series = name + "{" + ",".join(f"{label}={json.dumps(text)}" for label, text in labels) + "}"
             output.writelines(f"{series} {value:.17g} {at}\n" for at, value in values)
         output.write("# EOF\n")
-    _promtool(promtool, folder, BLOCK_SPAN, "openmetrics", "--quiet", str(file), str(data))
-
-
-def _promtool(program: str, folder: Path, *arguments: str) -> None:
-    command = [tool(program), "tsdb", "create-blocks-from", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+    promtool.create_blocks(file, data)
 
 
 def _alerts(base: Database) -> Samples:

@@ -14,9 +14,10 @@ from fieldtools import ROOT, run
 
 RULES = ROOT / "rules"
 RENDERED = sorted((RULES / "rendered").glob("*.yaml"))
+FOLDERS = ("rules", "dashboards", "alertmanager", "deploy/demo")
 SOURCES = [
     ROOT / "mixin.libsonnet",
-    *sorted(path for folder in ("rules", "dashboards", "alertmanager") for path in (ROOT / folder).rglob("*.*sonnet")),
+    *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*sonnet")),
 ]
 
 # What fragile warns of, two sides with different labels, `matches` below finds where it is so.

@@ -10,19 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from shutil import copytree, ignore_patterns
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import promql_parser as promql
 import pytest
-import yaml
 
 import rulelint
-from fieldtools import ROOT, run
-from promqllabels import walk
-from tsdb import Vector, create_blocks, flush, import_samples, prometheus, query, victoria_metrics
+from backfill import record, recording_layers
+from fieldtools import ROOT, run, tool
+from promtool import Promtool
+from tsdb import Vector, flush, import_samples, prometheus, query, victoria_metrics
 
 COMPAT = ROOT / "rules" / "rendered" / "specdec.compat.rules.yaml"
 GOLDEN = ROOT / "tests" / "golden"
@@ -36,8 +34,6 @@ RULES_FROM = START + 3600  # with half an hour of samples before it, and more
 SERVICES = {"chat": "two-engines", "chat-control": "no-speculation", "code": "0.32.0"}
 
 PER_MINUTE = 10  # repetitions of the exposition: enough requests for latency rules to speak
-
-Groups = list[dict[str, Any]]
 
 
 class Databases(NamedTuple):
@@ -66,40 +62,6 @@ def samples() -> Iterator[tuple[str, list[float]]]:
             )
 
 
-def layers(path: Path) -> list[Groups]:
-    """The recording rules of a file, split so that a layer reads only raw series and the layers before it.
-
-    Neither ruler sees its own results while it fills in the past, so they go layer by layer.
-    """
-    groups: Groups = yaml.safe_load(path.read_text())["groups"]
-    rules = [rule for group in groups for rule in group["rules"] if "record" in rule]
-    reads: dict[str, set[str]] = {rule["record"]: set() for rule in rules}
-    for rule in rules:
-        selectors = (e for e in walk(promql.parse(rule["expr"])) if isinstance(e, promql.VectorSelector))
-        reads[rule["record"]] |= {e.name for e in selectors if e.name in reads and e.name != rule["record"]}
-
-    @cache
-    def depth(record: str) -> int:
-        return max((1 + depth(other) for other in reads[record]), default=0)
-
-    def layer(number: int) -> Groups:
-        kept = [[r for r in group["rules"] if "record" in r and depth(r["record"]) == number] for group in groups]
-        return [group | {"rules": rules} for group, rules in zip(groups, kept, strict=True) if rules]
-
-    return [layer(number) for number in range(1 + max(map(depth, reads)))]
-
-
-def fill_prometheus(data: Path, layer: Path) -> None:
-    with prometheus(data) as url:
-        answer = run(
-            "promtool",
-            *("tsdb", "create-blocks-from", "rules", f"--url={url}", f"--output-dir={data}"),
-            *(f"--start={RULES_FROM}", f"--end={END}"),
-            layer,
-        )
-    assert answer.returncode == 0, answer.stdout
-
-
 def fill_victoria_metrics(url: str, layer: Path) -> None:
     answer = run(
         "vmalert",
@@ -124,13 +86,11 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
     ]
     openmetrics = folder / "samples.om"
     openmetrics.write_text("".join(f"{series} {value} {at}\n" for series, value, at in lines) + "# EOF\n")
-    create_blocks(openmetrics, data)
+    Promtool(Path(tool("promtool"))).create_blocks(openmetrics, data)
     with victoria_metrics(folder / "victoria-metrics") as other:
         import_samples(other, "".join(f"{series} {value} {at}000\n" for series, value, at in lines))
-        for number, groups in enumerate(layers(COMPAT)):
-            layer = folder / f"layer-{number}.yaml"
-            layer.write_text(yaml.safe_dump({"groups": groups}))
-            fill_prometheus(data, layer)
+        for groups in recording_layers(COMPAT):
+            layer = record(groups, data, (RULES_FROM, END))
             fill_victoria_metrics(other, layer)
         with prometheus(data) as own:
             yield Databases(own, other, data)

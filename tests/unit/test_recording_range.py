@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import tsdb
 from fieldtools import tool
+from promtool import Promtool
 from specdec_exporter import cli
 from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, to_yaml
 from specdec_exporter.baseline.prometheus import record_range
@@ -103,7 +104,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     dump.write_text(
         "".join(f"# TYPE {name} unknown\n" + "\n".join(of) + "\n" for name, of in lines.items()) + "# EOF\n"
     )
-    tsdb.create_blocks(dump, folder / "data")
+    Promtool(Path(tool("promtool"))).create_blocks(dump, folder / "data")
     with tsdb.prometheus(folder / "data", program) as running:
         yield running
 

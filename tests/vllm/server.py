@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from tsdb import free_port
 from vllm.language import Prompt
 
 MODEL_NAME: Final = "tiny"
@@ -40,14 +40,6 @@ ENVIRONMENT: Final = {
 
 class ServerError(Exception):
     """The server did not do what a test needs: says what was awaited, and ends with the last lines of its log."""
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Render the mixin into rules/rendered/, alertmanager/rendered/ and dashboards/: files that load as they are.
+"""Render the mixin into files that load as they are: of rules/, alertmanager/, dashboards/ and deploy/demo/.
 
-``rules/render.py`` writes the files, ``rules/render.py --check`` fails where they differ. Deterministic.
+``tools/render.py`` writes them, ``tools/render.py --check`` fails where they differ. Deterministic.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import _jsonnet
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-RENDERED = ROOT / "rules" / "rendered"
 
-# File name -> what it is for, and the _config that it is rendered with.
-FILES: dict[str, tuple[str, str]] = {
+# File name in rules/rendered -> what it is for, and the _config that it is rendered with.
+RULES_FILES: dict[str, tuple[str, str]] = {
     "specdec.rules.yaml": ("Prometheus 2.42 or newer, Thanos Ruler, Mimir; vmalert 1.90 or newer", "{}"),
     "specdec-vllm.rules.yaml": ("The same without the exporter, from vLLM's own metrics", "{ source: 'vllm' }"),
     "specdec.compat.rules.yaml": (
@@ -48,26 +47,7 @@ ALERTMANAGER_FILES: dict[str, tuple[str, str, str]] = {
     ),
 }
 DASHBOARDS = ROOT / "dashboards"
-# Every window and wait of the pack a thirtieth of what it is, for deploy/demo and the tests of the whole stack.
-DEMO = """{
-  scrape_interval_seconds: 1,
-  evaluation_interval_seconds: 1,
-  slow_interval_seconds: 4,
-  short_window_seconds: 10,
-  long_window_seconds: 60,
-  warm_up_seconds: 10,
-  settling_seconds: 10,
-  minute_seconds: 2,
-  alertmanager+: {
-    group_wait_seconds: 1,
-    group_interval_seconds: 2,
-    chat: ['webhook'],
-    pager: ['webhook'],
-    webhook_url: 'http://127.0.0.1:9/',
-    secrets_directory: 'secrets',
-    templates: ['templates/*.tmpl'],
-  },
-}"""
+DEMO = ROOT / "deploy" / "demo"
 # How a person reads; jsonnet sorts keys.
 _KEY_ORDER = (
     *("apiVersion", "kind", "metadata", "name", "interval", "record", "alert", "expr", "for", "keep_firing_for"),
@@ -113,12 +93,12 @@ def evaluate(config: str) -> Any:
           alertmanager: mixin.specdecAlertmanager,
         }}
     """
-    return _in_reading_order(json.loads(_jsonnet.evaluate_snippet("rules/render.py", snippet, jpathdir=[str(ROOT)])))
+    return _in_reading_order(json.loads(_jsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)])))
 
 
-def render(name: str) -> str:
-    """Return the text of the rendered file ``name``."""
-    purpose, config = FILES[name]
+def render_rules(name: str) -> str:
+    """Return the text of the rendered file ``name`` of the rules."""
+    purpose, config = RULES_FILES[name]
     pack = evaluate(config)
     document = {"groups": pack["groups"]}
     if name.endswith(".prometheusrule.yaml"):
@@ -146,7 +126,7 @@ def render_dashboards() -> dict[Path, str]:
         local mixin = import 'mixin.libsonnet';
         { dashboards: mixin.grafanaDashboards, metadata: mixin._config.dashboard_config_map }
     """
-    pack = json.loads(_jsonnet.evaluate_snippet("rules/render.py", snippet, jpathdir=[str(ROOT)]))
+    pack = json.loads(_jsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
     files, config_maps = {}, []
     for name, dashboard in pack["dashboards"].items():
         files[DASHBOARDS / "rendered" / name] = json.dumps(dashboard, indent=2, ensure_ascii=False) + "\n"
@@ -160,10 +140,10 @@ def render_dashboards() -> dict[Path, str]:
 
 def render_demo() -> dict[Path, str]:
     """Return the demo's rules and Alertmanager configuration by file."""
-    pack = evaluate(DEMO)
+    pack = evaluate("import 'deploy/demo/config.libsonnet'")
     purpose = "The pack with short windows, for the demo alone"
     return {
-        ROOT / "deploy" / "demo" / "rendered" / name: _headed(document, folder, purpose)
+        DEMO / "rendered" / name: _headed(document, folder, purpose)
         for name, folder, document in (
             ("specdec.rules.yaml", "rules", {"groups": pack["groups"]}),
             ("alertmanager.yaml", "alertmanager", pack["alertmanager"]["example"]),
@@ -188,7 +168,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     check = parser.parse_args().check
     stale = []
-    files = {RENDERED / name: render(name) for name in FILES}
+    files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
     files |= render_dashboards() | render_demo()
     for path, text in files.items():

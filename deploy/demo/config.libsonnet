@@ -1,0 +1,20 @@
+// The pack's _config for the demo and the tests of the whole stack: every window and wait a thirtieth of what it is.
+{
+  scrape_interval_seconds: 1,
+  evaluation_interval_seconds: 1,
+  slow_interval_seconds: 4,
+  short_window_seconds: 10,
+  long_window_seconds: 60,
+  warm_up_seconds: 10,
+  settling_seconds: 10,
+  minute_seconds: 2,
+  alertmanager+: {
+    group_wait_seconds: 1,
+    group_interval_seconds: 2,
+    chat: ['webhook'],
+    pager: ['webhook'],
+    webhook_url: 'http://127.0.0.1:9/',
+    secrets_directory: 'secrets',
+    templates: ['templates/*.tmpl'],
+  },
+}
