@@ -187,6 +187,15 @@ def test_a_body_that_is_slower_with_its_tail_is_just_slower() -> None:
     assert comparison.decision.code == "slower"
 
 
+def test_some_that_are_newly_faster_do_not_excuse_a_slower_median() -> None:
+    before = recording(tpot=drawn(0.03, seed=1), e2e=[1.0] * 1000)
+    after = recording(tpot=[0.004] * 150 + drawn(0.09, 850, seed=2), e2e=[1.0] * 1000)
+    tpot = tpot_of(compare(before, after))
+    assert tpot.head_shift is not None
+    assert tpot.head_shift.shifted
+    assert tpot.outcome == "slower"
+
+
 def test_a_median_of_another_bucket_shows_a_faster_body_too() -> None:
     before = recording(tpot=[0.06] * 1000, e2e=[1.0] * 1000)
     after = recording(tpot=[0.011] * 850 + [0.9] * 150, e2e=[1.0] * 1000)

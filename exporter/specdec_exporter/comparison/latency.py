@@ -76,7 +76,8 @@ def compare_latency(
     tail = distribution.tail_shift(common[1], common[0], policy) if common else None
     head = distribution.head_shift(common[1], common[0], policy) if common else None
     requests = Pair(*(mean.count if mean else None for mean in means))
-    body = _direction(ratio, policy) or _direction(quantiles[0].ratio, policy)
+    median = _direction(quantiles[0].ratio, policy)
+    body = _direction(ratio, policy) or median
     why = unlike or _too_few(requests, policy)
     if why is None and body is None:
         why = "nothing bounds the ratio of the means: requests above the last bucket, or means of 0"
@@ -89,16 +90,17 @@ def compare_latency(
         tail_shift=tail,
         head_shift=head,
         common_bounds=common is not None,
-        outcome="undecided" if why or body is None else _outcome(body, tail, head),
+        outcome="undecided" if why or body is None else _outcome(body, median, tail, head),
         undecided_because=why,
     )
 
 
-def _outcome(body: Direction, tail: Shift | None, head: Shift | None) -> Outcome:
+def _outcome(body: Direction, median: Direction | None, tail: Shift | None, head: Shift | None) -> Outcome:
     """The tail's, unless the body is slower, too. A mean may be slower for its tail alone, while the head is faster."""
     if tail is None or not tail.shifted:
         return body
-    return "tail_worse" if body != "slower" or (head is not None and head.shifted) else "slower"
+    only_its_tail = head is not None and head.shifted and median != "slower"
+    return "slower" if body == "slower" and not only_its_tail else "tail_worse"
 
 
 def _compare_quantile(share: float, baseline: Histogram | None, candidate: Histogram | None) -> QuantileComparison:
