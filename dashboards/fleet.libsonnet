@@ -8,7 +8,7 @@ function(config, common)
   local level = config.level_labels;
   local service = std.filter(function(label) label != 'model_name', level);
   local colored(steps) = { 'custom.cellOptions': { type: 'color-text' }, thresholds: g.thresholds(steps) };
-  local narrow(properties={}) = { 'custom.width': 72 } + properties;
+  local narrow(properties={}) = { 'custom.width': 70 } + properties;
   local tpot = { sli: 'tpot' };
 
   local services = common.servicesTable(
@@ -17,34 +17,34 @@ function(config, common)
       [
         'Status',
         'status',
-        { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 120 },
+        { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 128 },
       ],
-      ['Alerts', 'alerts_by_service', narrow({ decimals: 0 } + colored([[null, 'text'], [1, 'red']])), {}, service],
+      ['Alerts', 'alerts_by_service', narrow({ decimals: 0, 'custom.width': 58 } + colored([[null, 'text'], [1, 'red']])), {}, service],
       ['k', 'positions_configured', { decimals: 0, 'custom.width': 40 }],
-      ['Acceptance', 'acceptance', narrow({ decimals: 0 })],
-      ['Minimum', 'acceptance_min', narrow({ decimals: 0 })],
-      ['Of minimum', 'acceptance_headroom', narrow({ decimals: 0 } + colored([[null, 'red'], [1, 'green']]))],
-      ['Length', 'acceptance_length', narrow({ decimals: 2 })],
-      ['TPOT mean', 'latency_mean', narrow(), tpot],
-      ['Baseline', 'latency_baseline', narrow(), tpot],
+      ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 94 })],
+      ['Minimum', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 76 })],
+      ['Of min.', 'acceptance_headroom', narrow({ decimals: 0 } + colored([[null, 'red'], [1, 'green']]))],
+      ['Length', 'acceptance_length', narrow({ decimals: 2, 'custom.width': 62 })],
+      ['TPOT', 'latency_mean', narrow(), tpot],
+      ['Base', 'latency_baseline', narrow(), tpot],
       [
-        'Of baseline',
+        'Of base',
         'latency_ratio',
         narrow({ decimals: 0 } + colored([[null, 'green'], [1, 'text'], [config.latency_mean_ratio, 'red']])),
         tpot,
       ],
-      ['TPOT P99', 'latency_quantile', narrow(), { sli: 'tpot', quantile: '0.99' }],
-      ['P99 baseline', 'p99_baseline', narrow(), tpot],
+      ['P99', 'latency_quantile', narrow(), { sli: 'tpot', quantile: '0.99' }],
+      ['P99 base', 'p99_baseline', narrow({ 'custom.width': 80 }), tpot],
       ['Running', 'requests_running', narrow({ decimals: 0 })],
       ['Waiting', 'requests_waiting', narrow({ decimals: 0 })],
-      ['KV cache', 'kv_cache_usage', narrow({ decimals: 0 } + colored([[null, 'text'], [config.kv_cache_usage_max, 'red']]))],
-      ['Data age', 'data_age', narrow(colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
+      ['KV', 'kv_cache_usage', narrow({ decimals: 0, 'custom.width': 50 } + colored([[null, 'text'], [config.kv_cache_usage_max, 'red']]))],
+      ['Age', 'data_age', narrow(colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
     ] + (
       if config.source == 'exporter' then [[null, 'method', {}, {}, level + ['method']]] else []
     ),
     {
       title: 'Services',
-      about: 'The most urgent first. A name leads to its dashboard. TPOT: time per output token.',
+      about: 'The most urgent first. A name leads to its dashboard. TPOT: mean time per output token, and its P99, each followed by its baseline. KV: share of the cache in use. Age: of the data.',
       sort: [g.sortBy('Status', descending=true)],
       no_data: nothing.exporter,
       w: 24,

@@ -188,11 +188,11 @@ function(config, common)
           w: 12,
           h: 8,
         }, more=[['sli', 'Latency']], rows=level + ['sli']),
-        graph('Positions against totals', [series('inconsistency', 'largest difference', {}, 'max')], {
+        graph('Positions against totals', [series('inconsistency', '{{inference_service}} {{model_name}}')], {
           w: 24,
           runbook: 'SpecDecodeMetricsInconsistent',
-          no_data: nothing.drafts,
-        } + limit(config.consistency_tolerance)),
+          no_data: 'The positions sum to the totals everywhere.',
+        }),
       ]),
     ],
   })

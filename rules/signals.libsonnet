@@ -324,10 +324,13 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     // --- Whether the figures can be believed; not recorded, since only alerts and the pack's own dashboard ask ---------
     inconsistency: {
       unit: 'percentunit',
-      help: 'By how much the accepted tokens by position differ from all accepted tokens. Every release has them equal.',
-      expr: 'abs(\n  1\n  - %s\n  / (%s > 0)\n)' % [
+      help: 'By how much the accepted tokens by position differ from all accepted tokens, where it is more than %g %%.'
+            % [100 * config.consistency_tolerance]
+            + ' Every release with both has them equal.',
+      expr: 'abs(\n  1\n  - %s\n  / (%s > 0)\n) > %s' % [
         source.summed('increase', 'accepted_tokens_per_position', long),
         source.summed('increase', 'accepted_tokens', long),
+        number(config.consistency_tolerance),
       ],
     },
     rules_busy: {

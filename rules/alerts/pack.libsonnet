@@ -13,12 +13,11 @@ function(config, signals, alert)
       dashboard: config.pack_dashboard_uid,
       for_seconds: minutes(15),
       expr: |||
-        %s > %s
+        %s
         and
         %s >= %d
       ||| % [
         signals.inconsistency.expr,
-        number(config.consistency_tolerance),
         signals.drafts.record,
         config.min_drafts,
       ],
