@@ -22,6 +22,7 @@ FROM_GO = {
     "amtool-current",
     "compose-spec",
     "kustomize",
+    "dashboard-linter",
 }
 
 

@@ -15,12 +15,13 @@ OPERATOR_SCHEMAS := $(call pin,operator)
 PINT_TOOLS := $(call pin,pint)
 COMPOSE_TOOLS := $(call pin,compose)
 KUSTOMIZE_TOOLS := $(call pin,kustomize)
+GRAFANA_TOOLS := $(call pin,grafana)
 KSERVE_SCHEMAS := $(call pin,kserve)
-GO_TOOLS := promtool3 prometheus3 thanos mimirtool jsonnetfmt jsonnet-lint pint alertmanager-current amtool-current compose-spec kustomize
+GO_TOOLS := promtool3 prometheus3 thanos mimirtool jsonnetfmt jsonnet-lint pint alertmanager-current amtool-current compose-spec kustomize dashboard-linter
 
 .PHONY: tools
 ifneq ($(shell command -v $(GO)),)
-tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) ## Build the pinned Go linters into .tools/bin; without Go, say what is left out
+tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) $(GRAFANA_TOOLS) ## Build the pinned Go linters into .tools/bin; without Go, say what is left out
 else
 tools:
 	@echo "make tools: no '$(GO)' command here, so $(GO_TOOLS) are not built and their lints are left out" >&2
@@ -66,6 +67,10 @@ $(KSERVE_SCHEMAS):
 $(KUSTOMIZE_TOOLS):
 	$(call go_build,kustomize) -o $(TOOLS)/bin/kustomize sigs.k8s.io/kustomize/kustomize/v5
 	$(call stamp,kustomize)
+
+$(GRAFANA_TOOLS):
+	$(call go_build,grafana) -o $(TOOLS)/bin/dashboard-linter github.com/grafana/dashboard-linter
+	$(call stamp,grafana)
 
 # Compose's own loader; main.go prints what it loads.
 $(COMPOSE_TOOLS): tools/compose/main.go

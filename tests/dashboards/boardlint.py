@@ -1,7 +1,6 @@
-"""Checks of dashboards that no tool at hand makes: what Grafana's dashboard-linter asks, for every type of panel.
+"""Checks of dashboards that Grafana's dashboard-linter does not make, or makes for some types of panels only.
 
-Why the linter itself is not built: tools/README.md. Expressions are parsed, never matched as text. A check yields
-findings in words; none means content.
+Expressions are parsed, never matched as text. A check yields findings in words; none means content.
 """
 
 from __future__ import annotations

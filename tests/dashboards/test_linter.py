@@ -1,0 +1,49 @@
+"""Grafana's own linter is content with the dashboards, and every exclusion from it is needed and has its reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fieldtools import ROOT, run
+
+CONFIG = ROOT / "dashboards" / "lint.yaml"
+RENDERED = sorted((ROOT / "dashboards" / "rendered").glob("*.json"))
+EXCLUSIONS = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["exclusions"]
+
+
+def findings(dashboard: Path, config: Path) -> tuple[bool, str]:
+    """Whether the linter is content, and its words."""
+    answer = run("dashboard-linter", "lint", "--strict", "--verbose", f"--config={config}", dashboard)
+    return not answer.returncode, answer.stdout
+
+
+@pytest.mark.parametrize("dashboard", RENDERED, ids=lambda path: path.stem)
+def test_it_is_content(dashboard: Path) -> None:
+    content, words = findings(dashboard, CONFIG)
+
+    assert content, words
+    assert "Checks that each panel has a title and description." in words
+
+
+def test_it_is_not_content_with_anything(tmp_path: Path) -> None:
+    dashboard = json.loads(RENDERED[0].read_text(encoding="utf-8"))
+    (tmp_path / "editable.json").write_text(json.dumps(dashboard | {"editable": True}))
+
+    content, words = findings(tmp_path / "editable.json", CONFIG)
+
+    assert not content
+    assert "editable" in words
+
+
+@pytest.mark.parametrize("rule", EXCLUSIONS)
+def test_an_exclusion_is_needed_and_has_a_reason(rule: str, tmp_path: Path) -> None:
+    others = {name: each for name, each in EXCLUSIONS.items() if name != rule}
+    (tmp_path / "lint.yaml").write_text(yaml.safe_dump({"exclusions": others}))
+
+    assert re.fullmatch(r"[A-Z].{20,}\.", EXCLUSIONS[rule]["reason"])
+    assert not any(findings(dashboard, tmp_path / "lint.yaml")[0] for dashboard in RENDERED[-1:])
