@@ -24,7 +24,7 @@ function(config, source, signals, name)
     'label_replace(\n  %s\n  unless %s (%s > 0),\n  "inference_service", "$1", "inference_service", "%s"\n)' % [
       promql.indent(expression),
       on,
-      signals.drafts.record,
+      signals.draft_tokens.record,
       config.control_service_regex,
     ];
   local enough_requests = '%s >= %d' % [signals.requests.record, config.min_requests];
@@ -178,7 +178,8 @@ function(config, source, signals, name)
           labels: promql.list(level),
           on: on,
           sli: sli,
-          now: source.histogram('increase', sli, 'bucket', long, ['le']),
+          // +Inf holds everybody, so it would say that the tail is as it was where no other boundary is common to both.
+          now: source.histogram('increase', sli, 'bucket', long, ['le'], ['le!="+Inf"']),
           requests: source.histogram('increase', sli, 'count', long),
           growth: number(config.tail_growth),
           baseline: promql.indent(promql.group(slower_at_baseline(sli)), 6),
@@ -241,7 +242,7 @@ function(config, source, signals, name)
     // Not recorded: only alerts need it.
     unsettled: {
       help: 'Most replicas started so recently that their slow first requests are still seen in the long window.',
-      expr: 'max_over_time(%s[%s]) >= 0.5' % [signals.warming.record, promql.duration(config.settling_seconds)],
+      expr: 'max_over_time(%s[%s]) > 0.5' % [signals.warming.record, promql.duration(config.settling_seconds)],
     },
 
     // --- Verdict -----------------------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ function(config, source, signals, name)
       help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off, 4 does harm (slower '
             + 'than baseline beyond doubt), 5 broken (almost nothing is accepted). Absent without speculation, and while '
             + 'drafts are too few to tell.',
-      local enough = '%s >= %d' % [signals.drafts.record, config.policy.min_drafts],
+      local enough = '%s >= %d' % [signals.sample.record, config.policy.min_drafts],
       local below(limit) = '(%s < %s)' % [signals.acceptance.record, limit],
       local verdict(value, condition) = '0 * (%s) + %d' % [condition, value],
       local decoding = 'sli="tpot"',
@@ -288,8 +289,8 @@ function(config, source, signals, name)
         verdict(2, '%s and %s' % [below(signals.acceptance_min.record), enough]),
         verdict(2, '%s < %s and %s unless %s %s' % [signals.acceptance.record, watch, enough, on, measured('>=')]),
         verdict(1, '%s and %s' % [signals.acceptance.record, enough]),
-        verdict(2, '%s == 0 and %s > 0' % [signals.drafts.record, signals.generation_tokens_now.record]),
-        verdict(0, '%s == 0' % signals.drafts.record),
+        verdict(2, '%s == 0 and %s > 0' % [signals.sample.record, signals.generation_tokens_now.record]),
+        verdict(0, '%s == 0' % signals.sample.record),
       ], level),
     },
 

@@ -72,6 +72,10 @@
     // The same for one replica.
     min_replica_drafts: 500,
 
+    // Draft tokens that are taken for a draft where releases count no drafts (0.8.3, 0.8.4): more than most use for k, so
+    // that the sample is rather taken for too small.
+    assumed_draft_tokens: 8,
+
     // Requests in the long window below which latency alerts are silent.
     min_requests: config.policy.latency.min_requests,
 

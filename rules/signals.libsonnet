@@ -46,7 +46,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       '0 * %s + %s' % [expression, value]
       for value in values
       for expression in series(value)
-    ] + ['0 * %s + %s' % [name('drafts', 'increase', long), number(general)]];
+    ] + ['0 * %s + %s' % [name('drafts', 'at_least', long), number(general)]];
 
   local signals = {
     // --- Counts ------------------------------------------------------------------------------------------------------
@@ -55,6 +55,18 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       unit: 'short',
       help: 'Drafts: speculations of one request in one engine step with at least one draft token.',
       expr: source.counter('increase', 'drafts', long),
+    },
+    // What guards ask: how large is the sample?
+    sample: {
+      record: name('drafts', 'at_least', long),
+      unit: 'short',
+      help: 'Drafts; of releases that do not count them (0.8.3, 0.8.4) as many as their draft tokens make at k = %d.'
+            % config.assumed_draft_tokens,
+      expr: promql.firstOf(
+        // Those releases have the counters, at 0, without speculation, too.
+        [signals.drafts.record, '%s / %d > 0' % [signals.draft_tokens.record, config.assumed_draft_tokens]],
+        level
+      ),
     },
     draft_tokens: {
       record: name('draft_tokens', 'increase', long),
@@ -361,7 +373,10 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
         promql.group(source.counter('increase', 'accepted_tokens', hour)),
         promql.group(source.counter('increase', 'draft_tokens', hour)),
         on,
-        promql.group(source.counter('increase', 'drafts', hour)),
+        promql.group(promql.firstOf([
+          source.counter('increase', 'drafts', hour),
+          '%s\n/ %d' % [promql.group(source.counter('increase', 'draft_tokens', hour)), config.assumed_draft_tokens],
+        ], level)),
         config.min_drafts,
       ],
     },

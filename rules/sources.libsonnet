@@ -134,13 +134,18 @@ function(config)
     // The exporter's families about a service, whatever the source of the figures.
     family(name, matchers=[]):: selector('specdec_' + name, matchers),
 
-    // Replicas that started, or started again, within the time; and all replicas.
+    // Replicas that started, or started again, within the time; and all replicas. One that was there at any moment of as
+    // long a time before has not started: a scrape that failed is no start.
     replicasStarted(seconds)::
       local generated(of) = source.raw.counter('generation_tokens', of);
       aggregate('count', '(%s > 0) or (%s unless %s)' % [
         generated(ranged('resets', seconds)),
         generated(function(series) series),
-        generated(function(series) '%s offset %s' % [series, promql.duration(seconds)]),
+        generated(function(series) 'last_over_time(%s[%s] offset %s)' % [
+          series,
+          promql.duration(seconds),
+          promql.duration(seconds),
+        ]),
       ]),
     replicas:: aggregate('count', source.raw.counter('generation_tokens')),
 
@@ -155,10 +160,19 @@ function(config)
       expr:
         if config.source == 'exporter' then selector('specdec_up')
         else
-          'up * on (job, instance) group_right () group by (%s) (%s)' % [
+          local lately(series) = range('last_over_time', series, 3600);
+          local replicas = 'group by (%s) (%s)' % [
             promql.list(level + ['job', 'instance']),
-            named('last_over_time(%s[1h])' % source.raw.gauge('requests_running')),
-          ],
+            // Gauges are absent until the first request.
+            named('%s or %s' % [lately(source.raw.gauge('requests_running')), source.raw.counter('draft_tokens', lately)]),
+          ];
+          local joined(labels) =
+            'max by (%s) (up) * on (%s) group_right () %s' % [promql.list(labels), promql.list(labels), replicas];
+          local place = [label for label in level if label != 'inference_service' && label != 'model_name'];
+          // Equal addresses may stand in several clusters; a label of the series may not be one of the target.
+          promql.group(
+            promql.firstOf([joined(place + ['job', 'instance']), joined(['job', 'instance'])], level + ['job', 'instance'])
+          ),
       // What every target has that is scraped, whether its predictor answers or not if there is a sidecar to say so.
       seen(offset)::
         if config.source == 'exporter' then selector('specdec_up') + offset

@@ -56,11 +56,11 @@ function(config, source, signals, narrow)
       expr: promql.firstOf(
         (if with_exporter then [status(8, all('unreachable'))] else [])
         + [
-          status(6, '%s == 0 and %s > 0' % [signals.drafts.record, signals.generation_tokens_now.record]),
+          status(6, '%s == 0 and %s > 0' % [signals.sample.record, signals.generation_tokens_now.record]),
           '1 * ' + signals.verdict.record,  // without its name, as the others
         ]
         + (if with_exporter then [status(7, all('stats_disabled')), status(-1, all('speculation_off'))] else [])
-        + [status(0, signals.drafts.record)],
+        + [status(0, signals.sample.record)],
         level
       ),
     },

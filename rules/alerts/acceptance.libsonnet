@@ -5,7 +5,7 @@ function(config, signals, alert)
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
   local acceptance = signals.acceptance.record;
-  local drafts = signals.drafts.record;
+  local drafts = signals.sample.record;
   local long = promql.duration(config.long_window_seconds);
 
   // A share that lies below its limit by more than chance. Drafts are the sample: the tokens of one stand or fall together.
@@ -24,11 +24,15 @@ function(config, signals, alert)
     alert.number(signals.acceptance_length.record, alert.two),
     alert.number(signals.acceptance_length_min.record, alert.two),
   ];
-  local curve = 'the curve runs from %s at the first position to %s at the last of %s' % [
-    alert.aggregated('max', signals.position_acceptance.record, alert.percent),
-    alert.aggregated('min', signals.position_acceptance.record, alert.percent),
-    alert.aggregated('count', signals.position_acceptance.record, alert.whole),
-  ];
+  local curve = alert.where_there_is(
+    signals.position_acceptance.record,
+    'the curve runs from %s at the first position to %s at the last of %s' % [
+      alert.aggregated('max', signals.position_acceptance.record, alert.percent),
+      alert.aggregated('min', signals.position_acceptance.record, alert.percent),
+      alert.aggregated('count', signals.position_acceptance.record, alert.whole),
+    ],
+    'its curve is unknown',
+  );
   local sample = '%s drafts' % alert.number(drafts, alert.whole);
 
   local low = {

@@ -57,6 +57,9 @@ function(config, signals)
         record,
         format,
       ],
+    // One text where the service has the record, the other where it has not.
+    where_there_is(record, text, otherwise)::
+      '{{ if printf "%s%%s" $service | query }}%s{{ else }}%s{{ end }}' % [record, text, otherwise],
     // A label of it.
     label(record, label, of='service')::
       '{{ with printf "%s%%s" $%s | query }}{{ . | first | label "%s" }}{{ else }}none{{ end }}' % [record, of, label],

@@ -28,7 +28,7 @@ function(config, signals, alert)
         %(short)s
         > %(limit)s
         and
-        avg_over_time(%(all)s{slo="%(slo)s"}[%(window)s]) * %(seconds)d >= %(min_requests)d
+        sum_over_time(%(all)s{slo="%(slo)s"}[%(window)s]) * %(seconds)d >= %(min_requests)d
       ||| % {
         long: promql.strip(share(row.long_seconds)),
         short: promql.strip(share(row.short_seconds)),
@@ -36,7 +36,8 @@ function(config, signals, alert)
         all: signals.slo_requests.record,
         slo: name,
         window: promql.duration(row.long_seconds),
-        seconds: row.long_seconds,
+        // A rate, recorded so often: requests that were seen, however young the service is.
+        seconds: config.slow_interval_seconds,
         min_requests: config.min_requests,
       },
       for_seconds: 0,

@@ -68,7 +68,7 @@ function(config, signals, alert)
         and
         %s == 0
         unless %s
-        (%s >= 0.5)
+        (%s > 0.5)
       ||| % [
         generating,
         signals.drafts_now.record,
@@ -96,7 +96,7 @@ function(config, signals, alert)
         %s
         unless
         %s
-      ||| % [generating, hasDrafted, signals.drafts_now.record],
+      ||| % [generating, hasDrafted, signals.draft_tokens.record],
       summary: 'A service that drafted within the last day shows no draft counters any more.',
       description: '%s generates %s tokens/s; it drafted within the last day, and now has no draft counters at all.' % [
         alert.where,
@@ -109,7 +109,7 @@ function(config, signals, alert)
     {
       alert: 'SpecDecodeWarmingUp',
       severity: 'info',
-      expr: '%s >= 0.5' % signals.warming.record,
+      expr: '%s > 0.5' % signals.warming.record,
       summary: 'Most replicas of the service started a short while ago.',
       description: '%s of the replicas of %s started within %s.' % [alert.value(alert.percent), alert.where, warm_up],
       impact: 'The first requests after a start are slow: caches are cold and kernels are compiled.',

@@ -28,6 +28,7 @@ function(config, signals)
       for s in [
         'drafts',
         'draft_tokens',
+        'sample',
         'accepted_tokens',
         'drafts_now',
         'generation_tokens_now',

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from promtool import Promtool
-from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, run, service
+from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, descriptions, run, service
 
 HEALTHY = (0.85, 0.72, 0.59)  # 0.72
 COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
@@ -32,6 +33,20 @@ def test_a_collapse_pages_within_25_minutes_and_resolves_after_recovery(
         Case(name="without them", series=service(*phases, labels=NOWHERE), firing=firing),
         Case(name="policy from the exporter", series=service(*phases, minimum=0.5, method=None), firing=firing),
     )
+
+
+def test_a_collapse_of_a_release_that_counts_no_drafts(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    """0.8.3 and 0.8.4 count draft tokens and accepted tokens only."""
+    phases = (Phase(minutes=60, curve=HEALTHY), Phase(minutes=60, curve=COLLAPSED))
+    missing = ("specdec_drafts_total", "specdec_accepted_tokens_per_position_total")
+    few = [dataclasses.replace(phase, drafts_per_minute=60) for phase in phases]
+    series, of_few = ([one for one in service(*given) if one.name not in missing] for given in (phases, few))
+    case = Case(name="two counters", series=series, firing={60: set(), 85: {PAGE, TICKET}})
+    run(promtool, rules, tmp_path, case, Case(name="too few of them", series=of_few, firing={85: set()}))
+
+    (told,) = (line for line in descriptions(promtool, rules, tmp_path, case, 85) if line.startswith(PAGE))
+    assert "Acceptance is 3" in told
+    assert "and its curve is unknown" in told
 
 
 def test_what_is_no_collapse_stays_silent(promtool: Promtool, rules: Path, tmp_path: Path) -> None:

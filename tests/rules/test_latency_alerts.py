@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -308,6 +309,11 @@ def test_error_budgets_burn(promtool: Promtool, rules: Path, tmp_path: Path) -> 
             firing={119: burn},
         ),
         Case(
+            name="one request in three, of a handful",
+            series=service(Phase(minutes=30, latency=broken, requests_per_minute=1), families=("tpot",)),
+            firing={3: QUIET, 15: QUIET, 29: QUIET},
+        ),
+        Case(
             name="within the objective",
             series=service(Phase(minutes=120, latency=healthy), families=("tpot",)),
             firing={119: QUIET},
@@ -317,4 +323,23 @@ def test_error_budgets_burn(promtool: Promtool, rules: Path, tmp_path: Path) -> 
             series=service(Phase(minutes=120, latency=broken), Phase(minutes=60, latency=healthy), families=("tpot",)),
             firing={179: {"SpecDecodeErrorBudgetBurn warning"}},
         ),
+    )
+
+
+def test_a_tail_without_a_common_boundary_is_not_told(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    """All requests are within +Inf, now as then, which says nothing."""
+    other = [
+        dataclasses.replace(one, labels={**one.labels, "le": f"1{le}"})
+        if (le := one.labels.get("le", "+Inf")) != "+Inf"
+        else one
+        for one in pinned(60, {"tpot": STEADY["tpot"]})
+    ]
+    shift = 'inference_service:specdec_latency:tail_shift30m{sli="tpot"}'
+    usual = service(Phase(minutes=60), families=("tpot",))
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(name="none", series=usual + other, values={50: {shift: None}}),
+        Case(name="the same", series=usual + pinned(60, {"tpot": STEADY["tpot"]}), values={50: {shift: 0}}),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from promtool import Promtool
@@ -10,6 +11,7 @@ from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, run, service
 QUIET: set[str] = set()
 DOWN_PAGE = "SpecDecodeTargetDown critical"
 DOWN = "SpecDecodeTargetDown warning"
+WARMING = "inference_service:specdec_warming_replicas:ratio"
 
 
 def test_predictors_that_do_not_answer(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
@@ -31,6 +33,19 @@ def test_predictors_that_do_not_answer(promtool: Promtool, rules: Path, tmp_path
             firing={24: QUIET, 40: QUIET},
         ),
     )
+
+
+def test_targets_of_one_address_in_two_clusters(promtool: Promtool, vllm_rules: Path, tmp_path: Path) -> None:
+    """Without the sidecar; `up` has the labels of the target, and a cluster by its side must not make it an error."""
+    series = []
+    for cluster, later in (("a", 1.0), ("b", 0.0)):
+        target = {"cluster": cluster, "namespace": "prod", "job": "vllm", "instance": "10.0.0.1:8000"}
+        own = target | {"inference_service": "chat", "model_name": "llama", "engine": "0"}
+        drafted: list[float | None] = [300.0 * minute for minute in range(40)]
+        series.append(Series("vllm:spec_decode_num_draft_tokens_total", own, drafted if later else drafted[:20]))
+        series.append(Series("up", target, [1.0] * 20 + [later] * 20))
+    down = 'count(ALERTS{alertname="SpecDecodeTargetDown", alertstate="firing", cluster="b"})'
+    run(promtool, vllm_rules, tmp_path, Case(name="two", series=series, values={19: {down: None}, 30: {down: 1}}))
 
 
 def test_a_service_that_vanishes(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
@@ -65,6 +80,31 @@ def test_speculation_that_does_not_draft(promtool: Promtool, rules: Path, tmp_pa
             firing={105: QUIET},
         ),
         Case(name="never configured", series=service(stopped, speculative=False), firing={45: QUIET}),
+    )
+
+
+def test_a_scrape_that_fails_is_no_start(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+    """Fifteen minutes after it, there is nothing at the same moment of the past."""
+    failing = [phase for _ in range(5) for phase in (Phase(minutes=19), Phase(minutes=1, up=False))]
+    silent = [dataclasses.replace(phase, drafts_per_minute=0) for phase in failing]
+    run(
+        promtool,
+        rules,
+        tmp_path,
+        Case(
+            name="one in twenty",
+            series=service(*failing),
+            values={minute: {f"{WARMING} > 0": None} for minute in (34, 35, 54, 55, 74, 75)},
+        ),
+        Case(name="nothing is drafted", series=service(*silent), firing={70: {"SpecDecodeNotDrafting warning"}}),
+        Case(
+            name="scaled out",
+            series=service(Phase(minutes=100))
+            + service(Phase(minutes=60, present=False), Phase(minutes=40), labels=SECOND),
+            firing={65: QUIET},
+            values={65: {WARMING: 0.5}},
+            aside=("SpecDecodeBaselineMissing", "SpecDecodeTargetAbsent"),
+        ),
     )
 
 
