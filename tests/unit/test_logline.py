@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from typing import Any
 
 import msgspec
@@ -170,6 +172,31 @@ def test_the_rust_frontend_may_print_no_positions_and_its_own_nan() -> None:
     assert spec(text).acceptance_ratio is None
 
 
+NOTHING_DRAFTED = SPEC.replace("9 tokens", "0 tokens").replace("15 tokens", "0 tokens").replace("60.0%", "nan%")
+
+
+@pytest.mark.parametrize("nan", ["nan", "NaN"])
+@pytest.mark.parametrize("length", ["1.00", "nan", "NaN"])
+@pytest.mark.parametrize("message", [SPEC, SPEC_0_9])
+def test_shares_of_nothing_are_no_shares(message: str, length: str, nan: str) -> None:
+    text = message.replace("9 tokens", "0 tokens").replace("15 tokens", "0 tokens").replace("60.0%", f"{nan}%")
+    text = text.replace("2.80", length).replace("0.800, 0.600, 0.400", f"{nan}, {nan}, {nan}")
+    text = text.replace("0.90 tokens/s", f"{nan} tokens/s")
+    event = spec(HEADER + text)
+    assert (event.accepted_tokens, event.draft_tokens, event.acceptance_ratio) == (0, 0, None)
+    assert (event.per_position, event.num_speculative_tokens) == (None, None)
+    assert b"nan" not in msgspec.json.encode(event).lower()
+    assert not any(isinstance(figure, float) and math.isnan(figure) for figure in msgspec.structs.astuple(event))
+
+
+@pytest.mark.parametrize(
+    ("message", "shares"),
+    [(SPEC, "nan, nan, nan"), (NOTHING_DRAFTED, "nan, 0.000, nan"), (NOTHING_DRAFTED, "nan, nan, nano")],
+)
+def test_shares_of_nothing_where_something_was_drafted_are_an_error(message: str, shares: str) -> None:
+    assert not malformed(HEADER + message.replace("0.800, 0.600, 0.400", shares)).incomplete
+
+
 def test_the_rust_frontends_curve_need_not_agree_with_its_counters() -> None:
     text = SPEC.replace("0.800, 0.600, 0.400", "0.810, 0.630, 0.410")
     malformed(HEADER + text)
@@ -183,6 +210,51 @@ def test_later_releases_may_add_and_reorder_fields() -> None:
     *others, first, second, third, rate = fields.split(", ")
     reordered = [rate, f"{first}, {second}, {third}", *reversed(others)]
     assert without_place(parse(f"{name}: {', '.join(reordered)}")) == without_place(event)
+
+
+EXTRA_FIELDS = [
+    "KV fetch: 3 waiting, 2 running",
+    "KV fetch: 3 waiting to start, 1 in progress, 0 completed waiting",  # vLLM 0.32.0's loggers.py
+    "KV fetch: 3.5 GB/s (2 reqs)",
+    "Free blocks: 1,234,567 / 2,000,000",
+    "Draft source: org/draft-1.5@main",
+    "Share: k=3, top=0.50%",
+    "Free slots: 7",
+]
+
+
+@pytest.mark.parametrize("extra", EXTRA_FIELDS)
+@pytest.mark.parametrize("message", [SPEC, SPEC_0_9, SPEC_0_8_3, SPEC_V0, STATS])
+def test_a_field_of_a_later_release_is_passed_over_wherever_it_stands(message: str, extra: str) -> None:
+    for place in re.finditer(r", (?=[A-Z])", message):
+        more = f"{message[: place.start()]}, {extra}{message[place.start() :]}"
+        assert parse(HEADER + more) == parse(HEADER + message)
+    if message is not SPEC_V0:  # its full stop stands last
+        assert parse(f"{HEADER}{message}, {extra}") == parse(HEADER + message)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "Free slots: 7(EngineCore pid=2) Capturing graphs",  # another process wrote into the line
+        "KV fetch: 3 waiting, 2 run(EngineCore pid=2) Capturing graphs",
+        "Free slots: 7INFO:     10.0.0.1:5",
+        "Free slots: 'x'",
+        "Free slots: ",
+        "Free slots",
+        "ree slots: 7",  # torn
+    ],
+)
+def test_what_is_no_field_is_not_passed_over(extra: str) -> None:
+    assert not malformed(HEADER + SPEC.replace(", Drafted: ", f", {extra}, Drafted: ")).incomplete
+    assert not malformed(HEADER + STATS.replace(", GPU", f", {extra}, GPU")).incomplete
+
+
+@pytest.mark.parametrize("extra", EXTRA_FIELDS)
+def test_statistics_that_break_off_in_or_before_a_new_field_may_go_on(extra: str) -> None:
+    line = HEADER + STATS.replace(", GPU", f", {extra}, GPU")
+    for end in range(line.index("Running: "), line.index("25.1%") + len("25.1")):
+        assert malformed(line[:end]).incomplete, line[:end]
 
 
 def test_engine_statistics_of_all_wordings() -> None:
@@ -370,6 +442,15 @@ def test_a_line_cut_short_gives_its_own_numbers_or_may_go_on(message: str) -> No
         else:
             assert said.incomplete, message[:end]
     assert isinstance(whole, SpecDecoding | EngineStats)
+
+
+@pytest.mark.parametrize(
+    "noise", ["a, ", "A", "1,", ", a b: 1", "Foo: 1, ", "nan, ", "[", "[a] ", "[2026-11-20 ", "vllm.", "I "]
+)
+def test_a_long_line_of_anything_is_read_in_time(noise: str) -> None:
+    crowd = noise * (1_000_000 // len(noise))
+    for line in (f"{HEADER}{SPEC}, {crowd}", f"{HEADER}{STATS}, {crowd}", crowd + SPEC, crowd + HEADER + SPEC):
+        parse(line)
 
 
 @pytest.mark.parametrize("noise", ["'", '"', "\\'", "'\"", "([{", "a=1,", "\\", "'\\"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import Decimal
 
 from hypothesis import given
@@ -31,6 +32,18 @@ from specdec_exporter.predictor.fastline import read_engine_stats, read_spec_dec
 from specdec_exporter.predictor.logline import parse_line
 
 # --- properties ---
+
+MESSAGE_NAMES = (
+    "Accepted",
+    "Drafted",
+    "Running",
+    "Waiting",
+    "Swapped",
+    "Pending",
+    "Deferred",
+    "Preemptions",
+    "Corrupted",
+)
 
 
 @given(st.binary(max_size=400))
@@ -107,7 +120,8 @@ def test_what_a_release_writes_is_read_back(counts: tuple[int, list[int], int], 
     st.sampled_from(["", "(APIServer pid=16694) ", "\x1b[1;36m(APIServer pid=4)\x1b[0;0m ", "[pod-7] ", "\x1b[0m"]),
     st.sampled_from(["metrics.py", "v1/metrics.py", "request_logger.py", "entrypoints/logger.py", "log_stats.rs"]),
     st.sampled_from(["", "\r"]),
-    st.sampled_from([("tokens, ", "tokens, "), ("0.0%", "0.1%"), ("Drafted: ", "Drafted: 1"), ("%", " %")]),
+    st.sampled_from([("tokens, ", "tokens, "), ("0.0%", "0.1%"), ("Drafted: ", "Drafted: 1"), ("%", " %")])
+    | st.sampled_from([(", Accepted: ", ", KV fetch: 3 waiting, 2 running, Accepted: "), ("rate: 0.000", "rate: nan")]),
 )
 def test_the_fast_lane_reads_as_the_general_way(
     counts: tuple[int, list[int], int], prefix: str, tag: str, ending: str, damage: tuple[str, str]
@@ -122,7 +136,7 @@ def test_the_fast_lane_reads_as_the_general_way(
 @given(
     st.lists(st.decimals(0, 100, places=1), min_size=4, max_size=4),
     st.integers(0, 10**6),
-    st.sampled_from(["GPU", "CPU", "XPU"]),
+    st.sampled_from(["GPU", "CPU", "XPU", "KV fetch: 3 waiting, 2 running, GPU"]),
     st.booleans(),
 )
 def test_the_fast_lane_reads_engine_statistics_as_the_general_way(
@@ -135,11 +149,66 @@ def test_the_fast_lane_reads_engine_statistics_as_the_general_way(
         + (f", Prefix cache hit rate: {hits}%" if with_hits else "")
     ).encode()
     fast = read_engine_stats(line, 0, len(line))
-    assert (fast is None) == (device == "XPU")
+    assert (fast is None) == (device not in ("GPU", "CPU"))
     if fast is not None:
         assert fast == (parse_line(line), len(line))
     else:
         assert isinstance(parse_line(line), EngineStats)
+
+
+_WORDS = st.text("abcXYZ019.=@%/()+- ", min_size=1, max_size=12).filter(str.strip)
+_VALUES = st.one_of(
+    st.lists(_WORDS, min_size=1, max_size=3).map("".join),
+    st.integers(0, 10**12).map("{:,}".format),
+    st.builds("{} waiting, {} running".format, st.integers(0, 999), st.integers(0, 999)),
+)
+
+
+@given(
+    st.sampled_from([SPEC, SPEC_0_9, SPEC_0_8_3, STATS]),
+    st.integers(0, 9),
+    st.from_regex(r"[A-Z][a-z]{2,9}( [a-z]{1,9})?", fullmatch=True).filter(lambda name: name not in MESSAGE_NAMES),
+    _VALUES,
+)
+def test_no_field_that_a_later_release_adds_changes_what_is_read(
+    message: str, place: int, name: str, value: str
+) -> None:
+    fields = re.split(r", (?=[A-Z])", message)
+    fields.insert(1 + place % len(fields), f"{name}: {value}")
+    assert parse(HEADER + ", ".join(fields)) == parse(HEADER + message)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "[2026-11-20 21:44:52]",
+                "[2026-11-20 21:44:52 DP0]",
+                "2026-11-20T21:44:52Z",
+                "11/20/2026 09:44:52 PM",
+                "Nov 20 21:44:52 host vllm[1]:",
+                "host vllm[1]:",
+                "[sglang]",
+                "[pod/a/b]",
+                "[INFO]",
+                "INFO",
+                "- ",
+                "(A pid=1)",
+                "vllm.v1.x:",
+                "[x.py:1]",
+                "> ",
+                "user:",
+                "I saw",
+                "#033[0m",
+                "INFO 11-20 21:44:52 [m.py:1]",
+            ]
+        ),
+        max_size=14,
+    ),
+    st.sampled_from(["", " "]),
+)
+def test_any_header_is_read_without_harm(parts: list[str], blank: str) -> None:
+    parse(blank.join(parts) + SPEC)
 
 
 @given(

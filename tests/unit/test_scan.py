@@ -190,6 +190,29 @@ def test_an_unreadable_statistics_line_leaves_the_next_drafts_without_engine() -
     assert read(lines(stats(0), broken, drafts())).engines == [None]
 
 
+FETCHING = stats(1).replace(b", GPU", b", KV fetch: 3 waiting, 2 running, GPU")
+
+
+@pytest.mark.parametrize("kinds", [None, frozenset({SpecDecoding})])
+def test_drafts_find_their_engine_behind_a_field_of_a_later_release(kinds: frozenset[type] | None) -> None:
+    found = read(lines(stats(0), drafts(1), FETCHING, drafts(2)), kinds=kinds)
+    assert (found.engines, found.counters.parse_errors) == (["000", "001"], 0)
+
+
+@pytest.mark.parametrize("kinds", [None, frozenset({SpecDecoding})])
+def test_drafts_find_their_engine_behind_headers_of_an_operators_formatter(kinds: frozenset[type] | None) -> None:
+    header = b"[2026-11-20 21:44:52,123] [INFO] [vllm.v1.metrics.loggers] "
+    bare = [line.partition(b"] ")[2] for line in (stats(0), drafts(1), stats(1), drafts(2))]
+    found = read(lines(*[header + line for line in bare]), kinds=kinds)
+    assert (found.accepted, found.engines, found.counters.parse_errors) == ([1, 2], ["000", "001"], 0)
+
+
+def test_statistics_with_a_field_of_a_later_release_are_read_when_wrapped() -> None:
+    for column in range(FETCHING.index(b"Running: ") + len(b"Running: "), len(FETCHING) - len(b", GPU KV cache usage")):
+        found = read(lines(FETCHING[:column], FETCHING[column:], drafts()))
+        assert (found.engines, found.counters.parse_errors) == (["001"], 0), FETCHING[:column]
+
+
 def test_an_engine_is_remembered_from_one_chunk_to_the_next() -> None:
     assert read(lines(stats(3)), lines(drafts())).engines == ["003"]
 
@@ -399,6 +422,7 @@ FRAGMENTS = [
     b"\0\0" + drafts(6),
     OLD_DRAFTS,
     V0_DRAFTS,
+    FETCHING,
     V0_DRAFTS[:90],
     b"",
     b"\xff\xfe",

@@ -7,6 +7,7 @@ Shapes, where PREFIX is what log collectors and VLLM_LOGGING_PREFIX put in front
 
     PREFIX INFO 11-20 21:44:52 metrics.py:489] MESSAGE                                up to 0.7.3
     PREFIX (APIServer pid=1) INFO 11-20 21:44:52 [metrics.py:96] MESSAGE              later; the process since 0.10.1
+    [2026-11-20 21:44:52,123] [INFO] [vllm.v1.metrics.loggers] MESSAGE                an operator's own formatter
     {"asctime": "...", "levelname": "INFO", "name": "vllm.v1...", "message": "MESSAGE", ...}
 """
 
@@ -22,11 +23,15 @@ from specdec_exporter.predictor.events import EngineConfig, Event, Malformed
 from specdec_exporter.predictor.message import NOWHERE, SPEC_DECODING, SPECULATIVE_V0, Origin, read_message
 
 _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
-_DAY: Final = r"\d\d\d\d-\d\d-\d\d"
+# From here on for verbose patterns as well.
+_DAY: Final = r"(?:\d\d\d\d-\d\d-\d\d|\d\d/\d\d/\d\d\d\d)"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_PROCESS: Final = (
-    r"\((?P<process>[A-Za-z][\w:.-]{0,63})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"  # also in verbose patterns
-)
+_TIME: Final = rf"{_DAY}[T\ ]{_CLOCK}(?:\ [AP]M)?"
+_PROCESS: Final = r"\((?P<process>[A-Za-z][\w:.-]{0,63})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"
+_LOGGER: Final = r"vllm(?:\.\w+)*"
+# Other words of formatters: level, source position, process id, Python's names of the process and the thread.
+_WORD: Final = rf"(?:{_LEVEL}|[\w/.-]{{1,200}}\.(?:py|rs):\d{{1,6}}|\d{{1,10}}|Main(?:Process|Thread))"
+_BRACKETED_TIME: Final = rf"\[(?P<bracketed_time>{_TIME})\]"
 
 _HEADER: Final = re.compile(
     rf"(?P<level>{_LEVEL})[ \t]+(?P<timestamp>\d\d-\d\d \d\d:\d\d:\d\d)[ \t]+"
@@ -36,36 +41,49 @@ _HEADER: Final = re.compile(
 
 # Colours: vLLM's own, and what is left of them where a collector dropped or spelled out the escape character.
 _ANSI: Final = re.compile(
-    r"(?:\x1b|\\u001b|\\x1b|\\033|\^\[)(?:\[[0-9;?]{0,20}[A-Za-z]|\([A-Z0-9])|\[\d{1,3}(?:;\d{1,3}){0,4}m",
+    r"(?:\x1b|\\u001b|\\x1b|\\033|#033|\^\[)(?:\[[0-9;?]{0,20}[A-Za-z]|\([A-Z0-9])|\[\d{1,3}(?:;\d{1,3}){0,4}m",
     re.ASCII,
 )
 
 _WRAPPING: Final = re.compile(
     rf"""
       [A-Z][a-z]{{2}}\ [ \d]\d\ {_CLOCK}\ [\w.-]{{1,100}}\ [\w./@:-]{{1,100}}(?:\[\d{{1,10}}\])?:\ +  # syslog
-    | (?P<time>{_DAY}[T\ ]{_CLOCK})\ +(?:(?:stdout|stderr)\ [PF](?::\S{{0,40}})?\ )?  # kubectl, CRI
-    | \[[^\s\[\]]{{1,200}}\]\ *                                                       # [pod/name/container]
+    | (?P<time>{_TIME})\ +(?:
+          (?:stdout|stderr)\ [PF](?::\S{{0,40}})?\                                          # kubectl, CRI
+        | (?!{_LEVEL}\ )[\w.-]{{1,100}}\ [\w./@:-]{{1,100}}\[\d{{1,10}}\]:\ +                # syslog with an ISO time
+      )?
+    | {_BRACKETED_TIME}\ *
+    | \[(?!(?:{_LOGGER}|{_WORD})\])(?:
+          (?P<stranger>(?!vllm)[^\s\[\]/]{{1,200}})           # a collector's word, or the name of another server
+        | [^\s\[\]]{{1,200}}                                 # pod/name/container
+      )\]\ *
     | [\w./-]{{1,100}}\ *\|\ +                                                        # compose: service-1  |
     | {_PROCESS}\ *
     | [^|]{{0,200}}?\d{{1,3}}%(?:\|[^|]{{0,400}}|\ Completed\ )\|\ ?[^\[\]]{{0,80}}\[[^\[\]]{{0,120}}\]\ *  # bar
     """,
     re.ASCII | re.VERBOSE,
 )
-# VLLM_LOGGING_PREFIX is the operator's: a word or two. More than that is a sentence that quotes a line.
+# VLLM_LOGGING_PREFIX is the operator's: a word or two. More than that is a sentence that quotes a line, and so is what
+# begins with the mark of a quotation or the name of a speaker.
 _OPERATORS_WORD: Final = re.compile(
-    r"\[[^\[\]]{1,80}\]\s*|(?:(?!\([A-Za-z][\w:.-]{0,63} pid=)\S){1,80}(?:\s+|(?=\()|$)", re.ASCII
+    r"(?!>|(?i:user|human|assistant)\ ?:)"
+    r"(?:\[[^\[\]]{1,80}\]\s*|(?:(?!\([A-Za-z][\w:.-]{0,63} pid=)\S){1,80}(?:\s+|(?=\()|$))",
+    re.ASCII,
 )
 _OPERATORS_WORDS: Final = 2
-_USER_TEXT: Final = re.compile(rf"[\"'`{{}}\\]|\b{_LEVEL}\b", re.ASCII)
+_NAME_MARK: Final = re.compile(r"[\d\[\]():|/=_-]", re.ASCII)  # such as names of pods and nodes have
+_USER_TEXT: Final = re.compile(rf"[\"'`{{}}\\\u2018-\u201e\xab\xbb]|\b{_LEVEL}\b", re.ASCII)
 
-# Headers of operators' own formatters: times, levels, vLLM's logger names, source positions, process ids.
+# Headers of operators' own formatters.
 _OWN_HEADER: Final = re.compile(
     rf"""(?:[|:-][ \t]+)?(?:
-    (?: (?P<time>{_DAY}[T\ ]{_CLOCK}) | (?:\d\d-\d\d\ )?{_CLOCK} | {_DAY} | {_PROCESS}
-      | \[?{_LEVEL}\]? | \[?vllm(?:\.\w+)*\]? | \[?[\w/.-]{{1,200}}\.(?:py|rs):\d{{1,6}}\]? | \[?\d{{1,10}}\]?
+    (?: (?P<time>{_TIME}) | (?P<clock>(?:\d\d-\d\d\ )?{_CLOCK}|{_DAY}) | {_PROCESS}
+      | \[?(?P<logger>{_LOGGER})\]? | \[?(?P<word>{_WORD})\]? | {_BRACKETED_TIME}
+      | \[(?P<stranger>[^\s\[\]]{{1,200}})\]
     )[ \t]*[|:-]?[ \t]*)""",
     re.ASCII | re.VERBOSE,
 )
+_FORMATTED: Final = frozenset({"time", "bracketed_time", "clock", "word"})
 _MOST_PARTS: Final = 12
 
 # Where JSON formatters put the message, in order of preference, and what they call the rest. Keys in lower case.
@@ -135,37 +153,57 @@ def _read_prefix(prefix: str) -> Origin | None:
     origin = NOWHERE
     prefix = prefix.lstrip()
     position = 0
-    words = _OPERATORS_WORDS
+    words_left = _OPERATORS_WORDS
+    words: list[str] = []  # with no process behind them, which sentences seldom go on with
     while position < len(prefix):
         if (wrapping := _WRAPPING.match(prefix, position)) is not None:
             position = wrapping.end()
             origin = _with_process(origin, wrapping)
-        elif words > 0 and (word := _OPERATORS_WORD.match(prefix, position)) is not None:
+            if wrapping["process"] is not None:
+                words.clear()
+        elif words_left > 0 and (word := _OPERATORS_WORD.match(prefix, position)) is not None:
             position = word.end()
-            words -= 1
+            words_left -= 1
+            words.append(word[0])
         else:
             return None
-    return origin
+    # Two plain words begin a sentence: "I saw".
+    return None if len(words) > 1 and _NAME_MARK.search("".join(words)) is None else origin
 
 
 def _with_process(origin: Origin, part: re.Match[str]) -> Origin:
     # The last of several is vLLM's own: others, such as Ray's, are put around it.
     if part["process"] is not None:
         return origin._replace(process=part["process"], pid=int(part["pid"]))
-    return origin._replace(timestamp=part["time"] or origin.timestamp)
+    return origin._replace(timestamp=part["time"] or part["bracketed_time"] or origin.timestamp)
 
 
 def _read_without_header(text: str, *, joined: bool) -> Event | Malformed | None:
     """A line of an operator's formatter: nothing, or times, level, logger and the like, and then the message."""
     origin = NOWHERE
     position = 0
+    kinds: set[str | None] = set()
     for pattern in (_WRAPPING, _OWN_HEADER):
         for _ in range(_MOST_PARTS):
             if (part := pattern.match(text, position)) is None:
                 break
             position = part.end()
             origin = _with_process(origin, part)
-    return read_message(text[position:], origin, joined=joined)
+            kinds.add(part.lastgroup)
+    return None if _is_another_servers(kinds) else read_message(text[position:], origin, joined=joined)
+
+
+def _is_another_servers(kinds: set[str | None]) -> bool:
+    """Whether a header of such parts is not vLLM's.
+
+    SGLang and LMDeploy print nothing but the time, in brackets. A formatter's name in brackets may be any server's; one
+    that stands alone is a log collector's.
+    """
+    if "logger" in kinds:
+        return False
+    if "bracketed_time" in kinds and "word" not in kinds:
+        return True
+    return "stranger" in kinds and not kinds.isdisjoint(_FORMATTED)
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------

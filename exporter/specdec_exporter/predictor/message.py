@@ -84,8 +84,14 @@ def _module(tag: str) -> str:
 _COUNT: Final = r"(\d{1,15})"
 _NUMBER: Final = r"(\d{1,15}(?:\.\d{1,9})?|[nN]a[nN])"
 _PERCENT: Final = _NUMBER + "%"
+# Fields of later releases. All names begin with a capital letter: others are what is left of one that was torn. Neither
+# names nor values hold a colon or a process, so that no other writer's line passes for either.
 _EXTRA_NAME: Final = re.compile(r"[A-Z][\w /().-]{0,60}", re.ASCII)
-_EXTRA_VALUE: Final = re.compile(r"[\w.+%/() -]{1,80}(?:, [\d.]+)*", re.ASCII)
+_ITEM: Final = r"[\w.+%=@/() -]{1,80}"
+_VALUE: Final = rf"(?!.*\w pid=\d){_ITEM}(?:,{_ITEM}){{0,200}},?"  # "1,234", "3 waiting, 2 running", a curve
+_EXTRA_VALUE: Final = re.compile(_VALUE, re.ASCII)
+# A list's items follow the separator with a digit, a small letter or "NaN", a field's name with a capital letter.
+_SEPARATOR: Final = re.compile(r", (?=[A-Z])(?!NaN\b)", re.ASCII)
 # A field that breaks off: part of a name, or a name and part of a value.
 _BROKEN_OFF: Final = re.compile(
     r"(?:[A-Z][\w /().-]{0,60}(?::(?: [\d., ]*(?:[a-zA-Z/ ]{0,12}|%))?)?)?[, ]{0,2}", re.ASCII
@@ -105,8 +111,7 @@ def _known(fields: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
 def _read_fields(body: str, known: Known, rename: Callable[[str], str], *, joined: bool) -> Fields | Malformed:
     """``"A: 1 x, B: 2"`` -> ``{"A": "1", "B": "2"}``: of known fields the number, without its unit."""
     fields: Fields = {}
-    # A list's items follow the separator with a digit, a field's name with a capital letter.
-    pieces = re.split(r", (?=[A-Z])", body)
+    pieces = _SEPARATOR.split(body)
     for piece in pieces:
         printed_name, _, value = piece.partition(": ")
         name = rename(printed_name)
@@ -165,8 +170,8 @@ _SPEC_FIELDS: Final = _known(
         "Drafted throughput": _NUMBER + " tokens/s",
         "Accepted": _COUNT + " tokens",
         "Drafted": _COUNT + " tokens",
-        # Exactly three decimals in all releases: one digit less is a line that breaks off.
-        "Per-position acceptance rate": r"([01]\.\d{3}(?:, [01]\.\d{3})*)",
+        # Exactly three decimals in all releases: one digit less is a line that breaks off. Shares of no drafts are nan.
+        "Per-position acceptance rate": r"([01]\.\d{3}(?:, [01]\.\d{3})*|[nN]a[nN](?:, [nN]a[nN])*)",
         "Draft acceptance rate": _PERCENT,
     }
 )
@@ -209,6 +214,10 @@ def _spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | Malfo
     if (broken := check_counts(accepted, drafted, fields["Draft acceptance rate"], percent=True)) is not None:
         return broken
     curve = None if curve_text is None else tuple(map(float, curve_text.split(", ")))
+    if curve is not None and math.isnan(curve[0]):
+        if drafted:
+            return Malformed(reason=f"per-position rates of nothing for {drafted} draft tokens")
+        curve = None  # nor is its length told: where it stands last, any part of it looks whole
     length = _float(fields, "Mean acceptance length")
     if curve is not None and (broken := check_curve(curve)) is not None:
         return broken
@@ -315,6 +324,7 @@ _STATS_FIELDS: Final = _known(
         "Swapped": _COUNT + " reqs",  # V0 engine
         "Pending": _COUNT + " reqs",  # V0 engine: what V1 calls waiting
         "Deferred": _COUNT + " reqs",  # since 0.20
+        "KV fetch": f"({_VALUE})",  # since 0.32: "3 waiting to start, 1 in progress, 0 completed waiting"
         "Preemptions": _COUNT,
         "Corrupted": _COUNT + " reqs",
         "KV cache usage": _PERCENT,
