@@ -296,7 +296,7 @@ def test_a_glob_that_matches_the_rotated_files_too_reads_each_line_once(log: Log
     log.write("five")
     assert reader.read() == ["five"]
     log.sibling(".2.gz").path.write_bytes(gzip.compress(b"packed\n"))
-    log.sibling(".1").append("late\n")
+    log.sibling(".2").append("late\n")  # which was renamed, so that a writer may still hold it
     assert reader.read() == ["late"]
 
 

@@ -146,6 +146,47 @@ class LogLife(RuleBasedStateMachine):
         self.unread.clear()
         self.write(padding, 1)
 
+    @rule(name=st.sampled_from(["-20261120", "-20261121", ".7"]))
+    def keep_a_copy(self, name: str) -> None:
+        """Somebody copies the log, once or over the last copy; the log goes on."""
+        self.look()
+        if self.log.path.exists() and not (name == ".7" and self.log.sibling(name).path.exists()):
+            shutil.copyfile(self.log.path, self.log.sibling(name).path)
+
+    @rule(padding=st.sampled_from([0, 50, 1500]), look_between=st.booleans())
+    def copytruncate_over_the_last_copy(self, padding: int, look_between: bool) -> None:
+        self.look()
+        recognisable = self.recognisable
+        self.write(padding, 1)
+        shutil.copyfile(self.log.path, self.log.sibling("-20261120").path)
+        if look_between:
+            self.look()
+        elif not recognisable:
+            self.required -= self.unread
+        self.log.truncate()
+        self.look()
+
+    @rule(look_between=st.booleans())
+    def copytruncate_behind_the_last_copy(self, look_between: bool) -> None:
+        self.complete()
+        self.look()
+        self.log.sibling("-20261122").append(self.log.path.read_bytes())
+        if look_between:
+            self.look()
+        self.log.truncate()
+        self.look()
+
+    @rule(edited=st.booleans())
+    def replace_a_rotated_file(self, edited: bool) -> None:
+        """By a copy of itself, which perhaps begins in another way."""
+        rotated = self.log.sibling(".1").path
+        if rotated.exists() and self.log.path.exists():
+            self.look()
+            copy = self.directory / "copy"
+            copy.write_bytes(rotated.read_bytes().partition(b"\n")[2] if edited else rotated.read_bytes())
+            copy.rename(rotated)
+            self.look()
+
     @rule()
     def truncate(self) -> None:
         self.complete()

@@ -48,15 +48,15 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
         """Device and inode at the time."""
         return self.device, self.inode
 
-    def holds_in(self, fd: int) -> bool:
-        """Whether the open file ``fd`` has this content before this place. Raises OSError."""
+    def holds_in(self, fd: int, start: int = 0) -> bool:
+        """Whether the open file ``fd`` has this content before this place, ``start`` bytes on. Raises OSError."""
         if self.offset and not (self.head_bytes and self.marker_bytes):
             return False  # read bytes leave evidence; without it the position was not written by us
-        if not self.marker_bytes <= self.offset <= os.fstat(fd).st_size:
+        if not self.marker_bytes <= self.offset <= os.fstat(fd).st_size - start:
             return False
-        if digest(os.pread(fd, self.head_bytes, 0)) != self.head_digest:
+        if digest(os.pread(fd, self.head_bytes, start)) != self.head_digest:
             return False
-        return digest(os.pread(fd, self.marker_bytes, self.offset - self.marker_bytes)) == self.marker_digest
+        return digest(os.pread(fd, self.marker_bytes, start + self.offset - self.marker_bytes)) == self.marker_digest
 
 
 def digest(content: bytes | bytearray) -> str:
@@ -120,6 +120,7 @@ class LogFile:
         self.grew_at = 0.0
         self.flushed = False
         self.predecessor: LogFile | None = None  # to be drained first
+        self._end: int | None = None  # of a copy: see freeze
         self.head = os.pread(fd, HEAD_BYTES, 0)
         self._fd = fd
         self._marker = b""
@@ -142,6 +143,16 @@ class LogFile:
         return self._fd
 
     @property
+    def frozen(self) -> bool:
+        """Whether :meth:`freeze` was called."""
+        return self._end is not None
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a later start can find the file, and in it what was not read."""
+        return self.links > 0 and not (self.frozen and self.drained)
+
+    @property
     def bytes_behind(self) -> int:
         """Bytes of the file not yet looked at."""
         return max(0, self.size_bytes - self.seen)
@@ -152,6 +163,10 @@ class LogFile:
             self.path = path
             # Rotation renames the file itself, or a link to it, so that both names may be added to.
             self.bases = tuple(dict.fromkeys((path, os.path.realpath(path))))
+
+    def freeze(self) -> None:
+        """Read no further than the present end: the file is a copy of a log, to which only copies are appended."""
+        self._end = self.size_bytes
 
     def is_linked(self) -> bool:
         """Whether any path leads to the file, now."""
@@ -176,9 +191,11 @@ class LogFile:
         """Take in the file's status. False where what was read of it is gone: truncated, and perhaps grown again."""
         status = os.fstat(self._fd)
         self.links = status.st_nlink
-        if self.retired_at is not None and self.drained and status.st_size == self.seen:
-            return True  # retired files can be many, and nobody truncates them
-        self.size_bytes = status.st_size
+        size_bytes = self._bounded(status.st_size)
+        untouched = size_bytes == self.seen and status.st_mtime_ns == self.modified_ns
+        if self.retired_at is not None and self.drained and untouched:
+            return True  # retired files can be many
+        self.size_bytes = size_bytes
         self.modified_ns = status.st_mtime_ns
         self.drained = False
         if self.size_bytes < self.seen:
@@ -199,7 +216,7 @@ class LogFile:
         count = os.preadv(self._fd, [self._marker_buffer[:length], view], self.offset - length)
         if self._marker_buffer[:length] != self._marker or count < length:
             return None
-        filled = count - length
+        filled = self._bounded(self.offset + count - length) - self.offset
         events, done = self.cutter.cut(buffer, filled)
         self.seen = max(self.seen, self.offset + filled)
         self.drained = not done
@@ -227,6 +244,9 @@ class LogFile:
             self.place_at_end(self.size_bytes)
             return
         self.place(self.head.rfind(b"\n", 0, same) + 1)
+
+    def _bounded(self, size_bytes: int) -> int:
+        return size_bytes if self._end is None else min(size_bytes, self._end)
 
     def finish(self) -> list[Event]:
         """Give the unterminated last line and whatever the scanner held back: nobody writes here any more.

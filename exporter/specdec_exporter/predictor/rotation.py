@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 
-from specdec_exporter.predictor.logfile import HEAD_BYTES, Identity, digest, open_regular
+from specdec_exporter.predictor.logfile import HEAD_BYTES, Identity, open_regular
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".Z")
+
+_MAX_GONE = 64  # files remembered that are no longer there, and may be restored
 
 # logrotate, RotatingFileHandler: vllm.log.3. More digits are a port or a date.
 _NUMBERED = re.compile(r"\.(\d{1,4})")
@@ -54,39 +57,62 @@ def _age(name: str, base: str) -> tuple[int, ...] | None:
     return 0, *map(int, re.findall(r"\d+", middle))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sibling:
+    """A rotated file of a log. ``strange``: it has a content, and nothing that was met before begins with that."""
+
+    path: str
+    identity: Identity
+    head: bytes
+    strange: bool
+
+
 class Acquaintances:
     """Rotated files that need not be read: they were there before, or were read to the end and closed.
 
-    They are not held open, so that their inodes may be reused: they are recognised by their first bytes as well.
+    They are not held open, so that their inodes may be reused, and they may be copied and restored: they are recognised
+    by their first bytes.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[Identity, tuple[int, str]]] = {}  # by base path: what its last look found
+        self._heads: dict[str, dict[Identity, bytes]] = {}  # by base path
 
     def add(self, base: str, identity: Identity, head: bytes) -> None:
         """Remember a file rotated from ``base``."""
-        self._known.setdefault(base, {})[identity] = (len(head), digest(head))
+        self._heads.setdefault(base, {})[identity] = head
 
-    def strangers(self, base: str, held: Collection[Identity]) -> list[str]:
-        """Rotated files of ``base`` that are neither ``held`` open nor known, oldest first.
+    def look(self, base: str, held: Mapping[Identity, bytes]) -> list[Sibling]:
+        """Rotated files of ``base``, oldest first. What is ``held`` open, or begins as that does, is no stranger.
 
         Where ``base`` was never asked about, everything is an acquaintance: there is no earlier look to compare with.
         """
-        known = self._known.get(base)
-        found: list[str] = []
-        present: dict[Identity, tuple[int, str]] = {}
+        asked_before = base in self._heads
+        known = self._heads.setdefault(base, {})
+        # The same bytes under another number are a copy, of a file that is being read as well.
+        heads = [*known.values(), *held.values()]
+        found: list[Sibling] = []
         for path in siblings(base):
             identity, head = _first_bytes(path)
             if identity is None:
                 continue
-            if known is not None and identity not in held:
-                length, first = known.get(identity, (0, ""))
-                if not 0 < length <= len(head) or digest(head[:length]) != first:
-                    found.append(path)
-                    continue
-            present[identity] = (len(head), digest(head))
-        self._known[base] = present
+            unheld = asked_before and identity not in held
+            strange = unheld and head != b"" and not any(begin_alike(head, other) for other in heads)
+            found.append(Sibling(path, identity, head, strange))
+            if strange:
+                heads.append(head)
+            else:
+                known.pop(identity, None)  # what is there stands last
+                known[identity] = head
+        gone = len(known.keys() - {sibling.identity for sibling in found})
+        for identity in list(known)[: max(0, gone - _MAX_GONE)]:
+            del known[identity]
         return found
+
+
+def begin_alike(one: bytes, other: bytes) -> bool:
+    """Whether one of two files may be a copy of the other, or a part of one, as far as their first bytes tell."""
+    length = min(len(one), len(other))
+    return length > 0 and one[:length] == other[:length]
 
 
 def _first_bytes(path: str) -> tuple[Identity | None, bytes]:

@@ -172,8 +172,9 @@ class LogFollower:
     def _look(self, now: float) -> None:
         """See whether the files are still what they were, then which files there are."""
         self._set.troubles.clear()
-        # In this order: the copy of a file that was cut must be known as one before rotated files are looked through.
-        for file in tuple(self._set.files):
+        # In this order: the copy of a file that was cut must be known as one before rotated files are looked through,
+        # and where it took the place of an older copy, that must be let go of before.
+        for file in sorted(self._set.files, key=lambda file: file.retired_at is None):
             try:
                 intact = file.look()
             except OSError as error:
@@ -182,6 +183,7 @@ class LogFollower:
             if not intact:
                 self._set.cut(file, now)
             if file.bytes_behind:
+                self._set.pass_over_copy(file)
                 file.grew_at = now
                 file.flushed = False
         state_paths = [self._state.path, self._state.temporary_path] if self._state else []
@@ -241,8 +243,9 @@ class LogFollower:
                 except OSError as error:
                     self._set.lose(file, error)
                     continue
-            # A process may sit on a rotated file for good; a deleted one keeps its disk space as long as it is held.
-            if surplus > 0 or not file.links:
+            # A process may sit on a rotated file for good, but not on a copy; a deleted file keeps its disk space as
+            # long as it is held.
+            if surplus > 0 or not file.links or file.frozen:
                 surplus -= 1
                 self._set.close(file)
         return events
@@ -254,7 +257,7 @@ class LogFollower:
             if not self.more:
                 break
         for file in self._set.files:
-            found_again = self._state is not None and file.links > 0
+            found_again = self._state is not None and file.resumable
             with contextlib.suppress(OSError):
                 ended = file.retired_at is not None and file.drained and not found_again
                 events += file.finish() if ended else file.cutter.scanner.finish()
@@ -302,7 +305,7 @@ class LogFollower:
         self._save_positions(self._state, durable=due)
 
     def _save_positions(self, state: PositionFile, *, durable: bool) -> None:
-        state.save([file.position() for file in self._set.files if file.links], durable=durable)
+        state.save([file.position() for file in self._set.files if file.resumable], durable=durable)
 
     def _announce(self) -> None:
         """Say what is wrong and what is right again, once."""
