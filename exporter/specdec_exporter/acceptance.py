@@ -189,12 +189,16 @@ def reconstruct_window(
     ``per_position`` is the printed list (three decimals; may be empty), ``accepted_per_draft`` the printed mean length
     without the bonus token (two decimals). Full drafts give drafts = draft tokens / k; that is taken when it agrees
     with what is printed. Otherwise drafts were short, and of all counts between draft tokens / k and draft tokens that
-    agree with the printed mean, the one is taken whose positions come closest to whole numbers. Positions always sum
-    to the accepted tokens (true of every V1 release). Without draft tokens there is nothing to recover.
+    agree with the printed mean, the one is taken whose positions come closest to whole numbers; without a list, the one
+    nearest accepted tokens / mean. Positions always sum to the accepted tokens (true of every V1 release). Without
+    draft tokens there is nothing to recover; nor without k, where no accepted token or no mean tells of drafts.
     """
     k = num_speculative_tokens or len(per_position)
-    if draft_tokens <= 0 or k <= 0:
+    if draft_tokens <= 0 or (not k and (not accepted_tokens or accepted_per_draft is None)):
         return ReconstructedWindow(0, (0,) * len(per_position))
+    if not k:
+        fewest = -(-draft_tokens // _MOST_TOKENS_PER_DRAFT)
+        return ReconstructedWindow(_closest_drafts(accepted_tokens, fewest, draft_tokens, (), accepted_per_draft), ())
     drafts = -(-draft_tokens // k)
     full = draft_tokens % k == 0 and (
         accepted_per_draft is None or abs(accepted_tokens / drafts - accepted_per_draft) <= _HALF_LENGTH
@@ -227,6 +231,8 @@ _HALF_POSITION = 0.0005 + 1e-9
 _HALF_LENGTH = 0.005 + 1e-9
 # Beyond this many candidates the printed digits cannot tell neighbours apart: the middle one is as good as any.
 _MAX_CANDIDATES = 2000
+# Where k is not known; the largest in practice is far below.
+_MOST_TOKENS_PER_DRAFT = 64
 
 
 def _distance_to_whole(rate: float, drafts: int) -> float:
@@ -240,6 +246,8 @@ def _closest_drafts(
 ) -> int:
     if accepted == 0:
         return fewest  # the line says nothing about the number of drafts; full drafts are the likeliest
+    if accepted_per_draft is not None and not per_position:
+        return min(max(round(accepted / max(accepted_per_draft, _HALF_LENGTH)), fewest), most)
     low, high = fewest, most
     if accepted_per_draft is not None:
         low = max(low, math.ceil(accepted / (accepted_per_draft + _HALF_LENGTH)))

@@ -174,7 +174,7 @@ class _OpenAccount:
         self.windows += 1
         if event.cumulative is True:
             self.cumulative = True
-        window = self.totals.add(event, engine_label(event.engine))
+        window = self.totals.add(event, engine_label(event.engine), self._num_speculative_tokens)
         if window is None:
             return
         drafts, drafted, accepted = window
@@ -190,10 +190,17 @@ class _OpenAccount:
         if self._best is None or ratio > self._best[0]:
             self._best = (ratio, event, drafted)
 
+    @property
+    def _num_speculative_tokens(self) -> int | None:
+        """K by the init line, else by the lines so far."""
+        k = self.config.num_speculative_tokens if self.config else None
+        return (
+            k or max((totals.num_speculative_tokens or 0 for totals in self.totals.engines.values()), default=0) or None
+        )
+
     def close(self, policy: Policy) -> Account:
         engines = {label: totals for label, totals in sorted(self.totals.engines.items()) if totals.windows}
-        k = self.config.num_speculative_tokens if self.config else None
-        k = k or max((totals.num_speculative_tokens or 0 for totals in engines.values()), default=0) or None
+        k = self._num_speculative_tokens
         lifetimes = [totals.lifetime for totals in engines.values() if totals.lifetime] if self.cumulative else []
         lifetime = (sum(accepted for accepted, _ in lifetimes), sum(drafted for _, drafted in lifetimes))
         each = {label: _log_figures(totals.counts(), k) for label, totals in engines.items()}

@@ -44,6 +44,9 @@ def figures(
     acceptance_ratio: float | None = None,
 ) -> Figures:
     """Derive all figures of a span. ``acceptance_ratio`` stands in where a predictor gives a ratio without counts."""
+    if source == "log" and sum(counts.accepted_per_position) != counts.accepted_tokens:
+        # Some lines had no list (Rust frontend, V0): the others' positions are not those of all drafts.
+        counts = replace(counts, accepted_per_position=())
     return Figures(
         source=source,
         seconds=seconds,

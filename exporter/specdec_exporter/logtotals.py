@@ -61,9 +61,11 @@ class LogTotals:
         if not self.engines:
             self.engine("0").lifetime = (0, 0)
 
-    def add(self, event: SpecDecoding, label: str) -> LogWindow | None:
+    def add(self, event: SpecDecoding, label: str, num_speculative_tokens: int | None = None) -> LogWindow | None:
         """Add one line and return what it adds; ``None`` where that cannot be known.
 
+        ``num_speculative_tokens`` is k from elsewhere, for lines with a mean length and no list that would tell k (the
+        Rust frontend). Lines without a length do not get it: 0.8.3 and 0.8.4 count no drafts in their metrics either.
         The first lifetime line of a log whose beginning was not seen only says where to count from.
         """
         totals = self.engine(label)
@@ -81,6 +83,8 @@ class LogTotals:
                 accepted, drafted = accepted - before[0], drafted - before[1]
         elif length is not None and event.bonus_included is not False:
             length -= 1.0
+        if length is not None:
+            k = k or num_speculative_tokens
         drafts, reached = reconstruct_window(accepted, drafted, event.per_position or (), length, k)
         totals.accepted_tokens += accepted
         totals.draft_tokens += drafted

@@ -26,8 +26,9 @@ class SampleRing:
     """The samples of one engine's counters that windows of up to ``window_seconds`` need.
 
     A counter that falls means that the predictor restarted: what it shows now happened since then (Prometheus counts
-    increases the same way). Samples closer than 1/60 of the window replace each other, so that memory does not depend
-    on how often, or by how many servers, the exporter is scraped.
+    increases the same way). So do counters that are all gone: those of a running process stay. Samples closer than 1/60
+    of the window replace each other, so that memory does not depend on how often, or by how many servers, the exporter
+    is scraped.
     """
 
     def __init__(self, window_seconds: float) -> None:
@@ -37,15 +38,18 @@ class SampleRing:
         self.totals = Counts()
         self.resets = 0
 
-    def add(self, now: float, raw: Counts) -> None:
-        """Take the counters as read at ``now``; times must not go back."""
-        raw = raw.or_else(self._raw)
+    def add(self, now: float, raw: Counts, *, restarted: bool = False) -> None:
+        """Take the counters as read at ``now``; times must not go back.
+
+        ``restarted`` says that another process counted them than those before, whatever they show.
+        """
         if self._samples:
-            if raw.fell_below(self._raw):
+            gone = raw == Counts() and self._raw != Counts()
+            if restarted or gone or raw.fell_below(self._raw):
                 self.resets += 1
-                self.totals += raw
-            else:
-                self.totals += raw - self._raw
+                self._raw = Counts()  # figures not shown now too: they must not fill gaps in the new process' ones
+            raw = raw.or_else(self._raw)
+            self.totals += raw - self._raw
         self._raw = raw
         spacing = self._window / 60
         if len(self._samples) > 1 and now - self._samples[-2].at < spacing:

@@ -18,7 +18,7 @@ from specdec_exporter.pitfalls import known_pitfalls, warning_counts
 from specdec_exporter.policy import Policy, ResolvedPolicy, load_policy
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning, RequestParams, SpecDecoding
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.predictor.snapshot import EngineSnapshot, Snapshot, started_later
 from specdec_exporter.predictor.versions import Facts, parse_release
 from specdec_exporter.samples import SampleRing
 from specdec_exporter.status import (
@@ -95,6 +95,7 @@ class PredictorState:
         self._wall_clock = wall_clock
         self.snapshot: Snapshot | None = None  # of the last fetch, if that succeeded
         self._tracks: dict[tuple[str, str], EngineTrack] = {}
+        self._process_start: float | None = None  # the latest told together with statistics, Unix time
         self._engine_names: tuple[str, ...] = ()
         self._log_rings: dict[str, SampleRing] = {}
         self._born = clock()
@@ -111,22 +112,35 @@ class PredictorState:
         self._sample_log(now)
         self.up, self.up_reason, self.snapshot = True, None, snapshot
         tracks: dict[tuple[str, str], EngineTrack] = {}
-        restarted = False
-        for engine in snapshot.engines:
+        engines = snapshot.engines
+        if snapshot.stats_present and not engines:
+            # Started, and no request yet (V0): of the engines that were there before only the names hold.
+            engines = tuple(EngineSnapshot(model_name=model, engine=name) for model, name in self._tracks)
+        restarted = another_process = self._is_another_process(snapshot)
+        for engine in engines:
             key = (engine.model_name, engine.engine)
             track = self._tracks.get(key) or EngineTrack(SampleRing(self.window_seconds), engine, now)
             track.snapshot = engine
             resets = track.ring.resets
-            track.ring.add(now, timed_counts_of(engine))
+            track.ring.add(now, timed_counts_of(engine), restarted=another_process)
             restarted = restarted or track.ring.resets > resets
             tracks[key] = track
-        if snapshot.engines:  # a predictor without statistics says nothing about its engines: remember them
+        if engines:  # a predictor without statistics says nothing about its engines: remember them
             self._tracks = tracks
             self._engine_names = tuple(sorted({engine for _, engine in tracks}))
         if restarted:
             self.restarts += 1
             self.version_asked = False
         self._close_short_windows(now)
+
+    def _is_another_process(self, snapshot: Snapshot) -> bool:
+        """Whether a process counts that started later than any before; one without statistics does not count."""
+        if not snapshot.stats_present:
+            return False
+        later = started_later(self._process_start, snapshot.process_start_time_seconds)
+        if later or self._process_start is None:
+            self._process_start = snapshot.process_start_time_seconds
+        return later
 
     def observe_failure(self, reason: str) -> None:
         """A fetch failed; ``reason`` is in words."""
@@ -142,7 +156,7 @@ class PredictorState:
         """A line of the predictor's log said something."""
         if isinstance(event, SpecDecoding):
             label = engine_label(event.engine, self._engine_names)
-            self.log.add(event, label)
+            self.log.add(event, label, self.num_speculative_tokens)
         elif isinstance(event, EngineConfig):
             self._config = event
             if not event.historical:

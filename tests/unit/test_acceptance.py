@@ -182,4 +182,29 @@ def test_the_line_of_short_ngram_drafts_gives_its_five_drafts() -> None:
 def test_a_line_without_a_list_uses_k_or_the_mean_length() -> None:
     assert reconstruct_window(9, 15, (), 1.8, 3).drafts == 5
     assert reconstruct_window(9, 15, (), None, 3).drafts == 5
+    assert reconstruct_window(9, 15, (), 1.8, None).drafts == 5
     assert reconstruct_window(9, 15, (), None, None).drafts == 0  # nothing says how many
+    assert reconstruct_window(0, 15, (), 0.0, None).drafts == 0
+
+
+@given(window())
+def test_without_a_list_the_drafts_are_those_nearest_the_mean_length(
+    case: tuple[int, list[int], int, int, bool],
+) -> None:
+    drafts, positions, draft_tokens, k, full = case
+    accepted, (_, length) = sum(positions), printed(positions, drafts)
+    if full:
+        assert reconstruct_window(accepted, draft_tokens, (), length, k).drafts == drafts
+    for known in (k, None):
+        found = reconstruct_window(accepted, draft_tokens, (), length, known)
+        assert found.accepted_per_position == ()
+        if accepted:
+            assert math.ceil(draft_tokens / (known or 64)) <= found.drafts <= draft_tokens
+            assert abs(accepted / found.drafts - length) <= 0.005 + accepted / found.drafts**2
+
+
+def test_a_length_that_no_number_of_drafts_has_gives_the_nearest_possible() -> None:
+    assert reconstruct_window(900, 1500, (), 1.5, None).drafts == 600
+    assert reconstruct_window(9, 15, (), 0.1, None).drafts == 15
+    assert reconstruct_window(640, 6400, (), 64.0, None).drafts == 100
+    assert reconstruct_window(9, 15, (), 0.0, None).drafts == 15

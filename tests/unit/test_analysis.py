@@ -251,6 +251,35 @@ def test_a_single_lifetime_line_is_told_as_it_is() -> None:
     assert account.figures.acceptance_ratio == 972 / 1380
 
 
+WITHOUT_LIST = SpecDecoding(  # as the Rust frontend may print
+    accepted_tokens=90, draft_tokens=150, acceptance_ratio=0.6, mean_acceptance_length=2.8, bonus_included=True
+)
+
+
+@pytest.mark.parametrize("events", [(config(), WITHOUT_LIST), (WITHOUT_LIST,)])
+def test_a_line_without_positions_has_its_length_all_the_same(events: tuple[Event, ...]) -> None:
+    figures = judged(*events).figures
+    assert figures is not None
+    assert (figures.drafts, figures.mean_acceptance_length, figures.per_position) == (50, 2.8, ())
+
+
+def test_lines_of_which_some_lack_positions_have_a_length_and_no_curve() -> None:
+    account = judged(window([40, 30, 20], 50), WITHOUT_LIST)
+    assert account.figures is not None
+    assert (account.figures.drafts, account.figures.mean_acceptance_length) == (100, 2.8)
+    assert account.figures.per_position == account.figures.conditional == ()
+    assert account.recommended_num_speculative_tokens is None
+
+
+def test_k_of_the_lines_before_serves_a_line_without_positions() -> None:
+    none_accepted = SpecDecoding(
+        accepted_tokens=0, draft_tokens=150, acceptance_ratio=0.0, mean_acceptance_length=1.0, bonus_included=True
+    )
+    figures = judged(window([40, 30, 20], 50), none_accepted).figures
+    assert figures is not None
+    assert (figures.drafts, figures.mean_acceptance_length) == (100, 1.9)
+
+
 def test_lines_without_drafts_have_no_length_instead_of_a_length_of_one() -> None:
     line = SpecDecoding(accepted_tokens=60, draft_tokens=100, acceptance_ratio=0.6)  # as 0.8.3 prints
     figures = judged(line).figures

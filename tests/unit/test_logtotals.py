@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,20 @@ def test_a_length_without_the_bonus_token_gives_the_same_drafts() -> None:
     totals = LogTotals()
     totals.add(line(9, 15, mean_acceptance_length=1.8, bonus_included=False, per_position=(0.8, 0.6, 0.4)), "0")
     assert totals.engine("0").drafts == 5
+
+
+@pytest.mark.parametrize("k", [None, 3])
+def test_a_line_without_a_list_gives_the_drafts_of_its_length(k: int | None) -> None:
+    totals = LogTotals()
+    totals.add(line(9, 15, mean_acceptance_length=2.8, bonus_included=True), "0", k)
+    engine = totals.engine("0")
+    assert (engine.drafts, engine.accepted_per_position) == (5, [])
+
+
+def test_a_line_with_neither_list_nor_length_gives_no_drafts() -> None:
+    totals = LogTotals()
+    totals.add(line(9, 15), "0", 3)  # as 0.8.3 prints: its metrics do not count drafts either
+    assert totals.engine("0").drafts == 0
 
 
 def test_lifetime_lines_of_a_log_seen_from_its_start_add_up_to_the_last() -> None:

@@ -39,6 +39,40 @@ def test_a_restart_counts_what_came_after_it() -> None:
     assert ring.resets == 1
 
 
+def test_what_a_restarted_predictor_no_longer_shows_is_no_increase() -> None:
+    ring = SampleRing(300)
+    ring.add(0, Counts(drafts=1_000_000, accepted_per_position=(800_000.0,), generation_tokens=3_500_000))
+    ring.add(60, Counts(drafts=1_000_010, accepted_per_position=(800_009.0,), generation_tokens=3_500_034))
+    ring.add(120, Counts(generation_tokens=50))  # without speculation
+    ring.add(180, Counts(drafts=20, accepted_per_position=(3.0,), generation_tokens=70))
+    assert ring.totals == Counts(drafts=30, accepted_per_position=(12.0,), generation_tokens=104)
+    assert ring.resets == 1
+
+
+def test_a_gap_in_one_figure_is_no_restart() -> None:
+    ring = SampleRing(300)
+    for at, raw in ((0, Counts(drafts=5, steps=5)), (60, Counts(steps=7)), (120, Counts(drafts=8, steps=9))):
+        ring.add(at, raw)
+    assert ring.totals == Counts(drafts=3, steps=4)
+    assert ring.resets == 0
+
+
+def test_when_all_figures_are_gone_the_predictor_restarted() -> None:
+    ring = SampleRing(300)
+    for at, raw in enumerate((drafts(100), Counts(), Counts(), drafts(130))):
+        ring.add(at * 60, raw)
+    assert ring.totals == drafts(130)
+    assert ring.resets == 1
+
+
+def test_a_restart_that_is_known_of_counts_though_nothing_fell() -> None:
+    ring = SampleRing(300)
+    ring.add(0, drafts(100))
+    ring.add(60, drafts(1000), restarted=True)
+    assert ring.totals == drafts(1000)
+    assert ring.resets == 1
+
+
 def test_after_a_long_pause_the_window_does_not_reach_back_over_it() -> None:
     ring = SampleRing(300)
     ring.add(0, drafts(0))

@@ -7,9 +7,10 @@ import math
 import msgspec
 import pytest
 
-from builders import Clock, engine, snapshot
+from builders import CAPTURES, Clock, engine, snapshot
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.exposition import parse_exposition
 from specdec_exporter.predictor.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.state import PredictorState
 
@@ -74,6 +75,160 @@ def test_a_restart_gives_neither_a_spike_nor_a_negative_window(state: PredictorS
     assert window is not None
     assert (window.drafts, window.accepted_tokens) == (10, 8)
     assert state.restarts == 1
+
+
+def drafting(drafts: float, draft_tokens: float, accepted: float, generated: float) -> EngineSnapshot:
+    return EngineSnapshot(
+        model_name="tiny",
+        engine="0",
+        drafts=drafts,
+        draft_tokens=draft_tokens,
+        accepted_tokens=accepted,
+        generation_tokens=generated,
+    )
+
+
+def test_a_lifetime_is_no_increase_when_speculation_comes_back(state: PredictorState, clock: Clock) -> None:
+    for later in (
+        drafting(1e6, 3e6, 2.4e6, 3.5e6),
+        drafting(1e6 + 10, 3e6 + 30, 2.4e6 + 24, 3.5e6 + 34),
+        EngineSnapshot(model_name="tiny", engine="0", generation_tokens=50.0),  # restarted without speculation
+        drafting(0, 0, 0, 0),
+        drafting(1000, 3000, 300, 1300),
+    ):
+        state.observe_snapshot(snapshot(later))
+        clock.advance(60)
+    window = state.window()
+    assert window is not None
+    assert window.acceptance_ratio == pytest.approx(324 / 3030)
+    assert state.restarts == 2
+    assert state.status().verdict.code != "healthy"
+
+
+def test_a_predictor_without_speculation_leaves_no_acceptance_in_the_history(
+    state: PredictorState, clock: Clock
+) -> None:
+    drafted = CAPTURES / "0.32.0-draft_model-k3"
+    for dump in (
+        drafted / "metrics-8-p90.txt",
+        drafted / "metrics-9-temp1.txt",
+        CAPTURES / "0.32.0-baseline-nospec" / "metrics-1-after.txt",
+        drafted / "metrics-0-before-any-request.txt",
+    ):
+        state.observe_snapshot(parse_exposition(dump.read_bytes()))
+        clock.advance(61)
+    *before, without, again = [point.acceptance_ratio for point in state.status().history]
+    assert len(before) == 1
+    assert (without, again) == (None, None)
+    (view,) = state.engines()
+    assert view.ratios is not None
+    assert sum(view.ratios.counts) == 1
+
+
+NO_SAMPLES = b"""\
+# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{block_size="128",engine="0"} 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            (CAPTURES / "0.9.2-v0-ngram-k5" / "metrics-3-low.txt").read_bytes(),
+            (CAPTURES / "0.9.2-v0-ngram-k5" / "metrics-0-before-any-request.txt").read_bytes(),
+        ),
+        ((CAPTURES / "0.32.0-draft_model-k3" / "metrics-8-p90.txt").read_bytes(), NO_SAMPLES),
+    ],
+    ids=["v0", "v1"],
+)
+def test_a_restarted_predictor_without_a_sample_yet_leaves_nothing_stale(
+    state: PredictorState, clock: Clock, before: bytes, after: bytes
+) -> None:
+    state.observe_snapshot(parse_exposition(before))
+    (former,) = state.engines()
+    assert former.snapshot is not None
+    state.observe_version("0.9.2")
+    for _ in range(2):
+        clock.advance(15)
+        state.observe_snapshot(parse_exposition(after))
+        (view,) = state.engines()
+        assert view.snapshot == EngineSnapshot(model_name=former.model_name, engine=former.engine)
+        assert (view.window, view.ratios) == (None, None)
+        status = state.status()
+        assert (status.up, status.window, status.lifetime, status.requests_running) == (True, None, None, None)
+        assert status.state == "speculation_off"  # as of any predictor of which neither log nor metrics show it
+        assert (state.restarts, state.version_asked) == (1, False)
+    state.observe_event(config())
+    assert state.state == "idle"
+    clock.advance(15)
+    state.observe_snapshot(parse_exposition(before))
+    assert state.restarts == 1
+    assert state.status().requests_running is not None
+
+
+def test_a_start_without_a_sample_is_a_restart_though_the_counters_outgrow_the_old_ones(
+    state: PredictorState, clock: Clock
+) -> None:
+    for shot in (
+        snapshot(drafting(100, 300, 60, 160)),
+        parse_exposition(NO_SAMPLES),
+        snapshot(drafting(1000, 3000, 2400, 3400)),
+    ):
+        state.observe_snapshot(shot)
+        clock.advance(60)
+    window = state.window()
+    assert window is not None
+    assert (window.drafts, window.accepted_tokens) == (1000, 2400)
+    assert window.acceptance_ratio == pytest.approx(0.8)
+    assert state.restarts == 1
+
+
+def started(at: float | None, engine: EngineSnapshot) -> Snapshot:
+    return msgspec.structs.replace(snapshot(engine), process_start_time_seconds=at)
+
+
+@pytest.mark.parametrize("between", [None, "failure", "no statistics"])
+def test_a_later_start_time_is_a_restart_though_every_counter_is_higher(
+    state: PredictorState, clock: Clock, between: str | None
+) -> None:
+    state.observe_snapshot(started(1000.0, drafting(100, 300, 60, 160)))
+    state.observe_version("0.32.0")
+    clock.advance(60)
+    if between == "failure":
+        state.observe_failure("GET http://x answered 503")
+    elif between == "no statistics":
+        state.observe_snapshot(
+            Snapshot(engines=(), engine_generation=None, stats_present=False, process_start_time_seconds=2000.0)
+        )
+    clock.advance(60)
+    state.observe_snapshot(started(2000.0, drafting(1000, 3000, 2400, 3400)))
+    window = state.window()
+    assert window is not None
+    assert (window.drafts, window.accepted_tokens) == (1000, 2400)
+    assert window.acceptance_ratio == pytest.approx(0.8)
+    assert (state.restarts, state.version_asked) == (1, False)
+
+
+@pytest.mark.parametrize("times", [(2000.0, 1000.0, 2000.0, 1000.0), (None, 1000.0, None, 1000.0), (None,) * 4])
+def test_processes_that_answer_in_turn_or_tell_no_start_time_are_no_restart(
+    state: PredictorState, clock: Clock, times: tuple[float | None, ...]
+) -> None:
+    for step, at in enumerate(times):
+        state.observe_snapshot(started(at, drafting(1000 + step, 3000, 2400, 3400)))
+        clock.advance(60)
+    assert state.restarts == 0
+    window = state.window()
+    assert window is not None
+    assert window.drafts == 3
+
+
+def test_processes_that_answer_in_turn_are_known_once_each_has_answered(state: PredictorState, clock: Clock) -> None:
+    for step, at in enumerate((1000.0, 2000.0, 1000.0, None, 2000.0)):
+        state.observe_snapshot(started(at, drafting(1000 + step, 3000, 2400, 3400)))
+        clock.advance(60)
+    assert state.restarts == 1  # that the first later one is no restart, its answer alone does not show
 
 
 def test_a_failed_fetch_leaves_nothing_stale(state: PredictorState, clock: Clock) -> None:
@@ -171,6 +326,21 @@ def test_log_windows_count_under_the_metrics_engine_and_zeros_are_there_from_the
         )
     )
     assert [(name, totals.draft_tokens) for name, totals in state.log_engines()] == [("0", 15)]
+
+
+WITHOUT_LIST = SpecDecoding(accepted_tokens=9, draft_tokens=15, mean_acceptance_length=2.8, bonus_included=True)
+
+
+def test_a_line_without_positions_takes_k_from_the_init_line_or_the_metrics(state: PredictorState) -> None:
+    nothing_accepted = msgspec.structs.replace(WITHOUT_LIST, accepted_tokens=0, mean_acceptance_length=1.0)
+    state.observe_event(nothing_accepted)
+    assert state.log.engine("0").drafts == 0  # k is not known, and the length tells no number
+    state.observe_snapshot(snapshot(engine(k=3)))
+    state.observe_event(nothing_accepted)
+    assert state.log.engine("0").drafts == 5
+    state.observe_event(config(num_speculative_tokens=5))
+    state.observe_event(nothing_accepted)
+    assert state.log.engine("0").drafts == 8
 
 
 def test_warnings_are_counted_by_code(state: PredictorState) -> None:

@@ -78,3 +78,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     engine_generation: EngineGeneration | None
     stats_present: bool
     process_start_time_seconds: float | None = None
+
+
+def started_later(before: float | None, now: float | None) -> bool:
+    """Whether the process that says ``now`` is a later one than that of ``before``, by their start times (Unix time).
+
+    Counters that all have grown past the old ones do not show a restart; this does. It shows none where one of the two
+    does not tell (multiprocess mode, Rust frontend), nor by an earlier time: several processes answer in turn then.
+    """
+    return before is not None and now is not None and now > before
