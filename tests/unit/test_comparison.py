@@ -213,6 +213,16 @@ def test_a_later_first_token_is_told_beside_faster_tokens() -> None:
     assert decision.headline.startswith("Slower in time to first token, faster in time per output token")
 
 
+@pytest.mark.parametrize(("typical", "code"), [(0.0175, "slower"), (0.004, "mixed")])
+def test_a_worse_tail_beside_something_slower_is_mixed_only_if_somebody_gains(typical: float, code: str) -> None:
+    before = recording(tpot=[0.02] * 1000, ttft=drawn(0.05), e2e=[1.0] * 1000)
+    after = recording(tpot=[typical] * 900 + [0.045] * 100, ttft=drawn(0.2, seed=3), e2e=[1.0] * 1000)
+    decision = compare(before, after).decision
+    assert decision.code == code
+    assert decision.headline.startswith("Slower in time to first token")
+    assert "worse tail in time per output token" in decision.headline
+
+
 def test_requests_above_the_last_bucket_leave_the_median_to_decide() -> None:
     before = replace(PLAIN, request_latency_seconds=histogram([100.0] * 990 + [9000.0] * 10, E2E))
     after = replace(FASTER, request_latency_seconds=histogram([1.7] * 990 + [9000.0] * 10, E2E))

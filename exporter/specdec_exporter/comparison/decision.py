@@ -42,7 +42,7 @@ def decide(
     outcomes: dict[Outcome, list[str]] = {}
     for latency in latencies:
         outcomes.setdefault(latency.outcome, []).append(TITLES[latency.sli])
-    code, headline = _headline(outcomes)
+    code, headline = _headline(outcomes, gains=any(map(_gains, latencies)))
     reasons = [reason for latency in latencies for reason in _reasons(latency)]
     if candidate is not None and candidate.acceptance_ratio is not None:
         minimum = f"minimum {policy.acceptance_ratio_min:.2f} for this method"
@@ -54,7 +54,7 @@ def decide(
         )
     if code == "undecided":
         action = "Mend what is flagged, record again, and compare again."
-    elif outcomes.get("tail_worse"):
+    elif outcomes.get("tail_worse") and code != "slower":
         action = (
             "Find the requests that wait (long prompts, one client, one language, one temperature) and route them to a "
             "service without speculation, or with a k of their own; the mean does not show them."
@@ -64,14 +64,13 @@ def decide(
     return Decision(code=code, headline=headline, reasons=tuple(reasons), action=action, regression=code in REGRESSIONS)
 
 
-def _headline(outcomes: dict[Outcome, list[str]]) -> tuple[DecisionCode, str]:
+def _headline(outcomes: dict[Outcome, list[str]], *, gains: bool) -> tuple[DecisionCode, str]:
+    """``gains``: whether somebody waits less, be it for one SLI or a part of the requests."""
     faster, slower, tail = (outcomes.get(name, []) for name in ("faster", "slower", "tail_worse"))
-    if slower and (faster or tail):
+    if slower:
         better = f", faster in {_list(faster)}" if faster else ""
         worse = f", and a worse tail in {_list(tail)}" if tail else ""
-        return "mixed", f"Slower in {_list(slower)}{better}{worse}"
-    if slower:
-        return "slower", f"Slower in {_list(slower)}"
+        return "mixed" if gains else "slower", f"Slower in {_list(slower)}{better}{worse}"
     if tail:
         rest = f"; faster in {_list(faster)}" if faster else ""
         return "tail_worse", f"The slowest requests became slower in {_list(tail)}, the typical one did not{rest}"
@@ -80,6 +79,11 @@ def _headline(outcomes: dict[Outcome, list[str]]) -> tuple[DecisionCode, str]:
     if outcomes.get("no_difference"):
         return "no_difference", f"No difference shown in {_list(outcomes['no_difference'])}"
     return "undecided", "Nothing can be decided from these recordings"
+
+
+def _gains(latency: LatencyComparison) -> bool:
+    head = latency.head_shift
+    return latency.outcome == "faster" or (latency.outcome == "tail_worse" and head is not None and head.shifted)
 
 
 def _list(names: Iterable[str]) -> str:
