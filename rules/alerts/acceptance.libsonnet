@@ -24,7 +24,7 @@ function(config, signals, alert)
     alert.number(signals.acceptance_length.record, alert.two),
     alert.number(signals.acceptance_length_min.record, alert.two),
   ];
-  local curve = alert.where_there_is(
+  local curve = alert.ifThereIs(
     signals.position_acceptance.record,
     'the curve runs from %s at the first position to %s at the last of %s' % [
       alert.aggregated('max', signals.position_acceptance.record, alert.percent),

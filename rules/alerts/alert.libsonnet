@@ -58,7 +58,7 @@ function(config, signals)
         format,
       ],
     // One text where the service has the record, the other where it has not.
-    where_there_is(record, text, otherwise)::
+    ifThereIs(record, text, otherwise)::
       '{{ if printf "%s%%s" $service | query }}%s{{ else }}%s{{ end }}' % [record, text, otherwise],
     // A label of it.
     label(record, label, of='service')::

@@ -79,7 +79,7 @@ def _measure(page: Page, services: int, rounds: int) -> tuple[list[Row], float]:
         folder = Path(name)
         with ruler(folder, RULES, address, services) as running:
             scraping = running.process()
-            time.sleep(SCRAPE_SECONDS)
+            time.sleep(SCRAPE_SECONDS)  # the span that is measured: every target is scraped once
             without = running.process()
             running.start_rules(RULES, every_seconds)
             running.evaluations(2)  # what is read over days exists after the second

@@ -22,20 +22,6 @@ SPEC_LINE = (
 )
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    log = Log(tmp_path / "vllm.log")
-    log.write("before")
-    return log
-
-
-@pytest.fixture
-def reader(log: Log) -> Reader:
-    reader = Reader(log.path)
-    assert reader.read() == []
-    return reader
-
-
 def spec_reader(log: Log) -> Reader:
     counters = ReaderCounters()
     reader = Reader(log.path, scanner_factory=lambda: LogScanner(counters), counters=counters)

@@ -13,20 +13,6 @@ from logfiles import Log, Reader
 DATED = "-20261120"
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    log = Log(tmp_path / "v.log")
-    log.write("before")
-    return log
-
-
-@pytest.fixture
-def reader(log: Log) -> Reader:
-    reader = Reader(log.path)
-    assert reader.read() == []
-    return reader
-
-
 def copy(source: Log, target: Log) -> None:
     """``cp``: a target that exists stays the file that it is."""
     shutil.copyfile(source.path, target.path)
@@ -52,14 +38,14 @@ def path(request: pytest.FixtureRequest, log: Log, tmp_path: Path, monkeypatch: 
     """A path to the log, which is not always the only one."""
     monkeypatch.chdir(tmp_path.parent)
     if request.param == "relative":
-        return f"{tmp_path.name}/v.log"
+        return f"{tmp_path.name}/vllm.log"
     if request.param == "dotted":
-        return f"{tmp_path}/../{tmp_path.name}/v.log"
+        return f"{tmp_path}/../{tmp_path.name}/vllm.log"
     if request.param == "link to the directory":
         (tmp_path / "link").symlink_to(tmp_path)
-        return f"{tmp_path}/link/v.log"
+        return f"{tmp_path}/link/vllm.log"
     if request.param == "link to the file":
-        (tmp_path / "current").symlink_to("v.log")
+        (tmp_path / "current").symlink_to("vllm.log")
         return f"{tmp_path}/current"
     return str(log.path)
 
@@ -296,13 +282,17 @@ def test_a_rotated_file_restored_after_the_next_rotation_is_not_read_again(log: 
     assert reader.wait() == ["c", "d"]
 
 
-def test_a_copy_made_while_down_is_not_read_beside_the_renamed_log(log: Log, tmp_path: Path) -> None:
-    state = tmp_path / "positions.json"
+def stop_after_a_line(log: Log, state: Path) -> None:
     reader = Reader(log.path, state=state)
     reader.read()
     log.write("a")
     assert reader.read() == ["a"]
     reader.close()
+
+
+def test_a_copy_made_while_down_is_not_read_beside_the_renamed_log(log: Log, tmp_path: Path) -> None:
+    state = tmp_path / "positions.json"
+    stop_after_a_line(log, state)
     copy(log, log.sibling(".1"))
     log.write("b")
     rename(log, DATED)
@@ -316,11 +306,7 @@ def test_a_copy_made_while_down_is_not_read_beside_the_renamed_log(log: Log, tmp
 
 def test_what_is_appended_to_a_copy_that_was_found_at_the_start_is_not_read(log: Log, tmp_path: Path) -> None:
     state = tmp_path / "positions.json"
-    reader = Reader(log.path, state=state)
-    reader.read()
-    log.write("a")
-    assert reader.read() == ["a"]
-    reader.close()
+    stop_after_a_line(log, state)
     log.write("b")
     append_to_copy(log)
     log.truncate()

@@ -22,20 +22,6 @@ from specdec_exporter.predictor.logfile import LogFile, open_regular
 NOBODY = 65534
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    log = Log(tmp_path / "vllm.log")
-    log.write("before")
-    return log
-
-
-@pytest.fixture
-def reader(log: Log) -> Reader:
-    reader = Reader(log.path)
-    assert reader.read() == []
-    return reader
-
-
 def rotating_logger(name: str, log: Log, max_bytes: int = 2000) -> logging.Logger:
     """One process of several that share a RotatingFileHandler's file, each with a handler of its own."""
     logger = logging.getLogger(f"{log.path}.{name}")
