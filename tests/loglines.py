@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
+from hypothesis import strategies as st
 
 from specdec_exporter.predictor.events import Event, Malformed, SpecDecoding
 from specdec_exporter.predictor.logline import parse_line
@@ -56,3 +59,45 @@ def without_place(said: Parsed) -> Parsed:
     if said is None or isinstance(said, Malformed):
         return said
     return msgspec.structs.replace(said, timestamp=None, process=None, pid=None)
+
+
+@st.composite
+def drafts(draw: st.DrawFn) -> tuple[int, list[int], int]:
+    """The number of drafts, how many of them accepted each position, and the tokens drafted."""
+    count = draw(st.integers(1, 100_000))
+    tokens = draw(st.integers(1, 12))
+    accepted: list[int] = []
+    for _ in range(tokens):
+        accepted.append(draw(st.integers(0, accepted[-1] if accepted else count)))
+    return count, accepted, draw(st.integers(sum(accepted), max(sum(accepted), count * tokens)))
+
+
+def rendered(wording: str, count: int, positions: list[int], drafted: int) -> str:
+    """As vLLM's own format strings write it."""
+    accepted = sum(positions)
+    rate = accepted / drafted if drafted else math.nan
+    curve = ", ".join(f"{position / count:.3f}" for position in positions)
+    length = accepted / count
+    if wording == "v0":
+        return (
+            f"Speculative metrics: Draft acceptance rate: {rate:.3f}, System efficiency: 0.500, "
+            f"Number of speculative tokens: {len(positions)}, Number of accepted tokens: {accepted}, "
+            f"Number of draft tokens: {drafted}, Number of emitted tokens: {accepted}."
+        )
+    if wording == "0.8.3":
+        return (
+            f"SpecDecoding metrics: Draft acceptance rate: {100 * rate:.1f}%, Accepted: {accepted} tokens, "
+            f"Drafted: {drafted} tokens"
+        )
+    if wording in ("0.8.5", "0.9.0"):
+        return (
+            f"SpecDecoding metrics: Draft acceptance rate: {100 * rate:.1f}%, "
+            f"Mean acceptance length: {length + (wording == '0.9.0'):.2f}, Accepted: {accepted} tokens, "
+            f"Drafted: {drafted} tokens, Per-position acceptance rate: {curve}"
+        )
+    return (
+        f"SpecDecoding metrics: Mean acceptance length: {1 + length:.2f}, "
+        f"Accepted throughput: {accepted / 10:.2f} tokens/s, "
+        f"Drafted throughput: {drafted / 10:.2f} tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
+        f"Per-position acceptance rate: {curve}, Avg Draft acceptance rate: {100 * rate:.1f}%"
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +169,14 @@ def recommended_num_speculative_tokens(per_position: Sequence[float], draft_cost
     return best
 
 
-class ReconstructedWindow(NamedTuple):
-    """Drafts and accepted tokens per position of one log line, which prints only rounded ratios of them."""
-
-    drafts: int
-    accepted_per_position: tuple[int, ...]
-
-
 def reconstruct_window(
     accepted_tokens: int,
     draft_tokens: int,
     per_position: Sequence[float],
     accepted_per_draft: float | None,
     num_speculative_tokens: int | None,
-) -> ReconstructedWindow:
-    """Recover the integers behind a spec-decode line.
+) -> tuple[int, Sequence[int]]:
+    """Recover the integers behind a spec-decode line: its drafts, and how many of them accepted each position.
 
     ``per_position`` is the printed list (three decimals; may be empty), ``accepted_per_draft`` the printed mean length
     without the bonus token (two decimals). Full drafts give drafts = draft tokens / k; that is taken when it agrees
@@ -195,10 +187,10 @@ def reconstruct_window(
     """
     k = num_speculative_tokens or len(per_position)
     if draft_tokens <= 0 or (not k and (not accepted_tokens or accepted_per_draft is None)):
-        return ReconstructedWindow(0, (0,) * len(per_position))
+        return 0, (0,) * len(per_position)
     if not k:
         fewest = -(-draft_tokens // _MOST_TOKENS_PER_DRAFT)
-        return ReconstructedWindow(_closest_drafts(accepted_tokens, fewest, draft_tokens, (), accepted_per_draft), ())
+        return _closest_drafts(accepted_tokens, fewest, draft_tokens, (), accepted_per_draft), ()
     drafts = -(-draft_tokens // k)
     full = draft_tokens % k == 0 and (
         accepted_per_draft is None or abs(accepted_tokens / drafts - accepted_per_draft) <= _HALF_LENGTH
@@ -206,21 +198,21 @@ def reconstruct_window(
     if not full or (positions := _positions_of_full_drafts(accepted_tokens, drafts, per_position)) is None:
         drafts = _closest_drafts(accepted_tokens, drafts, draft_tokens, per_position, accepted_per_draft)
         positions = _whole_positions(accepted_tokens, drafts, [rate * drafts for rate in per_position])
-    return ReconstructedWindow(drafts, positions)
+    return drafts, positions
 
 
-def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence[float]) -> tuple[int, ...] | None:
+def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence[float]) -> Sequence[int] | None:
     """Return whole counts that agree with the printed rates and sum to ``accepted``, if so many drafts allow any."""
     slack = drafts * _HALF_POSITION
-    exact = [rate * drafts for rate in per_position]
-    counts = [int(value + 0.5) for value in exact]
-    if slack < 0.5:  # else every count is within it
-        for count, value in zip(counts, exact, strict=True):
-            if not -slack <= count - value <= slack:
-                return None
+    counts = [int(rate * drafts + 0.5) for rate in per_position]
     missing = accepted - sum(counts)
+    if slack < 0.5:  # else every count is within it
+        for count, rate in zip(counts, per_position, strict=True):
+            if not -slack <= count - rate * drafts <= slack:
+                return None
     if not missing or not counts:
-        return tuple(counts)
+        return counts
+    exact = [rate * drafts for rate in per_position]
     if abs(sum(exact) - accepted) > len(counts) * slack:
         return None
     return _moved(counts, exact, drafts, missing)
@@ -272,13 +264,13 @@ def _closest_drafts(
     )
 
 
-def _whole_positions(accepted: int, drafts: int, exact: Sequence[float]) -> tuple[int, ...]:
+def _whole_positions(accepted: int, drafts: int, exact: Sequence[float]) -> Sequence[int]:
     """Round to whole counts that sum to ``accepted``, moving the remainder where rounding was least certain."""
     counts = [round(value) for value in exact]
     return _moved(counts, exact, drafts, accepted - sum(counts))
 
 
-def _moved(counts: list[int], exact: Sequence[float], drafts: int, missing: int) -> tuple[int, ...]:
+def _moved(counts: list[int], exact: Sequence[float], drafts: int, missing: int) -> Sequence[int]:
     """Add ``missing`` to the counts where rounding was least certain, as long as they stay nested."""
     if counts and abs(missing) >= len(counts):  # many drafts: three decimals leave whole counts open, of every position
         each = int(missing / len(counts))
@@ -300,4 +292,4 @@ def _moved(counts: list[int], exact: Sequence[float], drafts: int, missing: int)
             break
         counts[best] += step
         missing -= step
-    return tuple(counts)
+    return counts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from specdec_exporter.acceptance import Counts, reconstruct_window
 from specdec_exporter.predictor.events import SpecDecoding
@@ -33,14 +32,6 @@ class EngineLogTotals:
         )
 
 
-class LogWindow(NamedTuple):
-    """What one line added; ``drafts`` is reconstructed."""
-
-    drafts: int
-    draft_tokens: int
-    accepted_tokens: int
-
-
 class LogTotals:
     """Sums spec-decode lines per engine, under the engine's name as :func:`engine_label` writes it."""
 
@@ -61,8 +52,10 @@ class LogTotals:
         if not self.engines:
             self.engine("0").lifetime = (0, 0)
 
-    def add(self, event: SpecDecoding, label: str, num_speculative_tokens: int | None = None) -> LogWindow | None:
-        """Add one line and return what it adds; ``None`` where that cannot be known.
+    def add(
+        self, event: SpecDecoding, label: str, num_speculative_tokens: int | None = None
+    ) -> tuple[int, int, int] | None:
+        """Add one line; return the drafts, draft tokens and accepted tokens it adds, ``None`` if that cannot be known.
 
         ``num_speculative_tokens`` is k from elsewhere, for lines with a mean length and no list that would tell k (the
         Rust frontend). Lines without a length do not get it: 0.8.3 and 0.8.4 count no drafts in their metrics either.
@@ -94,7 +87,7 @@ class LogTotals:
             positions.extend([0] * (len(reached) - len(positions)))
         for i, count in enumerate(reached):
             positions[i] += count
-        return LogWindow(drafts, drafted, accepted)
+        return drafts, drafted, accepted
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,8 +14,8 @@ from pathlib import Path
 from bench.rows import BenchError
 
 TESTS = Path(__file__).parents[1]
-# C: no tool spends time on characters of several bytes.
-_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS), "LC_ALL": "C.UTF-8"}
+# Bytecode is kept, as in any installation: pip writes it. C: no tool spends time on characters of several bytes.
+_ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": str(TESTS), "LC_ALL": "C.UTF-8"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

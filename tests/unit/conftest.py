@@ -1,12 +1,17 @@
-"""What most tests of the tailer begin with: a log of one old line, and a reader that stands at its end."""
+"""What most tests of the tailer begin with, and the scanner with and without its compiled lane."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from logfiles import Log, Reader
+from specdec_exporter.predictor import fastline, scan, search
 
 
 @pytest.fixture
@@ -21,3 +26,31 @@ def reader(log: Log) -> Reader:
     reader = Reader(log.path)
     assert reader.read() == []
     return reader
+
+
+@pytest.fixture(scope="session")
+def uncompiled() -> ModuleType:
+    """The module ``fastline`` as it is where there was no C compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, f"{fastline.__package__}._fastline", None)
+        spec = importlib.util.find_spec(fastline.__name__)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=["compiled", "uncompiled"], scope="module")
+def both_lanes(request: pytest.FixtureRequest, uncompiled: ModuleType) -> Iterator[None]:
+    """Every test of the module runs with the compiled lane and without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "uncompiled":
+            leave_out_compiled(patch, uncompiled)
+        yield
+
+
+def leave_out_compiled(patch: pytest.MonkeyPatch, uncompiled: ModuleType) -> None:
+    patch.setattr(scan, "take_lines", uncompiled.take_lines)
+    patch.setattr(scan, "count_lines", uncompiled.count_lines)
+    patch.setattr(search, "find_words", uncompiled.find_words)

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglines import (
-    CONFIG,
-    HEADER,
-    PARAMS,
-    SPEC,
-    SPEC_0_8_3,
-    SPEC_0_9,
-    SPEC_V0,
-    STATS,
-    parse,
-    spec,
-)
+from loglines import CONFIG, HEADER, PARAMS, SPEC, SPEC_0_8_3, SPEC_0_9, SPEC_V0, STATS, drafts, parse, rendered, spec
 from specdec_exporter.predictor.events import (
     EngineConfig,
     EngineStats,
     Malformed,
     SpecDecoding,
 )
-from specdec_exporter.predictor.fastline import read_engine_stats, read_spec_decoding
 from specdec_exporter.predictor.logline import parse_line
 
 # --- properties ---
@@ -62,48 +48,6 @@ def test_damaged_lines_are_read_without_harm(message: str, header: str, place: i
     parse_line(line[:place] + noise + line[place + len(noise) :])
 
 
-@st.composite
-def drafts(draw: st.DrawFn) -> tuple[int, list[int], int]:
-    """The number of drafts, how many of them accepted each position, and the tokens drafted."""
-    count = draw(st.integers(1, 100_000))
-    tokens = draw(st.integers(1, 12))
-    accepted: list[int] = []
-    for _ in range(tokens):
-        accepted.append(draw(st.integers(0, accepted[-1] if accepted else count)))
-    return count, accepted, draw(st.integers(sum(accepted), max(sum(accepted), count * tokens)))
-
-
-def rendered(wording: str, count: int, positions: list[int], drafted: int) -> str:
-    """As vLLM's own format strings write it."""
-    accepted = sum(positions)
-    rate = accepted / drafted if drafted else math.nan
-    curve = ", ".join(f"{position / count:.3f}" for position in positions)
-    length = accepted / count
-    if wording == "v0":
-        return (
-            f"Speculative metrics: Draft acceptance rate: {rate:.3f}, System efficiency: 0.500, "
-            f"Number of speculative tokens: {len(positions)}, Number of accepted tokens: {accepted}, "
-            f"Number of draft tokens: {drafted}, Number of emitted tokens: {accepted}."
-        )
-    if wording == "0.8.3":
-        return (
-            f"SpecDecoding metrics: Draft acceptance rate: {100 * rate:.1f}%, Accepted: {accepted} tokens, "
-            f"Drafted: {drafted} tokens"
-        )
-    if wording in ("0.8.5", "0.9.0"):
-        return (
-            f"SpecDecoding metrics: Draft acceptance rate: {100 * rate:.1f}%, "
-            f"Mean acceptance length: {length + (wording == '0.9.0'):.2f}, Accepted: {accepted} tokens, "
-            f"Drafted: {drafted} tokens, Per-position acceptance rate: {curve}"
-        )
-    return (
-        f"SpecDecoding metrics: Mean acceptance length: {1 + length:.2f}, "
-        f"Accepted throughput: {accepted / 10:.2f} tokens/s, "
-        f"Drafted throughput: {drafted / 10:.2f} tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
-        f"Per-position acceptance rate: {curve}, Avg Draft acceptance rate: {100 * rate:.1f}%"
-    )
-
-
 @given(drafts(), st.sampled_from(["v0", "0.8.3", "0.8.5", "0.9.0", "0.10.2"]))
 def test_what_a_release_writes_is_read_back(counts: tuple[int, list[int], int], wording: str) -> None:
     count, positions, drafted = counts
@@ -113,47 +57,6 @@ def test_what_a_release_writes_is_read_back(counts: tuple[int, list[int], int], 
     if wording in ("0.8.5", "0.9.0", "0.10.2"):
         assert event.num_speculative_tokens == len(positions)
         assert event.bonus_included is (wording != "0.8.5")
-
-
-@given(
-    drafts(),
-    st.sampled_from(["", "(APIServer pid=16694) ", "\x1b[1;36m(APIServer pid=4)\x1b[0;0m ", "[pod-7] ", "\x1b[0m"]),
-    st.sampled_from(["metrics.py", "v1/metrics.py", "request_logger.py", "entrypoints/logger.py", "log_stats.rs"]),
-    st.sampled_from(["", "\r"]),
-    st.sampled_from([("tokens, ", "tokens, "), ("0.0%", "0.1%"), ("Drafted: ", "Drafted: 1"), ("%", " %")])
-    | st.sampled_from([(", Accepted: ", ", KV fetch: 3 waiting, 2 running, Accepted: "), ("rate: 0.000", "rate: nan")]),
-)
-def test_the_fast_lane_reads_as_the_general_way(
-    counts: tuple[int, list[int], int], prefix: str, tag: str, ending: str, damage: tuple[str, str]
-) -> None:
-    line = f"{prefix}INFO 11-20 21:44:52 [{tag}:120] {rendered('0.10.2', *counts)}{ending}".replace(*damage).encode()
-    if (fast := read_spec_decoding(bytearray(line + b"\nnext"), 0, len(line) + 5, {})) is not None:
-        assert fast == (parse_line(line), len(line) + 1)
-    else:
-        assert prefix in ("[pod-7] ", "\x1b[0m") or "metrics.py" not in tag or damage[0] != damage[1] or not counts[2]
-
-
-@given(
-    st.lists(st.decimals(0, 100, places=1), min_size=4, max_size=4),
-    st.integers(0, 10**6),
-    st.sampled_from(["GPU", "CPU", "XPU", "KV fetch: 3 waiting, 2 running, GPU"]),
-    st.booleans(),
-)
-def test_the_fast_lane_reads_engine_statistics_as_the_general_way(
-    figures: list[Decimal], running: int, device: str, with_hits: bool
-) -> None:
-    prompt, generation, usage, hits = figures
-    line = (
-        f"{HEADER}Engine {running % 1000:03d}: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: "
-        f"{generation} tokens/s, Running: {running} reqs, Waiting: 0 reqs, {device} KV cache usage: {usage}%"
-        + (f", Prefix cache hit rate: {hits}%" if with_hits else "")
-    ).encode()
-    fast = read_engine_stats(line, 0, len(line))
-    assert (fast is None) == (device not in ("GPU", "CPU"))
-    if fast is not None:
-        assert fast == (parse_line(line), len(line))
-    else:
-        assert isinstance(parse_line(line), EngineStats)
 
 
 _WORDS = st.text("abcXYZ019.=@%/()+- ", min_size=1, max_size=12).filter(str.strip)

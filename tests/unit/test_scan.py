@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES
-from specdec_exporter.predictor import search
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import (
     EngineConfig,
@@ -25,6 +24,8 @@ from specdec_exporter.predictor.events import (
 )
 from specdec_exporter.predictor.logline import parse_line
 from specdec_exporter.predictor.scan import MAX_LINE_BYTES, LogFormat, LogScanner
+
+pytestmark = pytest.mark.usefixtures("both_lanes")
 
 ACCESS = b'INFO:     10.0.0.1:5 - "POST /v1/completions HTTP/1.1" 200 OK'
 UNKNOWN_WARNING = b"WARNING 11-20 21:44:52 [vllm.py:5] Enforce eager set"
@@ -142,14 +143,6 @@ def test_a_request_is_read_only_where_it_is_wanted() -> None:
 def test_a_common_letter_hides_no_line(filler: bytes) -> None:
     crowd = lines(*[filler * 20] * 300)
     assert read(crowd + lines(stats(), drafts()) + crowd + lines(drafts(3)) + crowd).accepted == [9, 3]
-
-
-def test_without_the_c_librarys_search_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = lines(UNKNOWN_WARNING, stats(), drafts(), V0_DRAFTS, ACCESS) + lines(*[b"D" * 70] * 300) + lines(drafts(3))
-    expected = read(log).events
-    monkeypatch.setattr(search, "_MEMMEM", None)
-    assert read(log).events == expected
-    assert len(expected) == 4
 
 
 def test_lines_are_counted_only_on_request() -> None:

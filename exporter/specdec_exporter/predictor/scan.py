@@ -20,25 +20,27 @@ from specdec_exporter.predictor.events import (
     RequestParams,
     SpecDecoding,
 )
-from specdec_exporter.predictor.fastline import Writer, read_engine, read_engine_stats, read_spec_decoding
+from specdec_exporter.predictor.fastline import count_lines, take_lines
 from specdec_exporter.predictor.logline import has_header, parse_text
-from specdec_exporter.predictor.search import Finder, Window
+from specdec_exporter.predictor.search import Search, Words
 
 LogFormat = Literal["auto", "plain", "cri", "docker"]
+Writer = tuple[str | None, int | None]  # process name and id
 
 MAX_LINE_BYTES: Final = 1 << 20
 _ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning, RequestParams})
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
-_DRAFTS: Final = b"Decoding"
-_WRAPPED_DRAFTS: Final = b"Drafted: "
-_BYTES_PER_MISS: Final = 2048
-_STATISTICS: Final = b"Running: "
-_IN_STATISTICS: Final = b"V cache us"  # of "KV cache usage" and "KV cache used"; no other line has many a V
-_REQUEST: Final = "Received request "
-# What the finders look for, for lines that are looked at anyway.
-_OF_INTEREST: Final = re.compile(f"Decoding|Drafted: |Running: |peculative|WARNING|{_REQUEST}")
+# By what lines are found. The rest of a line that was wrapped inside "SpecDecoding" still says "Drafted: ".
+_DRAFTS: Final = Words((b"Decoding", b"Drafted: "))
+_STATISTICS: Final = Words((b"Running: ",))
+_SPECULATION: Final = Words((b"peculative",), common=3)  # the V0 engine's line, the engine-init line, most warnings
+_WARNING: Final = Words((b"WARNING",))
+_REQUEST: Final = Words((b"Received request ",))
+_PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), common=8)
+# The same, in lines that are looked at anyway.
+_OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request ")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
 
 
@@ -100,14 +102,10 @@ class LogScanner:
             return []
         self._counters.last_line_timestamp = time.time()
         if self._count_lines:
-            self._counters.lines += buffer.count(b"\n", 0, end)
+            self._counters.lines += count_lines(buffer, end)
         if self._configured_format == "auto":
             self._detect_format(buffer, end)
-        window = Window(buffer, end)
-        try:
-            self._read(window)
-        finally:
-            window.close()
+        self._read(buffer, end)
         self._last_line = _line_before(buffer, end)
         if len(self._engines) > _MOST_WRITERS:
             self._engines.clear()
@@ -140,29 +138,20 @@ class LogScanner:
 
     def _set_format(self, log_format: LogFormat) -> None:
         self._format: LogFormat = log_format
-        self._finders: list[Finder] = []
-        self._warnings: Finder | None = None
-        self._drafts: Finder | None = None
-        if SpecDecoding in self._kinds:
-            # "Drafted: " finds the rest of a line that was wrapped inside "SpecDecoding".
-            self._drafts = Finder(_DRAFTS, _WRAPPED_DRAFTS)
-            self._finders.append(self._drafts)
-        # Where statistics are wanted only to pair engines with drafts, a look at the lines before the drafts will do.
-        self._looks_back = (
-            SpecDecoding in self._kinds and EngineStats not in self._kinds and log_format not in ("cri", "docker")
-        )
-        if self._kinds & {SpecDecoding, EngineStats} and not self._looks_back:
-            self._finders.append(Finder(_STATISTICS))
+        self._usual: list[Words] = []  # of lines that take_lines takes, most of the time
+        self._others: list[Words] = []
+        if self._wants_drafts:
+            self._usual.append(_DRAFTS)
+        if self._wants_drafts or self._wants_stats:
+            self._usual.append(_STATISTICS)
         if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
-            # the V0 engine's line, the engine-init line, most warnings
-            self._finders.append(Finder(b"peculative", rare=False))
+            self._others.append(_SPECULATION)
         if RequestParams in self._kinds:
-            self._finders.append(Finder(_REQUEST.encode()))
+            self._others.append(_REQUEST)
         if PredictorWarning in self._kinds:
-            self._warnings = Finder(b"WARNING")
-            self._finders.append(self._warnings)
+            self._others.append(_WARNING)
         if log_format == "cri":
-            self._finders += [Finder(b" stdout P", rare=False), Finder(b" stderr P", rare=False)]
+            self._others.append(_PARTIAL_LINES)
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
         """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
@@ -170,101 +159,35 @@ class LogScanner:
         if found is not None and found != self._format:
             self._set_format(found)
 
-    def _read(self, window: Window) -> None:
-        buffer, end, finders = window.buffer, window.end, self._finders
+    def _read(self, buffer: bytearray, end: int) -> None:
         every_line = self._format == "docker" and _has_docker_partial(buffer, end)
         framed = self._format in ("cri", "docker")
-        places = [finder.begin(window) for finder in finders]
-        skims = self._looks_back and not every_line
+        usual, others = Search(self._usual, buffer, end), Search(self._others, buffer, end)
         position = 0
         while position < end:
             if every_line or self._broken is not None or self._partials:
                 position = self._take_line_at(buffer, position, end)
                 continue
-            if skims:
-                others = (place for place, finder in zip(places, finders, strict=True) if finder is not self._drafts)
-                position, skims = self._skim(buffer, position, min(others, default=end), end)
-            hit, found = end, None
-            for index, finder in enumerate(finders):
-                if places[index] < position:
-                    places[index] = finder.find(window, position)
-                if places[index] < hit:
-                    hit, found = places[index], finder
-            if found is None:
+            if not framed:
+                position = self._take_usual(buffer, position, others.find(position)[0], end)
+            hit, found = others.find(position)
+            if (usual_hit := usual.find(position)[0]) < hit:
+                hit, found = usual_hit, None
+            if hit == end:
                 break
             start = max(position, buffer.rfind(b"\n", position, hit) + 1)
-            if self._looks_back:
-                self._pair_before(buffer, position, start)
-            after = None if framed else self._take_usual_lines(buffer, start, end)
-            if after is None and found is self._warnings:
+            if found is _WARNING:
                 stop = _line_end(buffer, hit, end)
-                after = None if versions.WARNING_HINT.search(buffer, start, stop) else stop + 1
-            position = self._take_line_at(buffer, start, end) if after is None else after
-        if self._looks_back:
-            self._pair_before(buffer, position, end)
+                if versions.WARNING_HINT.search(buffer, start, stop) is None:
+                    position = stop + 1
+                    continue
+            position = self._take_line_at(buffer, start, end)
 
-    def _skim(self, buffer: bytearray, position: int, limit: int, end: int) -> tuple[int, bool]:
-        """Take the usual lines from ``position`` on, up to ``limit`` or the first that is not usual; where that is.
-
-        Gives False as well where this way of looking does not pay, since the letter D is not rare.
-        """
-        find, rfind, startswith = buffer.find, buffer.rfind, buffer.startswith
-        engines, keep = self._engines, self._events.append
-        at = position
-        misses_left = 1 + (limit - position) // _BYTES_PER_MISS
-        while (hit := find(b"D", at, limit)) >= 0:
-            if not startswith(_DRAFTS, hit, end):
-                misses_left -= 1
-                if misses_left == 0 or startswith(_WRAPPED_DRAFTS, hit, end):
-                    return position, misses_left > 0
-                at = hit + 1
-                continue
-            start = rfind(b"\n", position, hit) + 1 or position
-            self._pair_before(buffer, position, start)
-            if (drafts := read_spec_decoding(buffer, start, end, engines)) is None:
-                return start, True
-            event, position = drafts
-            at = position
-            keep(event)
-        return position, True
-
-    def _pair_before(self, buffer: bytearray, position: int, start: int) -> None:
-        """Pair by the statistics lines from ``position`` to the line at ``start``."""
-        find, at = buffer.find, position
-        while (hit := find(b"V", at, start)) >= 0:
-            at = hit + 1
-            if not buffer.startswith(_IN_STATISTICS, hit, start):
-                continue
-            line = buffer.rfind(b"\n", position, hit) + 1 or position
-            if (paired := read_engine(buffer, line, start)) is not None:
-                writer, engine, at = paired
-                self._engines[writer] = engine
-                continue
-            at = _line_end(buffer, hit, start)
-            said = parse_text(_decode(bytes(buffer[line:at])))
-            if isinstance(said, EngineStats):
-                self._pair((said.process, said.pid), said.engine)
-            elif isinstance(said, Malformed):
-                self._engines.clear()
-
-    def _take_usual_lines(self, buffer: bytes | bytearray, start: int, end: int) -> int | None:
-        """Take the usual pair of lines, an engine's and its drafts' statistics, or either; where the next begins."""
-        after = None
-        if self._wants_stats:
-            if (stats := read_engine_stats(buffer, start, end)) is not None:
-                event, after = stats
-                start = after
-                self._pair((event.process, event.pid), event.engine)
-                self._events.append(event)
-        elif not self._looks_back and (paired := read_engine(buffer, start, end)) is not None:
-            writer, engine, after = paired
-            start = after
-            self._pair(writer, engine)
-        if (drafts := read_spec_decoding(buffer, start, end, self._engines)) is not None:
-            windowed, after = drafts
-            if self._wants_drafts:
-                self._events.append(windowed)
-        return after
+    def _take_usual(self, buffer: bytes | bytearray, position: int, limit: int, end: int) -> int:
+        """Take the usual lines from ``position`` on, as far as they are announced before ``limit``; where that is."""
+        if not self._wants_drafts:
+            return position
+        return take_lines(buffer, position, limit, end, self._engines, self._events, self._wants_stats)
 
     # --- reading one line ---
 
@@ -284,7 +207,7 @@ class LogScanner:
             return
         partial = self._partials.get(piece.stream)
         if partial is None and not piece.partial:
-            if self._broken is None and self._take_usual_lines(piece.payload, 0, len(piece.payload)) is not None:
+            if self._broken is None and self._take_usual(piece.payload, 0, end := len(piece.payload), end):
                 return
             before = self._unwrap(previous)
             same_stream = before is not None and before.stream == piece.stream and not before.partial
@@ -317,7 +240,7 @@ class LogScanner:
             self._give_up()
         if _OF_INTEREST.search(text) is None:
             return
-        if RequestParams not in self._kinds and _REQUEST in text:
+        if RequestParams not in self._kinds and "Received request " in text:
             return  # no other kind stands in such a line, whatever its prompt says
         said, readings = None, [text]
         if previous and not has_header(text) and not _is_event(parse_text(previous)):
