@@ -14,7 +14,7 @@ MODULE = f"{PACKAGE.replace('/', '.')}._fastline"
 SOURCE = f"exporter/{PACKAGE}/_fastline.c"
 
 
-class FastLine(BuildHookInterface):  # type: ignore[misc,type-arg,unused-ignore]
+class FastLine(BuildHookInterface):  # type: ignore[misc]
     """Hatchling finds it by its base class."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -42,5 +42,7 @@ def _compile(root: Path, folder: Path, *, in_place: bool) -> Path | None:
     command.build_lib = str(root / "exporter" if in_place else folder / "lib")
     command.build_temp = str(folder / "objects")
     command.ensure_finalized()
+    (output,) = map(Path, command.get_outputs())
+    output.unlink(missing_ok=True)  # of an earlier compilation, which this one may fail to replace
     command.run()
-    return next((path for output in command.get_outputs() if (path := Path(output)).exists()), None)
+    return output if output.exists() else None

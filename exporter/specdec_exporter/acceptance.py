@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(msgspec.Struct, frozen=True):
     """What happened over a span, one engine or several. ``None``: not exposed by this predictor.
 
     ``accepted_per_position[i]`` counts the drafts of which token ``i`` (0-based) was accepted. ``first_tokens`` counts
@@ -71,7 +71,7 @@ class Counts:
         )
 
 
-SCALARS = tuple(field.name for field in fields(Counts) if field.name != "accepted_per_position")
+SCALARS = tuple(name for name in Counts.__struct_fields__ if name != "accepted_per_position")
 
 
 def _sum(one: float | None, other: float | None) -> float | None:
@@ -175,7 +175,7 @@ def reconstruct_window(
     per_position: Sequence[float],
     accepted_per_draft: float | None,
     num_speculative_tokens: int | None,
-) -> tuple[int, Sequence[int]]:
+) -> tuple[int, list[int]]:
     """Recover the integers behind a spec-decode line: its drafts, and how many of them accepted each position.
 
     ``per_position`` is the printed list (three decimals; may be empty), ``accepted_per_draft`` the printed mean length
@@ -187,10 +187,10 @@ def reconstruct_window(
     """
     k = num_speculative_tokens or len(per_position)
     if draft_tokens <= 0 or (not k and (not accepted_tokens or accepted_per_draft is None)):
-        return 0, (0,) * len(per_position)
+        return 0, [0] * len(per_position)
     if not k:
         fewest = -(-draft_tokens // _MOST_TOKENS_PER_DRAFT)
-        return _closest_drafts(accepted_tokens, fewest, draft_tokens, (), accepted_per_draft), ()
+        return _closest_drafts(accepted_tokens, fewest, draft_tokens, (), accepted_per_draft), []
     drafts = -(-draft_tokens // k)
     full = draft_tokens % k == 0 and (
         accepted_per_draft is None or abs(accepted_tokens / drafts - accepted_per_draft) <= _HALF_LENGTH
@@ -201,18 +201,25 @@ def reconstruct_window(
     return drafts, positions
 
 
-def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence[float]) -> Sequence[int] | None:
+def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence[float]) -> list[int] | None:
     """Return whole counts that agree with the printed rates and sum to ``accepted``, if so many drafts allow any."""
     slack = drafts * _HALF_POSITION
     counts = [int(rate * drafts + 0.5) for rate in per_position]
     missing = accepted - sum(counts)
+    if slack >= 0.5 and -len(counts) < missing < len(counts) and counts[0] < drafts and counts[-1] > 0:
+        # The printed rates leave whole counts open: one more of the first, or one less of the last, is as good as any.
+        for i in range(missing):
+            counts[i] += 1
+        for i in range(missing, 0):
+            counts[i] -= 1
+        return counts
+    exact = [rate * drafts for rate in per_position]
     if slack < 0.5:  # else every count is within it
-        for count, rate in zip(counts, per_position, strict=True):
-            if not -slack <= count - rate * drafts <= slack:
+        for count, value in zip(counts, exact, strict=True):
+            if not -slack <= count - value <= slack:
                 return None
     if not missing or not counts:
         return counts
-    exact = [rate * drafts for rate in per_position]
     if abs(sum(exact) - accepted) > len(counts) * slack:
         return None
     return _moved(counts, exact, drafts, missing)
@@ -264,13 +271,13 @@ def _closest_drafts(
     )
 
 
-def _whole_positions(accepted: int, drafts: int, exact: Sequence[float]) -> Sequence[int]:
+def _whole_positions(accepted: int, drafts: int, exact: Sequence[float]) -> list[int]:
     """Round to whole counts that sum to ``accepted``, moving the remainder where rounding was least certain."""
     counts = [round(value) for value in exact]
     return _moved(counts, exact, drafts, accepted - sum(counts))
 
 
-def _moved(counts: list[int], exact: Sequence[float], drafts: int, missing: int) -> Sequence[int]:
+def _moved(counts: list[int], exact: Sequence[float], drafts: int, missing: int) -> list[int]:
     """Add ``missing`` to the counts where rounding was least certain, as long as they stay nested."""
     if counts and abs(missing) >= len(counts):  # many drafts: three decimals leave whole counts open, of every position
         each = int(missing / len(counts))

@@ -7,7 +7,6 @@ another method or k is another experiment. Ratios 0..1, timestamps as the log pr
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
@@ -90,25 +89,25 @@ class WindowSeries:
     """Accepted and draft tokens of windows in order, as at most ``SERIES_CAPACITY`` sums over equally many windows."""
 
     def __init__(self) -> None:
-        self._accepted = array("d")
-        self._drafted = array("d")
+        self._accepted: list[float] = []
+        self._drafted: list[float] = []
         self._windows_per_sum = 1
-        self._windows_in_last = 0
+        self._room_in_last = 0
 
     def add(self, accepted_tokens: float, draft_tokens: float) -> None:
         """Append one window; neighbours are merged when there is no room left."""
-        if 0 < self._windows_in_last < self._windows_per_sum:
+        if self._room_in_last:
+            self._room_in_last -= 1
             self._accepted[-1] += accepted_tokens
             self._drafted[-1] += draft_tokens
-            self._windows_in_last += 1
             return
         if len(self._accepted) == SERIES_CAPACITY:
-            self._accepted = array("d", map(add, self._accepted[::2], self._accepted[1::2]))
-            self._drafted = array("d", map(add, self._drafted[::2], self._drafted[1::2]))
+            self._accepted = list(map(add, self._accepted[::2], self._accepted[1::2]))
+            self._drafted = list(map(add, self._drafted[::2], self._drafted[1::2]))
             self._windows_per_sum *= 2
         self._accepted.append(accepted_tokens)
         self._drafted.append(draft_tokens)
-        self._windows_in_last = 1
+        self._room_in_last = self._windows_per_sum - 1
 
     def ratios(self, parts: int) -> tuple[float | None, ...]:
         """Acceptance of ``parts`` equal shares of the series (fewer where it is shorter), tokens summed first."""
@@ -174,7 +173,8 @@ class _OpenAccount:
         self.windows += 1
         if event.cumulative is True:
             self.cumulative = True
-        window = self.totals.add(event, engine_label(event.engine), self._num_speculative_tokens)
+        k = event.num_speculative_tokens or self._num_speculative_tokens
+        window = self.totals.add(event, engine_label(event.engine), k)
         if window is None:
             return
         drafts, drafted, accepted = window
@@ -262,10 +262,10 @@ class LogStory:
     def add(self, events: Iterable[Event]) -> None:
         """Take in events as they come."""
         for event in events:
-            if event.timestamp is not None:
-                self._last = event.timestamp
+            if (timestamp := event.timestamp) is not None:
+                self._last = timestamp
                 if self._first is None:
-                    self._first = event.timestamp
+                    self._first = timestamp
             kind = type(event)
             if kind is SpecDecoding:
                 self._current.add(event)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.scan import LogScanner
-from specdec_exporter.predictor.stdin import BinaryStream, read_stream
+from specdec_exporter.predictor.stream import BinaryStream, read_stream
 
 STDIN = "-"
 REPORT_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning})
@@ -89,12 +89,14 @@ class LogInputs:
             scanner = LogScanner(self.counters, kinds=kinds, count_lines=False)
             try:
                 with self._open(path) as (file, position):
-                    for event in read_stream(file, scanner, _telling(progress, done, position), counters=self.counters):
-                        if kinds is REPORT_KINDS and type(event) is SpecDecoding:
+                    events = read_stream(file, scanner, _telling(progress, done, position), counters=self.counters)
+                    while kinds is REPORT_KINDS and (event := next(events, None)) is not None:
+                        yield event
+                        if type(event) is SpecDecoding:
                             # A report wants engine statistics only to tell idle from off where there are no drafts.
                             kinds = REPORT_KINDS - {EngineStats}
                             scanner.narrow(kinds)
-                        yield event
+                    yield from events
                     done += position() if position else 0
             except (OSError, EOFError, zlib.error, SpecdecError) as error:
                 self.failed[path] = _in_words(path, error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -32,7 +31,7 @@ def timed_counts_of(engine: EngineSnapshot) -> Counts:
     timed = engine.time_per_output_token
     if timed is None:
         return counts_of(engine)
-    return replace(counts_of(engine), timed_requests=timed.count, output_token_seconds=timed.sum)
+    return msgspec.structs.replace(counts_of(engine), timed_requests=timed.count, output_token_seconds=timed.sum)
 
 
 def figures(
@@ -46,7 +45,7 @@ def figures(
     """Derive all figures of a span. ``acceptance_ratio`` stands in where a predictor gives a ratio without counts."""
     if source == "log" and sum(counts.accepted_per_position) != counts.accepted_tokens:
         # Some lines had no list (Rust frontend, V0): the others' positions are not those of all drafts.
-        counts = replace(counts, accepted_per_position=())
+        counts = msgspec.structs.replace(counts, accepted_per_position=())
     return Figures(
         source=source,
         seconds=seconds,

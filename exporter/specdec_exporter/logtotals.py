@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
 
 from specdec_exporter.acceptance import Counts, reconstruct_window
 from specdec_exporter.predictor.events import SpecDecoding
 
 
-@dataclass(slots=True)
 class EngineLogTotals:
     """Totals of one engine. ``drafts`` and ``accepted_per_position`` are reconstructed, the rest is exact."""
 
-    windows: int = 0
-    draft_tokens: int = 0
-    accepted_tokens: int = 0
-    drafts: int = 0
-    accepted_per_position: list[int] = field(default_factory=list)
-    num_speculative_tokens: int | None = None  # of the last line
-    # The V0 engine prints lifetime totals: the last ones seen, from which the next line is differenced.
-    lifetime: tuple[int, int] | None = None
+    def __init__(self) -> None:
+        self.windows = 0
+        self.draft_tokens = 0
+        self.accepted_tokens = 0
+        self.drafts = 0
+        self.accepted_per_position: list[int] = []
+        self.num_speculative_tokens: int | None = None  # of the last line
+        # The V0 engine prints lifetime totals: the last ones seen, from which the next line is differenced.
+        self.lifetime: tuple[int, int] | None = None
 
     def counts(self) -> Counts:
         """Return the totals as counts."""
@@ -61,7 +60,7 @@ class LogTotals:
         Rust frontend). Lines without a length do not get it: 0.8.3 and 0.8.4 count no drafts in their metrics either.
         The first lifetime line of a log whose beginning was not seen only says where to count from.
         """
-        totals = self.engine(label)
+        totals = self.engines.get(label) or self.engine(label)
         totals.windows += 1
         k = event.num_speculative_tokens
         if k:

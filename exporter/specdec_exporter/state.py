@@ -156,7 +156,7 @@ class PredictorState:
         """A line of the predictor's log said something."""
         if isinstance(event, SpecDecoding):
             label = engine_label(event.engine, self._engine_names)
-            self.log.add(event, label, self.num_speculative_tokens)
+            self.log.add(event, label, event.num_speculative_tokens or self.num_speculative_tokens)
         elif isinstance(event, EngineConfig):
             self._config = event
             if not event.historical:

@@ -10,7 +10,7 @@ from specdec_exporter.analyze import REPORT_KINDS
 from specdec_exporter.predictor.counters import ReaderCounters
 from specdec_exporter.predictor.events import SpecDecoding
 from specdec_exporter.predictor.scan import LogScanner
-from specdec_exporter.predictor.stdin import read_stream
+from specdec_exporter.predictor.stream import read_stream
 
 
 def main(path: str) -> None:

@@ -1,8 +1,10 @@
-"""What most tests of the tailer begin with, and the scanner with and without its compiled lane."""
+"""What most tests of the log's readers begin with, and the scanner with and without its compiled lane."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,15 @@ def reader(log: Log) -> Reader:
     reader = Reader(log.path)
     assert reader.read() == []
     return reader
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    yield reading, writing
+    for fd in (reading, writing):
+        with contextlib.suppress(OSError):
+            os.close(fd)
 
 
 @pytest.fixture(scope="session")

@@ -152,9 +152,8 @@ def test_a_line_of_full_drafts_is_recovered_exactly(case: tuple[int, list[int], 
     if not full:
         return
     per_position, length = printed(positions, drafts)
-    result = reconstruct_window(sum(positions), draft_tokens, per_position, length, k)
-    assert result.drafts == drafts
-    assert list(result.accepted_per_position) == positions  # up to 300 drafts, three decimals identify whole numbers
+    found = reconstruct_window(sum(positions), draft_tokens, per_position, length, k)
+    assert found == (drafts, positions)  # up to 300 drafts, three decimals identify whole numbers
 
 
 @given(window())
@@ -163,28 +162,28 @@ def test_whatever_the_drafts_positions_sum_to_accepted_and_agree_with_what_is_pr
 ) -> None:
     drafts, positions, draft_tokens, k, _ = case
     per_position, length = printed(positions, drafts)
-    result = reconstruct_window(sum(positions), draft_tokens, per_position, length, k)
-    assert sum(result.accepted_per_position) == sum(positions)
-    assert math.ceil(draft_tokens / k) <= result.drafts <= draft_tokens
-    for count, rate in zip(result.accepted_per_position, per_position, strict=True):
-        assert abs(count / result.drafts - rate) <= 0.0005 + 1 / result.drafts
+    found, counts = reconstruct_window(sum(positions), draft_tokens, per_position, length, k)
+    assert sum(counts) == sum(positions)
+    assert math.ceil(draft_tokens / k) <= found <= draft_tokens
+    for count, rate in zip(counts, per_position, strict=True):
+        assert abs(count / found - rate) <= 0.0005 + 1 / found
 
 
 def test_a_line_without_draft_tokens_adds_nothing() -> None:
-    assert reconstruct_window(0, 0, (0.0, 0.0, 0.0), 0.0, 3).drafts == 0
+    assert reconstruct_window(0, 0, (0.0, 0.0, 0.0), 0.0, 3)[0] == 0
 
 
 def test_the_line_of_short_ngram_drafts_gives_its_five_drafts() -> None:
     # vLLM 0.32.0, n-gram with k = 5 on prompts that allow three tokens a draft.
-    assert reconstruct_window(5, 15, (1.0, 0.0, 0.0, 0.0, 0.0), 1.0, 5).drafts == 5
+    assert reconstruct_window(5, 15, (1.0, 0.0, 0.0, 0.0, 0.0), 1.0, 5)[0] == 5
 
 
 def test_a_line_without_a_list_uses_k_or_the_mean_length() -> None:
-    assert reconstruct_window(9, 15, (), 1.8, 3).drafts == 5
-    assert reconstruct_window(9, 15, (), None, 3).drafts == 5
-    assert reconstruct_window(9, 15, (), 1.8, None).drafts == 5
-    assert reconstruct_window(9, 15, (), None, None).drafts == 0  # nothing says how many
-    assert reconstruct_window(0, 15, (), 0.0, None).drafts == 0
+    assert reconstruct_window(9, 15, (), 1.8, 3)[0] == 5
+    assert reconstruct_window(9, 15, (), None, 3)[0] == 5
+    assert reconstruct_window(9, 15, (), 1.8, None)[0] == 5
+    assert reconstruct_window(9, 15, (), None, None)[0] == 0  # nothing says how many
+    assert reconstruct_window(0, 15, (), 0.0, None)[0] == 0
 
 
 @given(window())
@@ -194,17 +193,17 @@ def test_without_a_list_the_drafts_are_those_nearest_the_mean_length(
     drafts, positions, draft_tokens, k, full = case
     accepted, (_, length) = sum(positions), printed(positions, drafts)
     if full:
-        assert reconstruct_window(accepted, draft_tokens, (), length, k).drafts == drafts
+        assert reconstruct_window(accepted, draft_tokens, (), length, k)[0] == drafts
     for known in (k, None):
-        found = reconstruct_window(accepted, draft_tokens, (), length, known)
-        assert found.accepted_per_position == ()
+        found, counts = reconstruct_window(accepted, draft_tokens, (), length, known)
+        assert counts == []
         if accepted:
-            assert math.ceil(draft_tokens / (known or 64)) <= found.drafts <= draft_tokens
-            assert abs(accepted / found.drafts - length) <= 0.005 + accepted / found.drafts**2
+            assert math.ceil(draft_tokens / (known or 64)) <= found <= draft_tokens
+            assert abs(accepted / found - length) <= 0.005 + accepted / found**2
 
 
 def test_a_length_that_no_number_of_drafts_has_gives_the_nearest_possible() -> None:
-    assert reconstruct_window(900, 1500, (), 1.5, None).drafts == 600
-    assert reconstruct_window(9, 15, (), 0.1, None).drafts == 15
-    assert reconstruct_window(640, 6400, (), 64.0, None).drafts == 100
-    assert reconstruct_window(9, 15, (), 0.0, None).drafts == 15
+    assert reconstruct_window(900, 1500, (), 1.5, None)[0] == 600
+    assert reconstruct_window(9, 15, (), 0.1, None)[0] == 15
+    assert reconstruct_window(640, 6400, (), 64.0, None)[0] == 100
+    assert reconstruct_window(9, 15, (), 0.0, None)[0] == 15

@@ -64,8 +64,7 @@ def test_published_figures_come_out_of_bucket_data() -> None:
 
 
 def replace_steps(counts: Counts, steps: float | None) -> Counts:
-    values = {name: getattr(counts, name) for name in counts.__slots__}
-    return Counts(**values | {"steps": steps})
+    return msgspec.structs.replace(counts, steps=steps)
 
 
 def test_the_ceiling_is_tokens_per_step_which_counts_steps_without_a_draft() -> None:

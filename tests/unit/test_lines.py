@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfiles import LineScanner, Log, Reader, texts
-from specdec_exporter.predictor import lines, logfile, stdin, tail
+from specdec_exporter.predictor import lines, logfile, stream, tail
 from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.stdin import read_stream
+from specdec_exporter.predictor.stream import read_stream
 
 LIMIT = 64  # instead of 256 KiB, so that small examples reach it
 
@@ -58,7 +58,7 @@ def expected(content: bytes) -> tuple[list[str], int]:
 @given(content=CONTENT, sizes=st.lists(st.integers(1, 100)))
 def test_a_stream_gives_every_line_however_it_arrives(content: bytes, sizes: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stdin, "CHUNK_BYTES", LIMIT)
+        patch.setattr(stream, "CHUNK_BYTES", LIMIT)
         counters = ReaderCounters()
         got = texts(read_stream(Pieces(content, sizes), LineScanner(), counters=counters))
     assert (got, counters.oversized_lines) == expected(content)

@@ -8,7 +8,6 @@ Docker's json-file driver: ``{"log":"text\n","stream":"stdout","time":"..."}``, 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Final, Literal
 
@@ -22,8 +21,7 @@ _CRI: Final = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """One framed line's contents: ``payload`` without newline; where ``partial``, the stream's next piece goes on."""
 
     payload: bytes

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 
-@dataclasses.dataclass(slots=True)
-class ReaderCounters:
+class ReaderCounters(msgspec.Struct):
     """Totals of one predictor's log reader; exported as ``specdec_log_reader_*``."""
 
     lines: int = 0

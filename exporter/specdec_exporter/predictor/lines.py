@@ -1,6 +1,6 @@
 """Whole lines for a scanner, out of a log that arrives in pieces.
 
-The one reading core of :mod:`tail`, :mod:`history` and :mod:`stdin`: they differ in where bytes come from, not in what
+The one reading core of :mod:`tail`, :mod:`history` and :mod:`stream`: they differ in where bytes come from, not in what
 a line is.
 """
 

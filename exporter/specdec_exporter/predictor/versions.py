@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 Release = tuple[int, int, int]
 
@@ -40,8 +41,7 @@ def releases_in_words(since: Release | None, until: Release | None) -> str:
     return "all releases" if until is None else f"up to {_dotted(until)}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(msgspec.Struct, frozen=True):
     """A message of vLLM about speculation or its own statistics. ``pattern`` matches at the message's start."""
 
     code: str
@@ -174,8 +174,7 @@ def canonical_method(method: str) -> str:
     return METHOD_ALIASES.get(method, "mtp" if method.endswith("_mtp") else method)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one predictor, for telling its pitfalls. ``method`` as it is printed.
 
     ``engines``: seen in its metrics or its log. ``drafting``: whether it drafted while tokens were generated; ``None``
@@ -196,8 +195,7 @@ class Facts:
         return self.engine_generation != "v0"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pitfall:
+class Pitfall(msgspec.Struct, frozen=True):
     """A release range in which a figure is missing, means something else or is wrong, or speculation costs more.
 
     ``seen`` says by the facts whether it concerns a predictor of these releases. ``costly``: requests suffer from it;
