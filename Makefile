@@ -17,12 +17,20 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.runtime: requirements.lock pyproject.toml $(VENV)/.created
+FASTLINE := exporter/specdec_exporter/predictor/_fastline.c
+$(VENV)/.runtime: requirements.lock pyproject.toml tools/fastline.py $(FASTLINE) $(VENV)/.created
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+# Tests and benchmarks are for the compiled module; the rest does without it where there is no compiler.
+compiled = $(BIN)/python -c 'import specdec_exporter.predictor._fastline'
+$(VENV)/.compiled: $(VENV)/.runtime
+	@$(compiled) 2>/dev/null || { tests/debian.sh compiler && $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .; }
+	@$(compiled)
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.compiled
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	@touch $@
 
@@ -51,10 +59,11 @@ endif
 test: lint $(TOOLS)/.test tools schema ## Lint, types and all tests that need no vLLM; installs what they need
 	$(BIN)/pytest
 
-lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict
+lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict; the C compiler's warnings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(CC) -std=c11 -Wall -Wextra -Werror -fsyntax-only -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') $(FASTLINE)
 
 format: $(VENV)/.dev ## Let ruff put the code in shape
 	$(BIN)/ruff check --fix .

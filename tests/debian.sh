@@ -19,6 +19,11 @@ update() {
     updated=1
 }
 
+apt_install() { # packages
+    update
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+}
+
 unpack() { # package, paths of the binaries in it; $data: a folder that they read, which goes where the package has it
     update
     local work
@@ -39,7 +44,8 @@ for tool in "$@"; do
             data=usr/share/prometheus/alertmanager unpack prometheus-alertmanager usr/bin/amtool usr/bin/prometheus-alertmanager
             ;;
         mtail) unpack mtail usr/bin/mtail ;;
-        chromium | python3-venv) update; as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$tool" >/dev/null ;;
+        chromium | python3-venv) apt_install "$tool" ;;
+        compiler) apt_install gcc libc6-dev python3-dev ;;
         *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;
     esac
 done
