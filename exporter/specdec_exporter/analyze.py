@@ -12,6 +12,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Literal, TextIO, cast
 
 import msgspec
@@ -84,19 +85,22 @@ class LogInputs:
 
         ``progress`` is told how many of the :meth:`size` bytes have been read.
         """
+        return chain.from_iterable(self._read(kinds, progress))
+
+    def _read(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None) -> Iterator[list[Event]]:
         done = 0
         for path in self.paths:
             scanner = LogScanner(self.counters, kinds=kinds, count_lines=False)
             try:
                 with self._open(path) as (file, position):
-                    events = read_stream(file, scanner, _telling(progress, done, position), counters=self.counters)
-                    while kinds is REPORT_KINDS and (event := next(events, None)) is not None:
-                        yield event
-                        if type(event) is SpecDecoding:
+                    for events in read_stream(
+                        file, scanner, _telling(progress, done, position), counters=self.counters
+                    ):
+                        yield events
+                        if kinds is REPORT_KINDS and any(type(event) is SpecDecoding for event in events):
                             # A report wants engine statistics only to tell idle from off where there are no drafts.
                             kinds = REPORT_KINDS - {EngineStats}
                             scanner.narrow(kinds)
-                    yield from events
                     done += position() if position else 0
             except (OSError, EOFError, zlib.error, SpecdecError) as error:
                 self.failed[path] = _in_words(path, error)

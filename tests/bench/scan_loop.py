@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 from specdec_exporter.analyze import REPORT_KINDS
@@ -18,7 +19,7 @@ def main(path: str) -> None:
     windows = accepted_tokens = draft_tokens = 0
     scanner = LogScanner(ReaderCounters(), kinds=REPORT_KINDS, count_lines=False)
     with Path(path).open("rb", buffering=0) as file:
-        for event in read_stream(file, scanner):
+        for event in chain.from_iterable(read_stream(file, scanner)):
             if isinstance(event, SpecDecoding):
                 windows += 1
                 accepted_tokens += event.accepted_tokens

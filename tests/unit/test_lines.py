@@ -60,7 +60,7 @@ def test_a_stream_gives_every_line_however_it_arrives(content: bytes, sizes: lis
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "CHUNK_BYTES", LIMIT)
         counters = ReaderCounters()
-        got = texts(read_stream(Pieces(content, sizes), LineScanner(), counters=counters))
+        got = texts(itertools.chain.from_iterable(read_stream(Pieces(content, sizes), LineScanner(), counters=counters)))
     assert (got, counters.oversized_lines) == expected(content)
     assert counters.bytes == len(content)
 
@@ -92,7 +92,7 @@ def test_the_scanner_never_sees_less_than_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"".join(b"%d %s\n" % (number, b"x" * (number % 300)) for number in range(20_000)))
     with path.open("rb") as file:
-        got = texts(read_stream(file, LineScanner()))  # which asserts it
+        got = texts(itertools.chain.from_iterable(read_stream(file, LineScanner())))  # which asserts it
     assert len(got) == 20_000
     assert got[-1] == f"19999 {'x' * (19_999 % 300)}"
     assert lines.CHUNK_BYTES == 256 * 1024

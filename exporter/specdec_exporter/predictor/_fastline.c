@@ -1,8 +1,7 @@
-/* The fast lane of scan.py, in C: runs of the two lines that make up most of a predictor's statistics.
+/* The fast lane of scan.py: runs of the two lines that make up most of a predictor's statistics.
  *
- * Optional. fastline.py reads the same lines one by one where this could not be compiled, and logline.py reads every
- * wording there is; a line that is taken here gives the event that they give, and a line that is not quite as expected,
- * or whose figures disagree, is left to them.
+ * Optional: fastline.py has what stands in for it. logline.py reads every wording there is. A line that is taken here
+ * gives the same event; one that is not quite as expected, or whose figures disagree, is left to it.
  *
  * Figures are integers of their last printed digit until an event is made of them. Up to 2^53, dividing such an integer
  * by a power of ten gives the same double as reading the decimal does.
@@ -43,7 +42,10 @@ static bool is_digit(char byte) { return byte >= '0' && byte <= '9'; }
 
 static bool is_capital(char byte) { return byte >= 'A' && byte <= 'Z'; }
 
-static bool is_word(char byte) { return is_digit(byte) || is_capital(byte) || (byte >= 'a' && byte <= 'z') || byte == '_'; }
+static bool is_word(char byte)
+{
+    return is_digit(byte) || is_capital(byte) || (byte >= 'a' && byte <= 'z') || byte == '_';
+}
 
 static bool is_module(char byte) { return is_word(byte) || byte == '/'; }
 
@@ -107,7 +109,7 @@ static bool colour(Cursor *line)
     return !SAYS(line, "\x1b[") || (some(line, is_colour, 8) && SAYS(line, "m"));
 }
 
-static bool writer(Cursor *line, Header *header)
+static bool read_writer(Cursor *line, Header *header)
 {
     header->process = NULL;
     if (line->at < line->end && is_capital(*line->at)) {
@@ -124,7 +126,7 @@ static bool writer(Cursor *line, Header *header)
     return SAYS(line, " pid=") && integer(line, 10, &header->pid) && SAYS(line, ")") && colour(line) && SAYS(line, " ");
 }
 
-static bool timestamp(Cursor *line, Header *header)
+static bool read_timestamp(Cursor *line, Header *header)
 {
     header->timestamp = line->at;
     for (const char *shape = "00-00 00:00:00"; *shape; shape++, line->at++) {
@@ -136,7 +138,7 @@ static bool timestamp(Cursor *line, Header *header)
 }
 
 /* "[loggers.py:257]". Loggers of requests carry users' text. */
-static bool source(Cursor *line)
+static bool read_source(Cursor *line)
 {
     static const char OF_REQUESTS[] = "logger";
     const size_t length = sizeof(OF_REQUESTS) - 1;
@@ -149,8 +151,8 @@ static bool source(Cursor *line)
 
 static bool read_header(Cursor *line, Header *header)
 {
-    return writer(line, header) && (SAYS(line, "INFO ") || SAYS(line, "DEBUG ")) && timestamp(line, header)
-        && SAYS(line, " ") && source(line) && SAYS(line, " ");
+    return read_writer(line, header) && (SAYS(line, "INFO ") || SAYS(line, "DEBUG ")) && read_timestamp(line, header)
+        && SAYS(line, " ") && read_source(line) && SAYS(line, " ");
 }
 
 /* --- The two lines ------------------------------------------------------------------------------------------------ */
@@ -184,7 +186,7 @@ static bool agree(const Drafts *drafts)
     return -slack < length_apart && length_apart < slack && -0.05 <= rate_apart && rate_apart <= 0.05;
 }
 
-static bool shares(Cursor *line, Drafts *drafts)
+static bool read_shares(Cursor *line, Drafts *drafts)
 {
     drafts->positions = 0;
     do {
@@ -204,7 +206,7 @@ static bool read_drafts(Cursor line, Drafts *drafts)
         && SAYS(&line, " tokens/s, Drafted throughput: ") && decimal(&line, 15, 2, &drafts->drafted_rate)
         && SAYS(&line, " tokens/s, Accepted: ") && integer(&line, 15, &drafts->accepted)
         && SAYS(&line, " tokens, Drafted: ") && integer(&line, 15, &drafts->drafted)
-        && SAYS(&line, " tokens, Per-position acceptance rate: ") && shares(&line, drafts)
+        && SAYS(&line, " tokens, Per-position acceptance rate: ") && read_shares(&line, drafts)
         && SAYS(&line, "Avg Draft acceptance rate: ") && decimal(&line, 3, 1, &drafts->rate)
         && SAYS(&line, "%") && ends(&line) && agree(drafts);
 }
@@ -218,7 +220,7 @@ typedef struct {
     int64_t usage, hits; /* tenths of a percent; hits -1 where the line does not tell */
 } Stats;
 
-static bool engine(Cursor *line, Stats *stats)
+static bool read_engine(Cursor *line, Stats *stats)
 {
     stats->engine = line->at;
     if (!some(line, is_digit, 6)) {
@@ -228,7 +230,7 @@ static bool engine(Cursor *line, Stats *stats)
     return true;
 }
 
-static bool hits(Cursor *line, Stats *stats)
+static bool read_hits(Cursor *line, Stats *stats)
 {
     stats->hits = -1;
     return !SAYS(line, ", Prefix cache hit rate: ") || (decimal(line, 3, 1, &stats->hits) && SAYS(line, "%"));
@@ -236,21 +238,21 @@ static bool hits(Cursor *line, Stats *stats)
 
 static bool read_stats(Cursor line, Stats *stats)
 {
-    return read_header(&line, &stats->header) && SAYS(&line, "Engine ") && engine(&line, stats)
+    return read_header(&line, &stats->header) && SAYS(&line, "Engine ") && read_engine(&line, stats)
         && SAYS(&line, ": Avg prompt throughput: ") && decimal(&line, 15, 1, &stats->prompt_rate)
         && SAYS(&line, " tokens/s, Avg generation throughput: ") && decimal(&line, 15, 1, &stats->generation_rate)
         && SAYS(&line, " tokens/s, Running: ") && integer(&line, 15, &stats->running)
         && SAYS(&line, " reqs, Waiting: ") && integer(&line, 15, &stats->waiting) && SAYS(&line, " reqs, ")
         && (SAYS(&line, "GPU") || SAYS(&line, "CPU")) && SAYS(&line, " KV cache usage: ")
-        && decimal(&line, 3, 1, &stats->usage) && SAYS(&line, "%") && hits(&line, stats) && ends(&line);
+        && decimal(&line, 3, 1, &stats->usage) && SAYS(&line, "%") && read_hits(&line, stats) && ends(&line);
 }
 
 /* --- Events ------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    PyObject *spec_decoding, *engine_stats;             /* the types in events.py */
+    PyObject *spec_decoding, *engine_stats;               /* the types in events.py */
     PyObject *spec_decoding_fields, *engine_stats_fields; /* names of what they are called with, in order */
-    PyObject *nobody;                                   /* who wrote a line that names no process */
+    PyObject *nobody;                                     /* who wrote a line that names no process */
 } State;
 
 static const char *const SPEC_DECODING_FIELDS[] = {
@@ -306,15 +308,15 @@ static PyObject *writer_of(const State *state, const Header *header, Writer *bef
     return before->name_and_pid;
 }
 
-static PyObject *text(const char *first, Py_ssize_t length) { return PyUnicode_DecodeASCII(first, length, NULL); }
+static PyObject *str_of(const char *first, Py_ssize_t length) { return PyUnicode_DecodeASCII(first, length, NULL); }
 
-static PyObject *number(int64_t units, int units_of_one) { return PyFloat_FromDouble((double)units / units_of_one); }
+static PyObject *float_of(int64_t units, int units_of_one) { return PyFloat_FromDouble((double)units / units_of_one); }
 
-static PyObject *curve(const Drafts *drafts)
+static PyObject *curve_of(const Drafts *drafts)
 {
     PyObject *shares = PyTuple_New(drafts->positions);
     for (int i = 0; shares != NULL && i < drafts->positions; i++) {
-        PyObject *share = number(drafts->shares[i], 1000);
+        PyObject *share = float_of(drafts->shares[i], 1000);
         if (share == NULL) {
             Py_CLEAR(shares);
             break;
@@ -345,18 +347,18 @@ static int keep_drafts(const State *state, const Drafts *drafts, Writer *before,
         return -1;
     }
     PyObject *values[] = {
-        text(drafts->header.timestamp, TIMESTAMP),
+        str_of(drafts->header.timestamp, TIMESTAMP),
         pop_engine(engines, writer),
         Py_NewRef(PyTuple_GET_ITEM(writer, 0)),
         Py_NewRef(PyTuple_GET_ITEM(writer, 1)),
         PyLong_FromLongLong(drafts->accepted),
         PyLong_FromLongLong(drafts->drafted),
         PyFloat_FromDouble((double)drafts->accepted / (double)drafts->drafted),
-        number(drafts->length, 100),
+        float_of(drafts->length, 100),
         Py_NewRef(Py_True),
-        number(drafts->accepted_rate, 100),
-        number(drafts->drafted_rate, 100),
-        curve(drafts),
+        float_of(drafts->accepted_rate, 100),
+        float_of(drafts->drafted_rate, 100),
+        curve_of(drafts),
         Py_NewRef(Py_False),
         PyLong_FromLong(drafts->positions),
     };
@@ -367,20 +369,20 @@ static int keep_stats(const State *state, const Stats *stats, Writer *before, Py
                       bool wanted)
 {
     PyObject *writer = writer_of(state, &stats->header, before);
-    PyObject *engine = text(stats->engine, stats->engine_length);
+    PyObject *engine = str_of(stats->engine, stats->engine_length);
     int failed = writer == NULL || engine == NULL ? -1 : PyDict_SetItem(engines, writer, engine);
     if (!failed && wanted) {
         PyObject *values[] = {
-            text(stats->header.timestamp, TIMESTAMP),
+            str_of(stats->header.timestamp, TIMESTAMP),
             Py_NewRef(engine),
             Py_NewRef(PyTuple_GET_ITEM(writer, 0)),
             Py_NewRef(PyTuple_GET_ITEM(writer, 1)),
-            number(stats->prompt_rate, 10),
-            number(stats->generation_rate, 10),
+            float_of(stats->prompt_rate, 10),
+            float_of(stats->generation_rate, 10),
             PyLong_FromLongLong(stats->running),
             PyLong_FromLongLong(stats->waiting),
-            number(stats->usage, 1000),
-            stats->hits < 0 ? Py_NewRef(Py_None) : number(stats->hits, 1000),
+            float_of(stats->usage, 1000),
+            stats->hits < 0 ? Py_NewRef(Py_None) : float_of(stats->hits, 1000),
         };
         failed = keep(events, state->engine_stats, state->engine_stats_fields, values);
     }
@@ -572,7 +574,7 @@ static PyObject *count_lines(PyObject *Py_UNUSED(module), PyObject *args)
     }
     const char *at = buffer.buf, *last = at + (end < buffer.len ? end : buffer.len);
     while (last - at >= LANES) {
-        /* What compilers count many bytes at a time by: counters of one byte, side by side, for as long as they hold. */
+        /* Counters of one byte, side by side and for as long as they hold: compilers count many bytes at a time so. */
         uint8_t counters[LANES] = {0};
         for (int round = 0; round < UINT8_MAX && last - at >= LANES; round++, at += LANES) {
             for (int lane = 0; lane < LANES; lane++) {
@@ -614,16 +616,14 @@ static int begin(PyObject *module)
 {
     State *state = PyModule_GetState(module);
     PyObject *events = PyImport_ImportModule("specdec_exporter.predictor.events");
-    if (events != NULL) {
-        state->spec_decoding = PyObject_GetAttrString(events, "SpecDecoding");
-        state->engine_stats = PyObject_GetAttrString(events, "EngineStats");
-        Py_DECREF(events);
-    }
-    state->spec_decoding_fields = names(SPEC_DECODING_FIELDS);
-    state->engine_stats_fields = names(ENGINE_STATS_FIELDS);
-    state->nobody = Py_BuildValue("(OO)", Py_None, Py_None);
-    return state->spec_decoding && state->engine_stats && state->spec_decoding_fields && state->engine_stats_fields
-            && state->nobody ? 0 : -1;
+    const bool whole = events != NULL
+        && (state->spec_decoding = PyObject_GetAttrString(events, "SpecDecoding")) != NULL
+        && (state->engine_stats = PyObject_GetAttrString(events, "EngineStats")) != NULL
+        && (state->spec_decoding_fields = names(SPEC_DECODING_FIELDS)) != NULL
+        && (state->engine_stats_fields = names(ENGINE_STATS_FIELDS)) != NULL
+        && (state->nobody = PyTuple_Pack(2, Py_None, Py_None)) != NULL;
+    Py_XDECREF(events);
+    return whole ? 0 : -1;
 }
 
 static int visit_state(PyObject *module, visitproc visit, void *arg)

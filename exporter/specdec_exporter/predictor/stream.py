@@ -63,8 +63,8 @@ def read_stream(
     on_progress: Callable[[int], None] | None = None,
     *,
     counters: ReaderCounters | None = None,
-) -> Iterator[Event]:
-    """Events of a file or pipe up to its end, as they come.
+) -> Iterator[list[Event]]:
+    """Events of a file or pipe up to its end, as they come: those of one read at a time, if there are any.
 
     ``on_progress`` is told the number of bytes read so far, about every 256 KiB. ``counters`` takes bytes and oversized
     lines. Raises SpecdecError when the file cannot be read to its end.
@@ -85,7 +85,9 @@ def read_stream(
         if not count:
             break
         total += count
-        yield from pieces.take(count)
+        if events := pieces.take(count):
+            yield events
         if on_progress is not None:
             on_progress(total)
-    yield from pieces.finish()
+    if events := pieces.finish():
+        yield events
