@@ -60,7 +60,8 @@ def test_a_stream_gives_every_line_however_it_arrives(content: bytes, sizes: lis
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "CHUNK_BYTES", LIMIT)
         counters = ReaderCounters()
-        got = texts(itertools.chain.from_iterable(read_stream(Pieces(content, sizes), LineScanner(), counters=counters)))
+        reads = read_stream(Pieces(content, sizes), LineScanner(), counters=counters)
+        got = texts(itertools.chain.from_iterable(reads))
     assert (got, counters.oversized_lines) == expected(content)
     assert counters.bytes == len(content)
 
