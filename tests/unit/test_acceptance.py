@@ -207,3 +207,16 @@ def test_a_length_that_no_number_of_drafts_has_gives_the_nearest_possible() -> N
     assert reconstruct_window(9, 15, (), 0.1, None)[0] == 15
     assert reconstruct_window(640, 6400, (), 64.0, None)[0] == 100
     assert reconstruct_window(9, 15, (), 0.0, None)[0] == 15
+
+
+@given(st.integers(1_000, 1_000_000), st.lists(st.integers(0, 1000), min_size=1, max_size=8), st.integers(-3, 3))
+def test_of_many_drafts_positions_are_as_exact_as_what_is_printed(
+    drafts: int, thousandths: list[int], noise: int
+) -> None:
+    positions = sorted((min(drafts, max(0, drafts * each // 1000 + noise)) for each in thousandths), reverse=True)
+    per_position, length = printed(positions, drafts)
+    found, counts = reconstruct_window(sum(positions), drafts * len(positions), per_position, length, None)
+    assert (found, sum(counts)) == (drafts, sum(positions))
+    assert [drafts, *counts, 0] == sorted([drafts, *counts, 0], reverse=True)  # nested
+    for count, rate in zip(counts, per_position, strict=True):
+        assert abs(count - rate * drafts) <= 0.0005 * drafts + 1
