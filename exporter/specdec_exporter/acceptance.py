@@ -208,10 +208,9 @@ def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence
     missing = accepted - sum(counts)
     if slack >= 0.5 and -len(counts) < missing < len(counts) and counts[0] < drafts and counts[-1] > 0:
         # The printed rates leave whole counts open: one more of the first, or one less of the last, is as good as any.
-        for i in range(missing):
-            counts[i] += 1
-        for i in range(missing, 0):
-            counts[i] -= 1
+        step, moved = (1, range(missing)) if missing > 0 else (-1, range(missing, 0))
+        for i in moved:
+            counts[i] += step
         return counts
     exact = [rate * drafts for rate in per_position]
     if slack < 0.5:  # else every count is within it

@@ -128,8 +128,8 @@ class RatioHistogram:
         self.count = 0
 
     def add(self, ratio: float) -> None:
-        """Count one ratio, 0..1."""
-        self._bins[round(ratio * _RATIO_BINS)] += 1
+        """Count one ratio; above 1, which differences of lifetime totals can be, it counts as 1."""
+        self._bins[round(ratio * _RATIO_BINS) if ratio < 1.0 else _RATIO_BINS] += 1
         self.count += 1
 
     def percentile(self, percent: int) -> float:
@@ -184,7 +184,7 @@ class _OpenAccount:
         if drafts < self._min_drafts or not drafted:
             return
         ratio = accepted / drafted
-        self._ratios.add(min(ratio, 1.0))
+        self._ratios.add(ratio)
         if self._worst is None or ratio < self._worst[0]:
             self._worst = (ratio, event, drafted)
         if self._best is None or ratio > self._best[0]:
