@@ -14,7 +14,7 @@ MODULE = f"{PACKAGE.replace('/', '.')}._fastline"
 SOURCE = f"exporter/{PACKAGE}/_fastline.c"
 
 
-class FastLine(BuildHookInterface):  # type: ignore[misc]
+class FastLine(BuildHookInterface):  # type: ignore[misc]  # hatchling is there only while a wheel is built
     """Hatchling finds it by its base class."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

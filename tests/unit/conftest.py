@@ -57,11 +57,7 @@ def both_lanes(request: pytest.FixtureRequest, uncompiled: ModuleType) -> Iterat
     """Every test of the module runs with the compiled lane and without it."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "uncompiled":
-            leave_out_compiled(patch, uncompiled)
+            patch.setattr(scan, "take_lines", uncompiled.take_lines)
+            patch.setattr(scan, "count_lines", uncompiled.count_lines)
+            patch.setattr(search, "find_words", uncompiled.find_words)
         yield
-
-
-def leave_out_compiled(patch: pytest.MonkeyPatch, uncompiled: ModuleType) -> None:
-    patch.setattr(scan, "take_lines", uncompiled.take_lines)
-    patch.setattr(scan, "count_lines", uncompiled.count_lines)
-    patch.setattr(search, "find_words", uncompiled.find_words)

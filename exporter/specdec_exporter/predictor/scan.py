@@ -59,8 +59,7 @@ class LogScanner:
     """Reads ONE log stream (one file, or stdin). Holds only what a line may need from the lines before it.
 
     ``kinds`` limits the work to the kinds wanted (an :class:`EngineConfig`-only scan of a long history is cheap);
-    ``None`` wants all. ``count_lines=False`` leaves ``counters.lines`` alone: counting is a third of the work on a
-    big log.
+    ``None`` wants all. ``count_lines=False`` leaves ``counters.lines`` alone, for a reader that does not show them.
     Nothing here raises on any input.
     """
 
