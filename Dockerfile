@@ -16,7 +16,7 @@ COPY tools/fastline.py tools/
 COPY exporter exporter
 # Without the compiled module the exporter would run, too, but slower: an image must not lose it unnoticed.
 RUN pip --python /opt/specdec-exporter install --no-deps . \
-    && /opt/specdec-exporter/bin/python -c 'import specdec_exporter.predictor._fastline'
+    && /opt/specdec-exporter/bin/python -c 'import specdec_exporter.predictor.log._fastline'
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="specdec-exporter" \

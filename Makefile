@@ -17,14 +17,14 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-FASTLINE := exporter/specdec_exporter/predictor/_fastline.c
+FASTLINE := exporter/specdec_exporter/predictor/log/_fastline.c
 $(VENV)/.runtime: requirements.lock pyproject.toml tools/fastline.py $(FASTLINE) $(VENV)/.created
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 # Tests and benchmarks are for the compiled module; the rest does without it where there is no compiler.
-compiled = $(BIN)/python -c 'import specdec_exporter.predictor._fastline'
+compiled = $(BIN)/python -c 'import specdec_exporter.predictor.log._fastline'
 $(VENV)/.compiled: $(VENV)/.runtime
 	@$(compiled) 2>/dev/null || { tests/debian.sh compiler && $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .; }
 	@$(compiled)

@@ -10,7 +10,7 @@
     source: 'exporter',
 
     // Thresholds and per-method bands. Keys of `methods` are the exporter's canonical names of a method.
-    policy: import '../exporter/specdec_exporter/policy.json',
+    policy: import '../exporter/specdec_exporter/speculation/policy.json',
 
     // --- What is selected ------------------------------------------------------------------------------------------
 

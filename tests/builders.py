@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Histogram, Snapshot
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAPTURES = FIXTURES / "captures"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning
-from specdec_exporter.predictor.lines import Scanner
-from specdec_exporter.predictor.tail import LogFollower
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning
+from specdec_exporter.predictor.log.lines import Scanner
+from specdec_exporter.predictor.sources.tail import LogFollower
 
 ROTATE_WAIT_SECONDS = 5.0
 

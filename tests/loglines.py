@@ -7,8 +7,8 @@ import math
 import msgspec
 from hypothesis import strategies as st
 
-from specdec_exporter.predictor.events import Event, Malformed, SpecDecoding
-from specdec_exporter.predictor.logline import parse_line
+from specdec_exporter.predictor.log.events import Event, Malformed, SpecDecoding
+from specdec_exporter.predictor.log.logline import parse_line
 
 HEADER = "(APIServer pid=7) INFO 11-20 21:44:52 [metrics.py:120] "
 SPEC = (

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rules.scenario import BOUNDS
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline, Context
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.speculation.acceptance import Counts
 
 INF = math.inf
 TPOT, TTFT, E2E = ((*BOUNDS[sli], INF) for sli in ("tpot", "ttft", "e2e"))

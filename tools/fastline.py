@@ -9,7 +9,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
-PACKAGE = "specdec_exporter/predictor"
+PACKAGE = "specdec_exporter/predictor/log"
 MODULE = f"{PACKAGE.replace('/', '.')}._fastline"
 SOURCE = f"exporter/{PACKAGE}/_fastline.c"
 

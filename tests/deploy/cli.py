@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import click
 
-from specdec_exporter import cli
+from specdec_exporter.commands import cli
 
 SERVE_VARIABLES = {
     variable

@@ -54,12 +54,15 @@ def copied() -> list[str]:
 def test_everything_copied_exists_and_is_sent_to_the_build() -> None:
     assert copied()
     assert [source for source in copied() if not (ROOT / source).exists() or not sent(source)] == []
-    assert sent("exporter/specdec_exporter/policy.json")
+    assert sent("exporter/specdec_exporter/speculation/policy.json")
 
 
 def test_nothing_else_is_sent() -> None:
     unwanted = [".git", ".venv", "tests", "deploy", ".tools", "tools/render.py"]
-    unwanted += ["exporter/specdec_exporter/__pycache__/cli.pyc", "exporter/specdec_exporter/predictor/_fastline.so"]
+    unwanted += [
+        "exporter/specdec_exporter/__pycache__/cli.pyc",
+        "exporter/specdec_exporter/predictor/log/_fastline.so",
+    ]
 
     assert [path for path in unwanted if sent(path)] == []
 
@@ -73,7 +76,7 @@ def test_an_image_without_the_compiled_module_is_not_built() -> None:
     commands = [arguments for name, arguments in instructions() if name == "RUN"]
 
     assert any(
-        "install --no-deps ." in command and "import specdec_exporter.predictor._fastline" in command
+        "install --no-deps ." in command and "import specdec_exporter.predictor.log._fastline" in command
         for command in commands
     )
 

@@ -21,7 +21,7 @@ from deploy.manifests import KUBERNETES, parse, read
 from fieldtools import ROOT, run
 from specdec_exporter import __version__
 from specdec_exporter.config import parse_duration
-from specdec_exporter.predictor.kubelog import DEFAULT_CONTAINER
+from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
 
 SERVICE_LABEL = "serving.kserve.io/inferenceservice"
 LARGEST_CONFIG_MAP_BYTES = 1 << 20

@@ -18,7 +18,7 @@ import yaml
 
 import rulelint
 from fieldtools import ROOT, run
-from specdec_exporter import cli
+from specdec_exporter.commands import cli
 
 RENDERED = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 RUNBOOKS = ROOT / "rules" / "runbooks"

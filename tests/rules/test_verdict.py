@@ -21,14 +21,13 @@ from aiohttp import web
 from promtool import Promtool
 from rules.scenario import Case, Series, run
 from running import Exporter, exporter
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline, write_baseline
-from specdec_exporter.check import check
-from specdec_exporter.figures import figures
-from specdec_exporter.policy import load_policy
-from specdec_exporter.predictor.snapshot import Histogram
-from specdec_exporter.status import StateName
-from specdec_exporter.verdict import DecodingBaseline, judge
+from specdec_exporter.commands.check import check
+from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.figures import figures
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.verdict import DecodingBaseline, StateName, judge
 
 # What the record says; without a sample it says nothing, which is what "unknown" and "off" are.
 ENUM = {"idle": 0, "healthy": 1, "watch": 2, "not_paying": 3, "harmful": 4, "broken": 5, "unknown": None, "off": None}

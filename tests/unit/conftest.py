@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from logfiles import Log, Reader
-from specdec_exporter.predictor import fastline, scan, search
+from specdec_exporter.predictor.log import fastline, scan, search
 
 
 @pytest.fixture

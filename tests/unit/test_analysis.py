@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.analysis import (
+from specdec_exporter.inspection.logstory import (
     HISTORY_PARTS,
     MAX_CONFIGURATIONS,
     SERIES_CAPACITY,
@@ -19,7 +19,7 @@ from specdec_exporter.analysis import (
     RatioHistogram,
     WindowSeries,
 )
-from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
 
 K = 3
 

@@ -13,7 +13,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import (
     MAX_FILE_BYTES,
     SLIS,
@@ -28,7 +27,8 @@ from specdec_exporter.baseline.file import (
     write_baseline,
 )
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.speculation.acceptance import Counts
 
 INF = math.inf
 EXAMPLE = Baseline(

@@ -13,13 +13,13 @@ from click.testing import CliRunner, Result
 
 from builders import CAPTURES
 from running import predictor
-from specdec_exporter import cli
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline, Context, to_document, to_yaml
+from specdec_exporter.commands import cli
 from specdec_exporter.config import load_settings
 from specdec_exporter.errors import SpecdecError
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.speculation.acceptance import Counts
 
 INF = float("inf")
 DUMP = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()

@@ -15,9 +15,9 @@ import pytest
 from aiohttp import web
 
 from specdec_exporter.baseline.file import Baseline, write_baseline
-from specdec_exporter.check import check
+from specdec_exporter.commands.check import check
 from specdec_exporter.errors import BaselineError, ConfigError
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.predictor.metrics.snapshot import Histogram
 
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from builders import CAPTURES
-from specdec_exporter import __version__, cli
+from specdec_exporter import __version__
+from specdec_exporter.commands import cli
 
 COMMANDS = ["analyze", "baseline", "check", "compare", "healthcheck", "serve", "simulate"]
 LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"

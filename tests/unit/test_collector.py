@@ -12,11 +12,11 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from builders import CAPTURES
-from specdec_exporter.collector import build_registry
 from specdec_exporter.config import PredictorSettings, Settings
-from specdec_exporter.predictor.events import EngineConfig, PredictorWarning, SpecDecoding
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.runtime import ExporterRuntime
+from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.runtime import ExporterRuntime
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 # Families whose values are of this machine or this moment.

@@ -22,7 +22,6 @@ from rich.console import Console
 
 from promtool import REPOSITORY
 from recordings import CONTEXT, CURVE, INF, recording
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup, compare
 from specdec_exporter.comparison.decision import Decision, DecisionCode
@@ -30,12 +29,13 @@ from specdec_exporter.comparison.distribution import Quantile, Shift, Unresolvab
 from specdec_exporter.comparison.estimate import Estimate
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
 from specdec_exporter.comparison.likeness import Flag, FlagCode
-from specdec_exporter.comparison.report import as_json, as_markdown, print_comparison, quantile
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.policy import load_policy
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.predictor.metrics.snapshot import Histogram
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.terminal.comparison import as_json, as_markdown, print_comparison, quantile
 
 replace = msgspec.structs.replace
 IN_TIME_SECONDS = 60.0

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter import cli
+from specdec_exporter.commands import cli
 from specdec_exporter.config import Settings, load_settings, parse_duration, parse_listen_address
 from specdec_exporter.errors import ConfigError, SpecdecError
 
@@ -142,7 +142,7 @@ def test_flag_beats_environment_beats_file(tmp_path: Path, monkeypatch: pytest.M
         seen.append(settings)
         return 0
 
-    monkeypatch.setattr("specdec_exporter.serve.run", remember)
+    monkeypatch.setattr("specdec_exporter.serving.serve.run", remember)
     path = tmp_path / "specdec.yaml"
     path.write_text("window: 1m\npredictors: [{name: from-file, url: 'http://file', timeout: 1s}]")
     arguments = ["--config.file", str(path), "--predictor.name", "from-flag"]

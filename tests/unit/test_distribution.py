@@ -15,8 +15,8 @@ from recordings import INF, histogram, lognormal
 from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.distribution import on_common_bounds, quantile, ratio_of_quantiles, tail_shift
 from specdec_exporter.comparison.estimate import Estimate, proportion, ratio_of_means
-from specdec_exporter.policy import load_policy
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.speculation.policy import load_policy
 
 POLICY = load_policy().latency
 NOMINAL = 0.93  # what 95 % intervals must reach on data of a few hundred trials

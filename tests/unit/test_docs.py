@@ -13,15 +13,15 @@ import pytest
 import yaml
 from prometheus_client.metrics_core import Metric
 
-from specdec_exporter import cli
-from specdec_exporter.collector import ENGINE, MODEL, SERVICE, STATES, build_registry
+from specdec_exporter.commands import cli
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings, load_settings
-from specdec_exporter.policy import load_policy
-from specdec_exporter.predictor import kubelog
+from specdec_exporter.predictor.sources import kubelog
 from specdec_exporter.predictor.versions import WARNINGS, releases_in_words
-from specdec_exporter.runtime import ExporterRuntime
-from specdec_exporter.tls import TLSServerConfig
-from specdec_exporter.webconfig import HTTPServerConfig, WebConfig
+from specdec_exporter.serving.collector import ENGINE, MODEL, SERVICE, STATES, build_registry
+from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.web.tls import TLSServerConfig
+from specdec_exporter.web.webconfig import HTTPServerConfig, WebConfig
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from specdec_exporter.policy import load_policy
 from specdec_exporter.predictor.versions import KNOWN_PITFALLS, releases_in_words
-from specdec_exporter.status import VerdictCode
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.verdict import VerdictCode
 from unit.test_docs import ROOT, rows, section
 
 PAGE = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")

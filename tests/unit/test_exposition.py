@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from specdec_exporter.errors import ExpositionError
-from specdec_exporter.predictor import exposition
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.predictor.metrics import exposition
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Histogram, Snapshot
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 DUMPS = sorted(

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from builders import CAPTURES
 from loglines import HEADER, SPEC, STATS, drafts, rendered
-from specdec_exporter.predictor import _fastline as compiled
-from specdec_exporter.predictor import fastline
-from specdec_exporter.predictor.events import EngineStats, Event, Malformed, SpecDecoding
-from specdec_exporter.predictor.logline import parse_line
-from specdec_exporter.predictor.scan import Writer
+from specdec_exporter.predictor.log import _fastline as compiled
+from specdec_exporter.predictor.log import fastline
+from specdec_exporter.predictor.log.events import EngineStats, Event, Malformed, SpecDecoding
+from specdec_exporter.predictor.log.logline import parse_line
+from specdec_exporter.predictor.log.scan import Writer
 
 SPEC_LINE, STATS_LINE = (HEADER + SPEC).encode(), (HEADER + STATS).encode()
 APISERVER = ("APIServer", 7)

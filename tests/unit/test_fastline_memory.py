@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 from fieldtools import ROOT
-from specdec_exporter.predictor import fastline
+from specdec_exporter.predictor.log import fastline
 
 SOURCE = Path(fastline.__file__).with_name("_fastline.c")
 # The tests, with another build of the module in its place.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from specdec_exporter.errors import ExpositionError
-from specdec_exporter.predictor import exposition
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.predictor.metrics import exposition
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 REAL_DUMP = (CAPTURES / "0.32.0-draft_model-k3" / "metrics-9-temp1.txt").read_bytes()

@@ -25,7 +25,7 @@ from loglines import (
     spec,
     without_place,
 )
-from specdec_exporter.predictor.events import (
+from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     Malformed,
@@ -33,7 +33,7 @@ from specdec_exporter.predictor.events import (
     RequestParams,
     SpecDecoding,
 )
-from specdec_exporter.predictor.logline import parse_line
+from specdec_exporter.predictor.log.logline import parse_line
 
 # --- what real releases printed ---
 

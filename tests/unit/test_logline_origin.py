@@ -20,7 +20,7 @@ from loglines import (
     spec,
     without_place,
 )
-from specdec_exporter.predictor.events import (
+from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     SpecDecoding,

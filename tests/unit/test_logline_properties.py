@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loglines import CONFIG, HEADER, PARAMS, SPEC, SPEC_0_8_3, SPEC_0_9, SPEC_V0, STATS, drafts, parse, rendered, spec
-from specdec_exporter.predictor.events import (
+from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     Malformed,
     SpecDecoding,
 )
-from specdec_exporter.predictor.logline import parse_line
+from specdec_exporter.predictor.log.logline import parse_line
 
 # --- properties ---
 

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from builders import Clock, engine, snapshot
-from specdec_exporter.analysis import LogStory
-from specdec_exporter.pitfalls import known_pitfalls, warning_counts
-from specdec_exporter.predictor.events import EngineConfig, EngineStats, PredictorWarning, SpecDecoding
+from specdec_exporter.inspection.logstory import LogStory
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.versions import KNOWN_PITFALLS, WARNINGS, Facts, parse_release, releases_in_words
-from specdec_exporter.state import PredictorState
+from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.speculation.facts import known_pitfalls, warning_counts
 
 QUIET = Facts(release=(0, 32, 0), engine_generation="v1", method="draft_model", drafting=True, log_windows=3)
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfiles import Log, Reader
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.logfile import HEAD_BYTES, MARKER_BYTES, Position
-from specdec_exporter.predictor.positions import PositionFile
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.sources.logfile import HEAD_BYTES, MARKER_BYTES, Position
+from specdec_exporter.predictor.sources.positions import PositionFile
 
 POSITIONS = st.builds(
     Position,

@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 
 from builders import CAPTURES, engine, latency, snapshot
 from running import Predictor, predictor
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, sum_bounds, to_yaml
 from specdec_exporter.baseline.live import record
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
 from specdec_exporter.errors import BaselineError, FetchError
-from specdec_exporter.predictor.exposition import parse_exposition, process_start_time
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Histogram, Snapshot
 from specdec_exporter.simulator.scenario import parse_incident
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
+from specdec_exporter.speculation.acceptance import Counts
 
 INF = float("inf")
 BEFORE = (CAPTURES / "0.25.1-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()

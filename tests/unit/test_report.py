@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter import report
-from specdec_exporter.analysis import LogStory
 from specdec_exporter.formatting import count, decimal, percent, plain, size
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import EngineConfig, Event, SpecDecoding
-from specdec_exporter.status import Verdict
+from specdec_exporter.inspection.logstory import LogStory
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig, Event, SpecDecoding
+from specdec_exporter.speculation.verdict import Verdict
+from specdec_exporter.terminal import report
 
 ESCAPE = "\x1b"
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import (
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     Event,
@@ -22,8 +22,8 @@ from specdec_exporter.predictor.events import (
     RequestParams,
     SpecDecoding,
 )
-from specdec_exporter.predictor.logline import parse_line
-from specdec_exporter.predictor.scan import MAX_LINE_BYTES, LogFormat, LogScanner
+from specdec_exporter.predictor.log.logline import parse_line
+from specdec_exporter.predictor.log.scan import MAX_LINE_BYTES, LogFormat, LogScanner
 
 pytestmark = pytest.mark.usefixtures("both_lanes")
 

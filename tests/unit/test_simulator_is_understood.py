@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from specdec_exporter.predictor.events import EngineConfig, EngineStats, SpecDecoding
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.logline import parse_line
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
+from specdec_exporter.predictor.log.logline import parse_line
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.simulator.engine import Engine
 from specdec_exporter.simulator.exposition import render_metrics
 from specdec_exporter.simulator.log import log_lines

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from specdec_exporter.commands.simulate import settings_from_flags, simulate
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.simulator.cli import settings_from_flags, simulate
 from specdec_exporter.simulator.engine import Engine
 from specdec_exporter.simulator.scenario import Collapse, PositionCliff, load_scenario, parse_incident
 from specdec_exporter.simulator.settings import SimulatorSettings, settings_from_scenario

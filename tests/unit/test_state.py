@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from builders import CAPTURES, Clock, engine, snapshot
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import EngineConfig, PredictorWarning, SpecDecoding
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.state import PredictorState
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.serving.state import PredictorState
 
 
 @pytest.fixture

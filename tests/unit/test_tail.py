@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from logfiles import Log, Reader
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import SpecDecoding
-from specdec_exporter.predictor.lines import CHUNK_BYTES
-from specdec_exporter.predictor.scan import LogScanner
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import SpecDecoding
+from specdec_exporter.predictor.log.lines import CHUNK_BYTES
+from specdec_exporter.predictor.log.scan import LogScanner
 
 SPEC_LINE = (
     "INFO 11-20 21:44:52 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: 2.80, "

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from logfiles import LineScanner, Log, Reader
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.lines import LineCutter
-from specdec_exporter.predictor.logfile import LogFile, open_regular
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.lines import LineCutter
+from specdec_exporter.predictor.sources.logfile import LogFile, open_regular
 
 NOBODY = 65534
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from builders import Clock, engine, snapshot
 from running import exporter, predictor
-from specdec_exporter.observed import ObservedHistogram
-from specdec_exporter.predictor.configline import parse_request_params
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import RequestParams
-from specdec_exporter.state import TEMPERATURE_BOUNDS, PredictorState
+from specdec_exporter.predictor.log.configline import parse_request_params
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import RequestParams
+from specdec_exporter.serving.state import TEMPERATURE_BOUNDS, PredictorState
+from specdec_exporter.speculation.histogram import ObservedHistogram
 
 FAMILY = "specdec_request_temperature"
 BODY = b"""# TYPE vllm:num_requests_running gauge

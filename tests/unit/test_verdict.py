@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.acceptance import Counts
-from specdec_exporter.figures import figures
-from specdec_exporter.policy import ResolvedPolicy, load_policy
-from specdec_exporter.status import Figures, VerdictCode
-from specdec_exporter.verdict import DecodingBaseline, curve_remark, is_below_expected, judge
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.figures import Figures, figures
+from specdec_exporter.speculation.policy import ResolvedPolicy, load_policy
+from specdec_exporter.speculation.verdict import DecodingBaseline, VerdictCode, curve_remark, is_below_expected, judge
 
 POLICY = load_policy()
 # How bad, by what is known of a service that drafts.

@@ -20,21 +20,18 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from specdec_exporter.page import PAGE, SECURITY_HEADERS
-from specdec_exporter.status import (
+from specdec_exporter.serving.status import (
     BaselineStatus,
     EngineStatus,
-    Figures,
     HistoryPoint,
-    KnownPitfall,
     LogStatus,
     PredictorStatus,
-    StateName,
     Status,
-    Verdict,
-    VerdictCode,
-    WarningCount,
 )
+from specdec_exporter.speculation.facts import KnownPitfall, WarningCount
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.verdict import StateName, Verdict, VerdictCode
+from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
 
 NOW = time.time()
 NONE = "\N{EN DASH}"  # what stands for a figure that there is not

@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from running import exporter
-from specdec_exporter.basicauth import auth_middleware
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.webconfig import WebConfig, WebConfigFile, load_web_config
+from specdec_exporter.web.basicauth import auth_middleware
+from specdec_exporter.web.webconfig import WebConfig, WebConfigFile, load_web_config
 
 ALICE = bcrypt.hashpw(b"wonderland", bcrypt.gensalt(4)).decode()
 

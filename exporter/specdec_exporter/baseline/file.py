@@ -18,11 +18,11 @@ from typing import Any
 
 import msgspec
 
-from specdec_exporter.acceptance import SCALARS, Counts
 from specdec_exporter.baseline.yamlnodes import Node, number_of, parse_document
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.policy import load_policy
-from specdec_exporter.predictor.snapshot import Histogram, le
+from specdec_exporter.predictor.metrics.snapshot import Histogram, le
+from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.policy import load_policy
 
 # The service level indicators that have a baseline: field of a baseline -> field of a snapshot.
 HISTOGRAMS = {

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from specdec_exporter.acceptance import SCALARS, Counts
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, sum_bounds
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.figures import counts_of
 from specdec_exporter.formatting import plain
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.figures import counts_of
 
 # A sum may contradict its buckets by this share: several processes' counters are not read at one instant, and
 # Prometheus extrapolates each series by itself. More is no rounding.

@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.comparison.estimate import Estimate, Mean, Z
-from specdec_exporter.policy import LatencyPolicy
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.speculation.policy import LatencyPolicy
 
 Unresolvable = Literal["below_first_bucket", "above_last_bucket", "too_few_requests"]
 
