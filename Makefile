@@ -17,20 +17,12 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-FASTLINE := exporter/specdec_exporter/predictor/log/_fastline.c
-$(VENV)/.runtime: requirements.lock pyproject.toml tools/fastline.py $(FASTLINE) $(VENV)/.created
+$(VENV)/.runtime: requirements.lock pyproject.toml $(VENV)/.created
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-# Tests and benchmarks are for the compiled module; the rest does without it where there is no compiler.
-compiled = $(BIN)/python -c 'import specdec_exporter.predictor.log._fastline'
-$(VENV)/.compiled: $(VENV)/.runtime
-	@$(compiled) 2>/dev/null || { tests/debian.sh compiler && $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .; }
-	@$(compiled)
-	@touch $@
-
-$(VENV)/.dev: requirements-dev.lock $(VENV)/.compiled
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	@touch $@
 
@@ -59,11 +51,10 @@ endif
 test: lint $(TOOLS)/.test tools schema ## Lint, types and all tests that need no vLLM; installs what they need
 	$(BIN)/pytest
 
-lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict; the C compiler's warnings
+lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(CC) -std=c11 -Wall -Wextra -Werror -fsyntax-only -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') $(FASTLINE)
 
 format: $(VENV)/.dev ## Let ruff put the code in shape
 	$(BIN)/ruff check --fix .

@@ -45,7 +45,6 @@ for tool in "$@"; do
             ;;
         mtail) unpack mtail usr/bin/mtail ;;
         chromium | python3-venv) apt_install "$tool" ;;
-        compiler) apt_install gcc libc6-dev python3-dev ;;
         *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;
     esac
 done
