@@ -25,9 +25,10 @@ from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands.check import check
 from specdec_exporter.predictor.metrics.snapshot import Histogram
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import figures
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.verdict import DecodingBaseline, StateName, judge
+from specdec_exporter.speculation.verdict import judge
 
 # What the record says; without a sample it says nothing, which is what "unknown" and "off" are.
 ENUM = {"idle": 0, "healthy": 1, "watch": 2, "not_paying": 3, "harmful": 4, "broken": 5, "unknown": None, "off": None}
@@ -84,8 +85,14 @@ class Service:
         against = None
         if self.baseline is not None:
             against = DecodingBaseline(BASELINE_SECONDS, BASELINE_REQUESTS, speculative=self.baseline[1])
-        policy = load_policy().for_method(self.method)
-        return judge(self.state, figures(counts, self.k, "metrics", 1.0), policy, self.k, against).code
+        evidence = Evidence(
+            state=self.state,
+            figures=figures(counts, self.k, "metrics", 1.0),
+            method=self.method,
+            num_speculative_tokens=self.k,
+            baseline=against,
+        )
+        return judge(evidence, load_policy()).verdict.code
 
     def exposition(self, *, done: bool) -> str:
         """The predictor's metrics before (nothing) and after (everything)."""

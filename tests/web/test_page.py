@@ -20,6 +20,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.serving.status import (
     BaselineStatus,
     EngineStatus,
@@ -28,9 +29,9 @@ from specdec_exporter.serving.status import (
     PredictorStatus,
     Status,
 )
-from specdec_exporter.speculation.facts import KnownPitfall, WarningCount
+from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import StateName, Verdict, VerdictCode
+from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
 
 NOW = time.time()

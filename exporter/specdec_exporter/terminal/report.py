@@ -23,12 +23,13 @@ from specdec_exporter.formatting import count, decimal, percent, plain, size
 from specdec_exporter.inspection.logstory import Account, Analysis, NotableWindow
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig
-from specdec_exporter.speculation.facts import KnownPitfall, WarningCount
+from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.speculation.facts import WarningCount
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode
+from specdec_exporter.speculation.verdict import Level, Verdict, VerdictCode
 
 if TYPE_CHECKING:
-    from specdec_exporter.inspection.examination import Examination, Level
+    from specdec_exporter.inspection.examination import Examination, Look
 
 PROGRESS_FROM_BYTES = 50_000_000
 
@@ -409,22 +410,26 @@ def _notable(window: NotableWindow, judged: Account) -> str:
     return f"{percent(window.acceptance_ratio)}{when}{engine} ({window.draft_tokens:,.0f} draft tokens)"
 
 
-def print_examination(console: Console, examination: Examination) -> None:
-    """Print what a check found: its lines, the figures, the curve, the warnings of the log and the verdict."""
+def print_examination(
+    console: Console, examination: Examination, look: Look, engines: Sequence[tuple[str, Figures]]
+) -> None:
+    """Print what a check found: its lines, the figures, the curve, the warnings of the log and the verdict.
+
+    ``engines`` has each engine's figures since the predictor started.
+    """
     for finding in examination.findings:
         print_level(console, finding.level, finding.subject, finding.found, finding.action)
-    status, log = examination.status, examination.log
+    log = examination.log
     columns: list[tuple[str, Figures]] = []
-    if status.window is not None and status.window.acceptance_ratio is not None:
-        columns.append(("now" if not status.window.seconds else f"{status.window.seconds:.1f} s", status.window))
-    if status.lifetime is not None:
-        columns.append(("since start", status.lifetime))
+    if look.window is not None and look.window.acceptance_ratio is not None:
+        columns.append(("now" if not look.window.seconds else f"{look.window.seconds:.1f} s", look.window))
+    if look.lifetime is not None:
+        columns.append(("since start", look.lifetime))
     if log is not None and log.judged is not None and log.judged.figures is not None:
         columns.append(("log", log.judged.figures))
     if columns:
         heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}")
         indented(console, figures_table(columns))
-    engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
     if len(engines) > 1:
         heading(console, "By engine, since start")
         indented(console, breakdown_table("engine", engines))
