@@ -12,6 +12,7 @@ from specdec_exporter.predictor.versions import (
     METHOD_ALIASES,
     WARNING_HINT,
     WARNINGS,
+    Facts,
     canonical_method,
     parse_release,
 )

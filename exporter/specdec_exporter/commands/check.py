@@ -23,7 +23,8 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_sessio
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.verdict import Finding, Level
-from specdec_exporter.terminal import report
+from specdec_exporter.terminal.check import print_examination
+from specdec_exporter.terminal.console import write
 
 EXIT_CODES: dict[Level, int] = {"PASS": 0, "FAIL": 1, "WARN": 2}
 # Something answered, so that asking it for its version can tell what it is.
@@ -74,7 +75,7 @@ async def check(
         print(msgspec.json.encode(found).decode(), file=stdout)
     else:
         engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
-        report.write(stdout, lambda console: report.print_examination(console, examination, look, engines))
+        write(stdout, lambda console: print_examination(console, examination, look, engines))
     return EXIT_CODES[examination.level]
 
 
