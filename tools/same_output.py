@@ -265,7 +265,7 @@ def look_at_commands(sides: tuple[Side, Side], player: Player, folder: Path, *, 
     inputs += [["--responses", str(path)] for path in FIXTURES.rglob("responses/*.jsonl")]
     runs: list[tuple[str, ...]] = []
     for given in inputs:
-        title = f"analyze {given[-1].removeprefix(f'{FIXTURES}/')}"
+        title = f"analyze {given[-1].removeprefix(f'{FIXTURES}/').removeprefix(f'{folder}/')}"
         runs.append(("logs", title, "analyze", "--output", "jsonl", *given))
         runs.append(("reports", title, "analyze", "--output", "text", *given))
     for number, dump in enumerate(() if quick else player.dumps):
