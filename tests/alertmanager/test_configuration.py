@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import _jsonnet
 import pytest
 import yaml
 
@@ -31,9 +32,8 @@ def walk(node: Any) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _evaluated(override: str) -> str:
-    jsonnet = pytest.importorskip("_jsonnet", reason="rendering needs the jsonnet package")
     snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {override} }}).specdecAlertmanager"
-    text: str = jsonnet.evaluate_snippet("override", snippet, jpathdir=[str(ROOT)])
+    text: str = _jsonnet.evaluate_snippet("override", snippet, jpathdir=[str(ROOT)])
     return text
 
 

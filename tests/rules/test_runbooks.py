@@ -171,6 +171,7 @@ def test_a_runbook_says_how_to_lower_k_to_switch_off_and_to_roll_back(alert: str
 # --- What can be copied ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.debian
 def test_promtool_understands_every_query(queries: Path) -> None:
     answer = run("promtool", "check", "rules", queries)
 
