@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import _jsonnet
 import pytest
+import rjsonnet
 import yaml
 
 from alertmanager.catalogue import EXAMPLE, FRAGMENT, RENDERED, document
@@ -33,8 +33,7 @@ def walk(node: Any) -> Iterator[tuple[str, Any]]:
 @cache
 def _evaluated(override: str) -> str:
     snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {override} }}).specdecAlertmanager"
-    text: str = _jsonnet.evaluate_snippet("override", snippet, jpathdir=[str(ROOT)])
-    return text
+    return rjsonnet.evaluate_snippet("override", snippet, jpathdir=[str(ROOT)])
 
 
 def rendered_with(override: str) -> Any:

@@ -85,6 +85,7 @@ def of_kind(kind: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.field
 @pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
 def test_the_crd_allows_it(kind: str, schema: dict[str, Any]) -> None:
     rendered = of_kind(kind)
@@ -93,6 +94,7 @@ def test_the_crd_allows_it(kind: str, schema: dict[str, Any]) -> None:
     assert (rendered["apiVersion"], rendered["kind"]) == ("monitoring.coreos.com/v1alpha1", "AlertmanagerConfig")
 
 
+@pytest.mark.field
 def test_the_crd_allows_the_routes_below_which_it_leaves_to_the_operator(schema: dict[str, Any]) -> None:
     route = schema["properties"]["spec"]["properties"]["route"]
 
@@ -102,6 +104,7 @@ def test_the_crd_allows_the_routes_below_which_it_leaves_to_the_operator(schema:
     assert [list(faults(route, child)) for child in children] == [[]] * len(children)
 
 
+@pytest.mark.field
 @pytest.mark.parametrize(
     ("part", "value", "fault"),
     [

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-import _jsonnet
+import rjsonnet
 import yaml
 
 from promtool import REPOSITORY
@@ -22,7 +22,7 @@ def config_maps() -> list[dict[str, Any]]:
 
 def evaluated(config: str) -> dict[str, Any]:
     snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {config} }}).grafanaDashboards"
-    found: dict[str, Any] = json.loads(_jsonnet.evaluate_snippet("test", snippet, jpathdir=[str(REPOSITORY)]))
+    found: dict[str, Any] = json.loads(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(REPOSITORY)]))
     return found
 
 

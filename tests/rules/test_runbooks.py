@@ -8,12 +8,12 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import rjsonnet
 import yaml
 
 import rulelint
@@ -82,10 +82,8 @@ def served() -> dict[str, str]:
 @cache
 def thresholds() -> dict[str, Any]:
     """Keys of the policy and of the pack's configuration, which wins (its ``min_drafts`` is for half an hour)."""
-    # An extension module without type stubs.
-    evaluate = import_module("_jsonnet").evaluate_snippet
     config: dict[str, Any] = json.loads(
-        evaluate("", "(import 'config.libsonnet')._config", jpathdir=[str(RUNBOOKS.parent)])
+        rjsonnet.evaluate_snippet("", "(import 'config.libsonnet')._config", jpathdir=[str(RUNBOOKS.parent)])
     )
     policy: dict[str, Any] = config["policy"]
     return policy | config

@@ -31,7 +31,7 @@ from specdec_exporter.errors import ConfigError
 from specdec_exporter.webconfig import WebConfig, WebConfigFile, load_web_config
 
 # With a salt that stays, for it is in the names of tests, and every worker must find the same.
-ALICE = bcrypt.hashpw(b"wonderland", b"$2b$04$" + b"a" * 22).decode()
+ALICE = bcrypt.hashpw(b"wonderland", b"$2b$04$j.Cm3PaPHiD0oF84qI6Mk.").decode()
 
 
 # --- certificates and files ------------------------------------------------------------------------------------------
