@@ -17,7 +17,7 @@ from alertmanager.conftest import Release
 from alertmanager.fired import Alert, fired, group
 from alertmanager.inhibition import inhibited
 from fieldtools import ROOT
-from promtool import Promtool, installed
+from promtool import promtool
 from rules.scenario import Case, Phase, pinned, service, slower
 from rules.test_descriptions import SLIS, USUAL
 
@@ -74,10 +74,9 @@ SAMPLES = (
 @pytest.fixture(scope="module")
 def alerts(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Alert], list[Alert]]:
     """What fires in each case, without what is silenced."""
-    promtool: Promtool = dict(installed())["floor"]
 
     def speaking(case: Case, minute: int) -> list[Alert]:
-        found = fired(promtool, RULES, tmp_path_factory.mktemp("rules"), case, minute)
+        found = fired(promtool(), RULES, tmp_path_factory.mktemp("rules"), case, minute)
         everyone = [alert.labels for alert in found]
         return [alert for alert in found if not inhibited(INHIBITION, alert.labels, everyone)]
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from alertmanager.test_operator import ASIDE, CHECKED, SCHEMAS, faults
+from alertmanager.test_operator import ASIDE, CHECKED, faults
 from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.manifests import KUBERNETES, parse, read
-from fieldtools import ROOT, run
+from fieldtools import ROOT, run, schema_file
 from specdec_exporter import __version__
 from specdec_exporter.config import parse_duration
 from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
@@ -28,6 +28,8 @@ LARGEST_CONFIG_MAP_BYTES = 1 << 20
 MEASURED_MIB = 44  # docs/benchmarks.md: the budget, and what was measured
 PROBE_MIB = 26  # `specdec-exporter healthcheck`, which an exec probe runs in the same container
 Objects = dict[str, Any]
+
+pytestmark = pytest.mark.field
 
 
 def built(directory: Path, *flags: str) -> list[Any]:
@@ -82,13 +84,8 @@ def checkable(schema: Any) -> Any:
 @functools.cache
 def schema(file: str, version: str) -> Any:
     """The schema of a version of a kind, from the definition that ``make tools`` fetches."""
-    path = SCHEMAS / file
-    if not path.exists():
-        if shutil.which("go") is None:
-            pytest.skip(f"{file}: there is no Go here to fetch it with (make tools)")
-        pytest.fail(f"{file} is missing although there is Go: make tools")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a megabyte
-    definition = yaml.load(path.read_text(encoding="utf-8"), loader)
+    definition = yaml.load(schema_file(file).read_text(encoding="utf-8"), loader)
     (found,) = (one for one in definition["spec"]["versions"] if one["name"] == version)
     return checkable(found["schema"]["openAPIV3Schema"])
 

@@ -8,7 +8,6 @@ import dataclasses
 import itertools
 import json
 import re
-import shutil
 import subprocess
 import time
 import urllib.request
@@ -20,6 +19,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from fieldtools import tool
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.serving.status import (
     BaselineStatus,
@@ -196,15 +196,15 @@ CHROMIUM_FLAGS = [
 ]
 PATIENCE_SECONDS = 60
 
+pytestmark = pytest.mark.debian
+
 
 @pytest.fixture(scope="module")
 def session_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One WebDriver session in a fresh profile, for as long as the module's tests run."""
-    if not (command := shutil.which("chromedriver")):
-        pytest.skip("needs Debian's chromium and chromium-driver")
     arguments = [*CHROMIUM_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]
     capabilities = {"goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
-    with subprocess.Popen([command, "--port=0"], stdout=subprocess.PIPE, text=True) as driver:
+    with subprocess.Popen([tool("chromedriver"), "--port=0"], stdout=subprocess.PIPE, text=True) as driver:
         try:
             assert driver.stdout is not None
             started = next(line for line in driver.stdout if "started successfully on port" in line)
