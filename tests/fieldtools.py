@@ -16,6 +16,7 @@ FROM_GO = {
     "thanos",
     "mimirtool",
     "pint",
+    "jb",
     "jsonnetfmt",
     "jsonnet-lint",
     "alertmanager-current",
