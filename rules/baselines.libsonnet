@@ -54,7 +54,7 @@ function(config, source, signals, name)
   ||| % { sli: sli, requests: signals.requests.record, baseline: name('latency_requests', 'count_baseline') };
 
   local margin(sli) = '%s * sqrt(\n  %s\n)' % [
-    number(config.z_score * config.slis[sli].cv),
+    number(config.alert_z_score * config.slis[sli].cv),
     promql.indent(sampling(sli)),
   ];
 
@@ -232,7 +232,7 @@ function(config, source, signals, name)
       help: 'By how much the tail may shift by chance.',
       by_sli: {
         [sli]: '%s * (\n  %s\n)' % [
-          number(std.pow(config.z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
+          number(std.pow(config.alert_z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
           promql.indent(sampling(sli)),
         ]
         for sli in slis

@@ -13,10 +13,10 @@ function(config, signals, alert)
     '%(share)s < %(limit)s - %(z)s * sqrt(%(share)s * (1 - %(share)s) / %(drafts)s)' % {
       share: share,
       limit: limit,
-      z: number(config.z_score),
+      z: number(config.alert_z_score),
       drafts: drafts,
     };
-  local enough = '%s >= %d' % [drafts, config.min_drafts];
+  local enough = '%s >= %d' % [drafts, config.alert_min_drafts];
 
   local rate = 'Acceptance is %s over %s' % [alert.value(alert.percent), long];
   local minimum = alert.number(signals.acceptance_min.record, alert.percent);

@@ -8,7 +8,7 @@ function(config, signals, alert)
   local long = promql.duration(config.long_window_seconds);
   local on = 'on (%s)' % promql.list(config.level_labels);
   local on_sli = 'on (%s, sli)' % promql.list(config.level_labels);
-  local drafting = '%s >= %d' % [signals.sample.record, config.min_drafts];
+  local drafting = '%s >= %d' % [signals.sample.record, config.alert_min_drafts];
 
   // Decoding speed: time per output token, or end-to-end latency of releases that do not have it (before 0.11.0).
   local perToken(expression) = |||

@@ -19,7 +19,7 @@ function(config, signals, alert)
       ||| % [
         signals.inconsistency.expr,
         signals.drafts.record,
-        config.min_drafts,
+        config.alert_min_drafts,
       ],
       summary: 'Accepted tokens by position do not sum to all accepted tokens.',
       description: 'On %s the two differ by %s.' % [alert.where, alert.value(alert.percent)],
