@@ -22,8 +22,8 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Histogra
 from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.serving.baselines import baseline_families
 from specdec_exporter.serving.state import EngineView, PredictorState
+from specdec_exporter.speculation.facts import StateName
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import StateName
 
 if TYPE_CHECKING:
     from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
