@@ -27,6 +27,6 @@ def _rendered() -> dict[str, Any]:
 
 
 async def text(part: Literal["rules", "alertmanager"]) -> str:
-    """The file for Prometheus or for Alertmanager, as JSON, which is YAML too. The first call renders for some seconds."""
+    """The file for Prometheus or Alertmanager, as JSON, which is YAML too. The first call renders for some seconds."""
     rendered = await asyncio.to_thread(_rendered)
     return json.dumps(rendered[part], indent=2)
