@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Render the mixin into files that load as they are: of rules/, alertmanager/, dashboards/ and deploy/demo/.
+"""Render the mixin into files that load as they are, in rules/, alertmanager/ and dashboards/.
 
 ``tools/render.py`` writes them, ``tools/render.py --check`` fails where they differ. Deterministic.
 """
@@ -47,7 +47,6 @@ ALERTMANAGER_FILES: dict[str, tuple[str, str, str]] = {
     ),
 }
 DASHBOARDS = ROOT / "dashboards"
-DEMO = ROOT / "deploy" / "demo"
 # How a person reads; jsonnet sorts keys.
 _KEY_ORDER = (
     *("apiVersion", "kind", "metadata", "name", "interval", "record", "alert", "expr", "for", "keep_firing_for"),
@@ -138,19 +137,6 @@ def render_dashboards() -> dict[Path, str]:
     return files
 
 
-def render_demo() -> dict[Path, str]:
-    """Return the demo's rules and Alertmanager configuration by file."""
-    pack = evaluate("import 'deploy/demo/config.libsonnet'")
-    purpose = "The pack with short windows, for the demo alone"
-    return {
-        DEMO / "rendered" / name: _headed(document, folder, purpose)
-        for name, folder, document in (
-            ("specdec.rules.yaml", "rules", {"groups": pack["groups"]}),
-            ("alertmanager.yaml", "alertmanager", pack["alertmanager"]["example"]),
-        )
-    }
-
-
 def _headed(document: Any, folder: str, *remarks: str) -> str:
     """The document as YAML, or several if it is a list, under what they are for."""
     header = "".join(f"# {remark}.\n" for remark in remarks)
@@ -170,7 +156,7 @@ def main() -> int:
     stale = []
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
-    files |= render_dashboards() | render_demo()
+    files |= render_dashboards()
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
