@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from specdec_exporter.predictor.metrics.snapshot import le
 from specdec_exporter.serving.status import BaselineStatus
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ def baseline_families(pinned: Sequence[tuple[str, PinnedBaseline]], model: tuple
         )
         for labels, each in served:
             if (recorded := dict(each.baseline.histograms()).get(sli)) is not None:
-                buckets = zip(map(le, recorded.bounds), recorded.counts, strict=True)
-                histogram.add_metric(labels, list(buckets), recorded.sum)
+                histogram.add_metric(labels, recorded.buckets(), recorded.sum)
         yield histogram
     ratio = GaugeMetricFamily(
         "specdec_baseline_acceptance_ratio",
@@ -85,5 +83,5 @@ def baseline_status(pinned: PinnedBaseline) -> BaselineStatus:
         remarks=pinned.remarks,
         acceptance_ratio=pinned.acceptance_ratio,
         mean_acceptance_length=pinned.mean_acceptance_length,
-        mean_latency_seconds={sli: histogram.sum / histogram.count for sli, histogram in baseline.histograms()},
+        mean_latency_seconds={sli: histogram.mean for sli, histogram in baseline.histograms()},
     )

@@ -18,7 +18,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from specdec_exporter import __version__
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Histogram, le
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.serving.baselines import baseline_families
 from specdec_exporter.serving.state import EngineView, PredictorState
@@ -173,7 +174,7 @@ def _copied(engines: Engines) -> Iterator[Metric]:
         histogram = HistogramMetricFamily(name, text, labels=ENGINE)
         for state, view in engines:
             if view.snapshot is not None and (found := pick(view.snapshot)) is not None:
-                histogram.add_metric(_labels(state, view), _buckets(found.bounds, found.counts), found.sum)
+                histogram.add_metric(_labels(state, view), found.buckets(), found.sum)
         yield histogram
 
 
@@ -189,10 +190,6 @@ def _copied_by_label(
         for key, figure in items(view.snapshot) if view.snapshot else ():
             family.add_metric([*_labels(state, view), str(key)], figure)
     return family
-
-
-def _buckets(bounds: Sequence[float], counts: Sequence[float]) -> list[tuple[str, float]]:
-    return list(zip(map(le, bounds), counts, strict=True))
 
 
 DERIVED: tuple[tuple[str, str, Callable[[Figures], float | None]], ...] = (
@@ -249,7 +246,7 @@ def _derived(engines: Engines, window_seconds: float) -> Iterator[Metric]:
     )
     for state, view in engines:
         if view.ratios is not None:
-            histogram.add_metric(_labels(state, view), _buckets(*view.ratios.buckets()), view.ratios.sum)
+            histogram.add_metric(_labels(state, view), view.ratios.histogram.buckets(), view.ratios.sum)
     yield histogram
     recommended = GaugeMetricFamily(
         "specdec_recommended_num_speculative_tokens",
@@ -350,7 +347,7 @@ def _about_predictors(states: Sequence[PredictorState], engines: Engines) -> Ite
                 warnings.add_metric([state.name, state.log_model_name, "", code], state.warnings[code])
         if (observed := state.temperatures) is not None:
             labels = [state.name, state.log_model_name, ""]
-            temperatures.add_metric(labels, _buckets(*observed.buckets()), observed.sum)
+            temperatures.add_metric(labels, observed.histogram.buckets(), observed.sum)
         for model_name in state.model_names:
             minimum.add_metric([state.name, model_name], state.resolved_policy.acceptance_ratio_min)
             if state.mean_acceptance_length_min is not None:
