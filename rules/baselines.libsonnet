@@ -53,8 +53,8 @@ function(config, source, signals, name)
     + (1 / %(baseline)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"})
   ||| % { sli: sli, requests: signals.requests.record, baseline: name('latency_requests', 'count_baseline') };
 
-  local margin(sli) = '%s * sqrt(\n  %s\n)' % [
-    number(config.z_score * config.slis[sli].cv),
+  local margin(sli, z_score) = '%s * sqrt(\n  %s\n)' % [
+    number(z_score * config.slis[sli].cv),
     promql.indent(sampling(sli)),
   ];
 
@@ -222,7 +222,7 @@ function(config, source, signals, name)
 
     mean_margin: {
       help: 'By how much the mean ratio may lie above 1 by chance: z * cv * sqrt(1 / n + 1 / n at baseline).',
-      by_sli: { [sli]: margin(sli) for sli in slis },
+      by_sli: { [sli]: margin(sli, config.alert_z_score) for sli in slis },
     },
 
     // The tail shift is s - g * b, with s slower now and b at baseline. The square root of a share has the same sampling
@@ -232,7 +232,7 @@ function(config, source, signals, name)
       help: 'By how much the tail may shift by chance.',
       by_sli: {
         [sli]: '%s * (\n  %s\n)' % [
-          number(std.pow(config.z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
+          number(std.pow(config.alert_z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
           promql.indent(sampling(sli)),
         ]
         for sli in slis
@@ -257,10 +257,10 @@ function(config, source, signals, name)
       local below(limit) = '(%s < %s)' % [signals.acceptance.record, limit],
       local verdict(value, condition) = '0 * (%s) + %d' % [condition, value],
       local decoding = 'sli="tpot"',
-      // By more than chance, too.
+      // Also slower by more than chance explains. The page and the record judge by one look each, at the same z-score.
       local harmful = '(\n  %s\n  > clamp_min(\n    1 + %s,\n    %s\n  )\n)' % [
         slowdown('{%s}' % decoding),
-        promql.indent(margin('tpot'), 4),
+        promql.indent(margin('tpot', config.policy.latency.z_score), 4),
         number(config.harmful_ratio),
       ],
       local gain = '%s{%s}' % [name('speedup', 'ratio', long), decoding],

@@ -377,7 +377,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
           source.counter('increase', 'drafts', hour),
           '%s\n/ %d' % [promql.group(source.counter('increase', 'draft_tokens', hour)), config.assumed_draft_tokens],
         ], level)),
-        config.min_drafts,
+        config.min_history_drafts,
       ],
     },
     latency_mean_hour: {

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import _jsonnet
+import rjsonnet
 import yaml
 
 import reference
@@ -95,7 +95,7 @@ def evaluate(config: str) -> Any:
           alertmanager: mixin.specdecAlertmanager,
         }}
     """
-    return _in_reading_order(json.loads(_jsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)])))
+    return _in_reading_order(json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)])))
 
 
 def render_rules(name: str) -> str:
@@ -128,7 +128,7 @@ def render_dashboards() -> dict[Path, str]:
         local mixin = import 'mixin.libsonnet';
         { dashboards: mixin.grafanaDashboards, metadata: mixin._config.dashboard_config_map }
     """
-    pack = json.loads(_jsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
+    pack = json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
     files, config_maps = {}, []
     for name, dashboard in pack["dashboards"].items():
         files[DASHBOARDS / "rendered" / name] = json.dumps(dashboard, indent=2, ensure_ascii=False) + "\n"

@@ -193,7 +193,7 @@ async def low_acceptance_pages(stack: Stack, traffic: Traffic) -> None:
     text = page["annotations"]
     assert f"demo/{PLAIN} ({MODEL_NAME})" in text["description"]
     assert "the minimum for its method is 50%" in text["description"]
-    assert "the curve runs from" in text["description"]
+    assert "The curve runs from" in text["description"]
     assert text["runbook_url"].endswith("/SpecDecodeAcceptanceLow.md")
     assert "unknown" not in text["description"]
     assert page["labels"]["namespace"] == "demo"

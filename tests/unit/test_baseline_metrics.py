@@ -23,7 +23,7 @@ from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.collector import build_registry
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.verdict import DecodingBaseline
+from specdec_exporter.speculation.facts import DecodingBaseline
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "baseline.txt"
 DUMP = CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt"

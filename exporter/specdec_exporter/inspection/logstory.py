@@ -17,9 +17,9 @@ import msgspec
 
 from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
-from specdec_exporter.predictor.versions import Facts, parse_release
+from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
-from specdec_exporter.speculation.facts import KnownPitfall, WarningCount, known_pitfalls, warning_counts
+from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, without_length
 from specdec_exporter.speculation.logtotals import LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, load_policy
@@ -260,6 +260,7 @@ class LogStory:
         )
         judged = next((account for account in reversed(accounts) if account.windows), None)
         counts = [account.figures for account in accounts if account.figures]
+        evidence = self._evidence(judged)
         return Analysis(
             first_timestamp=self._first,
             last_timestamp=self._last,
@@ -270,8 +271,8 @@ class LogStory:
             total=_sum_figures(counts) if len(counts) > 1 else None,
             last_config=self._current.config,
             warnings=warning_counts(self._warnings),
-            pitfalls=known_pitfalls(self._facts(judged)),
-            verdict=self._verdict(judged, accounts),
+            pitfalls=evidence.pitfalls(),
+            verdict=judge(_about(judged, evidence) if judged else evidence, self._policy).verdict,
         )
 
     def _open(self, key: tuple[object, ...], config: EngineConfig | None) -> _OpenAccount:
@@ -294,38 +295,40 @@ class LogStory:
         self._current = known or self._current
         self._current.started()
 
-    def _facts(self, judged: Account | None) -> Facts:
+    def _evidence(self, judged: Account | None) -> Evidence:
+        """Return what is known of what ran when the log ended."""
         config = self._current.config
-        busy = self._busy_stats_lines > 0 and config is not None and config.speculative is not False
-        return Facts(
-            release=parse_release((config and config.vllm_version) or ""),
+        return Evidence(
+            state="drafting" if judged else self._silence(config),
+            vllm_version=config.vllm_version if config else None,
             engine_generation=config.engine_generation if config else None,
             method=method_of(config),
             engines=len(judged.engines) if judged else 1,
-            drafting=True if judged else False if busy else None,
             log_windows=self.windows,
             warnings=frozenset(self._warnings),
         )
 
-    def _verdict(self, judged: Account | None, accounts: tuple[Account, ...]) -> Verdict:
-        if judged is None:
-            return self._nothing(accounts[-1].config if accounts else None)
-        resolved = self._policy.for_method(method_of(judged.config))
-        return judge("drafting", judged.figures, resolved, judged.num_speculative_tokens)
-
-    def _nothing(self, config: EngineConfig | None) -> Verdict:
-        """Say why there can be no spec-decode line, by what the log does show."""
+    def _silence(self, config: EngineConfig | None) -> StateName | SilenceName:
+        """Say why there is no spec-decode line, by what the log does show. ``config`` is the last that was logged."""
         if config is not None and config.speculative is False:
-            return judge("speculation_off", None, self._policy.for_method(None), None)
+            return "speculation_off"
         if "stats_logging_disabled" in self._warnings:
-            return _API_SERVERS
-        if self._busy_stats_lines and config is not None:
-            return judge("not_drafting", None, self._policy.for_method(method_of(config)), None)
+            return "api_servers"
         if self._busy_stats_lines:
-            return _NO_SPECULATION_SEEN
+            return "not_drafting" if config is not None else "no_engine_config"
         if self._stats_lines:
-            return judge("idle", None, self._policy.for_method(None), None)
-        return _NO_STATS_LINES if config is not None else _NOTHING
+            return "idle"
+        return "no_stats_lines" if config is not None else "nothing_known"
+
+
+def _about(account: Account, evidence: Evidence) -> Evidence:
+    """Return the evidence on the configuration that is judged, which may not be the last one."""
+    return msgspec.structs.replace(
+        evidence,
+        figures=account.figures,
+        method=method_of(account.config),
+        num_speculative_tokens=account.num_speculative_tokens,
+    )
 
 
 def method_of(config: EngineConfig | None) -> str | None:
@@ -362,44 +365,3 @@ def _notable(found: tuple[float, SpecDecoding, float] | None) -> NotableWindow |
     return NotableWindow(
         timestamp=event.timestamp, engine=engine_label(event.engine), acceptance_ratio=ratio, draft_tokens=drafted
     )
-
-
-_API_SERVERS = Verdict(
-    code="unknown",
-    headline="Several API servers: vLLM switches its periodic stats lines off",
-    reasons=(
-        "with --api-server-count above 1 no stats line is logged (vLLM 0.10.2 and later)",
-        "--data-parallel-size N runs N API servers unless told otherwise (0.15.1 and later)",
-    ),
-    action="Read /metrics, which stays complete: specdec-exporter check URL. For lines in the log start vLLM with "
-    "--api-server-count 1.",
-)
-_NO_SPECULATION_SEEN = Verdict(
-    code="unknown",
-    headline="Tokens were generated, but no spec-decode line was logged",
-    reasons=(
-        "speculation is off, or nothing was drafted; the engine's init line, which would tell, is not in this log",
-    ),
-    action="Read the log from the predictor's start, or ask it: specdec-exporter check URL.",
-)
-_NO_STATS_LINES = Verdict(
-    code="unknown",
-    headline="Speculation is configured, but the log holds no stats line",
-    reasons=(
-        "no traffic yet: idle intervals are logged at DEBUG level only",
-        "or --disable-log-stats, or a log level above INFO (VLLM_LOGGING_LEVEL)",
-        "or several API servers (--api-server-count, --data-parallel-size), which switch the lines off",
-    ),
-    action="Ask the predictor: specdec-exporter check URL.",
-)
-_NOTHING = Verdict(
-    code="unknown",
-    headline="Nothing in this log is known to come from vLLM's statistics",
-    reasons=(
-        "another container's or program's log",
-        "or --disable-log-stats, a log level above INFO (VLLM_LOGGING_LEVEL), or VLLM_CONFIGURE_LOGGING=0",
-        "or a diffusion model, whose lines count no acceptance",
-    ),
-    action="Check that this is the log of the predictor's own container, from its start; or ask the predictor: "
-    "specdec-exporter check URL.",
-)

@@ -17,10 +17,10 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.serving.state import EngineView, PredictorState
+from specdec_exporter.speculation.facts import StateName
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.logtotals import EngineLogTotals
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.verdict import StateName
 
 if TYPE_CHECKING:
     from specdec_exporter.baseline.pinned import PinnedBaseline

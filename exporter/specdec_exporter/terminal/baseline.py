@@ -21,7 +21,7 @@ from specdec_exporter.speculation.acceptance import (
     position_ratios,
     tokens_per_step,
 )
-from specdec_exporter.terminal.report import console_for
+from specdec_exporter.terminal.console import console_for
 
 _TITLES = {
     "time_to_first_token_seconds": "to first token",

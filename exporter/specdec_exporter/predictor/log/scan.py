@@ -20,12 +20,11 @@ from specdec_exporter.predictor.log.events import (
     RequestParams,
     SpecDecoding,
 )
-from specdec_exporter.predictor.log.fastline import count_lines, take_lines
 from specdec_exporter.predictor.log.logline import has_header, parse_text
-from specdec_exporter.predictor.log.search import Search, Words
+from specdec_exporter.predictor.log.search import Search, Word
+from specdec_exporter.predictor.log.usualline import Writer, take_usual_lines
 
 LogFormat = Literal["auto", "plain", "cri", "docker"]
-Writer = tuple[str | None, int | None]  # process name and id
 
 MAX_LINE_BYTES: Final = 1 << 20
 _ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning, RequestParams})
@@ -33,12 +32,12 @@ _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
 # By what lines are found. The rest of a line that was wrapped inside "SpecDecoding" still says "Drafted: ".
-_DRAFTS: Final = Words((b"Decoding", b"Drafted: "))
-_STATISTICS: Final = Words((b"Running: ",))
-_SPECULATION: Final = Words((b"peculative",), common=3)  # the V0 engine's line, the engine-init line, most warnings
-_WARNING: Final = Words((b"WARNING",))
-_REQUEST: Final = Words((b"Received request ",))
-_PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), common=8)
+_DRAFTS: Final = (Word(b"Decoding"), Word(b"Drafted: "))
+_STATISTICS: Final = Word(b"Running: ")
+_SPECULATION: Final = Word(b"peculative", rare=3)  # the V0 engine's line, the engine-init line, most warnings
+_WARNING: Final = Word(b"WARNING")
+_REQUEST: Final = Word(b"Received request ")
+_PARTIAL_LINES: Final = (Word(b" stdout P"), Word(b" stderr P"))
 # The same, in lines that are looked at anyway.
 _OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request ")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
@@ -101,7 +100,7 @@ class LogScanner:
             return []
         self._counters.last_line_timestamp = time.time()
         if self._count_lines:
-            self._counters.lines += count_lines(buffer, end)
+            self._counters.lines += buffer.count(b"\n", 0, end)
         if self._configured_format == "auto":
             self._detect_format(buffer, end)
         self._read(buffer, end)
@@ -137,20 +136,19 @@ class LogScanner:
 
     def _set_format(self, log_format: LogFormat) -> None:
         self._format: LogFormat = log_format
-        self._usual: list[Words] = []  # of lines that take_lines takes, most of the time
-        self._others: list[Words] = []
-        if self._wants_drafts:
-            self._usual.append(_DRAFTS)
-        if self._wants_drafts or self._wants_stats:
-            self._usual.append(_STATISTICS)
+        self._words: list[Word] = []  # from rare to common, as Search wants them
         if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
-            self._others.append(_SPECULATION)
+            self._words.append(_SPECULATION)
         if RequestParams in self._kinds:
-            self._others.append(_REQUEST)
+            self._words.append(_REQUEST)
         if PredictorWarning in self._kinds:
-            self._others.append(_WARNING)
+            self._words.append(_WARNING)
         if log_format == "cri":
-            self._others.append(_PARTIAL_LINES)
+            self._words += _PARTIAL_LINES
+        if self._wants_drafts or self._wants_stats:
+            self._words.append(_STATISTICS)
+        if self._wants_drafts:
+            self._words += _DRAFTS
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
         """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
@@ -161,20 +159,19 @@ class LogScanner:
     def _read(self, buffer: bytearray, end: int) -> None:
         every_line = self._format == "docker" and _has_docker_partial(buffer, end)
         framed = self._format in ("cri", "docker")
-        usual, others = Search(self._usual, buffer, end), Search(self._others, buffer, end)
+        search = Search(self._words, buffer, end)
         position = 0
         while position < end:
             if every_line or self._broken is not None or self._partials:
                 position = self._take_line_at(buffer, position, end)
                 continue
-            if not framed:
-                position = self._take_usual(buffer, position, others.find(position)[0], end)
-            hit, found = others.find(position)
-            if (usual_hit := usual.find(position)[0]) < hit:
-                hit, found = usual_hit, None
-            if hit == end:
+            hit, found = search.find(position)
+            if found is None:
                 break
             start = max(position, buffer.rfind(b"\n", position, hit) + 1)
+            if not framed and (after := self._take_usual(buffer, start, end)) > start:
+                position = after
+                continue
             if found is _WARNING:
                 stop = _line_end(buffer, hit, end)
                 if versions.WARNING_HINT.search(buffer, start, stop) is None:
@@ -182,11 +179,11 @@ class LogScanner:
                     continue
             position = self._take_line_at(buffer, start, end)
 
-    def _take_usual(self, buffer: bytes | bytearray, position: int, limit: int, end: int) -> int:
-        """Take the usual lines from ``position`` on, as far as they are announced before ``limit``; where that is."""
+    def _take_usual(self, buffer: bytes | bytearray, start: int, end: int) -> int:
+        """Take the usual line or lines at ``start``, if spec-decode lines are wanted; return where they end."""
         if not self._wants_drafts:
-            return position
-        return take_lines(buffer, position, limit, end, self._engines, self._events, self._wants_stats)
+            return start
+        return take_usual_lines(buffer, start, end, self._engines, self._events, wants_stats=self._wants_stats)
 
     # --- reading one line ---
 
@@ -206,7 +203,7 @@ class LogScanner:
             return
         partial = self._partials.get(piece.stream)
         if partial is None and not piece.partial:
-            if self._broken is None and self._take_usual(piece.payload, 0, end := len(piece.payload), end):
+            if self._broken is None and self._take_usual(piece.payload, 0, len(piece.payload)):
                 return
             before = self._unwrap(previous)
             same_stream = before is not None and before.stream == piece.stream and not before.partial
