@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Render the mixin into files that load as they are, in rules/, alertmanager/ and dashboards/.
+"""Render the mixin into files that load as they are, and the reference tables of docs/.
 
 ``tools/render.py`` writes them, ``tools/render.py --check`` fails where they differ. Deterministic.
 """
@@ -15,6 +15,8 @@ from typing import Any
 
 import rjsonnet
 import yaml
+
+import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -157,6 +159,7 @@ def main() -> int:
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
     files |= render_dashboards()
+    files[ROOT / reference.METRICS] = reference.metrics_page((ROOT / reference.METRICS).read_text(encoding="utf-8"))
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
@@ -164,7 +167,7 @@ def main() -> int:
         elif not check:
             path.write_text(text, encoding="utf-8")
     if stale:
-        sys.stderr.write(f"not what the *.libsonnet files say: {', '.join(stale)}; run make render\n")
+        sys.stderr.write(f"not what their sources say: {', '.join(stale)}; run make render\n")
     return bool(stale)
 
 

@@ -23,7 +23,7 @@ from rules.scenario import Case, Series, run
 from running import Exporter, exporter
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands.check import check
-from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import figures
@@ -151,7 +151,6 @@ class Service:
                 bounds=BOUNDS,
                 counts=tuple(BASELINE_REQUESTS if bound >= BASELINE_SECONDS else 0.0 for bound in BOUNDS),
                 sum=BASELINE_REQUESTS * BASELINE_SECONDS,
-                count=BASELINE_REQUESTS,
             ),
             counts=drafted if self.baseline[1] else Counts(),
             requests_finished=BASELINE_REQUESTS,

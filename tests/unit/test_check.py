@@ -17,7 +17,7 @@ from aiohttp import web
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands.check import check
 from specdec_exporter.errors import BaselineError, ConfigError
-from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
 
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -250,7 +250,6 @@ def recorded(directory: Path, seconds: float, model: str = "tiny") -> str:
         bounds=bounds,
         counts=tuple(1000.0 if bound >= seconds else 0.0 for bound in bounds),
         sum=1000 * seconds,
-        count=1000.0,
     )
     baseline = Baseline(
         name="quiet hour",

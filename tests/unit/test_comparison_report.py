@@ -30,7 +30,7 @@ from specdec_exporter.comparison.estimate import Estimate
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
 from specdec_exporter.comparison.likeness import Flag, FlagCode
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.speculation.acceptance import Counts
@@ -154,7 +154,7 @@ def histograms(draw: st.DrawFn) -> Histogram | None:
     cumulative = tuple(itertools.accumulate(within))
     known = draw(st.booleans())
     total = draw(st.floats(0.0, 1e300))
-    return Histogram(bounds=bounds, counts=cumulative, sum=total, count=cumulative[-1]) if known else None
+    return Histogram(bounds=bounds, counts=cumulative, sum=total) if known else None
 
 
 @st.composite

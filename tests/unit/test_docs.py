@@ -1,4 +1,4 @@
-"""The reference pages say what the code does: every flag, setting and metric, and no other."""
+"""The reference pages say what the code does: every flag and setting, and no other."""
 
 from __future__ import annotations
 
@@ -10,23 +10,15 @@ import click
 import msgspec
 import pytest
 import yaml
-from prometheus_client.metrics_core import Metric
 
-from fieldtools import run
 from specdec_exporter.commands import cli
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings, load_settings
 from specdec_exporter.predictor.sources import kubelog
-from specdec_exporter.predictor.versions import WARNINGS, releases_in_words
-from specdec_exporter.serving.collector import ENGINE, MODEL, SERVICE, STATES, build_registry
-from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.web.tls import TLSServerConfig
 from specdec_exporter.web.webconfig import HTTPServerConfig, WebConfig
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
-METRICS = (ROOT / "docs" / "metrics.md").read_text()
-GOLDEN = sorted((ROOT / "tests" / "golden").glob("*.txt"))
 
 
 def section(page: str, heading: str) -> str:
@@ -157,101 +149,3 @@ def test_the_example_of_a_web_configuration_is_one_and_shows_every_setting() -> 
     assert set(data) == set(WebConfig.__struct_fields__)
     assert set(data["tls_server_config"]) == set(TLSServerConfig.__struct_fields__)
     assert set(data["http_server_config"]) == set(HTTPServerConfig.__struct_fields__)
-
-
-# --- metrics.md ------------------------------------------------------------------------------------------------------
-
-FAMILIES = rows(METRICS, "Family")
-
-
-def exported_name(family: Metric) -> str:
-    return f"{family.name}_total" if family.type == "counter" else family.name
-
-
-@pytest.fixture(scope="module")
-def served() -> dict[str, Metric]:
-    """Every family that serving can make, with or without a sample: what is made in a collection is remembered."""
-    made: list[Metric] = []
-    make = Metric.__init__
-
-    def remember(self: Metric, name: str, documentation: str, typ: str, unit: str = "") -> None:
-        make(self, name, documentation, typ, unit)
-        made.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Metric, "__init__", remember)
-        settings = Settings()
-        list(build_registry(ExporterRuntime(settings, lambda: settings)).collect())
-    return {exported_name(family): family for family in made}
-
-
-def test_every_family_that_is_served_is_documented_and_no_other(served: dict[str, Metric]) -> None:
-    assert set(FAMILIES) == set(served)
-
-
-def test_a_family_has_the_type_that_is_documented(served: dict[str, Metric]) -> None:
-    documented = {name: row["Type"] for name, row in FAMILIES.items()}
-    assert documented == {name: family.type for name, family in served.items()}
-
-
-def test_a_family_has_the_labels_that_are_documented(served: dict[str, Metric]) -> None:
-    groups = {"engine": ENGINE, "model": MODEL, "service": SERVICE}
-
-    def documented(row: dict[str, str]) -> set[str]:
-        parts = [part.strip() for part in row["Labels"].split(",") if part]
-        assert all(part in groups or re.fullmatch(r"`\w+`", part) for part in parts)
-        return {label for part in parts for label in groups.get(part, (part.strip("`"),))}
-
-    found = {name: set(getattr(family, "_labelnames", ())) for name, family in served.items()}
-    assert {name: documented(row) for name, row in FAMILIES.items()} == found
-
-
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)
-def test_what_is_served_of_real_predictors_is_documented(golden: Path) -> None:
-    found = dict(re.findall(r"^# TYPE (\S+) (\S+)$", golden.read_text(), re.MULTILINE))
-    assert found
-    assert found.items() <= {name: row["Type"] for name, row in FAMILIES.items()}.items()
-
-
-def test_no_metric_is_mentioned_that_is_not_served(served: dict[str, Metric]) -> None:
-    series = {
-        name + suffix
-        for name, family in served.items()
-        for suffix in ("", *(("_bucket", "_sum", "_count") if family.type == "histogram" else ()))
-    }
-    for page in (METRICS, CONFIGURATION):
-        assert set(re.findall(r"\bspecdec_\w+", page)) <= series
-
-
-def test_states_and_warnings_are_those_of_the_code() -> None:
-    assert tuple(rows(METRICS, "State")) == STATES
-    documented = {
-        code: (row["Releases"], row["Meaning"], row["What to do"]) for code, row in rows(METRICS, "Warning").items()
-    }
-    assert documented == {
-        code: (releases_in_words(warning.since, warning.until), warning.meaning, warning.action)
-        for code, warning in WARNINGS.items()
-    }
-
-
-def test_thresholds_are_those_of_the_policy() -> None:
-    policy = load_policy()
-    windows = FAMILIES["specdec_window_acceptance_ratio"]["Meaning"]
-    assert f"at least {policy.short_window_seconds:g} s, at least {policy.min_drafts} drafts" in windows
-    recommended = FAMILIES["specdec_recommended_num_speculative_tokens"]["Absent"]
-    assert f"fewer than {policy.min_drafts} drafts" in recommended
-    assert f"more than {policy.short_draft_tolerance:.0%}".replace("%", " %") in recommended
-    states = rows(METRICS, "State")
-    assert f"in the last {policy.state_window_seconds:g} s" in states["idle"]["Meaning"]
-    assert f"in the last {policy.state_window_seconds:g} s" in states["drafting"]["Meaning"]
-
-
-@pytest.mark.debian
-def test_promtool_understands_every_example(tmp_path: Path) -> None:
-    examples = code(METRICS, "promql")
-    assert len(examples) >= 3
-    rules = [{"record": f"example:{index}:", "expr": expression} for index, expression in enumerate(examples)]
-    path = tmp_path / "rules.yaml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": "examples", "rules": rules}]}))
-    checked = run("promtool", "check", "rules", path)
-    assert checked.returncode == 0, checked.stdout

@@ -12,9 +12,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from specdec_exporter.errors import ExpositionError
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics import exposition
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 DUMPS = sorted(
@@ -262,7 +263,7 @@ NEW, OLD = "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_secon
 
 def test_the_old_name_of_inter_token_latency_is_step_latency_and_never_tpot() -> None:
     engine = only_engine(histogram(OLD, (1, 2, 3)))
-    assert engine.step_latency == Histogram((0.1, 1.0, math.inf), (1.0, 2.0, 3.0), 1.5, 3.0)
+    assert engine.step_latency == Histogram((0.1, 1.0, math.inf), (1.0, 2.0, 3.0), 1.5)
     assert engine.time_per_output_token is None
 
 

@@ -41,7 +41,7 @@ class PinnedBaseline:
         if self.fit.model_name is None or histogram is None:
             return None
         return DecodingBaseline(
-            mean_seconds=histogram.sum / histogram.count,
+            mean_seconds=histogram.mean,
             requests=histogram.count,
             speculative=self.acceptance_ratio is not None,
         )

@@ -15,6 +15,7 @@ from operator import add
 
 import msgspec
 
+from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
@@ -30,7 +31,6 @@ HISTORY_PARTS = 48  # of a sparkline, in an 80-column report
 # A log of more distinct configurations than this is not one predictor's; the rest is added to the last account.
 MAX_CONFIGURATIONS = 16
 TREND_MIN_WINDOWS = 6
-_RATIO_BINS = 1000
 
 
 class NotableWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,33 +119,14 @@ class WindowSeries:
         )
 
 
-class RatioHistogram:
-    """Ratios counted to a thousandth, for percentiles of any number of windows."""
+def ratio_counter() -> HistogramCounter:
+    """Return a counter of acceptance ratios; see :func:`to_thousandth`."""
+    return HistogramCounter(tuple(thousandths / 1000 for thousandths in range(1001)))
 
-    def __init__(self) -> None:
-        self._bins = [0] * (_RATIO_BINS + 1)
-        self.count = 0
 
-    def add(self, ratio: float) -> None:
-        """Count one ratio; above 1, which differences of lifetime totals can be, it counts as 1."""
-        self._bins[round(ratio * _RATIO_BINS) if ratio < 1.0 else _RATIO_BINS] += 1
-        self.count += 1
-
-    def percentile(self, percent: int) -> float:
-        """Return the nearest-rank percentile, to a thousandth. There must be at least one ratio."""
-        rank = max(1, -(-self.count * percent // 100))
-        for index, number in enumerate(self._bins):
-            rank -= number
-            if rank <= 0:
-                return index / _RATIO_BINS
-        raise ValueError("a percentile of nothing")
-
-    def parts(self, number: int) -> tuple[int, ...]:
-        """How many ratios lie in each of ``number`` equal parts of 0..1; 1 itself is in the last."""
-        counts = [0] * number
-        for index, ratios in enumerate(self._bins):
-            counts[min(index * number // _RATIO_BINS, number - 1)] += ratios
-        return tuple(counts)
+def to_thousandth(ratio: float) -> float:
+    """Return the ratio as it is counted; one above 1, which differences of lifetime totals can give, counts as 1."""
+    return min(round(ratio * 1000) / 1000, 1.0)
 
 
 class _OpenAccount:
@@ -160,7 +141,7 @@ class _OpenAccount:
         self.cumulative = False
         self._min_drafts = min_drafts
         self._series = WindowSeries()
-        self._ratios = RatioHistogram()
+        self._ratios = ratio_counter()
         self._best: tuple[float, SpecDecoding, float] | None = None
         self._worst: tuple[float, SpecDecoding, float] | None = None
 
@@ -183,7 +164,7 @@ class _OpenAccount:
         if drafts < self._min_drafts or not drafted:
             return
         ratio = accepted / drafted
-        self._ratios.add(ratio)
+        self._ratios.observe(to_thousandth(ratio))
         if self._worst is None or ratio < self._worst[0]:
             self._worst = (ratio, event, drafted)
         if self._best is None or ratio > self._best[0]:
@@ -210,7 +191,7 @@ class _OpenAccount:
         if self.cumulative:
             summed = without_length(summed) if summed else None
             each = {label: without_length(one) for label, one in each.items()}
-        enough = self._ratios.count > 0
+        ratios = self._ratios.histogram
         return Account(
             config=self.config,
             starts=self.starts,
@@ -221,11 +202,7 @@ class _OpenAccount:
             num_speculative_tokens=k,
             lifetime=lifetime if lifetimes else None,
             judged_windows=self._ratios.count,
-            percentiles=(
-                (self._ratios.percentile(10), self._ratios.percentile(50), self._ratios.percentile(90))
-                if enough
-                else None
-            ),
+            percentiles=(ratios.percentile(10), ratios.percentile(50), ratios.percentile(90)) if ratios.count else None,
             best=_notable(self._best),
             worst=_notable(self._worst),
             history=self._series.ratios(HISTORY_PARTS),

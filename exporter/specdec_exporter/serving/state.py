@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
+from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning, RequestParams, SpecDecoding
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later
@@ -17,7 +18,6 @@ from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
-from specdec_exporter.speculation.histogram import ObservedHistogram
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
 from specdec_exporter.speculation.verdict import judge, mean_acceptance_length_min, recommend
@@ -38,7 +38,7 @@ class EngineTrack:
     snapshot: EngineSnapshot
     short_window_start: float
     short_window_totals: Counts = field(default_factory=Counts)
-    ratios: ObservedHistogram = field(default_factory=lambda: ObservedHistogram(WINDOW_RATIO_BOUNDS))
+    ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class EngineView:
     window: Figures | None  # of a V0 engine whose log is not read: its lifetime's
     recommended_num_speculative_tokens: int | None
     state: StateName
-    ratios: ObservedHistogram | None
+    ratios: HistogramCounter | None
 
 
 class PredictorState:
@@ -81,7 +81,7 @@ class PredictorState:
         self.restarts = 0
         self.log = LogTotals()
         self.warnings: Counter[str] = Counter()
-        self.temperatures: ObservedHistogram | None = None  # of requests, once the log has shown one
+        self.temperatures: HistogramCounter | None = None  # of requests, once the log has shown one
         self.baseline: DecodingBaseline | None = None  # that what runs now is compared with
         self._clock = clock
         self._wall_clock = wall_clock
@@ -161,7 +161,7 @@ class PredictorState:
             self.warnings[event.warning] += 1
         elif isinstance(event, RequestParams) and event.temperature is not None:
             if self.temperatures is None:
-                self.temperatures = ObservedHistogram(TEMPERATURE_BOUNDS)
+                self.temperatures = HistogramCounter(TEMPERATURE_BOUNDS)
             self.temperatures.observe(event.temperature)
 
     def _sample_log(self, now: float) -> None:
