@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Render the mixin into files that load as they are: of rules/, alertmanager/, dashboards/ and deploy/demo/.
+"""Render the mixin into files that load as they are, and the reference tables of docs/.
 
 ``tools/render.py`` writes them, ``tools/render.py --check`` fails where they differ. Deterministic.
 """
@@ -15,6 +15,8 @@ from typing import Any
 
 import rjsonnet
 import yaml
+
+import flagtables
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -151,6 +153,15 @@ def render_demo() -> dict[Path, str]:
     }
 
 
+def render_reference() -> dict[Path, str]:
+    """Return the pages of docs/ with their generated tables by file."""
+    pages = {
+        flagtables.CONFIGURATION: flagtables.configuration_page,
+        flagtables.SIMULATOR: flagtables.simulator_page,
+    }
+    return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
+
+
 def _headed(document: Any, folder: str, *remarks: str) -> str:
     """The document as YAML, or several if it is a list, under what they are for."""
     header = "".join(f"# {remark}.\n" for remark in remarks)
@@ -170,7 +181,7 @@ def main() -> int:
     stale = []
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
-    files |= render_dashboards() | render_demo()
+    files |= render_dashboards() | render_demo() | render_reference()
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
@@ -178,7 +189,7 @@ def main() -> int:
         elif not check:
             path.write_text(text, encoding="utf-8")
     if stale:
-        sys.stderr.write(f"not what the *.libsonnet files say: {', '.join(stale)}; run make render\n")
+        sys.stderr.write(f"not what their sources say: {', '.join(stale)}; run make render\n")
     return bool(stale)
 
 
