@@ -33,7 +33,7 @@ $(TOOLS)/.test: tests/debian.sh
 
 # The demo renders its rules when it starts, with the jsonnet of the developers' lock file and none of its other packages.
 $(VENV)/.demo: requirements-dev.lock $(VENV)/.runtime
-	awk '/^[^ #]/ {wanted = /^jsonnet==/} wanted' requirements-dev.lock > $(VENV)/demo.lock
+	awk '/^[^ #]/ {wanted = /^rjsonnet==/} wanted' requirements-dev.lock > $(VENV)/demo.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/demo.lock
 	@touch $@
 

@@ -16,7 +16,8 @@ from typing import Any
 import rjsonnet
 import yaml
 
-import reference
+import flagtables
+import metrictables
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -139,6 +140,16 @@ def render_dashboards() -> dict[Path, str]:
     return files
 
 
+def render_reference() -> dict[Path, str]:
+    """Return the pages of docs/ with their generated tables by file."""
+    pages = {
+        flagtables.CONFIGURATION: flagtables.configuration_page,
+        flagtables.SIMULATOR: flagtables.simulator_page,
+        metrictables.METRICS: metrictables.metrics_page,
+    }
+    return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
+
+
 def _headed(document: Any, folder: str, *remarks: str) -> str:
     """The document as YAML, or several if it is a list, under what they are for."""
     header = "".join(f"# {remark}.\n" for remark in remarks)
@@ -158,8 +169,7 @@ def main() -> int:
     stale = []
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
-    files |= render_dashboards()
-    files[ROOT / reference.METRICS] = reference.metrics_page((ROOT / reference.METRICS).read_text(encoding="utf-8"))
+    files |= render_dashboards() | render_reference()
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):

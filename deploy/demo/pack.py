@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-import _jsonnet
+import rjsonnet
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SNIPPET = """
@@ -22,7 +22,7 @@ local mixin = (import 'mixin.libsonnet') + { _config+:: import 'deploy/demo/conf
 
 @functools.cache
 def _rendered() -> dict[str, Any]:
-    rendered: dict[str, Any] = json.loads(_jsonnet.evaluate_snippet("demo", _SNIPPET, jpathdir=[str(_ROOT)]))
+    rendered: dict[str, Any] = json.loads(rjsonnet.evaluate_snippet("demo", _SNIPPET, jpathdir=[str(_ROOT)]))
     return rendered
 
 
