@@ -13,8 +13,7 @@ from typing import Any, Literal
 import click
 
 from specdec_exporter.baseline import file as baselines
-from specdec_exporter.baseline.file import Baseline, Context
-from specdec_exporter.baseline.yamlnodes import MAX_TEXT
+from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
 from specdec_exporter.commands.cli import DURATION
 from specdec_exporter.errors import BaselineError, SpecdecError
 from specdec_exporter.formatting import plain
