@@ -139,8 +139,7 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     ``overrides`` has the sections ``web``, ``log``, ``predictor`` and ``top``; a missing key is not set. Raises
     :class:`ConfigError` naming the file, the key's path and what was expected.
     """
-    document = read_yaml(config_file, ConfigError) if config_file else None
-    settings: Settings = document.read(Settings) if document else Settings()
+    settings: Settings = read_yaml(config_file, ConfigError).read(Settings) if config_file else Settings()
     predictors = settings.predictors
     if own := overrides.get("predictor", {}):
         if len(predictors) != 1:

@@ -37,11 +37,10 @@ _KINDS |= {"int": "a number", "float": "a number", "bool": "true or false", "tim
 # Decimal. YAML 1.1 would also read 010 as 8 and 1:30 as 90.
 _NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9](?:_?[0-9])*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _MAX_DIGITS = 400
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def read_yaml(path: str | Path, error: type[SpecdecError]) -> Node | None:
-    """Return the top of the document in a file, ``None`` if it is empty. Raises ``error`` for every fault."""
+def read_yaml(path: str | Path, error: type[SpecdecError]) -> Node:
+    """Return the top of the one document in a file. Raises ``error`` for every fault, here and at the nodes."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -51,13 +50,16 @@ def read_yaml(path: str | Path, error: type[SpecdecError]) -> Node | None:
     return parse_yaml(content, str(path), error)
 
 
-def parse_yaml(content: bytes, name: str, error: type[SpecdecError]) -> Node | None:
-    """Return the top of the document in ``content``, as :func:`read_yaml`; ``name`` stands for the file in errors."""
-    source = Source(name, error)
+def parse_yaml(content: bytes, name: str, error: type[SpecdecError], *, lines: bool = True) -> Node:
+    """Return the top of the document in ``content``, as :func:`read_yaml`.
+
+    In errors ``name`` stands for the file; ``lines`` tells whether they have line numbers.
+    """
+    source = Source(name, error, lines)
     if len(content) > MAX_BYTES:
         source.refuse(None, f"expected at most {MAX_BYTES} bytes, found more")
     top = _compose(content, source)
-    return None if top is None else Node(source, "", _line(top), top)
+    return Node(source, "", None if top is None else _line(top), top)
 
 
 def number_of(text: str) -> float | None:
@@ -69,18 +71,19 @@ def number_of(text: str) -> float | None:
 
 
 class Source(NamedTuple):
-    """The file in errors, and the kind of error that it raises."""
+    """The file as errors name it, and the kind of error that its faults are."""
 
     name: str
     error: type[SpecdecError]
+    lines: bool
 
     def refuse(self, line: int | None, words: str) -> NoReturn:
         """Raise the error about ``line``."""
-        raise self.error(plain(f"{self.name}{f', line {line}' if line else ''}: {words}"))
+        raise self.error(plain(f"{self.name}{f', line {line}' if line and self.lines else ''}: {words}"))
 
 
 class Node(NamedTuple):
-    """A value in the file. ``key`` is its path and ``line`` that of its key. ``yaml`` is ``None`` if it is missing."""
+    """A value in the file. ``key`` is its path and ``line`` that of its key; ``yaml`` is ``None`` if it is missing."""
 
     source: Source
     key: str
@@ -121,7 +124,7 @@ class Node(NamedTuple):
         merged: list[Node] = []
         for key, value in self._values("map"):
             node = Node(self.source, self._below(str(key.value)), _line(key), value)
-            if not isinstance(key.value, str) or _CONTROL.search(key.value):
+            if not isinstance(key.value, str) or _has_control(key.value):
                 Node(self.source, self.key, _line(key), key).fail("a word as the key", _kind(key))
             if key.tag == f"{_TAG}merge":
                 merged += node._replace(key=self.key).items() if node._is("seq") else [node._replace(key=self.key)]
@@ -156,7 +159,7 @@ class Node(NamedTuple):
         """Return a single value as it is written, without control characters and half surrogates."""
         if self.yaml is None or not self._is(*_SCALARS) or not isinstance(value := self.yaml.value, str):
             self.fail("a single value", _kind(self.yaml))
-        if _CONTROL.search(value):
+        if _has_control(value):
             self.refuse("has a line break or another control character in it")
         return value
 
@@ -195,8 +198,9 @@ class Node(NamedTuple):
     def read(self, kind: Any) -> Any:
         """Return the value as a ``kind``: a Struct, ``tuple[X, ...]``, ``dict[str, X]``, a Literal or a plain type.
 
-        ``X | None`` takes null. ``Annotated[X, check]`` is what ``check`` makes of an ``X``; where ``X`` is ``float``,
-        ``check`` gets the text, which may have a unit. :class:`Node` itself is the value unread.
+        ``X | None`` takes null, ``str | float`` is text as it is written. ``Annotated[X, check]`` is what ``check``
+        makes of an ``X``; where ``X`` is ``float``, ``check`` gets the text, which may have a unit. A :class:`Node`
+        is the value unread.
         """
         origin, arguments = get_origin(kind), get_args(kind)
         if kind is Node:
@@ -248,6 +252,8 @@ class Node(NamedTuple):
             return None
         if len(structs) > 1:
             return self.read(self._tagged(structs))
+        if {str, float} <= set(kinds):
+            return self.written()
         lists = [kind for kind in kinds if get_origin(kind) is tuple]
         single = [kind for kind in kinds if kind is not NoneType and kind not in lists]
         return self.read((lists if lists and self._is("seq") else single)[0])
@@ -283,6 +289,12 @@ class Node(NamedTuple):
 
 def _line(node: yaml.Node | yaml.Event) -> int | None:
     return node.start_mark.line + 1 if node.start_mark else None
+
+
+def _has_control(text: str) -> bool:
+    """Whether a control character, a line break or half of a surrogate pair is in ``text``."""
+    ranges = ("\x00", "\x1f"), ("\x7f", "\x9f"), ("\u2028", "\u2029"), ("\ud800", "\udfff")
+    return not text.isprintable() and any(low <= each <= high for each in text for low, high in ranges)
 
 
 def _kind(node: yaml.Node | None) -> str:

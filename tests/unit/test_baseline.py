@@ -215,8 +215,8 @@ def test_a_line_number_is_that_of_the_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "expected a baseline, found an empty file"),
-        (b"# nothing\n", "expected a baseline, found an empty file"),
+        (b"", "expected a baseline, found nothing"),
+        (b"# nothing\n", "expected a baseline, found nothing"),
         (b"[]", "top level: expected a mapping, found a list"),
         (b"!!map nothing", "top level: expected a mapping, found a value with the tag map"),
         (b"just text", "top level: expected a mapping, found text"),

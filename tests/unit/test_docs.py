@@ -13,7 +13,8 @@ import pytest
 import yaml
 from prometheus_client.metrics_core import Metric
 
-from specdec_exporter.commands import cli
+from specdec_exporter.commands.serve import command as SERVE  # noqa: N812  a constant here
+from specdec_exporter.commands.serve import overrides
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings, load_settings
 from specdec_exporter.predictor.sources import kubelog
 from specdec_exporter.predictor.versions import WARNINGS, releases_in_words
@@ -62,7 +63,6 @@ def code(page: str, language: str) -> list[str]:
 
 # --- configuration.md ------------------------------------------------------------------------------------------------
 
-SERVE = cli.cli.commands["serve"]
 OPTIONS = {
     max(option.opts, key=len): option
     for option in SERVE.get_params(click.Context(SERVE))
@@ -79,7 +79,7 @@ SECTIONS: dict[str, msgspec.Struct] = {
 
 def setting_of(option: click.Option) -> tuple[str, str] | None:
     """Section and key of the setting that an option sets; ``None`` for one that sets none."""
-    sections = cli._overrides({str(option.name): "set"})
+    sections = overrides({str(option.name): "set"})
     ((section_name, keys),) = sections.items()
     return (section_name, next(iter(keys))) if section_name in SECTIONS else None
 

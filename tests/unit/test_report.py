@@ -243,5 +243,7 @@ def test_progress_shows_only_on_a_terminal_and_for_much_input() -> None:
 
 
 def test_serving_never_imports_rich() -> None:
-    program = "import sys, specdec_exporter.commands.cli, specdec_exporter.serving.serve; sys.exit('rich' in sys.modules)"
+    program = (
+        "import sys, specdec_exporter.commands.cli, specdec_exporter.serving.serve; sys.exit('rich' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -254,17 +254,17 @@ def read_baseline(path: str) -> Baseline:
     says anything that no recording can: unknown keys, wrong types, counts that fall, buckets that do not end in
     ``+Inf``, a sum that no samples in the buckets can have.
     """
-    return _baseline(read_yaml(path, BaselineError), path)
+    return _baseline(read_yaml(path, BaselineError))
 
 
 def parse_baseline(content: bytes, path: str = "baseline") -> Baseline:
     """Read the bytes of a baseline's file; ``path`` is its name in errors. As :func:`read_baseline`."""
-    return _baseline(parse_yaml(content, path, BaselineError), path)
+    return _baseline(parse_yaml(content, path, BaselineError))
 
 
-def _baseline(document: Node | None, path: str) -> Baseline:
-    if document is None:
-        raise BaselineError(f"{path}: expected a baseline, found an empty file")
+def _baseline(document: Node) -> Baseline:
+    if not document.given:
+        document.fail("a baseline", "nothing")
     top = document.mapping(
         required=("name", "recorded_at", "duration_seconds", "latency"),
         optional=("interrupted", *_CONTEXT, *_FACTS, "acceptance", "throughput"),

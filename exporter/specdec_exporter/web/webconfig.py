@@ -69,8 +69,6 @@ def load_web_config(path: str | Path) -> WebConfig:
     Raises :class:`ConfigError`, which names the file and the key, and never repeats a hash.
     """
     document = read_yaml(path, ConfigError)
-    if document is None:
-        return WebConfig()
     _refuse_what_is_not_offered(document)
     config: WebConfig = document.read(WebConfig)
     try:
