@@ -29,9 +29,7 @@ class Run:
 def run(*command: str | Path) -> Run:
     """Run a command to its end; raises BenchError with what it said if it fails."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=complaints, env=ENVIRONMENT
-        )
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=complaints, env=ENVIRONMENT)
         try:
             _, status, usage = os.wait4(process.pid, 0)
         except BaseException:

@@ -111,7 +111,7 @@ async def _serving(log_path: Path, *, log_from: str) -> AsyncIterator[Exporter]:
             f"--predictor.log-path={log_path}",
             f"--predictor.log-from={log_from}",
         )
-        async with exporter(*arguments, **ENVIRONMENT) as running:
+        async with exporter(*arguments, stdin=None, **ENVIRONMENT) as running:
             yield running
 
 
