@@ -79,6 +79,12 @@ def test_windows_and_configuration_are_read_from_the_log(settings: dict[str, Any
     )
 
 
+@pytest.mark.parametrize("version", ["0.7.3", "0.8.2"])
+def test_v1_is_read_as_v1_before_it_said_its_engine(version: str) -> None:
+    snapshot = parse_exposition(render_metrics(finished(vllm_version=version, engine_generation="v1")))
+    assert snapshot.engine_generation == "v1"
+
+
 @pytest.mark.parametrize("version", ["0.6.6.post1", "0.9.2"])
 def test_v0_is_read_as_v0(version: str) -> None:
     engine = finished(vllm_version=version, engine_generation="v0")
