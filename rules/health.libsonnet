@@ -123,4 +123,4 @@ function(config, source, signals, narrow)
       expr: 'sum(1 - %s)' % place.family('exporter_config_last_reload_successful'),
     },
   };
-  promql.computed(health)
+  health

@@ -421,7 +421,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     },
   };
 
-  local counted = promql.computed(signals);
-  local compared = promql.computed(counted + (import 'baselines.libsonnet')(config, source, counted, name));
+  local counted = signals;
+  local compared = counted + (import 'baselines.libsonnet')(config, source, counted, name);
   // Hidden, so that rules do not wait for them.
   compared { views:: (import 'views.libsonnet')(config, source, compared, narrow) }

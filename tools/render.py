@@ -16,7 +16,8 @@ from typing import Any
 import rjsonnet
 import yaml
 
-import reference
+import flagtables
+import metrictables
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -49,7 +50,6 @@ ALERTMANAGER_FILES: dict[str, tuple[str, str, str]] = {
     ),
 }
 DASHBOARDS = ROOT / "dashboards"
-DEMO = ROOT / "deploy" / "demo"
 # How a person reads; jsonnet sorts keys.
 _KEY_ORDER = (
     *("apiVersion", "kind", "metadata", "name", "interval", "record", "alert", "expr", "for", "keep_firing_for"),
@@ -140,17 +140,14 @@ def render_dashboards() -> dict[Path, str]:
     return files
 
 
-def render_demo() -> dict[Path, str]:
-    """Return the demo's rules and Alertmanager configuration by file."""
-    pack = evaluate("import 'deploy/demo/config.libsonnet'")
-    purpose = "The pack with short windows, for the demo alone"
-    return {
-        DEMO / "rendered" / name: _headed(document, folder, purpose)
-        for name, folder, document in (
-            ("specdec.rules.yaml", "rules", {"groups": pack["groups"]}),
-            ("alertmanager.yaml", "alertmanager", pack["alertmanager"]["example"]),
-        )
+def render_reference() -> dict[Path, str]:
+    """Return the pages of docs/ with their generated tables by file."""
+    pages = {
+        flagtables.CONFIGURATION: flagtables.configuration_page,
+        flagtables.SIMULATOR: flagtables.simulator_page,
+        metrictables.METRICS: metrictables.metrics_page,
     }
+    return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
 
 
 def _headed(document: Any, folder: str, *remarks: str) -> str:
@@ -172,8 +169,7 @@ def main() -> int:
     stale = []
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
-    files |= render_dashboards() | render_demo()
-    files[ROOT / reference.METRICS] = reference.metrics_page((ROOT / reference.METRICS).read_text(encoding="utf-8"))
+    files |= render_dashboards() | render_reference()
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):

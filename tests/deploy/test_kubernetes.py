@@ -189,7 +189,7 @@ def amount(quantity: str) -> float:
 
 
 def excessive(resources: Any) -> set[str]:
-    """Resources whose request exceeds its limit after KServe filled in its defaults: the controller refuses those."""
+    """Resources whose request exceeds its limit after KServe filled in its defaults: the controller refuses these."""
     requests = KSERVE_DEFAULTS | resources.get("requests", {})
     limits = KSERVE_DEFAULTS | resources.get("limits", {})
     return {name for name in requests if amount(requests[name]) > amount(limits.get(name, "0"))}

@@ -2,7 +2,7 @@
 
 One story, since each part of it needs what came before: a baseline is recorded without speculation; then acceptance is
 high, low, and high again; then vLLM dies and comes back. The pack is the one that is shipped; its windows are shortened
-through ``_config`` (deploy/demo/rendered).
+through ``_config`` (deploy/demo/config.libsonnet).
 """
 
 from __future__ import annotations

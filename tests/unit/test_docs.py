@@ -1,4 +1,4 @@
-"""The reference pages say what the code does: every flag and setting, and no other."""
+"""The examples on the reference pages work, and the settings on them are those that exist."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import msgspec
-import pytest
 import yaml
 
-from specdec_exporter.commands import cli
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings, load_settings
-from specdec_exporter.predictor.sources import kubelog
 from specdec_exporter.web.tls import TLSServerConfig
 from specdec_exporter.web.webconfig import HTTPServerConfig, WebConfig
 
@@ -53,80 +49,6 @@ def code(page: str, language: str) -> list[str]:
 
 
 # --- configuration.md ------------------------------------------------------------------------------------------------
-
-SERVE = cli.cli.commands["serve"]
-OPTIONS = {
-    max(option.opts, key=len): option
-    for option in SERVE.get_params(click.Context(SERVE))
-    if isinstance(option, click.Option)
-}
-FLAGS = rows(CONFIGURATION, "Flag")
-SECTIONS: dict[str, msgspec.Struct] = {
-    "web": WebSettings(),
-    "log": OwnLogSettings(),
-    "predictor": PredictorSettings(),
-    "top": Settings(),
-}
-
-
-def setting_of(option: click.Option) -> tuple[str, str] | None:
-    """Section and key of the setting that an option sets; ``None`` for one that sets none."""
-    sections = cli._overrides({str(option.name): "set"})
-    ((section_name, keys),) = sections.items()
-    return (section_name, next(iter(keys))) if section_name in SECTIONS else None
-
-
-def test_every_flag_of_serve_stands_in_the_table_and_no_other() -> None:
-    assert set(FLAGS) == set(OPTIONS)
-
-
-@pytest.mark.parametrize("flag", OPTIONS)
-def test_a_flag_has_the_variable_that_is_documented(flag: str) -> None:
-    variable = OPTIONS[flag].envvar
-    assert FLAGS[flag]["Environment"] == (f"`{variable}`" if variable else "-")
-
-
-@pytest.mark.parametrize("flag", OPTIONS)
-def test_a_flag_has_the_key_and_the_default_that_are_documented(flag: str) -> None:
-    option, row = OPTIONS[flag], FLAGS[flag]
-    setting = setting_of(option)
-    if setting is None:
-        assert row["In the file"] == "-"
-        assert row["Default"] == ("off" if option.is_flag else "none")
-        return
-    section_name, key = setting
-    shown = {"top": key, "predictor": f"predictors[].{key}"}.get(section_name, f"{section_name}.{key}")
-    assert row["In the file"] == f"`{shown}`"
-    default = getattr(SECTIONS[section_name], key)
-    if not default:
-        assert row["Default"] == ("off" if option.is_flag else "none")
-        return
-    documented = option.type.convert(row["Default"].strip("`"), option, None)
-    assert ((documented,) if option.multiple else documented) == default
-
-
-@pytest.mark.parametrize("flag", [flag for flag, option in OPTIONS.items() if isinstance(option.type, click.Choice)])
-def test_every_choice_of_a_flag_is_named(flag: str) -> None:
-    choices = OPTIONS[flag].type
-    assert isinstance(choices, click.Choice)
-    named = re.findall(r"`(\w+)`", FLAGS[flag]["Meaning"] + FLAGS[flag]["Default"])
-    assert set(named) == set(choices.choices)
-
-
-def test_no_flag_is_mentioned_that_there_is_not() -> None:
-    assert set(re.findall(r"(?<![\w-])--[a-z][\w.-]*\w", CONFIGURATION)) == set(OPTIONS)
-
-
-def test_no_variable_is_mentioned_that_is_not_read() -> None:
-    sources = "".join(path.read_text() for path in (ROOT / "exporter").rglob("*.py"))
-    read = {str(option.envvar) for option in OPTIONS.values() if option.envvar}
-    read |= set(re.findall(r'environ\.get\("((?:SPECDEC|POD)_\w+)"\)', sources))
-    assert set(re.findall(r"\b(?:SPECDEC|POD)_\w+", CONFIGURATION)) == read
-
-
-def test_the_kubernetes_defaults_are_those_of_the_code() -> None:
-    variables = rows(CONFIGURATION, "Environment")
-    assert variables["SPECDEC_PREDICTOR_CONTAINER"]["Default"] == f"`{kubelog.DEFAULT_CONTAINER}`"
 
 
 def test_the_example_file_loads_and_shows_every_setting(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-import reference
+import metrictables
 from fieldtools import run
 from specdec_exporter.serving import families
 from specdec_exporter.serving.families import Family, Group
@@ -21,7 +21,7 @@ SERVED: list[Family[object]] = [family for group in GROUPS for family in group.f
 def test_a_family_is_defined_once_and_every_family_has_its_row() -> None:
     names = [family.name for family in SERVED]
     assert len(set(names)) == len(names)
-    assert [group for _, groups in reference.FAMILIES.values() for group in groups] == GROUPS
+    assert [group for _, groups in metrictables.FAMILIES.values() for group in groups] == GROUPS
 
 
 @pytest.mark.parametrize("page", ["metrics.md", "configuration.md"])

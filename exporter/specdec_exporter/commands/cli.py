@@ -14,6 +14,7 @@ import click
 
 from specdec_exporter import __version__
 from specdec_exporter.errors import ConfigError, SpecdecError
+from specdec_exporter.serving.lean import load_when_used
 
 PROG = "specdec-exporter"
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -192,9 +193,9 @@ def serve(config_file: str | None, config_check: bool, **flags: Any) -> int:
         read_pinned(settings)
         click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
         return 0
-    from specdec_exporter.serving.lean import without_ca_certificates  # noqa: PLC0415
+    from specdec_exporter.serving.lean import lean_imports  # noqa: PLC0415
 
-    with without_ca_certificates():
+    with lean_imports():
         from specdec_exporter.serving import serve as serving  # noqa: PLC0415
 
     return serving.run(settings, load)
@@ -290,6 +291,7 @@ def analyze(paths: tuple[str, ...], output: Literal["text", "jsonl"], responses:
 
 def main() -> None:
     """Run a command; errors of ours are one line on stderr, usage errors exit with 2."""
+    load_when_used()
     try:
         code = cli.main(prog_name=PROG, standalone_mode=False)
     except click.ClickException as error:

@@ -37,7 +37,7 @@ _STATISTICS: Final = Word(b"Running: ")
 _SPECULATION: Final = Word(b"peculative", rare=3)  # the V0 engine's line, the engine-init line, most warnings
 _WARNING: Final = Word(b"WARNING")
 _REQUEST: Final = Word(b"Received request ")
-_PARTIAL_LINES: Final = (Word(b" stdout P"), Word(b" stderr P"))
+_PARTIAL_LINES: Final = (Word(b" stdout P", rare=8), Word(b" stderr P", rare=8))
 # The same, in lines that are looked at anyway.
 _OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request ")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
@@ -72,8 +72,6 @@ class LogScanner:
     ) -> None:
         self._counters = counters
         self._kinds: frozenset[type] = _ALL_KINDS if kinds is None else kinds
-        self._wants_stats = EngineStats in self._kinds
-        self._wants_drafts = SpecDecoding in self._kinds
         self._count_lines = count_lines
         self._configured_format: LogFormat = log_format
         self.reset()
@@ -81,8 +79,6 @@ class LogScanner:
     def narrow(self, kinds: frozenset[type]) -> None:
         """From now on only these of the kinds wanted so far are wanted."""
         self._kinds &= kinds
-        self._wants_stats = EngineStats in self._kinds
-        self._wants_drafts = SpecDecoding in self._kinds
         self._set_format(self._format)
 
     def reset(self) -> None:
@@ -136,9 +132,9 @@ class LogScanner:
 
     def _set_format(self, log_format: LogFormat) -> None:
         self._format: LogFormat = log_format
-        self._words: list[Word] = []  # from rare to common, as Search wants them
-        if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
-            self._words.append(_SPECULATION)
+        self._wants_stats = EngineStats in self._kinds
+        self._wants_drafts = SpecDecoding in self._kinds
+        self._words: list[Word] = []  # the one whose rare byte is not so rare stands last
         if RequestParams in self._kinds:
             self._words.append(_REQUEST)
         if PredictorWarning in self._kinds:
@@ -149,6 +145,8 @@ class LogScanner:
             self._words.append(_STATISTICS)
         if self._wants_drafts:
             self._words += _DRAFTS
+        if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
+            self._words.append(_SPECULATION)
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
         """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
@@ -203,7 +201,8 @@ class LogScanner:
             return
         partial = self._partials.get(piece.stream)
         if partial is None and not piece.partial:
-            if self._broken is None and self._take_usual(piece.payload, 0, len(piece.payload)):
+            one_line = b"\n" not in piece.payload
+            if self._broken is None and one_line and self._take_usual(piece.payload, 0, len(piece.payload)):
                 return
             before = self._unwrap(previous)
             same_stream = before is not None and before.stream == piece.stream and not before.partial

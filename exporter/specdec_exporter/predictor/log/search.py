@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 # After so many false hits of the byte alone, looking for the whole word is faster.
-_MOST_FALSE_HITS: Final = 16
+_MOST_FALSE_HITS: Final = 32
 
 
 class Word(NamedTuple):
@@ -19,7 +19,7 @@ class Word(NamedTuple):
 class Search:
     """The next place of any of some words in ``buffer[:end]``, from left to right.
 
-    Words that seldom stand in a log should come first: a word is looked for only up to the nearest of those before it.
+    Each word is looked for only up to the nearest of the words before it.
     """
 
     __slots__ = ("_buffer", "_end", "_places", "_words")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from markdown import filled, table
 from specdec_exporter.predictor.versions import WARNINGS, releases_in_words
 from specdec_exporter.serving import families
 from specdec_exporter.serving.families import ENGINE, MODEL, SERVICE, STATES, Family, Group, filled_in
@@ -28,10 +29,10 @@ FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
 def metrics_page(page: str) -> str:
     """Return the page with every table anew between its markers."""
     tables = {name: _families(absent, groups) for name, (absent, groups) in FAMILIES.items()}
-    tables["states"] = _table(
+    tables["states"] = table(
         ("State", "Meaning"), ((f"`{name}`", filled_in(meaning, WINDOW)) for name, meaning in STATES.items())
     )
-    tables["warnings"] = _table(
+    tables["warnings"] = table(
         ("Warning", "Releases", "Meaning", "What to do"),
         (
             (f"`{code}`", releases_in_words(warning.since, warning.until), warning.meaning, warning.action)
@@ -41,31 +42,12 @@ def metrics_page(page: str) -> str:
     return filled(page, tables)
 
 
-def filled(page: str, tables: dict[str, str]) -> str:
-    """Put each table between ``<!-- generated: NAME -->`` and ``<!-- end -->``. Every table must have its place."""
-    for name, table in tables.items():
-        begin = f"<!-- generated: {name} -->\n"
-        if page.count(begin) != 1:
-            raise ValueError(f"expected one {begin.strip()}, found {page.count(begin)}")
-        before, _, rest = page.partition(begin)
-        page = before + begin + table + rest[rest.index("<!-- end -->") :]
-    return page
-
-
 def _families(absent: str, groups: Iterable[Group[Any]]) -> str:
     rows = [_family(group, family) for group in groups for family in group.families]
-    return _table(("Family", "Type", "Labels", "Meaning", "Source", absent), rows)
+    return table(("Family", "Type", "Labels", "Meaning", "Source", absent), rows)
 
 
 def _family(group: Group[Any], family: Family[Any]) -> tuple[str, ...]:
     labels = ", ".join(filter(None, (_LABELS[group.labels], *(f"`{label}`" for label in family.labels))))
     texts = (family.meaning, family.source, family.absent or group.absent)
     return (f"`{family.name}`", family.type, labels, *(filled_in(text, WINDOW) for text in texts))
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown without the columns that have nothing to say."""
-    columns = [column for column in zip(header, *rows, strict=True) if any(column[1:])]
-    head, *body = zip(*columns, strict=True)
-    lines = (head, ["---"] * len(head), *body)
-    return "".join("".join(f"| {cell} " if cell else "| " for cell in cells) + "|\n" for cells in lines)
