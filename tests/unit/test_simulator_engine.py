@@ -85,7 +85,7 @@ def test_counters_add_up(settings: dict[str, Any]) -> None:
 
 
 @given(any_settings, st.lists(st.floats(0, 7), max_size=8))
-@hypothesis_settings(max_examples=25, deadline=None)
+@hypothesis_settings(max_examples=12, deadline=None)
 def test_slicing_time_changes_nothing(settings: dict[str, Any], slices: list[float]) -> None:
     incidents = ("drift at=1 for=5 acceptance=0.1", "load at=3 load=9", "restart at=6 for=1", "latency at=2 factor=2")
     whole, sliced = engine(12, *incidents, **settings), engine(0, *incidents, **settings)
@@ -101,7 +101,7 @@ def test_seeds_differ() -> None:
 
 
 @given(curves.filter(lambda rates: rates[0] > 0), st.integers(0, 100))
-@hypothesis_settings(max_examples=15, deadline=None)
+@hypothesis_settings(max_examples=8, deadline=None)
 def test_positions_accept_at_their_rates(rates: tuple[float, ...], seed: int) -> None:
     counted = totals(engine(30, acceptance=rates, k=len(rates), seed=seed, load=16))
     for rate, accepted in zip(rates, counted.accepted_per_position, strict=True):

@@ -146,7 +146,8 @@ _LENGTH_FIRST = (
     "SpecDecoding metrics: Draft acceptance rate: {percent:.1f}%, Mean acceptance length: {length:.2f}, "
     "Accepted: {accepted:d} tokens, Drafted: {drafted:d} tokens, Per-position acceptance rate: {positions}"
 )
-V1_SPEC_LINES: tuple[tuple[Version, SpecLine], ...] = (
+V1_SPEC_LINES: tuple[tuple[Version, SpecLine | None], ...] = (
+    (OLDEST, None),
     (
         (0, 8, 3),
         SpecLine(
@@ -294,7 +295,7 @@ def release(text: str, *, generation: str = "auto", frontend: str = "python", ap
         else f"text/plain; version={plain}; charset=utf-8",
         log_interval_seconds=5.0 if v0 else 10.0,
         stats_line=RUST_STATS_LINE if rust else V0_STATS_LINE if v0 else _latest(V1_STATS_LINES, version),
-        spec_line=V0_SPEC_LINE if v0 else _latest_or_none(V1_SPEC_LINES, version),
+        spec_line=V0_SPEC_LINE if v0 else _latest(V1_SPEC_LINES, version),
         prefix=_latest(PREFIXES, version),
         uvicorn_prefix=_latest(UVICORN_PREFIXES, version),
         init_line=_latest(INIT_LINES, version),
@@ -303,11 +304,6 @@ def release(text: str, *, generation: str = "auto", frontend: str = "python", ap
         # 0.11.1 and 0.11.2 shorten a draft that would go past max_tokens; everywhere else such tokens count as accepted
         drafts_cut_at_max_tokens=(0, 11, 1) <= version < (0, 12, 0),
     )
-
-
-def _latest_or_none(rows: tuple[tuple[Version, _T], ...], version: Version) -> _T | None:
-    found = [value for since, value in rows if since <= version]
-    return found[-1] if found else None
 
 
 def _latest(rows: tuple[tuple[Version, _T], ...], version: Version) -> _T:
