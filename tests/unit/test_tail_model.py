@@ -22,6 +22,7 @@ FAST_DIRECTORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SPELLINGS = ["absolute", "relative", "dotted", "glob", "link to the directory", "link to the file"]
 NUMBERED = ""
 DATED = ["vllm.log-20261123-{:03}", "vllm.log.2026-11-23_{:03}", "vllm.log.20261123-{:03}", "vllm-20261123-{:03}.log"]
+NO_GLOB = precondition(lambda self: self.spelling != "glob")  # at a start it finds files it cannot put in order
 PADDING = st.sampled_from([0, 50, 1500])  # files are told apart by their first KiB
 
 
@@ -162,8 +163,12 @@ class LogLife(RuleBasedStateMachine):
         self.partial = self.new_line(padding)
         self.log.append(self.partial)
 
-    @rule(name=st.sampled_from(["vllm.log.bak", "vllm.log.1.gz", "vllm.log-errors", "vllm.log.80000", "vllm-8001.log"]))
-    @precondition(lambda self: self.spelling != "glob")
+    @rule(
+        name=st.sampled_from(
+            ["vllm.log.bak", "vllm.log.1.gz", "vllm.log-errors", "vllm.log.80000", "vllm.log~", "vllm-8001.log"]
+        )
+    )
+    @NO_GLOB
     def write_a_neighbour(self, name: str) -> None:
         """Only its name is like the log's."""
         Log(self.directory / name).write("0 of a neighbour")
@@ -173,20 +178,25 @@ class LogLife(RuleBasedStateMachine):
         self.take(self.reader.wait(seconds))
 
     @rule()
+    @NO_GLOB
     def restart(self) -> None:
         self.take(self.reader.close())
         self.reader = self.new_reader()
 
     @rule()
-    @precondition(lambda self: self.spelling != "glob")  # which finds rotated files itself, and does not chain them
+    @NO_GLOB
     def crash(self) -> None:
         self.reader.kill()
         if self.lost_track or not self.recognisable:
             self.required -= self.since_look
         self.reader = self.new_reader()
 
-    @rule(count=st.integers(0, 3), rotations=st.integers(0, 3), meanwhile=st.sampled_from(["", "copied", "truncated"]))
-    @precondition(lambda self: self.spelling != "glob")
+    @rule(
+        count=st.integers(0, 3),
+        rotations=st.integers(0, 3),
+        meanwhile=st.sampled_from(["", "copied", "truncated", "appended"]),
+    )
+    @NO_GLOB
     def be_down(self, count: int, rotations: int, meanwhile: str) -> None:
         """The log goes on without a reader; perhaps it moves to another volume, or copytruncate comes."""
         self.take(self.reader.close())
@@ -194,6 +204,8 @@ class LogLife(RuleBasedStateMachine):
             self.write(20, count)
         for _ in range(rotations):
             self.rotate(1, 20)
+        if meanwhile == "appended":
+            self.dated(2).append(self.log.path.read_bytes())
         if meanwhile == "copied" and self.recognisable:
             self.copy_itself()
         if meanwhile == "truncated" and not rotations:
@@ -237,18 +249,24 @@ class LogLife(RuleBasedStateMachine):
                 self.note(line)
                 self.take(self.reader.wait(4))
 
-    @rule(goes_on=st.booleans())
-    def rotate_an_unfinished_line(self, goes_on: bool) -> None:
+    @rule(restarts=st.booleans(), goes_on=st.booleans())
+    def rotate_an_unfinished_line(self, restarts: bool, goes_on: bool) -> None:
         """It counts as a line when its file has been left for good; what may follow of it does not."""
         self.look()
-        self.write_part(10)
+        self.complete()
+        line = self.new_line(10)
+        self.log.append(line)
         self.move_away()
-        self.required.add(self.partial)
-        self.partial = ""
         self.got.update(self.reader.read())
+        assert line not in self.got
+        self.required.add(line)
         self.take(self.reader.wait())
+        if restarts and self.spelling != "glob":
+            self.restart()
         if goes_on:
-            self.newest.append(" is no line\n")
+            line = self.new_line(0)
+            self.newest.append(f" is no line\n{line}\n")
+            self.required.add(line)
             self.look()
 
     @rule()
@@ -268,9 +286,11 @@ class LogLife(RuleBasedStateMachine):
         self.write(padding)
         if self.naming == NUMBERED:
             self.log.copytruncate()
+            self.newest = self.log.sibling(".1")
         else:
             self.number += 1
-            shutil.copyfile(self.log.path, self.dated(100 + self.number).path)
+            self.newest = self.dated(100 + self.number)
+            shutil.copyfile(self.log.path, self.newest.path)
             self.log.truncate()
         if not self.recognisable:
             self.required -= self.unread  # a file of which nothing was seen cannot be missed
@@ -278,15 +298,18 @@ class LogLife(RuleBasedStateMachine):
         self.write(padding)
 
     @rule(
-        keep=st.sampled_from(["over .1", "over a date", "behind", "shift"]), look_between=st.booleans(), padding=PADDING
+        keep=st.sampled_from(["over .1", "over a date", "shift", "behind a copy", "behind the last"]),
+        look_between=st.booleans(),
+        padding=PADDING,
     )
     def copy_and_truncate(self, keep: str, look_between: bool, padding: int) -> None:
         """Copytruncate by hand, again and again to the same names."""
         self.complete()
         self.look()
         recognisable = self.recognisable
-        if keep == "behind":
-            self.dated(2).append(self.log.path.read_bytes())
+        if keep.startswith("behind"):
+            copy = self.newest if keep == "behind the last" and self.newest is not self.log else self.dated(2)
+            copy.append(self.log.path.read_bytes())
         else:
             self.write(padding)
             numbered = keep != "over a date" and self.naming == NUMBERED
@@ -316,14 +339,15 @@ class LogLife(RuleBasedStateMachine):
         self.look()
         shutil.copyfile(self.log.path, self.log.sibling(".7").path)
 
-    @rule(edited=st.booleans())
-    def replace_a_rotated_file(self, edited: bool) -> None:
-        """By a copy of itself, which perhaps begins in another way."""
+    @rule(edit=st.sampled_from(["none", "beginning", "end"]))
+    def replace_a_rotated_file(self, edit: str) -> None:
+        """By a copy of itself, which perhaps begins or ends in another way."""
         self.look()
         if self.newest.path.exists() and self.newest is not self.log:
             content = self.newest.path.read_bytes()
+            edited = {"none": content, "beginning": content.partition(b"\n")[2], "end": content[:-1] + b", edited\n"}
             copy = self.directory / "copy"
-            copy.write_bytes(content.partition(b"\n")[2] if edited else content)
+            copy.write_bytes(edited[edit])
             copy.rename(self.newest.path)
             self.look()
 
@@ -368,19 +392,20 @@ class LogLife(RuleBasedStateMachine):
         self.log.truncate()
         self.look()
 
-    @rule()
-    def cut_off_the_end(self) -> None:
+    @rule(count=st.integers(1, 30))
+    def cut_off_the_end(self, count: int) -> None:
         """What is left of a line goes on as another one."""
         self.complete()
         self.look()
-        content = self.log.path.read_bytes()
-        if b"\n" in content[:1000] and len(content) < 1000:  # beyond the first KiB nothing tells where it was cut
-            os.truncate(self.log.path, len(content) - 1)
+        kept = self.log.path.read_bytes()[:-count]
+        if len(kept) < 1000:  # beyond the first KiB nothing tells where it was cut
+            os.truncate(self.log.path, len(kept))
             self.look()
-            whole = content.rpartition(b"\n")[0].rpartition(b"\n")[2].decode() + f" and {self.number}"
-            self.log.append(f" and {self.number}\n")
-            self.written.add(whole)
-            self.note(whole)
+            self.number += 1
+            line = kept.rpartition(b"\n")[2].decode() + f"0 {self.number}"
+            self.log.append(f"0 {self.number}\n")
+            self.written.add(line)
+            self.note(line)
             self.look()
 
     @rule(look_between=st.booleans(), late=st.booleans())
@@ -439,6 +464,7 @@ class LogLife(RuleBasedStateMachine):
     @invariant()
     def nothing_is_invented(self) -> None:
         assert self.got.keys() <= self.written
+        assert self.partial not in self.got
 
 
 TestLogLife = LogLife.TestCase

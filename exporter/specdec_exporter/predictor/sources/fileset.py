@@ -151,8 +151,10 @@ class FileSet:
         self.moved = True
         before = next((old for old in reversed(self.files) if old.path == place.path), None)
         # Replaced by a copy of itself (an editor, rsync, a copy-up of overlayfs): its bytes were read.
-        copied = before and before.offset and not before.is_linked() and _holds(before.position(), file)
-        if not copied and (past := self._saved_position(file)):
+        copied = before is not None and not before.is_linked() and _holds(before.position(), file)
+        read_bytes = before.offset if before and copied else 0
+        past = self._saved_position(file)
+        if past and past.offset >= read_bytes:
             self._past.remove(past)
             self.files.append(file)
             self._place(file, past.offset, skipping=past.skipping)
@@ -164,8 +166,8 @@ class FileSet:
                 self._place(file, None, size_bytes=min(size, file.size_bytes))
         else:
             self._counters.rotations += 1
-            if copied:
-                self._place(file, before.offset)
+            if read_bytes:
+                self._place(file, read_bytes)
         self._counters.rotations += len(missed)
         self._queue([*([before] if before else []), *missed, file])
         self._note_rotated_files(file.bases)
