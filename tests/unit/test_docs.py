@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import Metric
 from specdec_exporter.commands.serve import command as SERVE  # noqa: N812  a constant here
 from specdec_exporter.commands.serve import overrides
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings, load_settings
+from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.sources import kubelog
 from specdec_exporter.predictor.versions import WARNINGS, releases_in_words
 from specdec_exporter.serving.collector import ENGINE, MODEL, SERVICE, STATES, build_registry
@@ -23,6 +24,7 @@ from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.web.tls import TLSServerConfig
 from specdec_exporter.web.webconfig import HTTPServerConfig, WebConfig
+from specdec_exporter.yamlfile import parse_yaml
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
@@ -153,7 +155,7 @@ def test_the_example_file_loads_and_shows_every_setting(tmp_path: Path) -> None:
 def test_the_example_of_a_web_configuration_is_one_and_shows_every_setting() -> None:
     (example,) = code(section(CONFIGURATION, "TLS and basic authentication"), "yaml")
     data = yaml.safe_load(example)
-    msgspec.convert(data, WebConfig)
+    parse_yaml(example.encode(), "the example", ConfigError).read(WebConfig)
     assert set(data) == set(WebConfig.__struct_fields__)
     assert set(data["tls_server_config"]) == set(TLSServerConfig.__struct_fields__)
     assert set(data["http_server_config"]) == set(HTTPServerConfig.__struct_fields__)
