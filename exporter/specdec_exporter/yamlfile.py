@@ -34,6 +34,7 @@ _TAG = "tag:yaml.org,2002:"
 _SCALARS = ("str", "int", "float", "bool", "timestamp", "null")
 _KINDS = {"map": "a mapping", "seq": "a list", "null": "null", "str": "text"}
 _KINDS |= {"int": "a number", "float": "a number", "bool": "true or false", "timestamp": "a date"}
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 # Decimal. YAML 1.1 would also read 010 as 8 and 1:30 as 90.
 _NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9](?:_?[0-9])*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _MAX_DIGITS = 400
@@ -123,9 +124,9 @@ class Node(NamedTuple):
         found: dict[str, Node] = {}
         merged: list[Node] = []
         for key, value in self._values("map"):
-            node = Node(self.source, self._below(str(key.value)), _line(key), value)
             if not isinstance(key.value, str) or _has_control(key.value):
                 Node(self.source, self.key, _line(key), key).fail("a word as the key", _kind(key))
+            node = Node(self.source, self._below(key.value), _line(key), value)
             if key.tag == f"{_TAG}merge":
                 merged += node._replace(key=self.key).items() if node._is("seq") else [node._replace(key=self.key)]
             elif key.value in found:
@@ -172,9 +173,9 @@ class Node(NamedTuple):
     def boolean(self) -> bool:
         """Return ``true`` or ``false``."""
         value = self.written()
-        if not self._is("bool"):
+        if not self._is("bool") or value.lower() not in _BOOLEANS:
             self.fail("true or false", repr(value))
-        return value.lower() in ("true", "yes", "on")
+        return _BOOLEANS[value.lower()]
 
     def number(self) -> float:
         """Return a finite number, written without quotes."""

@@ -132,6 +132,7 @@ def test_an_alias_stands_for_its_anchor_and_a_merge_gives_way_to_keys_of_its_own
         ("share: '1'", "FILE, line 1: share: expected a finite number, found '1'"),
         ("share: true", "FILE, line 1: share: expected a finite number, found 'true'"),
         ("switch: maybe", "FILE, line 1: switch: expected true or false, found 'maybe'"),
+        ("switch: !!bool maybe", "FILE, line 1: switch: expected true or false, found 'maybe'"),
         ("switch: 'true'", "FILE, line 1: switch: expected true or false, found 'true'"),
         ("colour: blue", "FILE, line 1: colour: expected one of red, green, found 'blue'"),
         ("wait: {}", "FILE, line 1: wait: expected a single value, found a mapping"),

@@ -13,15 +13,10 @@ from specdec_exporter.commands.flags import DURATION, NAME, PATH, URL, flag, lis
 from specdec_exporter.config import load_settings
 
 _FLAGS = (
-    flag("--config.file", "YAML file with any of these settings, and with several predictors.", metavar="PATH"),
+    flag("--config.file", "YAML file with any of these settings; it can list several predictors.", metavar="PATH"),
     click.option("--config.check", "config_check", is_flag=True, help="Check the configuration and exit."),
     listen_address_flag("Address to listen on, repeatable; [::1]:10409 for IPv6.  [default: :10409]"),
-    flag(
-        "--web.telemetry-path",
-        "Path of the metrics.  [default: /metrics]",
-        type=PATH,
-        metavar="PATH",
-    ),
+    flag("--web.telemetry-path", "Path of the metrics.  [default: /metrics]", type=PATH, metavar="PATH"),
     flag("--web.config.file", "TLS and basic auth, in the format of Prometheus exporters.", metavar="PATH"),
     flag("--web.enable-lifecycle", "Allow POST /-/reload.", is_flag=True, default=None),
     flag("--web.disable-exporter-metrics", "Leave out process_* and python_info.", is_flag=True, default=None),
@@ -31,22 +26,14 @@ _FLAGS = (
         type=click.Choice(["debug", "info", "warn", "error"]),
     ),
     flag("--log.format", "Format of the exporter's own log.  [default: logfmt]", type=click.Choice(["logfmt", "json"])),
+    flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", type=URL, metavar="URL"),
     flag(
-        "--predictor.url",
-        "The predictor.  [default: http://127.0.0.1:8080]",
-        type=URL,
-        metavar="URL",
+        "--predictor.name", "Its name, for the label inference_service.  [default: default]", type=NAME, metavar="NAME"
     ),
-    flag(
-        "--predictor.name",
-        "Its name: the label inference_service.  [default: default]",
-        type=NAME,
-        metavar="NAME",
-    ),
-    flag("--predictor.timeout", "Longest a fetch of its metrics may take.  [default: 5s]", type=DURATION),
+    flag("--predictor.timeout", "Longest time for one fetch of its metrics.  [default: 5s]", type=DURATION),
     flag(
         "--predictor.log-path",
-        "Its log: a path or a glob, repeatable; - is stdin. Without one no log is read.",
+        "Its log: a path or a glob, repeatable; - is stdin. Without this flag no log is read.",
         multiple=True,
         metavar="PATH",
     ),
@@ -57,7 +44,7 @@ _FLAGS = (
     ),
     flag(
         "--predictor.log-from",
-        "Where to begin in logs that are there at the start.  [default: end]",
+        "Where to begin in logs that exist when the exporter starts.  [default: end]",
         type=click.Choice(["end", "start"]),
     ),
     flag(
@@ -65,9 +52,9 @@ _FLAGS = (
         "Read the log from files, or from the Kubernetes API.  [default: file]",
         type=click.Choice(["file", "kubernetes"]),
     ),
-    flag("--predictor.log-state", "File that keeps the read positions over a restart.", metavar="PATH"),
-    flag("--baseline.file", "Baseline of the predictor, from `baseline record`, to serve beside it.", metavar="PATH"),
-    flag("--window", "Span of the figures for people.  [default: 5m]", type=DURATION),
+    flag("--predictor.log-state", "File that keeps the read positions across restarts.", metavar="PATH"),
+    flag("--baseline.file", "Baseline to serve beside the predictor, from `baseline record`.", metavar="PATH"),
+    flag("--window", "Time span of the derived metrics, the page and the API.  [default: 5m]", type=DURATION),
 )
 # Flags whose setting is not where their names say.
 _SECTIONS = {"window": ("top", "", "window"), "baseline_file": ("predictor", "", "baseline")}
