@@ -1,4 +1,5 @@
 # Two commands do all the set-up: `make demo` and `make test`. Everything else is for developers; `make help` lists it.
+# `make check` is for every edit; `make test`, `make test-tools`, `make test-vllm` and `make test-e2e` are .ci/run.
 
 PYTHON ?= python3
 VENV := .venv
@@ -6,7 +7,7 @@ BIN := $(VENV)/bin
 TOOLS := $(CURDIR)/.tools
 export PATH := $(TOOLS)/bin:$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format render pictures schema bench bench-ruler bench-alerts lock clean
+.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,28 +18,26 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-FASTLINE := exporter/specdec_exporter/predictor/log/_fastline.c
-$(VENV)/.runtime: requirements.lock pyproject.toml tools/fastline.py $(FASTLINE) $(VENV)/.created
+$(VENV)/.runtime: requirements.lock pyproject.toml $(VENV)/.created
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-# Tests and benchmarks are for the compiled module; the rest does without it where there is no compiler.
-compiled = $(BIN)/python -c 'import specdec_exporter.predictor.log._fastline'
-$(VENV)/.compiled: $(VENV)/.runtime
-	@$(compiled) 2>/dev/null || { tests/debian.sh compiler && $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .; }
-	@$(compiled)
-	@touch $@
-
-$(VENV)/.dev: requirements-dev.lock $(VENV)/.compiled
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	@touch $@
 
 $(TOOLS)/.test: tests/debian.sh
-	tests/debian.sh promtool prometheus prometheus-alertmanager vmalert chromium
+	tests/debian.sh promtool prometheus prometheus-alertmanager vmalert chromedriver
 	@mkdir -p $(TOOLS) && touch $@
 
-demo: $(VENV)/.runtime ## Simulated predictors, exporter, Prometheus, Alertmanager, pages; SECONDS=20 ends by itself
+# The demo renders its rules when it starts, with the jsonnet of the developers' lock file and none of its other packages.
+$(VENV)/.demo: requirements-dev.lock $(VENV)/.runtime
+	awk '/^[^ #]/ {wanted = /^rjsonnet==/} wanted' requirements-dev.lock > $(VENV)/demo.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/demo.lock
+	@touch $@
+
+demo: $(VENV)/.demo ## Simulated predictors, exporter, Prometheus, Alertmanager, pages; SECONDS=20 ends by itself
 	@tests/debian.sh prometheus prometheus-alertmanager
 	@PYTHONPATH=deploy $(BIN)/python -m demo $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
@@ -49,21 +48,26 @@ $(TOOLS)/schema/.installed: $(SCHEMA)/package.json $(SCHEMA)/package-lock.json
 	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
-ifneq ($(shell command -v npm),)
-schema: $(TOOLS)/schema/.installed ## Install Grafana's types, by which the dashboards are checked; without npm, say so
-else
-schema:
-	@echo "make schema: no 'npm' command here, so the dashboards are not checked by Grafana's types" >&2
-endif
+schema: $(TOOLS)/schema/.installed ## Install Grafana's types, by which the dashboards are checked; needs npm
 
-test: lint $(TOOLS)/.test tools schema ## Lint, types and all tests that need no vLLM; installs what they need
-	$(BIN)/pytest
+# `worksteal`: tests run in the order of their files, so that each worker makes the fixtures of few modules.
+WORKERS ?= auto
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict; the C compiler's warnings
+check: lint ## Lint, types, and the tests that need nothing but Python: for every edit
+	$(PYTEST) -m 'not debian and not field'
+
+test: lint $(TOOLS)/.test ## Lint, types, and all tests that need no vLLM and no Go; installs what they need
+	$(PYTEST) -m 'not field'
+
+test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager; needs Go and npm
+	$(PYTEST) -m field
+
+lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(CC) -std=c11 -Wall -Wextra -Werror -fsyntax-only -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') $(FASTLINE)
+	$(BIN)/lint-imports --no-logo --no-cache
 
 format: $(VENV)/.dev ## Let ruff put the code in shape
 	$(BIN)/ruff check --fix .
@@ -72,7 +76,7 @@ format: $(VENV)/.dev ## Let ruff put the code in shape
 render: $(VENV)/.dev ## Render rules, dashboards and Alertmanager files anew after a change of their jsonnet
 	$(BIN)/python tools/render.py
 
-pictures: $(VENV)/.dev $(TOOLS)/.test tools ## Draw previews of the dashboards into docs/
+pictures: $(VENV)/.dev $(TOOLS)/.test ## Draw previews of the dashboards into docs/
 	$(BIN)/python tests/dashboards/pictures.py
 
 bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run

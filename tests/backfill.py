@@ -18,8 +18,7 @@ from typing import Any
 
 import yaml
 
-from fieldtools import tool
-from promtool import Promtool
+from promtool import promtool
 from tsdb import prometheus
 
 Groups = list[dict[str, Any]]
@@ -71,7 +70,7 @@ def record(groups: Groups, data: Path, span: tuple[int, int], *, release: str = 
     file = data.with_name(RULES_FILE)
     file.write_text(yaml.safe_dump({"groups": groups}))
     with prometheus(data, f"prometheus{release}") as url:
-        Promtool(Path(tool(f"promtool{release}"))).record(file, url, data, *span)
+        promtool(f"promtool{release}").record(file, url, data, *span)
     return file
 
 

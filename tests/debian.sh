@@ -44,8 +44,8 @@ for tool in "$@"; do
             data=usr/share/prometheus/alertmanager unpack prometheus-alertmanager usr/bin/amtool usr/bin/prometheus-alertmanager
             ;;
         mtail) unpack mtail usr/bin/mtail ;;
-        chromium | python3-venv) apt_install "$tool" ;;
-        compiler) apt_install gcc libc6-dev python3-dev ;;
+        chromedriver) apt_install chromium chromium-driver ;;
+        python3-venv) apt_install "$tool" ;;
         *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;
     esac
 done

@@ -1,42 +1,55 @@
-"""Programs of the field that tests run: where each is, and what its absence means."""
+"""Programs of the field that tests run: where each is. A missing one is a failure, for the make target promised it.
+
+Debian's builds are the oldest releases that are supported, the floor; ``make tools`` builds the current ones.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 BIN = ROOT / ".tools" / "bin"
-FROM_GO = {
-    "promtool3",
-    "prometheus3",
-    "thanos",
-    "mimirtool",
-    "pint",
-    "jsonnetfmt",
-    "jsonnet-lint",
-    "alertmanager-current",
-    "amtool-current",
-    "compose-spec",
-    "kustomize",
-    "dashboard-linter",
+SCHEMAS = ROOT / ".tools" / "crd"
+FROM_DEBIAN = {
+    "promtool": "promtool",
+    "prometheus": "prometheus",
+    "amtool": "prometheus-alertmanager",
+    "prometheus-alertmanager": "prometheus-alertmanager",
+    "vmalert": "vmalert",
+    "victoria-metrics": "vmalert",
+    "chromedriver": "chromedriver",
 }
 
 
+def _comes_from(name: str) -> str:
+    return f"tests/debian.sh {FROM_DEBIAN[name]}" if name in FROM_DEBIAN else "make tools"
+
+
 def tool(name: str) -> str:
-    """Path of a program; without it the test is skipped if it needs Go and there is none, and fails otherwise."""
+    """Path of a program; the test fails where it is missing."""
     own = BIN / name
-    if own.exists():
-        return str(own)
-    if name in FROM_GO:
-        if shutil.which("go") is None:
-            pytest.skip(f"{name}: there is no Go here to build it with (make tools)")
-        pytest.fail(f"{name} is missing although there is Go: make tools")
-    if (found := shutil.which(name)) is None:
-        pytest.fail(f"{name} is missing: tests/debian.sh {name}")
+    if (found := str(own) if own.exists() else shutil.which(name)) is None:
+        pytest.fail(f"{name} is missing: {_comes_from(name)}")
+    return found
+
+
+def either(floor: Any, current: Any) -> list[Any]:
+    """Parameters of a test or a fixture: the floor for ``make test``, the current release for ``make test-tools``."""
+    return [
+        pytest.param(floor, id="floor", marks=pytest.mark.debian),
+        pytest.param(current, id="current", marks=pytest.mark.field),
+    ]
+
+
+def schema_file(name: str) -> Path:
+    """The definition of a kind of Kubernetes object, which ``make tools`` fetches; the test fails without it."""
+    if not (found := SCHEMAS / name).exists():
+        pytest.fail(f"{name} is missing: {_comes_from(name)}")
     return found
 
 

@@ -36,6 +36,17 @@ CONFIG = (
 )
 PARAMS = "SamplingParams(n=1, temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=None, stop=[], max_tokens=40)"
 
+# Fields that a statistics line of a later release may have.
+EXTRA_FIELDS = [
+    "KV fetch: 3 waiting, 2 running",
+    "KV fetch: 3 waiting to start, 1 in progress, 0 completed waiting",  # vLLM 0.32.0's loggers.py
+    "KV fetch: 3.5 GB/s (2 reqs)",
+    "Free blocks: 1,234,567 / 2,000,000",
+    "Draft source: org/draft-1.5@main",
+    "Share: k=3, top=0.50%",
+    "Free slots: 7",
+]
+
 Parsed = Event | Malformed | None
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
-import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from fieldtools import tool
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 # Without a span promtool reads its input anew for every two hours of it.
@@ -61,10 +60,6 @@ class Promtool:
         return done.stdout
 
 
-def installed() -> Iterator[tuple[str, Promtool]]:
-    """Yield the releases at hand: the floor (2.42), and a current 3.x where its tools were built."""
-    if found := shutil.which("promtool"):
-        yield "floor", Promtool(Path(found))
-    current = Path(os.environ.get("PROMTOOL3", REPOSITORY / ".tools" / "bin" / "promtool3"))
-    if current.exists():
-        yield "current", Promtool(current)
+def promtool(name: str = "promtool") -> Promtool:
+    """Debian's promtool (2.42, the floor), or another that :func:`fieldtools.tool` knows."""
+    return Promtool(Path(tool(name)))

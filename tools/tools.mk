@@ -10,6 +10,7 @@ PROMETHEUS_TOOLS := $(call pin,prometheus)
 THANOS_TOOLS := $(call pin,thanos)
 MIMIR_TOOLS := $(call pin,mimir)
 JSONNET_TOOLS := $(call pin,jsonnet)
+JB_TOOLS := $(call pin,jb)
 ALERTMANAGER_TOOLS := $(call pin,alertmanager)
 OPERATOR_SCHEMAS := $(call pin,operator)
 PINT_TOOLS := $(call pin,pint)
@@ -17,15 +18,9 @@ COMPOSE_TOOLS := $(call pin,compose)
 KUSTOMIZE_TOOLS := $(call pin,kustomize)
 GRAFANA_TOOLS := $(call pin,grafana)
 KSERVE_SCHEMAS := $(call pin,kserve)
-GO_TOOLS := promtool3 prometheus3 thanos mimirtool jsonnetfmt jsonnet-lint pint alertmanager-current amtool-current compose-spec kustomize dashboard-linter
 
 .PHONY: tools
-ifneq ($(shell command -v $(GO)),)
-tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) $(GRAFANA_TOOLS) ## Build the pinned Go linters into .tools/bin; without Go, say what is left out
-else
-tools:
-	@echo "make tools: no '$(GO)' command here, so $(GO_TOOLS) are not built and their lints are left out" >&2
-endif
+tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(JB_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) $(GRAFANA_TOOLS) ## Build the pinned Go linters into .tools/bin; needs Go
 
 # All service discoveries together are half of the build, and nothing here discovers. The web UI is not in the module.
 $(PROMETHEUS_TOOLS):
@@ -80,3 +75,7 @@ $(COMPOSE_TOOLS): tools/compose/main.go
 $(JSONNET_TOOLS):
 	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint
 	$(call stamp,jsonnet)
+
+$(JB_TOOLS):
+	$(call go_build,jb) -o $(TOOLS)/bin/jb github.com/jsonnet-bundler/jsonnet-bundler/cmd/jb
+	$(call stamp,jb)

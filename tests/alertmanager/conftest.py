@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldtools import run, tool
+from fieldtools import either, run, tool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,13 +26,11 @@ class Release:
         return tool(self.server_name)
 
 
-RELEASES = {
-    "floor": Release("amtool", "prometheus-alertmanager"),
-    "current": Release("amtool-current", "alertmanager-current"),
-}
+FLOOR = Release("amtool", "prometheus-alertmanager")
+RELEASES = either(FLOOR, Release("amtool-current", "alertmanager-current"))
 
 
-@pytest.fixture(params=RELEASES.values(), ids=list(RELEASES))
+@pytest.fixture(params=RELEASES)
 def release(request: pytest.FixtureRequest) -> Release:
     chosen: Release = request.param
     return chosen

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rjsonnet
 import yaml
 
 from alertmanager.catalogue import EXAMPLE, FRAGMENT, RENDERED, document
@@ -31,10 +32,8 @@ def walk(node: Any) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _evaluated(override: str) -> str:
-    jsonnet = pytest.importorskip("_jsonnet", reason="rendering needs the jsonnet package")
     snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {override} }}).specdecAlertmanager"
-    text: str = jsonnet.evaluate_snippet("override", snippet, jpathdir=[str(ROOT)])
-    return text
+    return rjsonnet.evaluate_snippet("override", snippet, jpathdir=[str(ROOT)])
 
 
 def rendered_with(override: str) -> Any:

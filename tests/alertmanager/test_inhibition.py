@@ -178,7 +178,7 @@ async def observe(release: Release, directory: Path) -> Outcome:
     return Outcome({key(labels): silent for labels, silent in found}, told(taking))
 
 
-@pytest.fixture(scope="module", params=RELEASES.values(), ids=list(RELEASES))
+@pytest.fixture(scope="module", params=RELEASES)
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return asyncio.run(observe(request.param, tmp_path_factory.mktemp("alertmanager")))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +11,8 @@ import yaml
 
 from alertmanager.catalogue import FRAGMENT, OBJECT, document
 from alertmanager.test_configuration import rendered_with
-from fieldtools import ROOT
+from fieldtools import schema_file
 
-SCHEMAS = ROOT / ".tools" / "crd"
 TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
     "array": list,
@@ -43,11 +41,7 @@ _Loader.yaml_implicit_resolvers = {
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
     """The schema of v1alpha1 in the operator's module, which ``make tools`` fetches."""
-    file = SCHEMAS / "monitoring.coreos.com_alertmanagerconfigs.yaml"
-    if not file.exists():
-        if shutil.which("go") is None:
-            pytest.skip("the operator's schemas: there is no Go here to fetch them with (make tools)")
-        pytest.fail("the operator's schemas are missing although there is Go: make tools")
+    file = schema_file("monitoring.coreos.com_alertmanagerconfigs.yaml")
     definition = yaml.load(file.read_text(encoding="utf-8"), _Loader)
     (version,) = (one for one in definition["spec"]["versions"] if one["name"] == "v1alpha1" and one["storage"])
     found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
@@ -91,6 +85,7 @@ def of_kind(kind: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.field
 @pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
 def test_the_crd_allows_it(kind: str, schema: dict[str, Any]) -> None:
     rendered = of_kind(kind)
@@ -99,6 +94,7 @@ def test_the_crd_allows_it(kind: str, schema: dict[str, Any]) -> None:
     assert (rendered["apiVersion"], rendered["kind"]) == ("monitoring.coreos.com/v1alpha1", "AlertmanagerConfig")
 
 
+@pytest.mark.field
 def test_the_crd_allows_the_routes_below_which_it_leaves_to_the_operator(schema: dict[str, Any]) -> None:
     route = schema["properties"]["spec"]["properties"]["route"]
 
@@ -108,6 +104,7 @@ def test_the_crd_allows_the_routes_below_which_it_leaves_to_the_operator(schema:
     assert [list(faults(route, child)) for child in children] == [[]] * len(children)
 
 
+@pytest.mark.field
 @pytest.mark.parametrize(
     ("part", "value", "fault"),
     [

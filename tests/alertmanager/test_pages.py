@@ -17,7 +17,7 @@ from alertmanager.conftest import Release
 from alertmanager.fired import Alert, fired, group
 from alertmanager.inhibition import inhibited
 from fieldtools import ROOT
-from promtool import Promtool, installed
+from promtool import promtool
 from rules.scenario import Case, Phase, pinned, service, slower
 from rules.test_descriptions import SLIS, USUAL
 
@@ -37,9 +37,10 @@ HARM = Case(
 )
 INTRODUCTION = """# What a page says
 
-Made of [the templates](../alertmanager/templates/specdec.tmpl) by `amtool`, from alerts that the rules raise over
-invented traffic; a test makes them anew. In this order: how many and where, what, the numbers, what users feel, what
-to do first, where to read on. Alerts that others [silence](../alertmanager/README.md#what-silences-what) are left out.
+`amtool` makes these samples with [the templates](../alertmanager/templates/specdec.tmpl), from alerts that the rules
+raise over invented traffic. A test makes them anew. Each page says, in this order: how many alerts and where, what
+happened, the numbers, what users feel, what to do first, and where to read on. It leaves out alerts that others
+[silence](../alertmanager/README.md#what-silences-what).
 """
 
 
@@ -60,13 +61,13 @@ SAMPLES = (
         "PagerDuty: speculation does harm",
         ("title", "text.firing"),
         lambda _, harm: [alert for alert in harm if alert.labels["severity"] == "critical"],
-        "The incident's title, and `firing` of its details. Runbook and dashboard are also its links.",
+        "These are the incident's title and its detail `firing`. The incident also links to runbook and dashboard.",
     ),
     Page(
         "E-mail and webhooks: several alerts of one service, one of them over",
         ("title", "text"),
         lambda low, harm: [*harm, *(alert.ended() for alert in low)],
-        "The subject and the text. The HTML part says the same, with links.",
+        "These are the subject and the text. The HTML part says the same, with links.",
     ),
 )
 
@@ -74,10 +75,9 @@ SAMPLES = (
 @pytest.fixture(scope="module")
 def alerts(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Alert], list[Alert]]:
     """What fires in each case, without what is silenced."""
-    promtool: Promtool = dict(installed())["floor"]
 
     def speaking(case: Case, minute: int) -> list[Alert]:
-        found = fired(promtool, RULES, tmp_path_factory.mktemp("rules"), case, minute)
+        found = fired(promtool(), RULES, tmp_path_factory.mktemp("rules"), case, minute)
         everyone = [alert.labels for alert in found]
         return [alert for alert in found if not inhibited(INHIBITION, alert.labels, everyone)]
 

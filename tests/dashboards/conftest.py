@@ -9,13 +9,14 @@ import pytest
 from dashboards.cast import REPLICAS
 from dashboards.database import Database, database
 from dashboards.grafana import Dashboard, load
+from fieldtools import either
 
 DASHBOARDS = load()
 
 
-@pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    with database(tmp_path_factory.mktemp("dashboards"), REPLICAS) as found:
+@pytest.fixture(scope="session", params=either("", "3"))
+def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with database(tmp_path_factory.mktemp("dashboards"), REPLICAS, release=request.param) as found:
         yield found
 
 

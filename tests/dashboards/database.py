@@ -19,8 +19,7 @@ import yaml
 from backfill import RULES_FILE, record, recording_layers, seconds
 from bench.alert_replay import RULES, episodes
 from dashboards.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
-from fieldtools import BIN, tool
-from promtool import Promtool
+from promtool import Promtool, promtool
 from tsdb import prometheus
 
 # Some seconds after the last evaluation: dashboards are opened at any time.
@@ -74,12 +73,11 @@ class Database:
 
 
 @contextlib.contextmanager
-def database(folder: Path, replicas: Sequence[Replica]) -> Iterator[Database]:
-    """Serve the cast's samples and the pack's; ``folder`` is an empty one."""
+def database(folder: Path, replicas: Sequence[Replica], *, release: str = "") -> Iterator[Database]:
+    """Serve the cast's samples and the pack's; ``folder`` is an empty one, ``release`` as in backfill.py."""
     data = folder / "data"
-    release = "3" if (BIN / "prometheus3").exists() else ""
-    program, promtool = f"prometheus{release}", Promtool(Path(tool(f"promtool{release}")))
-    _write(promtool, folder, data, {**collect(replicas), **_of_the_ruler()})
+    program, filling = f"prometheus{release}", promtool(f"promtool{release}")
+    _write(filling, folder, data, {**collect(replicas), **_of_the_ruler()})
     begin = {True: START - HISTORY_HOURS * HOUR, False: RULES_FROM}
     for groups in recording_layers(RULES):
         for hourly, start in begin.items():
@@ -87,12 +85,12 @@ def database(folder: Path, replicas: Sequence[Replica]) -> Iterator[Database]:
                 record(layer, data, (start, END), release=release)
     with prometheus(data, program) as url:
         fired = _alerts(Database(url, data))
-    _write(promtool, folder, data, fired)
+    _write(filling, folder, data, fired)
     with prometheus(data, program) as url:
         yield Database(url, data)
 
 
-def _write(promtool: Promtool, folder: Path, data: Path, samples: Samples) -> None:
+def _write(filling: Promtool, folder: Path, data: Path, samples: Samples) -> None:
     """Put samples into blocks."""
     file = folder / "samples.om"
     with file.open("w") as output:
@@ -100,7 +98,7 @@ def _write(promtool: Promtool, folder: Path, data: Path, samples: Samples) -> No
             series = name + "{" + ",".join(f"{label}={json.dumps(text)}" for label, text in labels) + "}"
             output.writelines(f"{series} {value:.17g} {at}\n" for at, value in values)
         output.write("# EOF\n")
-    promtool.create_blocks(file, data)
+    filling.create_blocks(file, data)
 
 
 def _alerts(base: Database) -> Samples:

@@ -15,6 +15,8 @@ CONFIG = ROOT / "dashboards" / "lint.yaml"
 RENDERED = sorted((ROOT / "dashboards" / "rendered").glob("*.json"))
 EXCLUSIONS = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["exclusions"]
 
+pytestmark = pytest.mark.field
+
 
 def findings(dashboard: Path, config: Path) -> tuple[bool, str]:
     """Whether the linter is content, and its words."""

@@ -5,10 +5,6 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("matplotlib", reason="drawing needs the matplotlib package")
-
 from PIL import Image
 
 from dashboards.conftest import DASHBOARDS

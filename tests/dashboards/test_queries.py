@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
-from shutil import copytree, ignore_patterns
 
 import pytest
 
@@ -17,7 +14,6 @@ from dashboards.database import NOW, Database
 from dashboards.fields import configuration, matches
 from dashboards.frames import Answer, View, frames, labels_in_legend
 from dashboards.grafana import COLUMNS, SCREEN_PIXELS, Dashboard, Panel
-from tsdb import prometheus
 
 # Of one query: more lines than this nobody can tell apart; tables have a row for each service.
 MAX_SERIES = {"table": 100, "state-timeline": 30, "heatmap": 16}
@@ -87,20 +83,6 @@ def test_prometheus_answers_with_numbers(dashboard: Dashboard, state: str, looke
     ]
 
     assert wrong == []
-
-
-def test_the_oldest_supported_prometheus_understands_every_query(
-    looked: Looked, base: Database, tmp_path: Path
-) -> None:
-    blocks = copytree(base.blocks, tmp_path / "blocks", ignore=ignore_patterns("lock", "queries.active", "wal"))
-    with prometheus(blocks) as url:
-        floor = Database(url, blocks)
-        for dashboard in DASHBOARDS:
-            view = dataclasses.replace(looked.view(dashboard.name, "collapse"), source=floor)
-            asked = [view.ask(panel) for panel in dashboard.panels] + [
-                [view.annotate(a)] for a in dashboard.annotations
-            ]
-            assert any(answer.series for answers in asked for answer in answers)
 
 
 def test_no_panel_drowns_in_series(dashboard: Dashboard, looked: Looked) -> None:

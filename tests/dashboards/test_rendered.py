@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-import pytest
+import rjsonnet
 import yaml
 
 from promtool import REPOSITORY
@@ -21,9 +21,8 @@ def config_maps() -> list[dict[str, Any]]:
 
 
 def evaluated(config: str) -> dict[str, Any]:
-    jsonnet = pytest.importorskip("_jsonnet", reason="rendering needs the jsonnet package")
     snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {config} }}).grafanaDashboards"
-    found: dict[str, Any] = json.loads(jsonnet.evaluate_snippet("test", snippet, jpathdir=[str(REPOSITORY)]))
+    found: dict[str, Any] = json.loads(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(REPOSITORY)]))
     return found
 
 

@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from builders import Clock
 from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.predictor.metrics.snapshot import Histogram
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState

@@ -15,7 +15,7 @@ from alertmanager.conftest import RELEASES, Release
 from deploy import containers
 from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.manifests import COMPOSE, read
-from fieldtools import ROOT, run, tool
+from fieldtools import ROOT, either, run, tool
 from specdec_exporter import __version__
 from specdec_exporter.commands.simulate import command as simulate
 from specdec_exporter.commands.simulate import settings_from_flags
@@ -36,6 +36,7 @@ def loaded(file: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.field
 def test_compose_loads_it() -> None:
     answer = loaded(COMPOSE / "compose.yaml")
 
@@ -43,6 +44,7 @@ def test_compose_loads_it() -> None:
     assert sorted(yaml.safe_load(answer.stdout)["services"]) == SERVICES
 
 
+@pytest.mark.field
 def test_the_log_directory_may_be_any_of_the_host() -> None:
     answer = loaded(COMPOSE / "compose.yaml", PREDICTOR_LOG_DIRECTORY="/srv/vllm/log")
 
@@ -51,6 +53,7 @@ def test_the_log_directory_may_be_any_of_the_host() -> None:
     assert (volume["type"], volume["source"], volume["read_only"]) == ("bind", "/srv/vllm/log", True)
 
 
+@pytest.mark.field
 @pytest.mark.parametrize(
     ("given", "wrong"),
     [("read_only: true", "readonly: true"), ("  grafana:\n", ""), ("restart: unless", "restart: [un")],
@@ -147,17 +150,18 @@ def test_the_simulator_takes_its_flags(tmp_path: Path) -> None:
     assert settings.incidents
 
 
-def test_prometheus_loads_its_configuration_and_the_rules(tmp_path: Path) -> None:
+@pytest.mark.parametrize("promtool", either("promtool", "promtool3"))
+def test_prometheus_loads_its_configuration_and_the_rules(promtool: str, tmp_path: Path) -> None:
     root = containers.filesystem("prometheus", tmp_path)
     (config,) = (value for value in containers.command("prometheus", root, {}) if value.startswith("--config.file="))
 
-    for promtool in ("promtool", "promtool3"):
-        answer = run(promtool, "check", "config", config.removeprefix("--config.file="))
-        assert answer.returncode == 0, answer.stdout
-        assert re.search(r"SUCCESS: \d+ rules found", answer.stdout), answer.stdout
+    answer = run(promtool, "check", "config", config.removeprefix("--config.file="))
+
+    assert answer.returncode == 0, answer.stdout
+    assert re.search(r"SUCCESS: \d+ rules found", answer.stdout), answer.stdout
 
 
-@pytest.mark.parametrize("release", RELEASES.values(), ids=list(RELEASES))
+@pytest.mark.parametrize("release", RELEASES)
 def test_alertmanager_loads_its_configuration_and_the_templates(release: Release, tmp_path: Path) -> None:
     root = containers.filesystem("alertmanager", tmp_path)
     (config,) = (value for value in containers.command("alertmanager", root, {}) if value.startswith("--config.file="))

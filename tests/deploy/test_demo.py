@@ -11,9 +11,13 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 TOOLS = Path(__file__).parents[2] / ".tools" / "bin"
 PAGE_SECONDS = 120.0
+
+pytestmark = pytest.mark.debian
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from demo.processes import free_port, running
@@ -22,6 +23,7 @@ def as_prometheus_has_it(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{re.sub("[A-Z]", lambda up: f"_{up[0].lower()}", key): rule[key] for key in rule} for rule in rules]
 
 
+@pytest.mark.debian
 async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exporter(tmp_path: Path) -> None:
     (endpoint,) = read(KUBERNETES / "monitoring/podmonitor.yaml")["spec"]["podMetricsEndpoints"]
     exporter_port, port = free_port(), free_port()
@@ -40,7 +42,7 @@ async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exp
         "--predictor.url=http://127.0.0.1:1",  # nobody answers, which `specdec_up` says
     ]
     prometheus = [
-        tool("prometheus3"),
+        tool("prometheus"),
         f"--config.file={tmp_path}/prometheus.yaml",
         f"--storage.tsdb.path={tmp_path}/data",
         f"--web.listen-address=127.0.0.1:{port}",

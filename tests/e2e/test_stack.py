@@ -2,7 +2,7 @@
 
 One story, since each part of it needs what came before: a baseline is recorded without speculation; then acceptance is
 high, low, and high again; then vLLM dies and comes back. The pack is the one that is shipped; its windows are shortened
-through ``_config`` (deploy/demo/rendered).
+through ``_config`` (deploy/demo/config.libsonnet).
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ async def low_acceptance_pages(stack: Stack, traffic: Traffic) -> None:
     text = page["annotations"]
     assert f"demo/{PLAIN} ({MODEL_NAME})" in text["description"]
     assert "the minimum for its method is 50%" in text["description"]
-    assert "the curve runs from" in text["description"]
+    assert "The curve runs from" in text["description"]
     assert text["runbook_url"].endswith("/SpecDecodeAcceptanceLow.md")
     assert "unknown" not in text["description"]
     assert page["labels"]["namespace"] == "demo"

@@ -1,4 +1,4 @@
-"""What the rule tests share: each release of promtool that is at hand, and the rendered files."""
+"""What the rule tests share: the releases of promtool, and the rendered files."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from promtool import REPOSITORY, Promtool, installed
+from fieldtools import either
+from promtool import REPOSITORY, Promtool, promtool
 
 RENDERED = REPOSITORY / "rules" / "rendered"
 
 
-@pytest.fixture(params=[tool for _, tool in installed()], ids=[name for name, _ in installed()])
-def promtool(request: pytest.FixtureRequest) -> Promtool:
-    tool: Promtool = request.param
-    return tool
+@pytest.fixture(name="promtool", params=either("promtool", "promtool3"))
+def _promtool(request: pytest.FixtureRequest) -> Promtool:
+    return promtool(request.param)
 
 
 @pytest.fixture

@@ -137,6 +137,7 @@ def test_a_replica_s_counters_grow_until_it_restarts_and_agree_with_each_other()
     assert acceptance == pytest.approx(0.72, abs=0.02)
 
 
+@pytest.mark.debian
 def test_known_incidents_are_caught_and_a_service_that_is_well_is_not(tmp_path: Path) -> None:
     """One database: a collapse, a service that is well, one with a slower body, one with a control."""
     rng = random.Random(11)

@@ -22,13 +22,17 @@ SOURCES = [
 
 # What fragile warns of, two sides with different labels, `matches` below finds where it is so.
 PINT = ("--offline", "--no-color", "--disabled=promql/fragile", "lint", "--min-severity=info", "--fail-on=info")
-LINTERS = {
+LINTERS: dict[str, tuple[str, ...]] = {
     "promtool": ("check", "rules", "--lint=all", "--lint-fatal"),
     "promtool3": ("check", "rules", "--lint=all", "--lint-fatal"),
     "thanos": ("tools", "rules-check", "--rules"),
     "mimirtool": ("rules", "check", "--strict"),
     "pint": PINT,
 }
+
+LINTER_OF_THE_FIELD = [
+    pytest.param(name, marks=pytest.mark.debian if name == "promtool" else pytest.mark.field) for name in LINTERS
+]
 
 OF_PROMETHEUS = {
     "up": "gauge",
@@ -91,14 +95,14 @@ def test_there_is_something_to_lint() -> None:
     assert len(SOURCES) > 1
 
 
-@pytest.mark.parametrize("linter", LINTERS)
+@pytest.mark.parametrize("linter", LINTER_OF_THE_FIELD)
 def test_a_linter_of_the_field_is_content(linter: str, rendered: Path, tmp_path: Path) -> None:
     answer = run(linter, *LINTERS[linter], plain(rendered, tmp_path))
 
     assert answer.returncode == 0, answer.stdout
 
 
-@pytest.mark.parametrize("linter", LINTERS)
+@pytest.mark.parametrize("linter", LINTER_OF_THE_FIELD)
 def test_a_linter_of_the_field_is_not_content_with_anything(linter: str, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(UNPARSABLE if linter in {"thanos", "pint"} else TWICE)
 
@@ -112,12 +116,14 @@ def test_a_check_of_ours_is_content(check: str, rendered: Path) -> None:
     assert list(CHECKS[check](pack)) == []
 
 
+@pytest.mark.field
 def test_jsonnet_is_formatted() -> None:
     answer = run("jsonnetfmt", "--test", *SOURCES)
 
     assert answer.returncode == 0, f"{answer.stdout}\njsonnetfmt -i puts it right"
 
 
+@pytest.mark.field
 def test_jsonnet_lint_is_content() -> None:
     answer = run("jsonnet-lint", "-J", ROOT, *SOURCES)
 

@@ -8,12 +8,12 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import rjsonnet
 import yaml
 
 import rulelint
@@ -81,14 +81,18 @@ def served() -> dict[str, str]:
 
 @cache
 def thresholds() -> dict[str, Any]:
-    """Keys of the policy and of the pack's configuration, which wins (its ``min_drafts`` is for half an hour)."""
-    # An extension module without type stubs.
-    evaluate = import_module("_jsonnet").evaluate_snippet
+    """Keys of the policy and of the pack's configuration."""
+    policy: dict[str, Any] = configuration()["policy"]
+    return policy | configuration()
+
+
+@cache
+def configuration() -> dict[str, Any]:
+    """The pack's ``_config``."""
     config: dict[str, Any] = json.loads(
-        evaluate("", "(import 'config.libsonnet')._config", jpathdir=[str(RUNBOOKS.parent)])
+        rjsonnet.evaluate_snippet("", "(import 'config.libsonnet')._config", jpathdir=[str(RUNBOOKS.parent)])
     )
-    policy: dict[str, Any] = config["policy"]
-    return policy | config
+    return config
 
 
 @pytest.fixture(params=PAGES, ids=lambda path: path.stem)
@@ -113,6 +117,15 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runbooks") / "rules.yaml"
     path.write_text(yaml.safe_dump({"groups": [*rules["groups"], group]}))
     return path
+
+
+def test_a_threshold_of_the_pack_and_one_of_the_policy_share_a_name_only_if_they_share_a_value() -> None:
+    config, policy = configuration(), configuration()["policy"]
+    windows = {"short_window_seconds"}  # no threshold: the page and the rules look back over times of their own
+
+    for section in (policy, policy["latency"]):
+        shared = config.keys() & section.keys() - windows
+        assert {key: config[key] for key in shared} == {key: section[key] for key in shared}
 
 
 # --- Which there are -------------------------------------------------------------------------------------------------
@@ -171,6 +184,7 @@ def test_a_runbook_says_how_to_lower_k_to_switch_off_and_to_roll_back(alert: str
 # --- What can be copied ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.debian
 def test_promtool_understands_every_query(queries: Path) -> None:
     answer = run("promtool", "check", "rules", queries)
 

@@ -18,8 +18,8 @@ import pytest
 
 import rulelint
 from backfill import record, recording_layers
-from fieldtools import ROOT, run, tool
-from promtool import Promtool
+from fieldtools import ROOT, run
+from promtool import promtool
 from tsdb import Vector, flush, import_samples, prometheus, query, victoria_metrics
 
 COMPAT = ROOT / "rules" / "rendered" / "specdec.compat.rules.yaml"
@@ -86,7 +86,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
     ]
     openmetrics = folder / "samples.om"
     openmetrics.write_text("".join(f"{series} {value} {at}\n" for series, value, at in lines) + "# EOF\n")
-    Promtool(Path(tool("promtool"))).create_blocks(openmetrics, data)
+    promtool().create_blocks(openmetrics, data)
     with victoria_metrics(folder / "victoria-metrics") as other:
         import_samples(other, "".join(f"{series} {value} {at}000\n" for series, value, at in lines))
         for groups in recording_layers(COMPAT):
@@ -96,12 +96,14 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
             yield Databases(own, other, data)
 
 
+@pytest.mark.debian
 def test_vmalert_loads_the_compat_variant() -> None:
     answer = run("vmalert", "-dryRun", f"-rule={COMPAT}")
 
     assert answer.returncode == 0, answer.stdout
 
 
+@pytest.mark.debian
 def test_vmalert_of_debian_refuses_the_full_pack() -> None:
     # Else the compat variant is no longer needed.
     answer = run("vmalert", "-dryRun", f"-rule={COMPAT.with_name('specdec.rules.yaml')}")
@@ -117,6 +119,7 @@ def values(url: str, rule: rulelint.Rule) -> Vector:
     return {tuple((k, v) for k, v in series if k != "__name__"): value for series, value in found.items()}
 
 
+@pytest.mark.debian
 def test_vmalert_s_values_are_prometheus_values(databases: Databases) -> None:
     for rule in rulelint.load(COMPAT, {}).rules:
         wanted, found = values(databases.prometheus, rule), values(databases.victoria_metrics, rule)
@@ -124,6 +127,7 @@ def test_vmalert_s_values_are_prometheus_values(databases: Databases) -> None:
         assert found == {series: pytest.approx(value, rel=1e-9) for series, value in wanted.items()}, str(rule)
 
 
+@pytest.mark.field
 def test_a_current_prometheus_has_the_same_values(databases: Databases, tmp_path: Path) -> None:
     """From the same blocks, rule by rule at one instant. Since 3.0 a range no longer holds the sample at its start."""
     blocks = copytree(databases.blocks, tmp_path / "blocks", ignore=ignore_patterns("lock", "queries.active"))
@@ -136,6 +140,7 @@ def test_a_current_prometheus_has_the_same_values(databases: Databases, tmp_path
             assert found == {series: pytest.approx(value, rel=1e-9) for series, value in wanted.items()}, str(rule)
 
 
+@pytest.mark.debian
 def test_the_comparison_is_of_something(databases: Databases) -> None:
     """Records without a value and alerts that do not fire compare equal, too: not all may be such."""
     rules = rulelint.load(COMPAT, {}).rules

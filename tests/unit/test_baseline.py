@@ -26,7 +26,7 @@ from specdec_exporter.baseline.file import (
     write_baseline,
 )
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 
 INF = math.inf
@@ -39,8 +39,8 @@ EXAMPLE = Baseline(
     method="draft_model",
     num_speculative_tokens=3,
     model_name="tiny",
-    time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 9.0, 10.0), 0.75, 10.0),
-    request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 10.0, 10.0), 7.5, 10.0),
+    time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 9.0, 10.0), 0.75),
+    request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 10.0, 10.0), 7.5),
     counts=Counts(100.0, 300.0, 180.0, (90.0, 60.0, 30.0), 300.0, 10.0, 110.0),
     prompt_tokens=80.0,
     requests_finished=10.0,
@@ -60,9 +60,9 @@ def histograms(draw: st.DrawFn) -> Histogram:
     bounds = sorted(draw(st.sets(st.floats(1e-4, 1e4), min_size=1, max_size=6)))
     counts = list(itertools.accumulate(draw(st.lists(st.integers(0, 50), min_size=len(bounds), max_size=len(bounds)))))
     last = float(counts[-1] + draw(st.integers(1, 50)))
-    found = Histogram((*bounds, INF), (*map(float, counts), last), 0.0, last)
+    found = Histogram((*bounds, INF), (*map(float, counts), last), 0.0)
     low, _ = sum_bounds(found)
-    return Histogram(found.bounds, found.counts, low + draw(st.floats(0, 1e6)), found.count)
+    return Histogram(found.bounds, found.counts, low + draw(st.floats(0, 1e6)))
 
 
 @st.composite

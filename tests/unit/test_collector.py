@@ -15,7 +15,9 @@ from builders import CAPTURES
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.serving import families
 from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.families import PROCESS, Group, help_text
 from specdec_exporter.serving.runtime import ExporterRuntime
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -106,8 +108,14 @@ async def test_names_have_no_colon_and_labels_none_of_the_targets_own() -> None:
         assert not labels & {"pod", "namespace", "cluster", "instance", "job"}, line
 
 
-async def test_every_help_text_says_something() -> None:
-    text = await render(CAPTURES / "0.32.0-draft_model-k3/metrics-5-p60.txt", log=True)
-    helps = re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE)
-    assert len(helps) > 30
-    assert all(len(words) > 20 and words.endswith(".") for _, words in helps)
+async def test_what_the_python_client_serves_is_in_the_table_too() -> None:
+    settings = Settings()
+    text = generate_latest(build_registry(ExporterRuntime(settings, lambda: settings))).decode()
+    served = dict(re.findall(r"^# TYPE ((?:process|python)_\S+) (\S+)$", text, re.MULTILINE))
+    assert served == {family.name: family.type for family in PROCESS.families}
+
+
+def test_every_help_text_is_sentences() -> None:
+    for group in (each for each in vars(families).values() if isinstance(each, Group)):
+        for family in group.families:
+            assert re.fullmatch(r"\S.{9,}\.", help_text(group, family, "300 s")), family.name

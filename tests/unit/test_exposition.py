@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.metrics import exposition
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 DUMPS = sorted(
@@ -170,24 +170,6 @@ def test_v0_gauges_are_lifetime_figures_and_nan_is_none() -> None:
     assert engine.accepted_tokens == 45.0
 
 
-def test_0_8_3_counts_tokens_but_no_drafts() -> None:
-    engine = only_engine((CAPTURES / "0.8.3-driven" / "metrics-1-after.txt").read_bytes())
-    assert (engine.drafts, engine.draft_tokens, engine.accepted_tokens) == (None, 15.0, 9.0)
-    assert engine.accepted_tokens_per_position is None
-
-
-def test_stats_switched_off_leave_a_sound_exposition_without_stats() -> None:
-    body = (CAPTURES / "0.32.0-draft_model-disable-log-stats" / "metrics-1-after.txt").read_bytes()
-    assert parse_exposition(body) == Snapshot(engines=(), engine_generation=None, stats_present=False)
-
-
-def test_two_engines_are_kept_apart() -> None:
-    first, second = parse_exposition(
-        (CAPTURES / "0.32.0-draft_model-dp2-api1" / "metrics-2-after.txt").read_bytes()
-    ).engines
-    assert (first.engine, first.drafts, second.engine, second.drafts) == ("0", 147.0, "1", 190.0)
-
-
 def test_multiprocess_gauges_may_be_missing() -> None:
     engine = only_engine((CAPTURES / "0.32.0-draft_model-apiservers2" / "metrics-0-before.txt").read_bytes())
     assert (engine.requests_running, engine.kv_cache_usage_ratio, engine.drafts) == (None, None, 0.0)
@@ -206,22 +188,6 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="tiny",engine="0",
 vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="tiny",engine="0",position="1"} 150
 # EOF
 """
-
-
-def test_the_rust_frontend_is_read() -> None:
-    engine = only_engine(RUST_FRONTEND, OPENMETRICS)
-    assert engine.drafts == 204.0
-    assert engine.accepted_tokens_per_position == {0: 180.0, 1: 150.0, 2: 120.0}
-    assert engine.accepted_tokens is None
-
-
-@pytest.mark.parametrize("prefix", ["vllm:", "vllm_", "ray_vllm:", "ray_vllm_"])
-@pytest.mark.parametrize("suffix", ["", "_total"])
-def test_every_prefix_and_both_counter_names_are_known(prefix: str, suffix: str) -> None:
-    labels = '{model_name="m",engine="3"}'
-    body = f"{prefix}spec_decode_num_accepted_tokens{suffix}{labels} 7\n{prefix}num_requests_running{labels} 2\n"
-    engine = only_engine(body)
-    assert (engine.model_name, engine.engine, engine.accepted_tokens, engine.requests_running) == ("m", "3", 7.0, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -260,12 +226,6 @@ def histogram(name: str, counts: tuple[float, float, float], *, total: str = "1.
 NEW, OLD = "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"
 
 
-def test_the_old_name_of_inter_token_latency_is_step_latency_and_never_tpot() -> None:
-    engine = only_engine(histogram(OLD, (1, 2, 3)))
-    assert engine.step_latency == Histogram((0.1, 1.0, math.inf), (1.0, 2.0, 3.0), 1.5, 3.0)
-    assert engine.time_per_output_token is None
-
-
 @pytest.mark.parametrize("order", [1, -1])
 def test_where_two_names_of_a_figure_stand_the_newer_wins(order: int) -> None:
     kv = ['vllm:kv_cache_usage_perc{model_name="m"} 0.5\n', 'vllm:gpu_cache_usage_perc{model_name="m"} 0.25\n']
@@ -274,12 +234,6 @@ def test_where_two_names_of_a_figure_stand_the_newer_wins(order: int) -> None:
     assert engine.kv_cache_usage_ratio == 0.5
     assert engine.step_latency is not None
     assert engine.step_latency.counts == (1.0, 2.0, 3.0)
-
-
-def test_request_tpot_has_its_own_name() -> None:
-    engine = only_engine(histogram("vllm:request_time_per_output_token_seconds", (1, 2, 3)))
-    assert engine.time_per_output_token is not None
-    assert engine.step_latency is None
 
 
 def test_labels_are_unescaped_and_may_hold_anything() -> None:

@@ -414,10 +414,11 @@ async def test_a_request_that_nobody_waits_for_is_given_up(session: aiohttp.Clie
     gate = Gate()
     async with serving(("/metrics", gate.metrics)) as url:
         fetcher = MetricsFetcher(session, url)
-        assert (await failure(fetcher, 0.02)).reason == "timeout"
+        while not (given_up := gate.requests):  # on a busy machine one may time out before it was sent
+            assert (await failure(fetcher, 0.02)).reason == "timeout"
         gate.open.set()
         assert (await fetcher.fetch(5)).stats_present
-        assert gate.requests == 2
+        assert gate.requests > given_up
 
 
 async def test_a_shared_failure_reaches_everybody(session: aiohttp.ClientSession) -> None:

@@ -61,11 +61,6 @@ def test_the_documented_scenario_and_library_use_work_as_written(tmp_path: pathl
     assert names["lines"]
 
 
-def test_every_flag_is_documented() -> None:
-    text = DOCUMENTATION.read_text()
-    assert [option.opts[0] for option in simulate.params if f"`{option.opts[0]}" not in text] == []
-
-
 def test_a_scenario_sets_settings_and_incidents(tmp_path: pathlib.Path) -> None:
     settings = from_text(
         tmp_path,

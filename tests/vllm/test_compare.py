@@ -11,8 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from fieldtools import tool
-from promtool import REPOSITORY, Promtool
+from promtool import REPOSITORY, promtool
 from rules.scenario import Case, Series, run
 from rules.test_verdict import as_series
 from running import exporter
@@ -145,7 +144,7 @@ def test_the_served_baseline_gives_the_rules_the_values_of_compare(recorded: Rec
         if candidate == "low":
             assert any(value for expression, value in values.items() if "tail_shift" in expression), values
         cases.append(Case(name=candidate, series=series(*exposed), values={MINUTE: values}))
-    run(Promtool(Path(tool("promtool"))), records, tmp_path, *cases)
+    run(promtool(), records, tmp_path, *cases)
 
 
 def series(before: str, after: str) -> list[Series]:

@@ -29,7 +29,8 @@ from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.basicauth import auth_middleware
 from specdec_exporter.web.webconfig import WebConfig, WebConfigFile, load_web_config
 
-ALICE = bcrypt.hashpw(b"wonderland", bcrypt.gensalt(4)).decode()
+# With a salt that stays, for it is in the names of tests, and every worker must find the same.
+ALICE = bcrypt.hashpw(b"wonderland", b"$2b$04$j.Cm3PaPHiD0oF84qI6Mk.").decode()
 
 
 # --- certificates and files ------------------------------------------------------------------------------------------

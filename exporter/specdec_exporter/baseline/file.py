@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.predictor.metrics.snapshot import Histogram, le
+from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.yamlfile import Node, number_of, parse_yaml, read_yaml
@@ -371,7 +371,7 @@ def _histogram(node: Node) -> Histogram:
     count = _number(parts["count"])
     if count != counts[-1] or not count:
         parts["count"].fail(f"the count of +Inf, {counts[-1]:g}, and at least one request", f"{count:g}")
-    histogram = Histogram(bounds=tuple(bounds), counts=tuple(counts), sum=_number(parts["sum"]), count=count)
+    histogram = Histogram(bounds=tuple(bounds), counts=tuple(counts), sum=_number(parts["sum"]))
     low, high = sum_bounds(histogram)
     if not low - _SUM_TOLERANCE * low <= histogram.sum <= high + _SUM_TOLERANCE * high:
         parts["sum"].fail(f"{low:g} to {high:g} s, as the buckets allow", f"{histogram.sum:g}")

@@ -10,7 +10,7 @@ from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.speculation.acceptance import acceptance_ratio, mean_acceptance_length
-from specdec_exporter.speculation.verdict import DecodingBaseline
+from specdec_exporter.speculation.facts import DecodingBaseline
 
 
 class Fit(NamedTuple):
@@ -41,7 +41,7 @@ class PinnedBaseline:
         if self.fit.model_name is None or histogram is None:
             return None
         return DecodingBaseline(
-            mean_seconds=histogram.sum / histogram.count,
+            mean_seconds=histogram.mean,
             requests=histogram.count,
             speculative=self.acceptance_ratio is not None,
         )

@@ -21,9 +21,9 @@ from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.families import MEANINGS, PREFIXES
 from specdec_exporter.predictor.metrics.fetch import open_session
-from specdec_exporter.predictor.metrics.snapshot import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.yamlfile import number_of
 
@@ -275,7 +275,6 @@ class _Range:
                 bounds=tuple(bound for bound, _ in each),
                 counts=tuple(count for _, count in each),
                 sum=(total or 0.0) if index == 0 else 0.0,  # only their sum is of interest
-                count=each[-1][1],
             )
             for index, each in enumerate(whole)
         ]

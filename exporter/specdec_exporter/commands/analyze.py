@@ -65,18 +65,19 @@ def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None
 def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
     from specdec_exporter.inspection.logstory import LogStory  # noqa: PLC0415
     from specdec_exporter.speculation.policy import load_policy  # noqa: PLC0415
-    from specdec_exporter.terminal import report  # noqa: PLC0415  JSON lines need neither rich nor sums
+    from specdec_exporter.terminal.console import reading_progress, write  # noqa: PLC0415  JSON lines need neither rich nor sums
+    from specdec_exporter.terminal.log import print_analysis  # noqa: PLC0415
 
     story = LogStory()
-    with suppress(KeyboardInterrupt), report.reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
+    with suppress(KeyboardInterrupt), reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
         story.add(inputs.events(REPORT_KINDS, progress))
     _complain(inputs, stderr)
     if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
         return
     analysis = story.analysis()
-    report.write(
+    write(
         stdout,
-        lambda console: report.print_analysis(
+        lambda console: print_analysis(
             console, analysis, counters=inputs.counters, paths=inputs.paths, min_drafts=load_policy().min_drafts
         ),
     )

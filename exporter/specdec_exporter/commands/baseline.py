@@ -168,10 +168,10 @@ def show(file: str, output: Literal["text", "json"]) -> int:
     if output == "json":
         click.echo(json.dumps(baselines.to_document(found), indent=2, ensure_ascii=False))
         return 0
-    from specdec_exporter.terminal import baseline as baselinereport  # noqa: PLC0415
-    from specdec_exporter.terminal import report  # noqa: PLC0415  rich takes long to import
+    from specdec_exporter.terminal.baseline import print_baseline  # noqa: PLC0415  rich takes long to import
+    from specdec_exporter.terminal.console import write  # noqa: PLC0415
 
-    report.write(sys.stdout, lambda console: baselinereport.print_baseline(console, found, baselines.remarks(found)))
+    write(sys.stdout, lambda console: print_baseline(console, found, baselines.remarks(found)))
     return 0
 
 

@@ -19,12 +19,14 @@ import msgspec
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.commands.flags import DURATION, log_paths_flag
 from specdec_exporter.errors import FetchError
-from specdec_exporter.inspection.examination import Finding, Level, LogReading, examine, is_foreign, no_metrics
+from specdec_exporter.inspection.examination import LogReading, Look, examine, is_foreign, no_metrics
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.terminal import report
+from specdec_exporter.speculation.verdict import Finding, Level
+from specdec_exporter.terminal.check import print_examination
+from specdec_exporter.terminal.console import write
 
 EXIT_CODES: dict[Level, int] = {"PASS": 0, "FAIL": 1, "WARN": 2}
 # Something answered, so that asking it for its version can tell what it is.
@@ -57,15 +59,25 @@ async def check(
         access = await _observe(fetcher, state, reading, timeout_seconds, interval_seconds)
     if pinned is not None and state.snapshot is not None and state.snapshot.engines:
         pinned.observe(state.snapshot, state.vllm_version)
-        state.baseline = pinned.decoding
+        state.observe_baseline(pinned.decoding)
         access = (*access, _baseline(pinned))
-    examination = examine(access, state.status(), reading, state.baseline)
+    look = Look(
+        up=state.up,
+        evidence=state.evidence(),
+        model_names=state.model_names,
+        draft_model=state.draft_model,
+        window=state.window(),
+        lifetime=state.lifetime(),
+    )
+    examination = examine(access, look, reading, state.policy)
+    status = state.status()
     stdout = stdout or sys.stdout
     if output == "json":
-        found = {"level": examination.level, **msgspec.to_builtins(examination)}
+        found = {"level": examination.level, "status": status, **msgspec.structs.asdict(examination)}
         print(msgspec.json.encode(found).decode(), file=stdout)
     else:
-        report.write(stdout, lambda console: report.print_examination(console, examination))
+        engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
+        write(stdout, lambda console: print_examination(console, examination, look, engines))
     return EXIT_CODES[examination.level]
 
 

@@ -12,6 +12,7 @@ import click
 from specdec_exporter import __version__
 from specdec_exporter.commands import PROG
 from specdec_exporter.errors import SpecdecError
+from specdec_exporter.serving.lean import load_when_used
 
 COMMANDS = ("analyze", "baseline", "check", "compare", "healthcheck", "serve", "simulate")
 
@@ -48,6 +49,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run a command; errors of ours are one line on stderr, usage errors exit with 2."""
+    load_when_used()
     try:
         code = cli.main(prog_name=PROG, standalone_mode=False)
     except click.ClickException as error:

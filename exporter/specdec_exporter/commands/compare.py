@@ -12,7 +12,7 @@ from specdec_exporter.commands.baseline import one_line, record_beside
 from specdec_exporter.commands.flags import DURATION, context_flags, log_paths_flag
 from specdec_exporter.comparison.compare import compare
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal import comparison as comparison_report
+from specdec_exporter.terminal.comparison import Output, write_comparison
 
 _DURATION_SECONDS = 300.0
 _TIMEOUT_SECONDS = 5.0
@@ -44,7 +44,7 @@ def command(
     *,
     baseline: str,
     candidate: str,
-    output: comparison_report.Output,
+    output: Output,
     fail_on_regression: bool,
     duration: float | None,
     log_paths: tuple[str, ...],
@@ -68,7 +68,7 @@ def command(
     else:
         after = read_baseline(candidate)
     comparison = compare(before, after, load_policy())
-    comparison_report.write(sys.stdout, comparison, output)
+    write_comparison(sys.stdout, comparison, output)
     decision = comparison.decision
     # A pipeline must not pass for want of requests.
     return int(fail_on_regression and (decision.regression or decision.code == "undecided"))

@@ -111,16 +111,17 @@ def _write_json_lines(inputs: LogInputs | None, responses: _Responses, stdout: T
 
 
 def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
-    from specdec_exporter.terminal import report  # noqa: PLC0415
-    from specdec_exporter.terminal import requests as perrequest_report  # noqa: PLC0415  JSON lines need no rich
+    from specdec_exporter.terminal.console import write  # noqa: PLC0415  JSON lines need no rich
+    from specdec_exporter.terminal.log import print_analysis  # noqa: PLC0415
+    from specdec_exporter.terminal.requests import print_requests  # noqa: PLC0415
 
     if inputs is not None:
         story = LogStory()
         story.add(responses.noting_temperatures(inputs.events(REPORT_KINDS | {RequestParams})))
         analysis, counters, paths = story.analysis(), inputs.counters, inputs.paths
-        report.write(
+        write(
             stdout,
-            lambda console: report.print_analysis(
+            lambda console: print_analysis(
                 console, analysis, counters=counters, paths=paths, min_drafts=load_policy().min_drafts
             ),
         )
@@ -128,4 +129,4 @@ def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextI
     for _ in responses:
         pass
     requests = responses.story.analysis()
-    report.write(stdout, lambda console: perrequest_report.print_requests(console, requests, responses.paths))
+    write(stdout, lambda console: print_requests(console, requests, responses.paths))

@@ -89,9 +89,9 @@ def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
         read_pinned(settings)
         click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
         return 0
-    from specdec_exporter.serving.lean import without_ca_certificates  # noqa: PLC0415
+    from specdec_exporter.serving.lean import lean_imports  # noqa: PLC0415
 
-    with without_ca_certificates():
+    with lean_imports():
         from specdec_exporter.serving import serve as serving  # noqa: PLC0415
 
     return serving.run(settings, load)

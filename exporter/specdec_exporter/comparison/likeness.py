@@ -11,7 +11,7 @@ from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.latency import SLIS, Sli
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.formatting import plain
-from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.policy import LatencyPolicy
 

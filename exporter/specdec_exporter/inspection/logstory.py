@@ -15,10 +15,11 @@ from operator import add
 
 import msgspec
 
+from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
-from specdec_exporter.predictor.versions import Facts, parse_release
+from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
-from specdec_exporter.speculation.facts import KnownPitfall, WarningCount, known_pitfalls, warning_counts
+from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, without_length
 from specdec_exporter.speculation.logtotals import LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, load_policy
@@ -30,7 +31,6 @@ HISTORY_PARTS = 48  # of a sparkline, in an 80-column report
 # A log of more distinct configurations than this is not one predictor's; the rest is added to the last account.
 MAX_CONFIGURATIONS = 16
 TREND_MIN_WINDOWS = 6
-_RATIO_BINS = 1000
 
 
 class NotableWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,33 +119,14 @@ class WindowSeries:
         )
 
 
-class RatioHistogram:
-    """Ratios counted to a thousandth, for percentiles of any number of windows."""
+def ratio_counter() -> HistogramCounter:
+    """Return a counter of acceptance ratios; see :func:`to_thousandth`."""
+    return HistogramCounter(tuple(thousandths / 1000 for thousandths in range(1001)))
 
-    def __init__(self) -> None:
-        self._bins = [0] * (_RATIO_BINS + 1)
-        self.count = 0
 
-    def add(self, ratio: float) -> None:
-        """Count one ratio; above 1, which differences of lifetime totals can be, it counts as 1."""
-        self._bins[round(ratio * _RATIO_BINS) if ratio < 1.0 else _RATIO_BINS] += 1
-        self.count += 1
-
-    def percentile(self, percent: int) -> float:
-        """Return the nearest-rank percentile, to a thousandth. There must be at least one ratio."""
-        rank = max(1, -(-self.count * percent // 100))
-        for index, number in enumerate(self._bins):
-            rank -= number
-            if rank <= 0:
-                return index / _RATIO_BINS
-        raise ValueError("a percentile of nothing")
-
-    def parts(self, number: int) -> tuple[int, ...]:
-        """How many ratios lie in each of ``number`` equal parts of 0..1; 1 itself is in the last."""
-        counts = [0] * number
-        for index, ratios in enumerate(self._bins):
-            counts[min(index * number // _RATIO_BINS, number - 1)] += ratios
-        return tuple(counts)
+def to_thousandth(ratio: float) -> float:
+    """Return the ratio as it is counted; one above 1, which differences of lifetime totals can give, counts as 1."""
+    return min(round(ratio * 1000) / 1000, 1.0)
 
 
 class _OpenAccount:
@@ -160,7 +141,7 @@ class _OpenAccount:
         self.cumulative = False
         self._min_drafts = min_drafts
         self._series = WindowSeries()
-        self._ratios = RatioHistogram()
+        self._ratios = ratio_counter()
         self._best: tuple[float, SpecDecoding, float] | None = None
         self._worst: tuple[float, SpecDecoding, float] | None = None
 
@@ -183,7 +164,7 @@ class _OpenAccount:
         if drafts < self._min_drafts or not drafted:
             return
         ratio = accepted / drafted
-        self._ratios.add(ratio)
+        self._ratios.observe(to_thousandth(ratio))
         if self._worst is None or ratio < self._worst[0]:
             self._worst = (ratio, event, drafted)
         if self._best is None or ratio > self._best[0]:
@@ -210,7 +191,7 @@ class _OpenAccount:
         if self.cumulative:
             summed = without_length(summed) if summed else None
             each = {label: without_length(one) for label, one in each.items()}
-        enough = self._ratios.count > 0
+        ratios = self._ratios.histogram
         return Account(
             config=self.config,
             starts=self.starts,
@@ -221,11 +202,7 @@ class _OpenAccount:
             num_speculative_tokens=k,
             lifetime=lifetime if lifetimes else None,
             judged_windows=self._ratios.count,
-            percentiles=(
-                (self._ratios.percentile(10), self._ratios.percentile(50), self._ratios.percentile(90))
-                if enough
-                else None
-            ),
+            percentiles=(ratios.percentile(10), ratios.percentile(50), ratios.percentile(90)) if ratios.count else None,
             best=_notable(self._best),
             worst=_notable(self._worst),
             history=self._series.ratios(HISTORY_PARTS),
@@ -283,6 +260,7 @@ class LogStory:
         )
         judged = next((account for account in reversed(accounts) if account.windows), None)
         counts = [account.figures for account in accounts if account.figures]
+        evidence = self._evidence(judged)
         return Analysis(
             first_timestamp=self._first,
             last_timestamp=self._last,
@@ -293,8 +271,8 @@ class LogStory:
             total=_sum_figures(counts) if len(counts) > 1 else None,
             last_config=self._current.config,
             warnings=warning_counts(self._warnings),
-            pitfalls=known_pitfalls(self._facts(judged)),
-            verdict=self._verdict(judged, accounts),
+            pitfalls=evidence.pitfalls(),
+            verdict=judge(_about(judged, evidence) if judged else evidence, self._policy).verdict,
         )
 
     def _open(self, key: tuple[object, ...], config: EngineConfig | None) -> _OpenAccount:
@@ -317,38 +295,40 @@ class LogStory:
         self._current = known or self._current
         self._current.started()
 
-    def _facts(self, judged: Account | None) -> Facts:
+    def _evidence(self, judged: Account | None) -> Evidence:
+        """Return what is known of what ran when the log ended."""
         config = self._current.config
-        busy = self._busy_stats_lines > 0 and config is not None and config.speculative is not False
-        return Facts(
-            release=parse_release((config and config.vllm_version) or ""),
+        return Evidence(
+            state="drafting" if judged else self._silence(config),
+            vllm_version=config.vllm_version if config else None,
             engine_generation=config.engine_generation if config else None,
             method=method_of(config),
             engines=len(judged.engines) if judged else 1,
-            drafting=True if judged else False if busy else None,
             log_windows=self.windows,
             warnings=frozenset(self._warnings),
         )
 
-    def _verdict(self, judged: Account | None, accounts: tuple[Account, ...]) -> Verdict:
-        if judged is None:
-            return self._nothing(accounts[-1].config if accounts else None)
-        resolved = self._policy.for_method(method_of(judged.config))
-        return judge("drafting", judged.figures, resolved, judged.num_speculative_tokens)
-
-    def _nothing(self, config: EngineConfig | None) -> Verdict:
-        """Say why there can be no spec-decode line, by what the log does show."""
+    def _silence(self, config: EngineConfig | None) -> StateName | SilenceName:
+        """Say why there is no spec-decode line, by what the log does show. ``config`` is the last that was logged."""
         if config is not None and config.speculative is False:
-            return judge("speculation_off", None, self._policy.for_method(None), None)
+            return "speculation_off"
         if "stats_logging_disabled" in self._warnings:
-            return _API_SERVERS
-        if self._busy_stats_lines and config is not None:
-            return judge("not_drafting", None, self._policy.for_method(method_of(config)), None)
+            return "api_servers"
         if self._busy_stats_lines:
-            return _NO_SPECULATION_SEEN
+            return "not_drafting" if config is not None else "no_engine_config"
         if self._stats_lines:
-            return judge("idle", None, self._policy.for_method(None), None)
-        return _NO_STATS_LINES if config is not None else _NOTHING
+            return "idle"
+        return "no_stats_lines" if config is not None else "nothing_known"
+
+
+def _about(account: Account, evidence: Evidence) -> Evidence:
+    """Return the evidence on the configuration that is judged, which may not be the last one."""
+    return msgspec.structs.replace(
+        evidence,
+        figures=account.figures,
+        method=method_of(account.config),
+        num_speculative_tokens=account.num_speculative_tokens,
+    )
 
 
 def method_of(config: EngineConfig | None) -> str | None:
@@ -385,44 +365,3 @@ def _notable(found: tuple[float, SpecDecoding, float] | None) -> NotableWindow |
     return NotableWindow(
         timestamp=event.timestamp, engine=engine_label(event.engine), acceptance_ratio=ratio, draft_tokens=drafted
     )
-
-
-_API_SERVERS = Verdict(
-    code="unknown",
-    headline="Several API servers: vLLM switches its periodic stats lines off",
-    reasons=(
-        "with --api-server-count above 1 no stats line is logged (vLLM 0.10.2 and later)",
-        "--data-parallel-size N runs N API servers unless told otherwise (0.15.1 and later)",
-    ),
-    action="Read /metrics, which stays complete: specdec-exporter check URL. For lines in the log start vLLM with "
-    "--api-server-count 1.",
-)
-_NO_SPECULATION_SEEN = Verdict(
-    code="unknown",
-    headline="Tokens were generated, but no spec-decode line was logged",
-    reasons=(
-        "speculation is off, or nothing was drafted; the engine's init line, which would tell, is not in this log",
-    ),
-    action="Read the log from the predictor's start, or ask it: specdec-exporter check URL.",
-)
-_NO_STATS_LINES = Verdict(
-    code="unknown",
-    headline="Speculation is configured, but the log holds no stats line",
-    reasons=(
-        "no traffic yet: idle intervals are logged at DEBUG level only",
-        "or --disable-log-stats, or a log level above INFO (VLLM_LOGGING_LEVEL)",
-        "or several API servers (--api-server-count, --data-parallel-size), which switch the lines off",
-    ),
-    action="Ask the predictor: specdec-exporter check URL.",
-)
-_NOTHING = Verdict(
-    code="unknown",
-    headline="Nothing in this log is known to come from vLLM's statistics",
-    reasons=(
-        "another container's or program's log",
-        "or --disable-log-stats, a log level above INFO (VLLM_LOGGING_LEVEL), or VLLM_CONFIGURE_LOGGING=0",
-        "or a diffusion model, whose lines count no acceptance",
-    ),
-    action="Check that this is the log of the predictor's own container, from its start; or ask the predictor: "
-    "specdec-exporter check URL.",
-)

@@ -6,9 +6,12 @@ here conditional rates are exact where drafts are shorter than k, since each ste
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
-from specdec_exporter.inspection.logstory import RatioHistogram
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.inspection.logstory import ratio_counter, to_thousandth
 from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.speculation.acceptance import (
     acceptance_ratio,
@@ -17,7 +20,6 @@ from specdec_exporter.speculation.acceptance import (
     position_ratios,
 )
 
-HISTOGRAM_PARTS = 10
 PERCENTILES = (10, 25, 50, 75, 90)
 # Temperatures are told apart to a tenth. vLLM takes any; of those above nobody uses more than a few.
 _HIGHEST_TEMPERATURE = 2.0
@@ -81,7 +83,7 @@ class _OpenGroup:
 
     def __init__(self) -> None:
         self._requests = self._drafts = self._draft_tokens = self._accepted_tokens = 0
-        self._ratios = RatioHistogram()
+        self._ratios = ratio_counter()
         self._ratio_sum = 0.0
         self._reached: list[int] = []  # accepted at i, of all drafts
         self._exact_requests = 0
@@ -95,7 +97,7 @@ class _OpenGroup:
         self._accepted_tokens += record.accepted_tokens
         if (ratio := record.acceptance_ratio) is None:
             return
-        self._ratios.add(ratio)
+        self._ratios.observe(to_thousandth(ratio))
         self._ratio_sum += ratio
         k = min(record.num_speculative_tokens, _MAX_POSITIONS)
         for counts in (self._reached, self._offered, self._accepted):
@@ -118,6 +120,7 @@ class _OpenGroup:
                     self._accepted[position] += position < accepted
 
     def close(self) -> RequestGroup:
+        ratios = self._ratios.histogram
         drafted = self._ratios.count
         exact = None
         if self._exact_requests:
@@ -139,11 +142,17 @@ class _OpenGroup:
             mean_acceptance_length=mean_acceptance_length(self._accepted_tokens, self._drafts),
             mean_draft_length=mean_draft_length(self._draft_tokens, self._drafts),
             mean_request_ratio=self._ratio_sum / drafted if drafted else None,
-            percentiles={f"p{rank}": self._ratios.percentile(rank) for rank in PERCENTILES} if drafted else {},
-            histogram=self._ratios.parts(HISTOGRAM_PARTS),
+            percentiles={f"p{rank}": ratios.percentile(rank) for rank in PERCENTILES} if drafted else {},
+            histogram=_tenths(ratios),
             per_position=position_ratios(tuple(self._reached), self._drafts),
             exact=exact,
         )
+
+
+def _tenths(ratios: Histogram) -> tuple[int, ...]:
+    """How many ratios lie in each tenth of 0..1; 1 itself is in the last."""
+    edges = (0, *ratios.counts[99:900:100], ratios.count)
+    return tuple(int(upper - lower) for lower, upper in pairwise(edges))
 
 
 class RequestStory:

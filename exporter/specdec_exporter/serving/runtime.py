@@ -109,10 +109,10 @@ class PredictorRuntime:
     def _look_at_baseline(self) -> None:
         """Compare the baseline with what runs; log once whether it is served."""
         if self.pinned is None or self._seen is None:
-            self.state.baseline = None
+            self.state.observe_baseline(None)
             return
         self.pinned.observe(self._seen, self.state.vllm_version)
-        self.state.baseline = self.pinned.decoding
+        self.state.observe_baseline(self.pinned.decoding)
         refusal = self.pinned.fit.refusal or ""
         if refusal == self._refusal:
             return

@@ -9,25 +9,18 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
+from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning, RequestParams, SpecDecoding
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later
-from specdec_exporter.predictor.versions import Facts, parse_release
 from specdec_exporter.serving.status import EngineStatus, HistoryPoint, LogStatus, PredictorStatus
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.facts import known_pitfalls, warning_counts
+from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
-from specdec_exporter.speculation.histogram import ObservedHistogram
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
-from specdec_exporter.speculation.verdict import (
-    DecodingBaseline,
-    StateName,
-    judge,
-    mean_acceptance_length_min,
-    recommend,
-)
+from specdec_exporter.speculation.verdict import judge, mean_acceptance_length_min, recommend
 from specdec_exporter.speculation.windows import SampleRing
 
 HISTORY_SECONDS = 3600.0
@@ -45,7 +38,7 @@ class EngineTrack:
     snapshot: EngineSnapshot
     short_window_start: float
     short_window_totals: Counts = field(default_factory=Counts)
-    ratios: ObservedHistogram = field(default_factory=lambda: ObservedHistogram(WINDOW_RATIO_BOUNDS))
+    ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +51,7 @@ class EngineView:
     window: Figures | None  # of a V0 engine whose log is not read: its lifetime's
     recommended_num_speculative_tokens: int | None
     state: StateName
-    ratios: ObservedHistogram | None
+    ratios: HistogramCounter | None
 
 
 class PredictorState:
@@ -88,8 +81,8 @@ class PredictorState:
         self.restarts = 0
         self.log = LogTotals()
         self.warnings: Counter[str] = Counter()
-        self.temperatures: ObservedHistogram | None = None  # of requests, once the log has shown one
-        self.baseline: DecodingBaseline | None = None
+        self.temperatures: HistogramCounter | None = None  # of requests, once the log has shown one
+        self.baseline: DecodingBaseline | None = None  # that what runs now is compared with
         self._clock = clock
         self._wall_clock = wall_clock
         self.snapshot: Snapshot | None = None  # of the last fetch, if that succeeded
@@ -151,6 +144,10 @@ class PredictorState:
         """The predictor was asked for its version; ``None`` if it did not say."""
         self._api_version, self.version_asked = version, True
 
+    def observe_baseline(self, baseline: DecodingBaseline | None) -> None:
+        """What runs now fits this baseline, or none."""
+        self.baseline = baseline
+
     def observe_event(self, event: Event) -> None:
         """A line of the predictor's log said something."""
         if isinstance(event, SpecDecoding):
@@ -164,7 +161,7 @@ class PredictorState:
             self.warnings[event.warning] += 1
         elif isinstance(event, RequestParams) and event.temperature is not None:
             if self.temperatures is None:
-                self.temperatures = ObservedHistogram(TEMPERATURE_BOUNDS)
+                self.temperatures = HistogramCounter(TEMPERATURE_BOUNDS)
             self.temperatures.observe(event.temperature)
 
     def _sample_log(self, now: float) -> None:
@@ -291,10 +288,8 @@ class PredictorState:
         """
         if self.reader is None or (self._config is not None and self._config.speculative is False):
             return []
-        if self.state != "speculation_off":
-            for engine in self._engine_names:
-                self.log.engine(engine)
-        return sorted(self.log.engines.items())
+        silent = () if self.state == "speculation_off" else self._engine_names
+        return sorted({**{engine: EngineLogTotals() for engine in silent}, **self.log.engines}.items())
 
     @property
     def state(self) -> StateName:
@@ -326,6 +321,10 @@ class PredictorState:
         seconds = max(window.seconds for window in windows)
         result = figures(counts, self.num_speculative_tokens, "metrics" if countable else "log", seconds)
         return without_length(result) if self.engine_generation == "v0" else result
+
+    def lifetime(self) -> Figures | None:
+        """The figures since the predictor started, summed over engines."""
+        return self._lifetime(list(self._tracks.values()))
 
     def _lifetime(self, tracks: list[EngineTrack]) -> Figures | None:
         if not self._counted or not tracks:
@@ -370,15 +369,15 @@ class PredictorState:
 
     def status(self) -> PredictorStatus:
         """Everything a person may want to know, summed over engines where there are several."""
-        tracks = list(self._tracks.values())
-        state, window, lifetime = self.state, self.window(), self._lifetime(tracks)
-        snapshots = [track.snapshot for track in tracks] if self._counted else []
+        window = self.window()
+        snapshots = [track.snapshot for track in self._tracks.values()] if self._counted else []
+        judgement = judge(self.evidence(), self.policy)
         return PredictorStatus(
             inference_service=self.name,
             url=self.url,
             up=self.up,
             up_reason=self.up_reason,
-            state=state,
+            state=self.state,
             model_names=self.model_names,
             vllm_version=self.vllm_version,
             engine_generation=self.engine_generation,
@@ -394,7 +393,7 @@ class PredictorState:
             acceptance_ratio_min=self.resolved_policy.acceptance_ratio_min,
             mean_acceptance_length_min=self.mean_acceptance_length_min,
             window=window,
-            lifetime=lifetime,
+            lifetime=self.lifetime(),
             engines=tuple(
                 EngineStatus(
                     model_name=view.model_name,
@@ -406,24 +405,27 @@ class PredictorState:
             ),
             history=tuple(self._history),
             warnings=warning_counts(self.warnings),
-            pitfalls=known_pitfalls(self._facts(state)),
+            pitfalls=judgement.pitfalls,
             log=self._log_status(),
-            verdict=judge(state, window or lifetime, self.resolved_policy, self.num_speculative_tokens, self.baseline),
+            verdict=judgement.verdict,
         )
 
-    def _facts(self, state: StateName) -> Facts:
-        """What tells this predictor's known pitfalls."""
+    def evidence(self) -> Evidence:
+        """What a judgement of this predictor rests on now."""
         windows = {engine: totals.windows for engine, totals in self.log.engines.items() if totals.windows}
         # Lines come at intervals: their absence says something after a while only.
         watched = self.reader is not None and self._clock() - self._born >= self.window_seconds
-        return Facts(
-            release=parse_release(self.vllm_version or ""),
+        return Evidence(
+            state=self.state,
+            figures=self.window() or self.lifetime(),
+            vllm_version=self.vllm_version,
             engine_generation=self.engine_generation,
             method=self.method,
+            num_speculative_tokens=self.num_speculative_tokens,
             engines=len(self._engine_names) or len(windows),
-            drafting=_DRAFTING.get(state),
             log_windows=sum(windows.values()) if watched or windows else None,
             warnings=frozenset(self.warnings),
+            baseline=self.baseline,
         )
 
     def _log_status(self) -> LogStatus | None:
@@ -436,10 +438,6 @@ class PredictorState:
             bytes_behind=self.reader.bytes_behind,
             last_line_timestamp=self.reader.last_line_timestamp,
         )
-
-
-# Whether a state says that drafts accompany generated tokens.
-_DRAFTING: dict[StateName, bool] = {"drafting": True, "not_drafting": False}
 
 
 def _speculates(engine: EngineSnapshot) -> bool:

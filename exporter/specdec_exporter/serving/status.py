@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from specdec_exporter.speculation.facts import KnownPitfall, WarningCount
+from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import StateName, Verdict
+from specdec_exporter.speculation.verdict import Verdict
 
 
 class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,7 +83,6 @@ class Engine:
             generation=settings.engine_generation,
             frontend=settings.frontend,
             api_servers=settings.api_servers,
-            max_model_len=settings.max_model_len,
         )
         if settings.engines > 1 and self.release.version < FIRST_SEVERAL_ENGINES:
             raise ConfigError(f"engines: vLLM {settings.vllm_version} reports only one; 0.11.0 and later report all")
@@ -305,9 +304,8 @@ class Engine:
             totals.v0_efficiency = (
                 totals.v0_emitted / (totals.v0_drafts * (self.settings.k + 1)) if drafted else math.nan
             )
-            totals.v0_summed_accepted += totals.v0_accepted
-            totals.v0_summed_drafted += drafted
-            totals.v0_summed_emitted += totals.v0_emitted
+            totals.v0_summed_accepted = (totals.v0_summed_accepted or 0) + totals.v0_accepted
+            totals.v0_summed_drafted = (totals.v0_summed_drafted or 0) + drafted
             records.append(
                 SpecStats(now, rank.index, 0.0, totals.v0_drafts, drafted, totals.v0_accepted, (), totals.v0_emitted)
             )
@@ -325,7 +323,7 @@ class Engine:
             rank.running,
             rank.waiting,
             rank.kv_cache_usage,
-            totals.prefix_hits / totals.prefix_queries if totals.prefix_queries else 0.0,
+            totals.prefix_hits / totals.prompt_tokens if totals.prompt_tokens else 0.0,
         )
 
 

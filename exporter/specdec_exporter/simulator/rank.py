@@ -30,7 +30,6 @@ class Request:
     on_tokens: OnTokens | None = None
     synthetic: bool = False
     slow_factor: float = 1.0
-    scheduled_at: float = 0.0
     first_token_at: float = 0.0
     last_token_at: float = 0.0
     generated: int = 0
@@ -134,7 +133,6 @@ class Rank:
         latency = self._settings.latency
         while self._waiting and self.running < self._settings.max_num_seqs:
             request = self._waiting.popleft()
-            request.scheduled_at = now
             seconds = self._rng.lognormvariate(math.log(latency.prefill_seconds), latency.prefill_sigma)
             seconds *= conditions.latency_factor * request.slow_factor
             self._sequence += 1
@@ -143,15 +141,11 @@ class Rank:
     def _first_token(self, now: float) -> list[Request]:
         request = heapq.heappop(self._prefilling)[2]
         totals = self.totals
-        hits = int(request.prompt_tokens * self._settings.prefix_cache_hit_share)
         totals.prompt_tokens += request.prompt_tokens
-        totals.prefix_queries += request.prompt_tokens
-        totals.prefix_hits += hits
+        totals.prefix_hits += int(request.prompt_tokens * self._settings.prefix_cache_hit_share)
         totals.generation_tokens += 1
         totals.v0_generation_steps += 1
-        totals.iteration_tokens.observe(request.prompt_tokens - hits + 1)
         totals.time_to_first_token.observe(now - request.arrived_at)
-        totals.request_prefill_computed_tokens.observe(request.prompt_tokens - hits)
         request.first_token_at = request.last_token_at = now
         self.stepped = True
         self._decoding.append(request)
@@ -181,7 +175,7 @@ class Rank:
 
     def _end_step(self, now: float, conditions: Conditions) -> list[Request]:
         step, self._step, self._step_ends_at = self._step, [], NEVER
-        totals, finished, produced = self.totals, [], 0
+        totals, finished = self.totals, []
         self.last_step_drafted = False
         self.stepped = True
         for request, draft_length in step:
@@ -193,11 +187,8 @@ class Rank:
             totals.v0_generation_steps += 1
             totals.inter_token.observe(now - request.last_token_at)
             request.last_token_at = now
-            produced += 1 if self._v0 else emitted
             if self._emit(request, emitted, now):
                 finished.append(request)
-        if step:
-            totals.iteration_tokens.observe(produced)
         return finished
 
     def _verify(self, draft_length: int, conditions: Conditions) -> int:
@@ -244,14 +235,6 @@ class Rank:
         self._decoding.remove(request)
         totals.finished[reason] = totals.finished.get(reason, 0) + 1
         totals.request_latency.observe(now - request.arrived_at)
-        totals.request_queue.observe(request.scheduled_at - request.arrived_at)
-        totals.request_prefill.observe(request.first_token_at - request.scheduled_at)
-        totals.request_inference.observe(request.last_token_at - request.scheduled_at)
         totals.request_decode.observe(decode_seconds)
         # a request of one token has no decode phase: vLLM observes 0
         totals.request_tpot.observe(decode_seconds / (request.generated - 1) if request.generated > 1 else 0.0)
-        totals.request_prompt_tokens.observe(request.prompt_tokens)
-        totals.request_generation_tokens.observe(request.generated)
-        totals.request_max_tokens.observe(request.max_tokens)
-        totals.request_n.observe(1)
-        totals.request_preemptions.observe(0)

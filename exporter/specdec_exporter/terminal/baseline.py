@@ -14,14 +14,14 @@ from rich.text import Text
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.formatting import count, decimal, percent, plain
-from specdec_exporter.predictor.metrics.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import (
     acceptance_ratio,
     mean_acceptance_length,
     position_ratios,
     tokens_per_step,
 )
-from specdec_exporter.terminal.report import console_for
+from specdec_exporter.terminal.console import console_for
 
 _TITLES = {
     "time_to_first_token_seconds": "to first token",
@@ -83,7 +83,7 @@ def _latency(baseline: Baseline) -> Table:
     for heading in ("  latency", "requests", "mean", *(f"P{share * 100:.0f}" for share in _QUANTILES)):
         table.add_column(heading, justify="left" if "latency" in heading else "right", no_wrap=True)
     for sli, histogram in baseline.histograms():
-        mean = _seconds(histogram.sum / histogram.count)
+        mean = _seconds(histogram.mean)
         quantiles = (_bracket(histogram, share) for share in _QUANTILES)
         table.add_row(f"  {_TITLES[sli]}", count(histogram.count), mean, *quantiles)
     return table

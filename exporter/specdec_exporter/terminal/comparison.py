@@ -20,7 +20,9 @@ from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import count, decimal, percent, plain, seconds
 from specdec_exporter.speculation.acceptance import at
-from specdec_exporter.terminal import report
+from specdec_exporter.speculation.verdict import Finding
+from specdec_exporter.terminal.console import heading, indented, print_framed, write
+from specdec_exporter.terminal.figures import print_finding
 
 Output = Literal["text", "markdown", "json"]
 
@@ -47,10 +49,10 @@ class _Rows(NamedTuple):
     rows: list[tuple[str, ...]]
 
 
-def write(stream: TextIO, comparison: Comparison, output: Output) -> None:
+def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> None:
     """Write ``comparison`` to ``stream``."""
     if output == "text":
-        report.write(stream, lambda console: print_comparison(console, comparison))
+        write(stream, lambda console: print_comparison(console, comparison))
         return
     text = as_markdown(comparison) if output == "markdown" else as_json(comparison)
     stream.buffer.write(text.encode())  # UTF-8 whatever the terminal speaks: it is meant for a file or a program
@@ -215,18 +217,16 @@ def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print the recordings, the latencies, speculation, what is flagged, and the decision."""
     for title, last, rows in _tables(comparison):
-        report.heading(console, title)
-        report.indented(console, _table(last, rows))
-    report.indented(console, Text(_LEGEND, style="dim"))
+        heading(console, title)
+        indented(console, _table(last, rows))
+    indented(console, Text(_LEGEND, style="dim"))
     if comparison.flags:
-        report.heading(console, "Not like for like, or not known to be")
+        heading(console, "Not like for like, or not known to be")
     for flag in comparison.flags:
-        report.print_level(console, "WARN", flag.code, flag.message, flag.action)
+        print_finding(console, Finding("WARN", flag.code, flag.message, flag.action))
     decision = comparison.decision
     title = f"Decision: {decision.code.replace('_', ' ')}"
-    report.print_framed(
-        console, title, decision.headline, decision.reasons, decision.action, style=_STYLE[decision.code]
-    )
+    print_framed(console, title, decision.headline, decision.reasons, decision.action, style=_STYLE[decision.code])
 
 
 def _table(last: str | None, rows: Sequence[tuple[str, ...]]) -> Table:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from specdec_exporter.formatting import count, decimal, percent, plain
 from specdec_exporter.inspection.requests import RequestGroup, RequestsAnalysis, TemperatureGroup
-from specdec_exporter.terminal.report import bar, heading, indented, is_ascii_only, pairs, table
+from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
 
 _CELLS = 30
 

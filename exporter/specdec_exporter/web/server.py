@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+from typing import Protocol
 
 import msgspec
 from aiohttp import web
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest as render_text
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
 
-from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.config import Settings
 from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
 
@@ -25,20 +26,35 @@ SHORTEST_TIMEOUT_SECONDS = 0.1
 GZIP_FROM_BYTES = 1024
 
 
+class Exporter(Protocol):
+    """What the endpoints need of the exporter behind them."""
+
+    settings: Settings
+
+    async def refresh(self, timeout_seconds: float) -> None:
+        """Fetch everything that is served, within ``timeout_seconds``."""
+
+    async def reload(self) -> str | None:
+        """Load the configuration again; return what is wrong with it."""
+
+    def status(self) -> object:
+        """Return what is true now, as something that msgspec can encode."""
+
+
 class Endpoints:
     """The handlers. ``ready`` is set by whoever binds the sockets."""
 
-    def __init__(self, runtime: ExporterRuntime, registry: CollectorRegistry) -> None:
-        self._runtime = runtime
+    def __init__(self, exporter: Exporter, registry: CollectorRegistry) -> None:
+        self._exporter = exporter
         self._registry = registry
         # The Content-Security-Policy hashes only script and style, so a link may be set to where the metrics are.
-        link = f'href="{runtime.settings.web.telemetry_path.removeprefix("/")}"'
+        link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
         self.ready = False
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of design; GET routes answer HEAD too, anything else is 405."""
-        settings = self._runtime.settings.web
+        settings = self._exporter.settings.web
         return [
             web.get(settings.telemetry_path, self.metrics),
             web.get("/", self.page),
@@ -50,15 +66,15 @@ class Endpoints:
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Fetch the predictors within the scraper's deadline, then render one consistent look at them."""
-        await self._runtime.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
+        await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
         chosen = choose_format(_joined(request, "Accept"))
         render = render_openmetrics if chosen is ExpositionFormat.OPENMETRICS_1_0_0 else render_text
         return _answer(request, render(self._registry), chosen.content_type)
 
     async def status(self, request: web.Request) -> web.Response:
         """Everything that the page shows, as JSON."""
-        await self._runtime.refresh(float("inf"))
-        return _answer(request, msgspec.json.encode(self._runtime.status()), "application/json")
+        await self._exporter.refresh(float("inf"))
+        return _answer(request, msgspec.json.encode(self._exporter.status()), "application/json")
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the status page; it fills itself from the API."""
@@ -78,9 +94,9 @@ class Endpoints:
 
     async def reload(self, _request: web.Request) -> web.Response:
         """Load the configuration again, where ``--web.enable-lifecycle`` allows it."""
-        if not self._runtime.settings.web.enable_lifecycle:
+        if not self._exporter.settings.web.enable_lifecycle:
             return web.Response(text="Start with --web.enable-lifecycle to allow this.\n", status=403)
-        if wrong := await self._runtime.reload():
+        if wrong := await self._exporter.reload():
             return web.Response(text=f"{wrong}\n", status=500)
         return web.Response(text="Configuration loaded.\n")
 

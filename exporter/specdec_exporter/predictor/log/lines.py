@@ -16,7 +16,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 class Scanner(Protocol):
-    """What a reader needs of :class:`~specdec_exporter.predictor.scan.LogScanner`."""
+    """What a reader needs of :class:`~specdec_exporter.predictor.log.scan.LogScanner`."""
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
         """Events of the whole lines in ``buffer[:end]``."""

@@ -20,12 +20,11 @@ from specdec_exporter.predictor.log.events import (
     RequestParams,
     SpecDecoding,
 )
-from specdec_exporter.predictor.log.fastline import count_lines, take_lines
 from specdec_exporter.predictor.log.logline import has_header, parse_text
-from specdec_exporter.predictor.log.search import Search, Words
+from specdec_exporter.predictor.log.search import Words, find_words
+from specdec_exporter.predictor.log.usualline import Writer, take_usual_lines
 
 LogFormat = Literal["auto", "plain", "cri", "docker"]
-Writer = tuple[str | None, int | None]  # process name and id
 
 MAX_LINE_BYTES: Final = 1 << 20
 _ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning, RequestParams})
@@ -35,10 +34,10 @@ _MOST_WRITERS: Final = 1024
 # By what lines are found. The rest of a line that was wrapped inside "SpecDecoding" still says "Drafted: ".
 _DRAFTS: Final = Words((b"Decoding", b"Drafted: "))
 _STATISTICS: Final = Words((b"Running: ",))
-_SPECULATION: Final = Words((b"peculative",), common=3)  # the V0 engine's line, the engine-init line, most warnings
+_SPECULATION: Final = Words((b"peculative",), place=3)  # the V0 engine's line, the engine-init line, most warnings
 _WARNING: Final = Words((b"WARNING",))
 _REQUEST: Final = Words((b"Received request ",))
-_PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), common=8)
+_PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
 # The same, in lines that are looked at anyway.
 _OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request ")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
@@ -73,8 +72,6 @@ class LogScanner:
     ) -> None:
         self._counters = counters
         self._kinds: frozenset[type] = _ALL_KINDS if kinds is None else kinds
-        self._wants_stats = EngineStats in self._kinds
-        self._wants_drafts = SpecDecoding in self._kinds
         self._count_lines = count_lines
         self._configured_format: LogFormat = log_format
         self.reset()
@@ -82,8 +79,6 @@ class LogScanner:
     def narrow(self, kinds: frozenset[type]) -> None:
         """From now on only these of the kinds wanted so far are wanted."""
         self._kinds &= kinds
-        self._wants_stats = EngineStats in self._kinds
-        self._wants_drafts = SpecDecoding in self._kinds
         self._set_format(self._format)
 
     def reset(self) -> None:
@@ -101,7 +96,7 @@ class LogScanner:
             return []
         self._counters.last_line_timestamp = time.time()
         if self._count_lines:
-            self._counters.lines += count_lines(buffer, end)
+            self._counters.lines += buffer.count(b"\n", 0, end)
         if self._configured_format == "auto":
             self._detect_format(buffer, end)
         self._read(buffer, end)
@@ -137,20 +132,21 @@ class LogScanner:
 
     def _set_format(self, log_format: LogFormat) -> None:
         self._format: LogFormat = log_format
-        self._usual: list[Words] = []  # of lines that take_lines takes, most of the time
-        self._others: list[Words] = []
+        self._wants_stats = EngineStats in self._kinds
+        self._wants_drafts = SpecDecoding in self._kinds
+        self._words: list[Words] = []
         if self._wants_drafts:
-            self._usual.append(_DRAFTS)
+            self._words.append(_DRAFTS)
         if self._wants_drafts or self._wants_stats:
-            self._usual.append(_STATISTICS)
+            self._words.append(_STATISTICS)
         if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
-            self._others.append(_SPECULATION)
+            self._words.append(_SPECULATION)
         if RequestParams in self._kinds:
-            self._others.append(_REQUEST)
+            self._words.append(_REQUEST)
         if PredictorWarning in self._kinds:
-            self._others.append(_WARNING)
+            self._words.append(_WARNING)
         if log_format == "cri":
-            self._others.append(_PARTIAL_LINES)
+            self._words.append(_PARTIAL_LINES)
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
         """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
@@ -159,34 +155,38 @@ class LogScanner:
             self._set_format(found)
 
     def _read(self, buffer: bytearray, end: int) -> None:
-        every_line = self._format == "docker" and _has_docker_partial(buffer, end)
-        framed = self._format in ("cri", "docker")
-        usual, others = Search(self._usual, buffer, end), Search(self._others, buffer, end)
-        position = 0
-        while position < end:
-            if every_line or self._broken is not None or self._partials:
+        if self._format == "docker" and _has_docker_partial(buffer, end):
+            position = 0
+            while position < end:
                 position = self._take_line_at(buffer, position, end)
+            return
+        framed = self._format in ("cri", "docker")
+        position = self._take_continuations(buffer, 0, end)
+        for place in find_words(self._words, buffer, end):
+            if place < position:
                 continue
-            if not framed:
-                position = self._take_usual(buffer, position, others.find(position)[0], end)
-            hit, found = others.find(position)
-            if (usual_hit := usual.find(position)[0]) < hit:
-                hit, found = usual_hit, None
-            if hit == end:
-                break
-            start = max(position, buffer.rfind(b"\n", position, hit) + 1)
-            if found is _WARNING:
-                stop = _line_end(buffer, hit, end)
-                if versions.WARNING_HINT.search(buffer, start, stop) is None:
-                    position = stop + 1
-                    continue
-            position = self._take_line_at(buffer, start, end)
+            start = max(position, buffer.rfind(b"\n", position, place) + 1)
+            if not framed and (after := self._take_usual(buffer, start, end)) > start:
+                position = after
+            elif (
+                buffer.startswith(b"WARNING", place)
+                and versions.WARNING_HINT.search(buffer, start, stop := _line_end(buffer, place, end)) is None
+            ):
+                position = stop + 1
+            else:
+                position = self._take_continuations(buffer, self._take_line_at(buffer, start, end), end)
 
-    def _take_usual(self, buffer: bytes | bytearray, position: int, limit: int, end: int) -> int:
-        """Take the usual lines from ``position`` on, as far as they are announced before ``limit``; where that is."""
+    def _take_continuations(self, buffer: bytearray, position: int, end: int) -> int:
+        """Take lines from ``position`` on while a line before them may go on in them; return where they end."""
+        while position < end and (self._broken is not None or self._partials):
+            position = self._take_line_at(buffer, position, end)
+        return position
+
+    def _take_usual(self, buffer: bytes | bytearray, start: int, end: int) -> int:
+        """Take the usual line or lines at ``start``, if spec-decode lines are wanted; return where they end."""
         if not self._wants_drafts:
-            return position
-        return take_lines(buffer, position, limit, end, self._engines, self._events, self._wants_stats)
+            return start
+        return take_usual_lines(buffer, start, end, self._engines, self._events, wants_stats=self._wants_stats)
 
     # --- reading one line ---
 
@@ -206,7 +206,8 @@ class LogScanner:
             return
         partial = self._partials.get(piece.stream)
         if partial is None and not piece.partial:
-            if self._broken is None and self._take_usual(piece.payload, 0, end := len(piece.payload), end):
+            one_line = b"\n" not in piece.payload
+            if self._broken is None and one_line and self._take_usual(piece.payload, 0, len(piece.payload)):
                 return
             before = self._unwrap(previous)
             same_stream = before is not None and before.stream == piece.stream and not before.partial

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.families import Meaning
-from specdec_exporter.predictor.metrics.snapshot import EngineGeneration, EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineGeneration, EngineSnapshot, Snapshot
 
 # What tells a value from the others of its figure: a bucket's bound (float), a draft position (int), a finished reason
 # or one of the words "", "sum" and "count" (str); None where the label that should say so is missing or senseless.
@@ -138,7 +139,7 @@ def _read(recipe: _Engine, values: list[float]) -> EngineSnapshot:
             and math.isfinite(total)
         )
         if whole and field not in figures:
-            figures[field] = Histogram(bounds, counts, total, counts[-1])
+            figures[field] = Histogram(bounds, counts, total)
     return EngineSnapshot(model_name=recipe.model_name, engine=recipe.engine, **figures)
 
 

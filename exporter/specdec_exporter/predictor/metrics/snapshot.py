@@ -6,30 +6,13 @@ figure (or exposes something unusable: NaN, a conflicting duplicate, half a hist
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import msgspec
 
+from specdec_exporter.histogram import Histogram
+
 EngineGeneration = Literal["v0", "v1"]
-
-
-class Histogram(msgspec.Struct, frozen=True):
-    """A cumulative histogram as found in the scrape.
-
-    ``bounds`` are the ``le`` values in ascending order, seconds, the last one ``inf``; ``counts`` are the cumulative
-    counts of the same length, non-decreasing; ``sum`` is in seconds; ``count`` equals ``counts[-1]``.
-    """
-
-    bounds: tuple[float, ...]
-    counts: tuple[float, ...]
-    sum: float
-    count: float
-
-
-def le(bound: float) -> str:
-    """Return a bucket's upper bound as its label shows it, in the spelling of Prometheus' clients."""
-    return "+Inf" if bound == math.inf else repr(bound)
 
 
 class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import LineCutter, Scanner
 from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position, open_regular
 from specdec_exporter.predictor.sources.places import Place
-from specdec_exporter.predictor.sources.rotation import Acquaintances, Sibling, base_of, begin_alike, siblings
+from specdec_exporter.predictor.sources.rotation import KnownRotatedFiles, Sibling, base_of, begin_alike, siblings
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class FileSet:
         self._scanner_factory = scanner_factory
         self._counters = counters
         self._start = start
-        self._acquaintances = Acquaintances()
+        self._known = KnownRotatedFiles()
         self._past: deque[Position] = deque(maxlen=_MAX_PAST)  # in files closed, which may come back
         self._directories: dict[str, list[int]] = {}  # when a log's were last modified, by its path; nanoseconds
         self._unopened: dict[Identity, int] = {}  # there at the start, but not readable: size then, bytes
@@ -60,23 +60,23 @@ class FileSet:
             else:
                 self._unopened[place.identity] = place.size_bytes
         placed: list[LogFile] = []
-        homeless: list[Position] = []
+        unmatched: list[Position] = []
         for position in positions:
-            if file := _home(position, [file for file in self.files if file not in placed]):
+            if file := _matching(position, [file for file in self.files if file not in placed]):
                 placed.append(file)
                 self._place(file, position.offset, skipping=position.skipping)
             else:
-                homeless.append(position)
-        for position in homeless:
+                unmatched.append(position)
+        for position in unmatched:
             placed += self._resume_rotated(position, placed, now)
         for file in [file for file in self.files if file not in placed]:
             if self._start == "end":
                 self._place(file, None)
-        self._acquaint([base for path in self._paths for base in (path, os.path.realpath(path))])
-        self._acquaint([base for file in self.files for base in file.bases])
+        self._note_rotated_files([base for path in self._paths for base in (path, os.path.realpath(path))])
+        self._note_rotated_files([base for file in self.files for base in file.bases])
 
     def update(self, places: Sequence[Place], now: float) -> None:
-        """Every further look: see who has left, who is new, and whom the new ones took over from."""
+        """Every further look: see which files left, which are new, and which file each new one took over from."""
         by_identity = {place.identity: place for place in places}
         left: list[LogFile] = []
         stayed = [file for file in self.files if file.retired_at is None]
@@ -95,12 +95,12 @@ class FileSet:
         taken = {file.path for file in self.files if file.retired_at is None}
         for file in left:
             if file.path not in taken:
-                strangers = self._strangers(file, now)
-                self._counters.rotations += len(strangers)
-                self._queue([file, *strangers])
+                missed = self._missed(file, now)
+                self._counters.rotations += len(missed)
+                self._queue([file, *missed])
         for file in self.files:
             if file.retired_at is None and file in stayed:
-                self._meet_newcomers(file)
+                self._note_new_siblings(file)
 
     def cut(self, file: LogFile, now: float) -> None:
         """The content of ``file`` was taken away: look for what was not read of it in a copy, and go back."""
@@ -149,25 +149,28 @@ class FileSet:
         if file is None:
             return
         self.moved = True
-        if past := self._home_of(file):
+        before = next((old for old in reversed(self.files) if old.path == place.path), None)
+        # Replaced by a copy of itself (an editor, rsync, a copy-up of overlayfs): its bytes were read.
+        copied = before is not None and not before.is_linked() and _holds(before.position(), file)
+        read_bytes = before.offset if before and copied else 0
+        past = self._saved_position(file)
+        if past and past.offset >= read_bytes:
             self._past.remove(past)
             self.files.append(file)
             self._place(file, past.offset, skipping=past.skipping)
             return
-        before = next((old for old in reversed(self.files) if old.path == place.path), None)
         self.files.append(file)
-        strangers = self._strangers(before or file, now)
+        missed = self._missed(before or file, now)
         if before is None:
             if self._start == "end" and (size := self._unopened.pop(file.identity, None)) is not None:
                 self._place(file, None, size_bytes=min(size, file.size_bytes))
         else:
             self._counters.rotations += 1
-            # Replaced by a copy of itself (an editor, rsync, a copy-up of overlayfs): its bytes were read.
-            if before.offset and not before.is_linked() and _holds(before.position(), file):
-                self._place(file, before.offset)
-        self._counters.rotations += len(strangers)
-        self._queue([*([before] if before else []), *strangers, file])
-        self._acquaint(file.bases)
+            if read_bytes:
+                self._place(file, read_bytes)
+        self._counters.rotations += len(missed)
+        self._queue([*([before] if before else []), *missed, file])
+        self._note_rotated_files(file.bases)
 
     def _open(self, path: str, now: float) -> LogFile | None:
         """Open ``path``, unless it is open already."""
@@ -212,10 +215,10 @@ class FileSet:
             newer.predecessor = older
         self.files = [*(file for file in self.files if file not in chain), *chain]
 
-    def _acquaint(self, bases: Iterable[str]) -> None:
-        """Take note of the rotated files that are there when a path is first followed."""
+    def _note_rotated_files(self, bases: Iterable[str]) -> None:
+        """Note the rotated files that exist when a path is first followed."""
         for base in dict.fromkeys(bases):
-            self._acquaintances.look(base, self._held())
+            self._known.look(base, self._held())
 
     # --- files that have left their path -----------------------------------------------------------------------------
 
@@ -223,24 +226,24 @@ class FileSet:
         """Rotated files of the log that ``file`` is of, oldest first; each once, however many paths lead to it."""
         found: dict[Identity, Sibling] = {}
         for base in file.bases:
-            for sibling in self._acquaintances.look(base, self._held()):
-                if sibling.identity not in found or not sibling.strange:
+            for sibling in self._known.look(base, self._held()):
+                if sibling.identity not in found or not sibling.new:
                     found[sibling.identity] = sibling
         return list(found.values())
 
-    def _meet_newcomers(self, file: LogFile) -> None:
-        """Take note of rotated files that turn up while ``file`` stays under its path.
+    def _note_new_siblings(self, file: LogFile) -> None:
+        """Note rotated files that appear while ``file`` stays under its path.
 
         No rotation made them: somebody copied, edited or restored a file.
         """
         if not self._directory_changed(file):
             return
-        newcomers = [sibling for sibling in self._siblings(file) if sibling.strange]
+        new = [sibling for sibling in self._siblings(file) if sibling.new]
         with contextlib.suppress(OSError):
             status = Path(file.path).stat()
             if (status.st_dev, status.st_ino) == file.identity:  # still: all of them were there before it leaves
-                for sibling in newcomers:
-                    self._acquaint_with(file, sibling.identity, sibling.head)
+                for sibling in new:
+                    self._note_rotated_file(file, sibling.identity, sibling.head)
 
     def _directory_changed(self, file: LogFile) -> bool:
         """Whether files may have been created, renamed or deleted beside ``file`` since this was last asked."""
@@ -255,19 +258,19 @@ class FileSet:
         self._directories[file.path] = modified_ns
         return True
 
-    def _strangers(self, file: LogFile, now: float) -> list[LogFile]:
+    def _missed(self, file: LogFile, now: float) -> list[LogFile]:
         """Files rotated away from where ``file`` is or was, so fast that they were never seen; oldest first."""
-        rotated = self._siblings(file)
+        all_rotated = self._siblings(file)
         # Rotated after the file, they stand after it. What stands before it was edited, or restored, or copied there.
-        begin = next((index for index, sibling in enumerate(rotated) if sibling.identity == file.identity), 0)
-        for sibling in rotated[:begin]:
-            self._acquaint_with(file, sibling.identity, sibling.head)
+        begin = next((index for index, sibling in enumerate(all_rotated) if sibling.identity == file.identity), 0)
+        for sibling in all_rotated[:begin]:
+            self._note_rotated_file(file, sibling.identity, sibling.head)
         found: list[LogFile] = []
-        for sibling in rotated[begin:]:
-            if sibling.strange and (stranger := self._open_retired(sibling.path, file.path, now)):
-                found.append(stranger)
-                if past := self._home_of(stranger):  # could not be read for a while
-                    self._place(stranger, past.offset, skipping=past.skipping)
+        for sibling in all_rotated[begin:]:
+            if sibling.new and (rotated := self._open_retired(sibling.path, file.path, now)):
+                found.append(rotated)
+                if past := self._saved_position(rotated):  # could not be read for a while
+                    self._place(rotated, past.offset, skipping=past.skipping)
         return found
 
     def _unread_copies(self, file: LogFile, now: float) -> list[LogFile]:
@@ -285,7 +288,7 @@ class FileSet:
         copy = _fullest([other for _, other in rotated if lost.offset and _holds(lost, other)])
         copies: list[LogFile] = []
         for sibling, other in rotated:
-            if other is copy or (sibling.strange and (copies or copy is None)):
+            if other is copy or (sibling.new and (copies or copy is None)):
                 copies.append(other)
             else:
                 self._remember(other)
@@ -307,18 +310,18 @@ class FileSet:
         return file
 
     def _remember(self, file: LogFile) -> None:
-        """Take note of a rotated file that need not be read any more."""
-        self._acquaint_with(file, file.identity, file.head)
+        """Note a rotated file that needs no further reading."""
+        self._note_rotated_file(file, file.identity, file.head)
 
-    def _acquaint_with(self, file: LogFile, identity: Identity, head: bytes) -> None:
+    def _note_rotated_file(self, file: LogFile, identity: Identity, head: bytes) -> None:
         for base in file.bases:
-            self._acquaintances.add(base, identity, head)
+            self._known.add(base, identity, head)
 
     # --- positions -------------------------------------------------------------------------------------------------
 
-    def _home_of(self, file: LogFile) -> Position | None:
+    def _saved_position(self, file: LogFile) -> Position | None:
         """Where ``file`` was left, if it was read before."""
-        return next((past for past in reversed(self._past) if _home(past, [file])), None)
+        return next((past for past in reversed(self._past) if _matching(past, [file])), None)
 
     def _resume_rotated(self, position: Position, placed: Sequence[LogFile], now: float) -> list[LogFile]:
         """Finish the file of ``position`` where it has been rotated to; return the files that are placed by that."""
@@ -326,7 +329,7 @@ class FileSet:
         bases = dict.fromkeys((position.path, os.path.realpath(position.path)))
         for base in bases if position.path in self._paths or live else ():
             rotated = [file for path in siblings(base) if (file := self._open_retired(path, position.path, now))]
-            found = _home(position, rotated, anywhere=True)
+            found = _matching(position, rotated, anywhere=True)
             newer = _newer(position, found, rotated, live) if found and live else []
             for file in rotated:
                 if file is not found and file not in newer:
@@ -355,7 +358,7 @@ class FileSet:
         return []
 
 
-def _home(position: Position, files: Sequence[LogFile], *, anywhere: bool = False) -> LogFile | None:
+def _matching(position: Position, files: Sequence[LogFile], *, anywhere: bool = False) -> LogFile | None:
     """The one of ``files`` that ``position`` is in, by content; ``anywhere``: under whatever path."""
     for file in files:
         if file.identity == position.identity and _holds(position, file):

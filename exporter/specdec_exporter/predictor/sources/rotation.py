@@ -59,19 +59,19 @@ def _age(name: str, base: str) -> tuple[int, ...] | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sibling:
-    """A rotated file of a log. ``strange``: it has a content, and nothing that was met before begins with that."""
+    """A rotated file of a log. ``new``: it has content, and no known file starts with the same bytes."""
 
     path: str
     identity: Identity
     head: bytes
-    strange: bool
+    new: bool
 
 
-class Acquaintances:
-    """Rotated files that need not be read: they were there before, or were read to the end and closed.
+class KnownRotatedFiles:
+    """Rotated files that need not be read: they were there at the start, or were read to their end.
 
-    They are not held open, so that their inodes may be reused, and they may be copied and restored: they are recognised
-    by their first bytes.
+    They are recognised by their first bytes. They are not held open, so their inodes may be reused, and somebody may
+    copy or restore them.
     """
 
     def __init__(self) -> None:
@@ -82,9 +82,9 @@ class Acquaintances:
         self._heads.setdefault(base, {})[identity] = head
 
     def look(self, base: str, held: Mapping[Identity, bytes]) -> list[Sibling]:
-        """Rotated files of ``base``, oldest first. What is ``held`` open, or begins as that does, is no stranger.
+        """Rotated files of ``base``, oldest first. A file is not new if it is ``held`` open or starts like one that is.
 
-        Where ``base`` was never asked about, everything is an acquaintance: there is no earlier look to compare with.
+        At the first look at ``base`` no file is new: there is no earlier look to compare with.
         """
         asked_before = base in self._heads
         known = self._heads.setdefault(base, {})
@@ -96,9 +96,9 @@ class Acquaintances:
             if identity is None:
                 continue
             unheld = asked_before and identity not in held
-            strange = unheld and head != b"" and not any(begin_alike(head, other) for other in heads)
-            found.append(Sibling(path, identity, head, strange))
-            if strange:
+            new = unheld and head != b"" and not any(begin_alike(head, other) for other in heads)
+            found.append(Sibling(path, identity, head, new))
+            if new:
                 heads.append(head)
             else:
                 known.pop(identity, None)  # what is there stands last

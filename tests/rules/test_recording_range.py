@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import tsdb
-from fieldtools import tool
-from promtool import Promtool
+from fieldtools import either
+from promtool import promtool
 from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, to_yaml
 from specdec_exporter.baseline.prometheus import record_range
 from specdec_exporter.commands import cli
@@ -92,9 +92,8 @@ def samples(second: int) -> dict[str, float]:
     }
 
 
-@pytest.fixture(scope="module", params=["prometheus", "prometheus3"])
+@pytest.fixture(scope="module", params=either("prometheus", "prometheus3"))
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = tool(request.param)
     folder = tmp_path_factory.mktemp("tsdb")
     lines: dict[str, list[str]] = {}
     for second in range(0, HOUR + STEP, STEP):
@@ -104,8 +103,8 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     dump.write_text(
         "".join(f"# TYPE {name} unknown\n" + "\n".join(of) + "\n" for name, of in lines.items()) + "# EOF\n"
     )
-    Promtool(Path(tool("promtool"))).create_blocks(dump, folder / "data")
-    with tsdb.prometheus(folder / "data", program) as running:
+    promtool().create_blocks(dump, folder / "data")
+    with tsdb.prometheus(folder / "data", request.param) as running:
         yield running
 
 

@@ -6,9 +6,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
-from promtool import REPOSITORY, Promtool, installed
+from promtool import REPOSITORY, Promtool
 from recordings import E2E, TPOT, TTFT, histogram
 from rules.scenario import Case, Phase, Shares, pinned, run, service
 from specdec_exporter.comparison.latency import LatencyComparison, Sli, compare_latency
@@ -22,12 +20,6 @@ SLIS: tuple[tuple[str, Sli, tuple[float, ...]], ...] = (
     ("ttft", "time_to_first_token", TTFT),
     ("e2e", "request_latency", E2E),
 )
-
-
-@pytest.fixture(params=[tool for _, tool in installed()], ids=[name for name, _ in installed()])
-def promtool(request: pytest.FixtureRequest) -> Promtool:
-    tool: Promtool = request.param
-    return tool
 
 
 def requests_of(shares: Shares, count: int) -> Sequence[float]:
