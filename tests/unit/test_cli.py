@@ -172,15 +172,6 @@ def test_a_command_imports_only_what_it_needs(arguments: str, needed: set[str]) 
     assert COSTLY & set(done.stderr.split()) <= needed
 
 
-@pytest.mark.parametrize(("library", "places"), [("click", "commands/"), ("yaml", "yamlfile.py")])
-def test_a_library_has_one_place(library: str, places: str) -> None:
-    package = Path(cli.__file__).parents[1]
-    imports = re.compile(rf"^\s*(import|from) {library}\b", re.MULTILINE)
-    users = [str(path.relative_to(package)) for path in package.rglob("*.py") if imports.search(path.read_text())]
-    assert users
-    assert [user for user in users if not user.startswith(places)] == []
-
-
 # --- what is wrong ---
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import yaml
 
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings, load_settings
