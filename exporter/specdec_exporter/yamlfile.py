@@ -31,10 +31,9 @@ _AS_WRITTEN = object()
 AsWritten = Annotated[str, _AS_WRITTEN]
 
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = ("str", "int", "float", "bool", "timestamp", "null")
-_KINDS = {"map": "a mapping", "seq": "a list", "null": "null", "str": "text"}
+_SCALARS = ("str", "int", "float", "bool", "timestamp", "null", "merge", "value")
+_KINDS = {"map": "a mapping", "seq": "a list", "null": "null", "str": "text", "merge": "<<", "value": "="}
 _KINDS |= {"int": "a number", "float": "a number", "bool": "true or false", "timestamp": "a date"}
-_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 # Decimal. YAML 1.1 would also read 010 as 8 and 1:30 as 90.
 _NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9](?:_?[0-9])*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _MAX_DIGITS = 400
@@ -173,9 +172,9 @@ class Node(NamedTuple):
     def boolean(self) -> bool:
         """Return ``true`` or ``false``."""
         value = self.written()
-        if not self._is("bool") or value.lower() not in _BOOLEANS:
+        if not self._is("bool"):
             self.fail("true or false", repr(value))
-        return _BOOLEANS[value.lower()]
+        return value.lower() in ("true", "yes", "on")
 
     def number(self) -> float:
         """Return a finite number, written without quotes."""
@@ -300,10 +299,7 @@ def _has_control(text: str) -> bool:
 
 def _kind(node: yaml.Node | None) -> str:
     """What a node is, in words. Its value may be a secret."""
-    tag = node.tag.removeprefix(_TAG) if node else "null"
-    if node and (isinstance(node.value, str) == (tag in ("map", "seq")) or tag not in _KINDS):
-        return f"a value with the tag {tag}"
-    return _KINDS[tag]
+    return _KINDS[node.tag.removeprefix(_TAG) if node else "null"]
 
 
 def _compose(content: bytes, source: Source) -> yaml.Node | None:
@@ -324,6 +320,8 @@ def _compose(content: bytes, source: Source) -> yaml.Node | None:
             self.depth += 1
             if self.depth > MAX_DEPTH:
                 source.refuse(_line(event), f"expected at most {MAX_DEPTH} levels, found more")
+            if tag := getattr(event, "tag", None):
+                source.refuse(_line(event), f"expected no tags, found {tag}")
             before = self.values
             self.values += 1
             node = super().compose_node(parent, index)
