@@ -21,14 +21,15 @@ from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings
 CONFIGURATION = Path("docs") / "configuration.md"
 SIMULATOR = Path("docs") / "simulator.md"
 
-# Flags that say more in a section of the page.
+# Flag -> the section or page that says more about it.
 _SECTIONS = {
-    "--config.file": "the-file",
-    "--web.config.file": "tls-and-basic-authentication",
-    "--web.enable-lifecycle": "reload",
-    "--predictor.log-path": "the-predictors-log",
-    "--predictor.log-source": "the-log-from-the-kubernetes-api",
-    "--predictor.log-state": "the-position-file",
+    "--config.file": "#the-file",
+    "--web.config.file": "#tls-and-basic-authentication",
+    "--web.enable-lifecycle": "#reload",
+    "--predictor.log-path": "#the-predictors-log",
+    "--predictor.log-source": "#the-log-from-the-kubernetes-api",
+    "--predictor.log-state": "#the-position-file",
+    "--baseline.file": "baselines.md",
 }
 # First part of a flag -> where its setting is in the file, and the defaults there.
 _SETTINGS: dict[str, tuple[str, msgspec.Struct]] = {
@@ -78,7 +79,7 @@ def _serve_row(option: click.Option) -> tuple[str, ...]:
     environment = f"`{option.envvar}`" if option.envvar else "-"
     meaning = _meaning(option)
     if section := _SECTIONS.get(flag):
-        meaning += f" [More](#{section})."
+        meaning += f" [More]({section})."
     prefix, settings = _SETTINGS.get(flag.removeprefix("--").partition(".")[0], ("", None))
     if settings is None:
         return (f"`{flag}`", environment, "-", _value(option, None), meaning)

@@ -195,7 +195,7 @@ def test_a_bad_web_config_exits_1_with_one_clear_line(check: bool, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("predictors: [{nmae: x}]", "unknown key predictors[0].nmae"),
+        ("predictors: [{nmae: x}]", "line 1: predictors[0].nmae: unknown key"),
         ("window: soon", "window: expected a duration such as 30s, 5m or 1h30m, found 'soon'"),
         ("a:\n  - b\n c: [", "is not YAML"),
     ],

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_exporter.commands import cli
+from specdec_exporter.commands.serve import command as serve
 from specdec_exporter.config import Settings, load_settings, parse_duration, parse_listen_address
 from specdec_exporter.errors import ConfigError, SpecdecError
 
@@ -50,12 +51,12 @@ def test_a_file_lists_several_predictors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("predictors: [{nmae: x}]", "unknown key predictors[0].nmae"),
-        ("webb: {}", "unknown key webb"),
+        ("predictors: [{nmae: x}]", "line 1: predictors[0].nmae: unknown key, expected one of name, url,"),
+        ("webb: {}", "line 1: webb: unknown key, expected one of web, log, window, predictors"),
         ("web: {listen_addresses: 3}", "web.listen_addresses: expected"),
         ("window: soon", "window: expected a duration"),
         ("predictors: [{timeout: -1}]", "predictors[0].timeout: expected a duration"),
-        ("predictors: [{log_from: middle}]", "predictors[0].log_from: invalid enum value 'middle'"),
+        ("predictors: [{log_from: middle}]", "predictors[0].log_from: expected one of end, start, found 'middle'"),
         ("[1, 2]", "expected a mapping"),
         ("a: [", "is not YAML"),
     ],
@@ -71,7 +72,7 @@ def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: st
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("predictors: []", "at least one predictor"),
+        ("predictors: []", "predictors: expected at least one"),
         ("predictors: [{name: a}, {name: a}]", "two predictors are called 'a'"),
         ("predictors: [{name: a, log_state: /p}, {name: b, log_state: /p}]", "paths must differ"),
         ("predictors: [{name: ''}]", "must not be empty"),
@@ -160,8 +161,7 @@ def test_config_check_validates_and_exits() -> None:
 
 
 def test_every_serve_flag_has_an_environment_twin() -> None:
-    command = cli.cli.commands["serve"]
-    for option in command.params:
+    for option in serve.params:
         name = next((flag for flag in option.opts if "." in flag), None)
         if name and name != "--config.check":
             assert getattr(option, "envvar", None) == "SPECDEC_" + name[2:].upper().replace(".", "_").replace("-", "_")

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.baseline.file import Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Recorder, with_increases
-from specdec_exporter.baseline.yamlnodes import as_utc
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.events import EngineConfig

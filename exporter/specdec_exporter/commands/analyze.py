@@ -6,18 +6,19 @@ are read; a report of a stream comes at its end, or at Ctrl-C.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, TextIO
 
+import click
 import msgspec
 
+from specdec_exporter.commands import PROG
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
-
-PROG = "specdec-exporter"
 
 
 def analyze(
@@ -93,3 +94,29 @@ def discard(stdout: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stdout.fileno())
         os.close(nowhere)
+
+
+@click.command("analyze")
+@click.argument("paths", nargs=-1, metavar="[FILE|-]...")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "jsonl"]),
+    default="text",
+    show_default=True,
+    help="A report, or one JSON object per recognised line.",
+)
+@click.option(
+    "--responses",
+    multiple=True,
+    metavar="FILE",
+    help="Saved responses, one JSON object a line, of vLLM 0.29.0 or later with --per-request-spec-decode-metrics; "
+    "repeatable. Logs given beside it tell the temperature of each request.",
+)
+def command(paths: tuple[str, ...], output: Literal["text", "jsonl"], responses: tuple[str, ...]) -> int:
+    """Tell what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
+    if responses:
+        from specdec_exporter.commands.responses import analyze_responses  # noqa: PLC0415
+
+        return analyze_responses(paths, responses, output=output)
+    gc.set_threshold(100_000)  # neither loading modules nor reading a log leaves much behind
+    return analyze(paths or ("-",), output=output)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
 from specdec_exporter.baseline import file as baselines
-from specdec_exporter.baseline.file import Baseline, Context
-from specdec_exporter.baseline.yamlnodes import MAX_TEXT
-from specdec_exporter.commands.cli import DURATION
+from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
+from specdec_exporter.commands.flags import DURATION, Checked, context_flags, log_paths_flag
 from specdec_exporter.errors import BaselineError, SpecdecError
 from specdec_exporter.formatting import plain
 
@@ -23,54 +23,28 @@ STDOUT = "-"
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _DEFAULT_DURATION_SECONDS = 1800.0
 _DEFAULT_RANGE_SECONDS = 86400.0
-_CONTEXT_HELP = {
-    "hardware": "What it runs on, e.g. '1x H100 SXM 80GB'.",
-    "model": "The model. Of several served ones, the one to record.  [default: what the predictor says]",
-    "runtime": "What runs it.  [default: the predictor's vLLM release]",
-    "request_parameters": "What was sent, e.g. 'ShareGPT, temperature 0, 16 at once'.",
-    "command": "How vLLM was started.",
-}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-def baseline() -> None:
+@click.group("baseline", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def command() -> None:
     """Record, show and check baselines: what a predictor did over a span, to compare with."""
 
 
-def context_flags(command: Any) -> Any:
-    """Add the flags of a :class:`Context` to ``command``."""
-    for name, text in reversed(_CONTEXT_HELP.items()):
-        command = click.option(f"--{name.replace('_', '-')}", name, metavar="TEXT", help=text)(command)
-    return command
+def _moment(text: str) -> datetime:
+    with contextlib.suppress(ValueError):
+        if (moment := datetime.fromisoformat(text)).tzinfo is not None:
+            return moment
+    raise ValueError(f"expected a time with its zone such as 2026-01-31T12:00:00Z, found {text!r}")
 
 
-class _Moment(click.ParamType[datetime]):
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            moment = datetime.min  # noqa: DTZ901  refused below for its missing zone
-        if moment.tzinfo is None:
-            self.fail(f"expected a time with its zone such as 2026-01-31T12:00:00Z, found {value!r}", param, ctx)
-        return moment
-
-
-@baseline.command()
+@command.command()
 @click.option("--predictor.url", "url", metavar="URL", help=f"The predictor.  [default: {_DEFAULT_URL}]")
 @click.option("--duration", type=DURATION, help="How long to record.  [default: 30m]")
-@click.option(
-    "--predictor.log-path",
-    "log_paths",
-    multiple=True,
-    metavar="PATH",
-    help="Its log, for method, draft model and k: path or glob, repeatable.",
-)
+@log_paths_flag("--predictor.log-path", "Its log, for method, draft model and k: path or glob, repeatable.")
 @click.option("--prometheus", metavar="URL", help="Take a range of this Prometheus instead.")
 @click.option("--selector", metavar="{...}", help="With --prometheus: the labels of one service and model.")
 @click.option("--range", "span", type=DURATION, help="With --prometheus: how far back.  [default: 24h]")
-@click.option("--end", type=_Moment(), metavar="TIME", help="With --prometheus: where the range ends.  [default: now]")
+@click.option("--end", type=Checked("time", _moment), help="With --prometheus: where the range ends.  [default: now]")
 @click.option("--timeout", type=DURATION, help="Longest each request may take.  [default: 5s; Prometheus: 60s]")
 @click.option("--name", help="What to call it.  [default: the file's name]")
 @context_flags
@@ -185,7 +159,7 @@ def _keep(recorded: Baseline, output: str, *, force: bool) -> None:
         click.echo(f"  note: {remark}", err=True)
 
 
-@baseline.command()
+@command.command()
 @click.argument("file")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(file: str, output: Literal["text", "json"]) -> int:
@@ -201,7 +175,7 @@ def show(file: str, output: Literal["text", "json"]) -> int:
     return 0
 
 
-@baseline.command()
+@command.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--predictor.url", "url", metavar="URL", help="Also: does it fit what this predictor serves?")
 @click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest a request may take.")

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TextIO
 
+import click
 import msgspec
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.commands.flags import DURATION, log_paths_flag
 from specdec_exporter.errors import FetchError
 from specdec_exporter.inspection.examination import LogReading, Look, examine, is_foreign, no_metrics
 from specdec_exporter.inspection.logstory import LogStory
@@ -134,3 +136,41 @@ def _read_log(patterns: Sequence[str]) -> LogReading:
     story = LogStory()
     story.add(inputs.events(REPORT_KINDS))
     return LogReading(story.analysis(), inputs.counters, tuple(inputs.failed.values()))
+
+
+@click.command("check")
+@click.argument("url")
+@log_paths_flag("--log-path", "The predictor's log: path or glob, repeatable.")
+@click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest each request may take.")
+@click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between the two readings.")
+@click.option("--baseline", metavar="FILE", help="Baseline, from `baseline record`, to compare its speed with.")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or one object.",
+)
+def command(
+    url: str,
+    *,
+    log_paths: tuple[str, ...],
+    timeout: float,
+    interval: float,
+    baseline: str | None,
+    output: Literal["text", "json"],
+) -> int:
+    """Examine the predictor at URL and say what is well, what is not, and what to do.
+
+    Exits with 0 if all is well, 2 with warnings, 1 if it failed.
+    """
+    return asyncio.run(
+        check(
+            url,
+            log_paths=log_paths,
+            baseline_path=baseline,
+            timeout_seconds=timeout,
+            interval_seconds=interval,
+            output=output,
+        )
+    )

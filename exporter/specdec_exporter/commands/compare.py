@@ -8,9 +8,9 @@ import sys
 import click
 
 from specdec_exporter.baseline.file import Baseline, Context, read_baseline
-from specdec_exporter.commands.baseline import context_flags, one_line, record_beside
-from specdec_exporter.commands.cli import DURATION
-from specdec_exporter.comparison.compare import compare as compare_recordings
+from specdec_exporter.commands.baseline import one_line, record_beside
+from specdec_exporter.commands.flags import DURATION, context_flags, log_paths_flag
+from specdec_exporter.comparison.compare import compare
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.comparison import Output, write_comparison
 
@@ -18,7 +18,7 @@ _DURATION_SECONDS = 300.0
 _TIMEOUT_SECONDS = 5.0
 
 
-@click.command()
+@click.command("compare")
 @click.argument("baseline")
 @click.argument("candidate", metavar="CANDIDATE|URL")
 @click.option(
@@ -34,16 +34,13 @@ _TIMEOUT_SECONDS = 5.0
     help="Exit with 1 if anything became slower beyond doubt, or if nothing can be decided.",
 )
 @click.option("--duration", type=DURATION, help="With URL: how long to record.  [default: 5m]")
-@click.option(
+@log_paths_flag(
     "--predictor.log-path",
-    "log_paths",
-    multiple=True,
-    metavar="PATH",
-    help="With URL: the predictor's log, for method, draft model and k: path or glob, repeatable.",
+    "With URL: the predictor's log, for method, draft model and k: path or glob, repeatable.",
 )
 @click.option("--name", help="With URL: what to call the recording.  [default: the served model]")
 @context_flags
-def compare(
+def command(
     *,
     baseline: str,
     candidate: str,
@@ -70,7 +67,7 @@ def compare(
         )
     else:
         after = read_baseline(candidate)
-    comparison = compare_recordings(before, after, load_policy())
+    comparison = compare(before, after, load_policy())
     write_comparison(sys.stdout, comparison, output)
     decision = comparison.decision
     # A pipeline must not pass for want of requests.

@@ -8,9 +8,21 @@ import sys
 import urllib.error
 import urllib.request
 
+import click
+
+from specdec_exporter.commands import PROG
+from specdec_exporter.commands.flags import listen_address_flag
 from specdec_exporter.config import parse_listen_address
 
 TIMEOUT_SECONDS = 2.0
+
+
+@click.command("healthcheck")
+@click.option("--url", help="What to ask.  [default: the first --web.listen-address]")
+@listen_address_flag("As given to serve.  [default: :10409]")
+def command(url: str | None, web_listen_address: tuple[str, ...]) -> int:
+    """Ask the exporter in this container whether it is healthy: a probe for images without a shell."""
+    return probe(url, web_listen_address)
 
 
 def probe(url: str | None, listen_addresses: tuple[str, ...]) -> int:
@@ -38,7 +50,7 @@ def probe(url: str | None, listen_addresses: tuple[str, ...]) -> int:
             reason = f"answered {error.code}"
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = reason or str(getattr(error, "reason", error)) or type(error).__name__
-    sys.stderr.write(f"specdec-exporter: {candidates[0]}: {reason}\n")
+    sys.stderr.write(f"{PROG}: {candidates[0]}: {reason}\n")
     return 1
 
 

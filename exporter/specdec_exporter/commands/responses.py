@@ -9,7 +9,8 @@ from typing import Literal, TextIO
 
 import msgspec
 
-from specdec_exporter.commands.analyze import PROG, discard
+from specdec_exporter.commands import PROG
+from specdec_exporter.commands.analyze import discard
 from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestStory

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
-import msgspec
 
-from specdec_exporter.simulator.scenario import Scenario, load_scenario, parse_incident
+from specdec_exporter.commands.flags import Checked, Decorator, flag, with_flags
+from specdec_exporter.simulator.scenario import parse_incident
 from specdec_exporter.simulator.server import describe, run
-from specdec_exporter.simulator.settings import SimulatorSettings, settings_from_scenario
+from specdec_exporter.simulator.settings import SimulatorSettings, load_simulation
 from specdec_exporter.simulator.units import parse_seconds
 
 _DEFAULTS = SimulatorSettings()
@@ -23,37 +23,22 @@ class _IncidentText(click.types.StringParamType):
     envvar_list_splitter = ";"
 
 
-def _duration(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+def _rates(text: str) -> tuple[float, ...]:
     try:
-        return None if value is None else float(parse_seconds(value))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _rates(_: click.Context, __: click.Parameter, value: str | None) -> tuple[float, ...] | None:
-    try:
-        return None if value is None else tuple(float(rate) for rate in value.split(","))
+        return tuple(float(rate) for rate in text.split(","))
     except ValueError:
-        raise click.BadParameter(f"expected rates such as 0.9,0.7,0.5, found {value!r}") from None
+        raise ValueError(f"expected rates such as 0.9,0.7,0.5, found {text!r}") from None
 
 
-def _option(flag: str, field: str, help_text: str, **attributes: Any) -> Callable[[Any], Any]:
-    """A flag with its environment twin; its parameter is called like the settings' field."""
-    return click.option(
-        flag,
-        field,
-        envvar=f"SPECDEC_SIMULATE_{flag.removeprefix('--').replace('-', '_').upper()}",
-        show_envvar=True,
-        help=help_text,
-        **attributes,
-    )
+_DURATION = Checked("duration", parse_seconds)
+_option = partial(flag, prefix="SPECDEC_SIMULATE_")
 
 
-def _setting(flag: str, help_text: str, **attributes: Any) -> Callable[[Any], Any]:
-    """A flag whose default is the one of the settings."""
-    field = flag.removeprefix("--").replace("-", "_")
+def _setting(name: str, text: str, **attributes: Any) -> Decorator:
+    """Return a flag whose default is the one of the settings."""
+    field = name.removeprefix("--").replace("-", "_")
     default = getattr(_DEFAULTS, field, getattr(_DEFAULTS.latency, field, None))
-    return _option(flag, field, help_text, default=default, show_default=default is not None, **attributes)
+    return _option(name, text, default=default, show_default=default is not None, **attributes)
 
 
 _FLAGS = (
@@ -61,22 +46,20 @@ _FLAGS = (
     _setting("--log-path", "Append the log to this file; '-' is standard output."),
     _option(
         "--duration",
-        "duration_seconds",
         "Stop after so much real time. [default: run until stopped]",
-        callback=_duration,
-        metavar="DURATION",
+        key="duration_seconds",
+        type=_DURATION,
     ),
     _option(
         "--scenario",
-        "scenario",
         "YAML file with settings and incidents; flags beat it.",
         type=click.Path(dir_okay=False),
     ),
     _option(
         "--incident",
-        "incidents",
         "An incident, e.g. 'collapse at=60s for=2m acceptance=0.2'. Kinds: collapse, drift, latency, restart, "
         "stop_drafting, load, position_cliff, metrics_error. May be repeated (in the environment: separated by ';').",
+        key="incidents",
         type=_IncidentText(),
         metavar="TEXT",
         multiple=True,
@@ -89,23 +72,19 @@ _FLAGS = (
     ),
     _setting("--frontend", "Front end; rust from 0.22.1 on.", type=click.Choice(["python", "rust"])),
     _setting("--model", "The target model."),
-    _option(
-        "--served-model-name", "served_model_name", "The model's name in the API and in metrics. [default: --model]"
-    ),
+    _option("--served-model-name", "The model's name in the API and in metrics. [default: --model]"),
     _setting("--method", "Speculation method as vLLM calls it; none: speculation off."),
     _setting("--draft-model", "The draft model, for methods that have one."),
     _setting("--k", "Speculative tokens per draft."),
     _option(
         "--acceptance",
-        "acceptance",
         "Acceptance of every position, accepted at it / drafts, e.g. 0.9,0.7,0.5; never rising. "
         "The number of rates is k unless --k says otherwise.",
-        callback=_rates,
+        type=Checked("rates", _rates),
         metavar="R,R,...",
     ),
     _option(
         "--acceptance-rate",
-        "acceptance_rate",
         f"Accepted / drafted tokens; the curve is geometric. [default: {_DEFAULTS.acceptance}]",
         type=click.FloatRange(0, 1),
     ),
@@ -120,16 +99,14 @@ _FLAGS = (
     _setting("--api-servers", "API servers; with several there are no periodic log lines."),
     _option(
         "--disable-log-stats",
-        "disable_log_stats",
         "As vLLM's flag: no engine metrics, no periodic lines.",
         is_flag=True,
     ),
     _option(
         "--log-interval",
-        "log_interval_seconds",
         "Simulated time between periodic lines. [default: 10s, with the V0 engine 5s]",
-        callback=_duration,
-        metavar="DURATION",
+        key="log_interval_seconds",
+        type=_DURATION,
     ),
     _setting("--step-seconds", "Duration of an engine step without drafts."),
     _setting("--draft-token-seconds", "What each draft token adds to it."),
@@ -141,16 +118,10 @@ _FLAGS = (
 )
 
 
-def _flags(command: Callable[..., None]) -> Callable[..., None]:
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
-
-
-@click.command()
-@_flags
+@click.command("simulate")
+@with_flags(*_FLAGS)
 @click.pass_context
-def simulate(context: click.Context, /, **_: Any) -> None:
+def command(context: click.Context, /, **_: Any) -> None:
     """Serve a simulated vLLM predictor: OpenAI API, /metrics and log in vLLM's shapes. No vLLM, no model.
 
     Durations take units (90s, 5m, 1h). Latencies and incidents are in simulated time, which --speed makes faster.
@@ -169,13 +140,10 @@ def settings_from_flags(context: click.Context) -> SimulatorSettings:
         for name, value in context.params.items()
         if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     }
-    path = given.pop("scenario", None)
-    scenario = load_scenario(path) if path else Scenario()
-    incidents = tuple(parse_incident(text) for text in given.pop("incidents", ()))
-    scenario = msgspec.structs.replace(scenario, incidents=scenario.incidents + incidents)
     if (rate := given.pop("acceptance_rate", None)) is not None:
         given["acceptance"] = rate
-    return settings_from_scenario(scenario, f"scenario {path}" if path else "simulate", given)
+    given["incidents"] = tuple(map(parse_incident, given.get("incidents", ())))
+    return load_simulation(given.pop("scenario", None), given)
 
 
 async def _serve(settings: SimulatorSettings) -> None:

@@ -71,7 +71,7 @@ def lean_imports() -> Iterator[None]:
     os.environ.setdefault("FROZENLIST_NO_EXTENSIONS", "1")
     new_context = ssl.SSLContext.__new__
     known_files = mimetypes.knownfiles
-    ssl.SSLContext.__new__ = lambda *_args, **_kwargs: _NoContext()  # type: ignore[assignment,method-assign,return-value]
+    ssl.SSLContext.__new__ = lambda *_args, **_kwargs: _NoContext()  # type: ignore[assignment,method-assign]
     mimetypes.knownfiles = []
     try:
         yield

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import pathlib
-import re
 import shlex
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
-import yaml
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.simulator.curve import blend, position_rates
-from specdec_exporter.simulator.units import Load, Seconds, parse_load, parse_seconds
+from specdec_exporter.simulator.units import Load, parse_load, parse_seconds
+from specdec_exporter.yamlfile import Node, parse_yaml
 
 _FOREVER = float("inf")
-_T = TypeVar("_T")
 
 
-class _Incident(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+class _Incident(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """``at`` is simulated seconds since the start; ``duration`` is written ``for``; without it, until the end."""
 
-    at: Seconds
-    duration: Seconds | None = msgspec.field(default=None, name="for")
+    at: Annotated[float, parse_seconds]
+    duration: Annotated[float, parse_seconds] | None = msgspec.field(default=None, name="for")
 
     @property
     def end(self) -> float:
@@ -65,7 +62,10 @@ class ChangeLoad(_Incident, frozen=True, kw_only=True, tag="load"):
     load: str | float
 
     def __post_init__(self) -> None:
-        parse_load(self.load)
+        try:
+            parse_load(self.load)
+        except ValueError as error:
+            raise ConfigError(f"load: {error}") from None
 
 
 class PositionCliff(_Incident, frozen=True, kw_only=True, tag="position_cliff"):
@@ -90,11 +90,11 @@ Incident = Collapse | Drift | Latency | Restart | StopDrafting | ChangeLoad | Po
 DEFAULT_DOWNTIME_SECONDS = 2.0
 
 
-class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario file: settings of the command line under their own names, and incidents."""
 
-    description: str = ""
-    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    description: Node | None = None  # for people
+    settings: Node | None = None
     incidents: tuple[Incident, ...] = ()
 
 
@@ -164,55 +164,18 @@ def check_incident(incident: Incident, *, k: int, where: str) -> None:
             pass
 
 
-def load_scenario(path: str | pathlib.Path) -> Scenario:
-    """The scenario in a YAML file. Raises :class:`ConfigError` naming file and key (or line)."""
-    try:
-        raw = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"scenario {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise ConfigError(f"scenario {path}{line}: {problem}") from None
-    return convert({} if raw is None else raw, Scenario, f"scenario {path}")
-
-
 def parse_incident(text: str) -> Incident:
     """An incident from the command line: ``"collapse at=60s for=2m acceptance=0.2"``, keys as in a scenario file."""
     try:
         kind, *pairs = shlex.split(text)
     except ValueError:
         raise ConfigError(f"incident {text!r}: expected a kind and key=value pairs") from None
-    raw: dict[str, Any] = {"kind": kind}
+    entries = [f"kind: {kind}"]
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError(f"incident {text!r}: expected key=value, found {pair!r}")
-        try:
-            raw[key] = _scalar_or_list(value)
-        except yaml.YAMLError:
-            raise ConfigError(f"incident {text!r}: {key}: not a value: {value!r}") from None
-    return convert(raw, Incident, f"incident {text!r}")  # type: ignore[arg-type]  # a union is a type here
-
-
-def _scalar_or_list(text: str) -> object:
-    values = [yaml.safe_load(part) for part in text.split(",")]
-    return values if len(values) > 1 else values[0]
-
-
-def convert(raw: object, kind: type[_T], where: str) -> _T:
-    """``raw`` (from YAML) as a ``kind``. Raises :class:`ConfigError` naming ``where`` and the key."""
-    try:
-        return msgspec.convert(raw, kind, dec_hook=_decode)
-    except msgspec.ValidationError as error:
-        message = str(error)
-        found = re.fullmatch(r"(?s)(.*?) - at `(?:key in )?\$\.?(.*)`", message)
-        problem, key = (found[1], found[2]) if found else (message, "")
-        raise ConfigError(f"{where}: {key + ': ' if key else ''}{problem}") from None
-
-
-def _decode(kind: type, raw: Any) -> object:
-    if kind is Seconds:
-        return parse_seconds(raw)
-    raise NotImplementedError(kind)
+        entries.append(f"{key}: [{value}]" if "," in value else f"{key}: {value}")
+    content = "\n".join(entries).encode(errors="surrogatepass")
+    incident: Incident = parse_yaml(content, f"incident {text!r}", ConfigError, lines=False).read(Incident)
+    return incident

@@ -11,12 +11,12 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.tls import FollowingContext, TLSServerConfig, server_context
+from specdec_exporter.yamlfile import AsWritten, Node, read_yaml
 
 _log = logging.getLogger(__name__)
 
@@ -36,24 +36,23 @@ _NOT_OFFERED = {  # keys of the format that we know and do not offer, with what 
     "rate_limit": "put a proxy in front",
     "auth_excluded_paths": "send the credentials with every request, probes included",
 }
-_MAY_BE_EMPTY = {"http_server_config", "basic_auth_users"}  # an empty tls_server_config is rather a mistake than a wish
 # Version, cost, 22 characters of salt (the last one carries two bits), 31 of hash. bcrypt raises on any other.
 _BCRYPT_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 
 
-class HTTPServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HTTPServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``http_server_config``. ``headers`` are set on responses that do not set them themselves."""
 
     http2: bool = True
-    headers: dict[str, str] = {}
+    headers: dict[str, AsWritten] = {}
 
 
-class WebConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The whole file. ``basic_auth_users`` maps a user to a bcrypt hash; empty means no authentication."""
 
     tls_server_config: TLSServerConfig | None = None
     http_server_config: HTTPServerConfig = HTTPServerConfig()
-    basic_auth_users: dict[str, str] = {}
+    basic_auth_users: dict[str, AsWritten] = {}
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """A server context of the certificates as they are now, ``None`` without TLS.
@@ -69,20 +68,18 @@ def load_web_config(path: str | Path) -> WebConfig:
 
     Raises :class:`ConfigError`, which names the file and the key, and never repeats a hash.
     """
-    path = Path(path)
+    document = read_yaml(path, ConfigError)
+    _refuse_what_is_not_offered(document)
+    config: WebConfig = document.read(WebConfig)
     try:
-        # Not strict: without YAML's guesses at types every scalar is a string, the model says which are booleans.
-        config = msgspec.convert(_offered(_parse(path)), WebConfig, strict=False)
         if config.tls_server_config:
-            tls = _beside(config.tls_server_config, path.parent)
+            tls = _beside(config.tls_server_config, Path(path).parent)
             config = msgspec.structs.replace(config, tls_server_config=tls)
         _check_headers(config.http_server_config.headers)
         _check_users(config.basic_auth_users)
         config.ssl_context()
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {_reworded(error)}") from error
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        document.blame(error)
     return config
 
 
@@ -148,54 +145,18 @@ class WebConfigFile:
         return self._stamp, _stamp(file for file in files if file)
 
 
-def _parse(path: Path) -> object:
-    import yaml  # noqa: PLC0415 - only those who use a web configuration pay for it
-
-    class StrictLoader(yaml.BaseLoader):
-        """Refuses a key that stands twice, of which YAML would quietly take the last."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen = set()
-            for key, _ in node.value:
-                if not isinstance(key, yaml.ScalarNode):
-                    raise yaml.MarkedYAMLError(problem="a key is not a word", problem_mark=key.start_mark)
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
-                seen.add(key.value)
-            return super().construct_mapping(node, deep)
-
-    try:
-        return StrictLoader(path.read_bytes()).get_single_data()
-    except OSError as error:
-        raise ConfigError(f"{error.strerror}") from error
-    except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ConfigError(f"{where}{error.problem}") from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError("not YAML") from error
-
-
-def _offered(document: object) -> object:
-    """The document without empty sections, which the format takes for absent; refuses what we know and do not offer."""
-    if not document:
-        return {}
-    if not isinstance(document, dict):
-        raise ConfigError(f"expected a mapping of {', '.join(WebConfig.__struct_fields__)}")
-    tls = document.get("tls_server_config")
-    keys = [*document, *(f"tls_server_config.{key}" for key in tls)] if isinstance(tls, dict) else [*document]
-    for key in keys:
-        if advice := _NOT_OFFERED.get(key):
-            raise ConfigError(f"{key}: not offered by this exporter; {advice}")
-    return {key: value for key, value in document.items() if value or key not in _MAY_BE_EMPTY}
+def _refuse_what_is_not_offered(document: Node) -> None:
+    keys = document.entries()
+    tls = keys.get("tls_server_config")
+    for node in (*keys.values(), *(tls.entries().values() if tls else ())):
+        if advice := _NOT_OFFERED.get(node.key):
+            node.refuse(f"not offered by this exporter; {advice}")
 
 
 def _beside(tls: TLSServerConfig, directory: Path) -> TLSServerConfig:
     for key in ("cert_file", "key_file"):
         if not getattr(tls, key):
             raise ConfigError(f"tls_server_config.{key}: is empty")
-    for key in ("cert_file", "key_file", "client_ca_file"):
-        if not (getattr(tls, key) or "").isprintable():
-            raise ConfigError(f"tls_server_config.{key}: has a line break or another control character in it")
     return msgspec.structs.replace(
         tls,
         cert_file=str(directory / tls.cert_file),
@@ -212,8 +173,6 @@ def _check_headers(headers: Mapping[str, str]) -> None:
         allowed = _HEADERS[name]
         if value and allowed and value.lower() not in allowed:
             raise ConfigError(f"{key_path}: expected {' or '.join(sorted(allowed))}, found {value!r}")
-        if not value.isprintable():
-            raise ConfigError(f"{key_path}: has a line break or another control character in it")
 
 
 def _check_users(users: Mapping[str, str]) -> None:
@@ -222,12 +181,6 @@ def _check_users(users: Mapping[str, str]) -> None:
             raise ConfigError(f"basic_auth_users.{user}: a user's name cannot contain a colon")
         if not _BCRYPT_HASH.fullmatch(hashed):
             raise ConfigError(f"basic_auth_users.{user}: not a bcrypt hash; `htpasswd -nBC 10 {user}` makes one")
-
-
-def _reworded(error: msgspec.ValidationError) -> str:
-    """``tls_server_config.min_version: Invalid enum value 'TLS9'`` from msgspec's wording, which ends with the path."""
-    problem, _, key_path = str(error).partition(" - at `$.")
-    return f"{key_path.rstrip('`')}: {problem}" if key_path else problem
 
 
 def _stamp(files: Iterable[str | Path]) -> list[tuple[int, int, int] | None]:

@@ -21,7 +21,7 @@ from specdec_exporter.predictor.log.events import (
     SpecDecoding,
 )
 from specdec_exporter.predictor.log.logline import has_header, parse_text
-from specdec_exporter.predictor.log.search import Search, Word
+from specdec_exporter.predictor.log.search import Words, find_words
 from specdec_exporter.predictor.log.usualline import Writer, take_usual_lines
 
 LogFormat = Literal["auto", "plain", "cri", "docker"]
@@ -32,12 +32,12 @@ _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
 # By what lines are found. The rest of a line that was wrapped inside "SpecDecoding" still says "Drafted: ".
-_DRAFTS: Final = (Word(b"Decoding"), Word(b"Drafted: "))
-_STATISTICS: Final = Word(b"Running: ")
-_SPECULATION: Final = Word(b"peculative", rare=3)  # the V0 engine's line, the engine-init line, most warnings
-_WARNING: Final = Word(b"WARNING")
-_REQUEST: Final = Word(b"Received request ")
-_PARTIAL_LINES: Final = (Word(b" stdout P", rare=8), Word(b" stderr P", rare=8))
+_DRAFTS: Final = Words((b"Decoding", b"Drafted: "))
+_STATISTICS: Final = Words((b"Running: ",))
+_SPECULATION: Final = Words((b"peculative",), place=3)  # the V0 engine's line, the engine-init line, most warnings
+_WARNING: Final = Words((b"WARNING",))
+_REQUEST: Final = Words((b"Received request ",))
+_PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
 # The same, in lines that are looked at anyway.
 _OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request ")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
@@ -134,19 +134,19 @@ class LogScanner:
         self._format: LogFormat = log_format
         self._wants_stats = EngineStats in self._kinds
         self._wants_drafts = SpecDecoding in self._kinds
-        self._words: list[Word] = []  # the one whose rare byte is not so rare stands last
+        self._words: list[Words] = []
+        if self._wants_drafts:
+            self._words.append(_DRAFTS)
+        if self._wants_drafts or self._wants_stats:
+            self._words.append(_STATISTICS)
+        if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
+            self._words.append(_SPECULATION)
         if RequestParams in self._kinds:
             self._words.append(_REQUEST)
         if PredictorWarning in self._kinds:
             self._words.append(_WARNING)
         if log_format == "cri":
-            self._words += _PARTIAL_LINES
-        if self._wants_drafts or self._wants_stats:
-            self._words.append(_STATISTICS)
-        if self._wants_drafts:
-            self._words += _DRAFTS
-        if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
-            self._words.append(_SPECULATION)
+            self._words.append(_PARTIAL_LINES)
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
         """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
@@ -155,27 +155,32 @@ class LogScanner:
             self._set_format(found)
 
     def _read(self, buffer: bytearray, end: int) -> None:
-        every_line = self._format == "docker" and _has_docker_partial(buffer, end)
-        framed = self._format in ("cri", "docker")
-        search = Search(self._words, buffer, end)
-        position = 0
-        while position < end:
-            if every_line or self._broken is not None or self._partials:
+        if self._format == "docker" and _has_docker_partial(buffer, end):
+            position = 0
+            while position < end:
                 position = self._take_line_at(buffer, position, end)
+            return
+        framed = self._format in ("cri", "docker")
+        position = self._take_continuations(buffer, 0, end)
+        for place in find_words(self._words, buffer, end):
+            if place < position:
                 continue
-            hit, found = search.find(position)
-            if found is None:
-                break
-            start = max(position, buffer.rfind(b"\n", position, hit) + 1)
+            start = max(position, buffer.rfind(b"\n", position, place) + 1)
             if not framed and (after := self._take_usual(buffer, start, end)) > start:
                 position = after
-                continue
-            if found is _WARNING:
-                stop = _line_end(buffer, hit, end)
-                if versions.WARNING_HINT.search(buffer, start, stop) is None:
-                    position = stop + 1
-                    continue
-            position = self._take_line_at(buffer, start, end)
+            elif (
+                buffer.startswith(b"WARNING", place)
+                and versions.WARNING_HINT.search(buffer, start, stop := _line_end(buffer, place, end)) is None
+            ):
+                position = stop + 1
+            else:
+                position = self._take_continuations(buffer, self._take_line_at(buffer, start, end), end)
+
+    def _take_continuations(self, buffer: bytearray, position: int, end: int) -> int:
+        """Take lines from ``position`` on while a line before them may go on in them; return where they end."""
+        while position < end and (self._broken is not None or self._partials):
+            position = self._take_line_at(buffer, position, end)
+        return position
 
     def _take_usual(self, buffer: bytes | bytearray, start: int, end: int) -> int:
         """Take the usual line or lines at ``start``, if spec-decode lines are wanted; return where they end."""

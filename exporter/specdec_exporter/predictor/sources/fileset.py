@@ -149,12 +149,16 @@ class FileSet:
         if file is None:
             return
         self.moved = True
-        if past := self._saved_position(file):
+        before = next((old for old in reversed(self.files) if old.path == place.path), None)
+        # Replaced by a copy of itself (an editor, rsync, a copy-up of overlayfs): its bytes were read.
+        copied = before is not None and not before.is_linked() and _holds(before.position(), file)
+        read_bytes = before.offset if before and copied else 0
+        past = self._saved_position(file)
+        if past and past.offset >= read_bytes:
             self._past.remove(past)
             self.files.append(file)
             self._place(file, past.offset, skipping=past.skipping)
             return
-        before = next((old for old in reversed(self.files) if old.path == place.path), None)
         self.files.append(file)
         missed = self._missed(before or file, now)
         if before is None:
@@ -162,9 +166,8 @@ class FileSet:
                 self._place(file, None, size_bytes=min(size, file.size_bytes))
         else:
             self._counters.rotations += 1
-            # Replaced by a copy of itself (an editor, rsync, a copy-up of overlayfs): its bytes were read.
-            if before.offset and not before.is_linked() and _holds(before.position(), file):
-                self._place(file, before.offset)
+            if read_bytes:
+                self._place(file, read_bytes)
         self._counters.rotations += len(missed)
         self._queue([*([before] if before else []), *missed, file])
         self._note_rotated_files(file.bases)

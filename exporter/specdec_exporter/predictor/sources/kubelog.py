@@ -244,7 +244,7 @@ class KubernetesLogReader:
             self._url,
             params=self._parameters(),
             headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
-            ssl=ssl.create_default_context(cafile=self._ca_path) if self._ca_path else True,
+            ssl=ssl.create_default_context(cafile=self._ca_path),
             timeout=_TIMEOUT,
             allow_redirects=False,
         ) as response:
