@@ -1,4 +1,4 @@
-"""The flag tables of ``docs/configuration.md`` and ``docs/simulator.md``, from click's own options and the settings.
+"""The tables of ``docs/configuration.md`` and ``docs/simulator.md``, from click's own options and the settings.
 
 ``make render`` writes them.
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import click
 import msgspec
+from msgspec.structs import fields
 
 from markdown import filled, table
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings
+from specdec_exporter.simulator.scenario import Incident
 from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings
 
 CONFIGURATION = Path("docs") / "configuration.md"
@@ -56,10 +58,11 @@ def configuration_page(page: str) -> str:
 
 
 def simulator_page(page: str) -> str:
-    """Return the page with the table of the flags of ``simulate``."""
+    """Return the page with the tables of the flags of ``simulate`` and of the incidents."""
     header = ("Flag", "In the scenario", "Default", "Meaning")
     rows = (_simulate_row(option) for option in _options("simulate") if "--help" not in option.opts)
-    return filled(page, {"flags": table(header, rows)})
+    incidents = table(("Kind", "Keys", "What happens"), map(_incident_row, get_args(Incident)))
+    return filled(page, {"flags": table(header, rows), "incidents": incidents})
 
 
 def _options(command: str) -> Iterator[click.Option]:
@@ -103,10 +106,26 @@ def _simulate_row(option: click.Option) -> tuple[str, ...]:
     return (f"`{_flag(option)}`", f"`{prefix}{name}`", default, _meaning(option))
 
 
+def _incident_row(incident: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The keys of one kind beside ``kind``, ``at`` and ``for``, with their choices and defaults."""
+    hints = get_type_hints(incident)
+    keys = []
+    for field in fields(incident):
+        if field.name in ("at", "duration"):
+            continue
+        notes = [f"`{choice}`" for choice in get_args(hints[field.name]) if isinstance(choice, str)]
+        notes += [f"default `{field.default:g}`"] if isinstance(field.default, float) else []
+        keys.append(f"`{field.encode_name}`" + (f" ({', '.join(notes)})" if notes else ""))
+    what = (incident.__doc__ or "").replace("``", "`")
+    return (f"`{incident.__struct_config__.tag}`", ", ".join(keys), what)
+
+
 def _said_default(option: click.Option) -> str:
     """The default that the help text states in brackets, for a setting whose default is worked out."""
     match = re.search(r"\[default: (.*?)\]", option.help or "")
-    return match[1] if match else ""
+    if match is None:
+        return ""
+    return match[1] if " " in match[1] else f"`{match[1]}`"
 
 
 def _meaning(option: click.Option) -> str:

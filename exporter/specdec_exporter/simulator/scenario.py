@@ -29,19 +29,19 @@ class _Incident(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Collapse(_Incident, frozen=True, kw_only=True, tag="collapse"):
-    """Acceptance drops at once (a mean rate, or a curve)."""
+    """Acceptance falls at once to this rate, or to this list of rates."""
 
     acceptance: float | tuple[float, ...]
 
 
 class Drift(_Incident, frozen=True, kw_only=True, tag="drift"):
-    """Acceptance moves linearly to a mean rate or curve over ``for``, and stays there."""
+    """Acceptance moves linearly to this rate or list of rates over ``for``, and stays there."""
 
     acceptance: float | tuple[float, ...]
 
 
 class Latency(_Incident, frozen=True, kw_only=True, tag="latency"):
-    """Every step and prefill takes ``factor`` times as long; ``tail_share`` of new requests ``tail_factor`` times."""
+    """Steps and prefill take ``factor`` times as long; a ``tail_share`` of requests ``tail_factor`` times that."""
 
     factor: float = 1.0
     tail_share: float | None = None
@@ -49,15 +49,15 @@ class Latency(_Incident, frozen=True, kw_only=True, tag="latency"):
 
 
 class Restart(_Incident, frozen=True, kw_only=True, tag="restart"):
-    """The process dies, refuses connections for ``for`` (2 s) and starts anew with every counter at 0."""
+    """The process refuses connections for ``for`` (2 s), then starts from 0 with a new engine-init line."""
 
 
 class StopDrafting(_Incident, frozen=True, kw_only=True, tag="stop_drafting"):
-    """No drafts: the engine goes on without, the counters stand still."""
+    """Drafting stops and the draft counters stand still. The engine goes on."""
 
 
 class ChangeLoad(_Incident, frozen=True, kw_only=True, tag="load"):
-    """Another synthetic load (``8/s``, or ``32`` concurrent requests)."""
+    """The synthetic load changes: ``8/s``, or ``32`` concurrent requests."""
 
     load: str | float
 
@@ -69,7 +69,7 @@ class ChangeLoad(_Incident, frozen=True, kw_only=True, tag="load"):
 
 
 class PositionCliff(_Incident, frozen=True, kw_only=True, tag="position_cliff"):
-    """From ``position`` (0-based) on, acceptance is ``factor`` times what it was: a draft head broken at one depth."""
+    """From ``position`` on (from 0), acceptance is multiplied by ``factor``: one depth of the head is broken."""
 
     position: int
     factor: float = 0.05
@@ -79,7 +79,7 @@ MetricsFault = Literal["http_500", "html", "slow"]
 
 
 class BreakMetrics(_Incident, frozen=True, kw_only=True, tag="metrics_error"):
-    """``/metrics`` answers with an error, with a web page, or ``seconds`` (real) late. Serving goes on."""
+    """``/metrics`` answers with an error, with a web page, or ``seconds`` late (real ones). The API goes on serving."""
 
     mode: MetricsFault
     seconds: float = 30.0
