@@ -21,6 +21,7 @@ import pytest
 from builders import CAPTURES
 from specdec_exporter import __version__
 from specdec_exporter.commands import cli
+from specdec_exporter.commands.main import main
 
 COMMANDS = ["analyze", "baseline", "check", "compare", "healthcheck", "serve", "simulate"]
 LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"
@@ -220,7 +221,7 @@ def test_an_error_of_our_own_is_one_line_unless_its_place_is_asked_for(
     monkeypatch.setattr(cli.cli, "main", fail)
     monkeypatch.setenv("SPECDEC_TRACEBACK", "1" if shown else "")
     with pytest.raises(ZeroDivisionError if shown else SystemExit) as caught:
-        cli.main()
+        main()
     if not shown:
         assert caught.value.args == (1,)
         err = capsys.readouterr().err

@@ -38,9 +38,6 @@ class Checked(click.ParamType[Any]):
 
 DURATION = Checked("duration", config.parse_duration)
 LISTEN_ADDRESS = Checked("listen address", config.valid_listen_address)
-NAME = Checked("name", config.valid_name)
-PATH = Checked("path", config.valid_path)
-URL = Checked("URL", config.valid_url)
 
 
 def flag(name: str, text: str, *, key: str | None = None, prefix: str = "SPECDEC_", **kwargs: Any) -> Decorator:
