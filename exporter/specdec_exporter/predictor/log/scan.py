@@ -39,8 +39,8 @@ _REQUEST: Final = b"Received request "
 _WARNING: Final = Words((b"WARNING",))
 _ENGINE_INIT: Final = Words((b"LLM engine (v",))
 _PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
-# The V0 engine's line, the engine-init line, most warnings. It costs as much as all other words together, and in vLLM's
-# own format they find the same lines.
+# The V0 engine's line, the engine-init line, most warnings. Looking for it costs as much as looking for all others. In
+# vLLM's own format these find the same lines, so that it is left out where many bytes are read at once.
 _SPECULATION: Final = Words((b"peculative",), place=3)
 _MANY_BYTES: Final = 128 * 1024
 # The same, in lines that are looked at anyway.
@@ -139,7 +139,7 @@ class LogScanner:
         self._format: LogFormat = log_format
         self._wants_stats = EngineStats in self._kinds
         self._wants_drafts = SpecDecoding in self._kinds
-        self._own_format = False  # whether all lines of interest were usual ones lately
+        self._own_format = False  # all lines of interest in the last bytes read were usual ones
         self._words: list[Words] = []
         if self._wants_drafts:
             self._words.append(_DRAFTS)
@@ -169,10 +169,10 @@ class LogScanner:
                 position = self._take_line_at(buffer, position, end)
             return
         framed = self._format in ("cri", "docker")
-        few_do = self._own_format and end >= _MANY_BYTES
+        words = self._words_in_own_format if self._own_format and end >= _MANY_BYTES else self._words
         usual = others = 0
         position = self._take_continuations(buffer, 0, end)
-        for place in find_words(self._words_in_own_format if few_do else self._words, buffer, end):
+        for place in find_words(words, buffer, end):
             if place < position:
                 continue
             start = max(position, buffer.rfind(b"\n", position, place) + 1)
