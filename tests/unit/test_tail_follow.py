@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,12 +54,8 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "POLL_SECONDS", 0.005)
 
 
-def follower(log: Log, scanner_factory: Callable[[], LineScanner] = LineScanner) -> LogFollower:
-    return LogFollower([str(log.path)], scanner_factory, counters=ReaderCounters(), start="start")
-
-
-def problem(reader: LogFollower) -> str:
-    return reader.problem or ""
+def follower(log: Log) -> LogFollower:
+    return LogFollower([str(log.path)], LineScanner, counters=ReaderCounters(), start="start")
 
 
 async def test_lines_arrive_while_they_are_written_and_the_last_ones_at_the_end(log: Log, fast: None) -> None:
@@ -96,9 +91,9 @@ async def test_a_sink_that_fails_is_survived(log: Log, fast: None, caplog: pytes
     task = asyncio.create_task(reader.follow(sink, stop))
     log.write("one")
     await sink.has("one")
-    assert not problem(reader)
+    assert reader.healthy
     log.write("bad")
-    while "bad" not in problem(reader):
+    while "bad" not in (reader.problem or ""):
         await asyncio.sleep(0)
     log.write("two")
     await sink.has("two")
