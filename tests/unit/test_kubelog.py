@@ -7,7 +7,6 @@ import itertools
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logfiles import Following, LineScanner, texts
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, PredictorWarning
@@ -25,24 +25,21 @@ LONG_AGO = "2026-01-01T00:00:0"
 PATH = "/api/v1/namespaces/prod/pods/llama-0/log"
 
 
-class EveryLine:
-    """A scanner that makes an event of every line."""
+class EveryLine(LineScanner):
+    """Puts a label before every line, and counts the ends."""
 
     def __init__(self, label: str = "") -> None:
+        super().__init__()
         self.label = label
         self.finished = 0
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
-        assert buffer[:end].endswith(b"\n")
-        return [PredictorWarning(warning=self.label + line.decode()) for line in bytes(buffer[:end]).splitlines()]
+        return [PredictorWarning(warning=self.label + text) for text in texts(super().scan(buffer, end))]
 
     def finish(self, tail: bytes = b"") -> list[Event]:
         assert not tail
         self.finished += 1
         return []
-
-    def reset(self) -> None:
-        raise AssertionError("nothing here is ever cut")
 
 
 class Api:
@@ -128,39 +125,7 @@ async def api() -> AsyncIterator[Api]:
         await runner.cleanup()
 
 
-class Followed:
-    """A reader at work, and what it gave."""
-
-    def __init__(self, reader: KubernetesLogReader) -> None:
-        self.reader = reader
-        self.seen: list[str] = []
-        self._more = asyncio.Event()
-
-    def sink(self, event: Event) -> None:
-        assert isinstance(event, PredictorWarning)
-        self._more.set()
-        if event.warning == "explode":
-            raise RuntimeError("the sink is broken")
-        self.seen.append(event.warning)
-
-    async def until(self, *expected: str) -> None:
-        async with asyncio.timeout(5):
-            while len(self.seen) < len(expected):
-                self._more.clear()
-                await self._more.wait()
-        assert self.seen == list(expected)
-
-
-@asynccontextmanager
-async def following(reader: KubernetesLogReader) -> AsyncIterator[Followed]:
-    followed, stop = Followed(reader), asyncio.Event()
-    task = asyncio.create_task(reader.follow(followed.sink, stop))
-    try:
-        yield followed
-    finally:
-        stop.set()
-        async with asyncio.timeout(5):
-            await task
+Followed = Following[KubernetesLogReader]
 
 
 @pytest.fixture
@@ -193,7 +158,7 @@ def reader(url: str, token: Path, scanner: EveryLine, history: EveryLine | None 
 
 @pytest.fixture
 async def followed(api: Api, token: Path, scanner: EveryLine) -> AsyncIterator[Followed]:
-    async with following(reader(api.url, token, scanner)) as followed:
+    async with Following(reader(api.url, token, scanner)) as followed:
         yield followed
     assert scanner.finished
 
@@ -205,8 +170,8 @@ async def test_lines_come_as_they_are_written_and_without_their_timestamps(api: 
     await followed.until("one", "two", "2026-01-01T00:00:02Z three")
     query = api.requests[0].query
     assert dict(query) == {"container": "kserve-container", "follow": "true", "timestamps": "true"}
-    assert followed.reader.healthy
-    assert followed.reader.counters.bytes == sum(len(line) for line in api.log)
+    assert followed.source.healthy
+    assert followed.source.counters.bytes == sum(len(line) for line in api.log)
 
 
 async def test_a_cut_connection_loses_and_repeats_nothing(api: Api, followed: Followed) -> None:
@@ -217,8 +182,8 @@ async def test_a_cut_connection_loses_and_repeats_nothing(api: Api, followed: Fo
     await api.write("1.3Z three", "9Z half a line")
     await followed.until("one", "two", "three", "half a line")
     assert api.requests[1].query["sinceTime"] == f"{LONG_AGO}1Z"
-    assert followed.reader.counters.read_errors == 1
-    assert followed.reader.healthy
+    assert followed.source.counters.read_errors == 1
+    assert followed.source.healthy
 
 
 async def test_within_a_connection_timestamps_may_repeat_and_go_back(api: Api, followed: Followed) -> None:
@@ -242,14 +207,14 @@ async def test_a_restarted_container_is_followed_on(api: Api, followed: Followed
     await api.write("2Z new life")
     await api.end()
     await followed.until("old life", "new life")
-    assert followed.reader.counters.read_errors == 0
+    assert followed.source.counters.read_errors == 0
 
 
 async def test_what_was_written_before_the_start_is_history(api: Api, token: Path) -> None:
     later = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}.000000001Z"
     await api.write("1Z engine init", "2Z window")
     api.log.append(f"{later} window\n")
-    async with following(reader(api.url, token, EveryLine("after: "), EveryLine("before: "))) as followed:
+    async with Following(reader(api.url, token, EveryLine("after: "), EveryLine("before: "))) as followed:
         await followed.until("before: engine init", "before: window", "after: window")
 
 
@@ -259,11 +224,11 @@ async def test_a_renewed_token_is_used(api: Api, followed: Followed, token: Path
     api.token = "second-token"
     await api.hang_up()
     await api.requested(3)  # refused at least once
-    assert followed.reader.problem == "the Kubernetes API answered 401: Unauthorized"
+    assert followed.source.problem == "the Kubernetes API answered 401: Unauthorized"
     token.write_text("second-token")
     await api.write("2Z two")
     await followed.until("one", "two")
-    assert followed.reader.healthy
+    assert followed.source.healthy
 
 
 @pytest.mark.parametrize(
@@ -280,14 +245,14 @@ async def test_a_refusal_is_reported_once_in_the_api_s_words(
     problem = f"the Kubernetes API answered {status}: {problem}"
     with caplog.at_level(logging.INFO, "specdec_exporter"):
         api.refusal = (status, body)
-        async with following(reader(api.url, token, EveryLine())) as followed:
+        async with Following(reader(api.url, token, EveryLine())) as followed:
             await api.requested(4)
-            assert (followed.reader.problem, followed.reader.healthy) == (problem, False)
-            assert followed.reader.counters.read_errors >= 2
+            assert (followed.source.problem, followed.source.healthy) == (problem, False)
+            assert followed.source.counters.read_errors >= 2
             api.refusal = None
             await api.write("1Z at last")
             await followed.until("at last")
-            assert (followed.reader.problem, followed.reader.healthy) == (None, True)
+            assert (followed.source.problem, followed.source.healthy) == (None, True)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == [f"cannot read the log of container kserve-container of pod prod/llama-0: {problem}"]
 
@@ -298,18 +263,18 @@ async def test_nobody_listening_and_a_missing_token_are_problems_not_crashes(
 ) -> None:
     if not has_token:
         token.unlink()
-    async with following(reader("http://127.0.0.1:1", token, EveryLine())) as followed:
+    async with Following(reader("http://127.0.0.1:1", token, EveryLine())) as followed:
         async with asyncio.timeout(5):
-            while followed.reader.counters.read_errors < 2:
+            while followed.source.counters.read_errors < 2:
                 await asyncio.sleep(0.005)
-        assert problem in (followed.reader.problem or "")
+        assert problem in (followed.source.problem or "")
 
 
 async def test_a_line_too_long_to_hold_and_a_broken_sink_cost_one_event(api: Api, followed: Followed) -> None:
-    await api.write(f"1Z {'x' * 600_000}", "2Z explode", "3Z next")
+    await api.write(f"1Z {'x' * 600_000}", "2Z bad", "3Z next")
     await followed.until("next")
-    assert followed.reader.counters.oversized_lines == 1
-    assert followed.reader.counters.read_errors == 1
+    assert followed.source.counters.oversized_lines == 1
+    assert followed.source.counters.read_errors == 1
 
 
 async def test_an_abandoned_follow_leaves_no_task_behind(api: Api, token: Path) -> None:
