@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from promtool import Promtool
-from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, descriptions, run, service
+from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, fired, run, service
 
 HEALTHY = (0.85, 0.72, 0.59)  # 0.72
 COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
@@ -44,9 +44,9 @@ def test_a_collapse_of_a_release_that_counts_no_drafts(promtool: Promtool, rules
     case = Case(name="two counters", series=series, firing={60: set(), 85: {PAGE, TICKET}})
     run(promtool, rules, tmp_path, case, Case(name="too few of them", series=of_few, firing={85: set()}))
 
-    (told,) = (line for line in descriptions(promtool, rules, tmp_path, case, 85) if line.startswith(PAGE))
-    assert "Acceptance is 3" in told
-    assert "and its curve is unknown" in told
+    ((page, _),) = fired(promtool, rules, tmp_path, (85, case))
+    assert f"{PAGE}: Acceptance is 3" in str(page)
+    assert "and its curve is unknown" in str(page)
 
 
 def test_what_is_no_collapse_stays_silent(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
