@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Render the mixin into files that load as they are, in rules/, alertmanager/ and dashboards/.
+"""Render the mixin into files that load as they are (rules/, alertmanager/, dashboards/) and into reference tables.
 
 ``tools/render.py`` writes them, ``tools/render.py --check`` fails where they differ. Deterministic.
 """
@@ -15,6 +15,8 @@ from typing import Any
 
 import _jsonnet
 import yaml
+
+from reference import documents
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -88,8 +90,9 @@ def evaluate(config: str) -> Any:
         local mixin = (import 'mixin.libsonnet') + {{ _config+:: {config} }};
         {{
           groups: mixin.prometheusRules.groups + mixin.prometheusAlerts.groups,
-          metadata: mixin._config.prometheus_rule,
           alertmanager: mixin.specdecAlertmanager,
+          config: mixin._config,
+          verdicts: mixin._signals.verdict.values,
         }}
     """
     return _in_reading_order(json.loads(_jsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)])))
@@ -104,7 +107,7 @@ def render_rules(name: str) -> str:
         document = {
             "apiVersion": "monitoring.coreos.com/v1",
             "kind": "PrometheusRule",
-            "metadata": pack["metadata"],
+            "metadata": pack["config"]["prometheus_rule"],
             "spec": document,
         }
     return _headed(document, "rules", purpose)
@@ -157,6 +160,8 @@ def main() -> int:
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
     files |= render_dashboards()
+    pack = evaluate("{}")
+    files |= documents(ROOT, pack["config"], pack["groups"], pack["verdicts"])
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
