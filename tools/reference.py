@@ -1,7 +1,7 @@
 """Reference tables and numbers that ``tools/render.py`` writes into the documentation.
 
-A table stands between ``<!-- rendered: NAME -->`` and ``<!-- end -->``. A number stands in parentheses behind the key of
-the configuration or the policy that holds it: `` `min_requests` (200)``.
+A table stands between ``<!-- rendered: NAME -->`` and ``<!-- end -->``. A number stands in parentheses behind its key in
+the configuration or the policy: `` `min_requests` (200)``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
         "switch speculation off until draft and target fit",
     ),
     "harmful": (
-        "time per output token is above {latency[harmful_ratio]:g} times the baseline's, by more than chance; and the "
-        "baseline was recorded without speculation, or acceptance is below the method's minimum",
+        "time per output token is above {latency[harmful_ratio]:g} times the baseline's, by more than chance; and "
+        + "the baseline was recorded without speculation, or acceptance is below the method's minimum",
         "roll back; if drafts are accepted, look at the load",
     ),
     "not_paying": (
@@ -27,8 +27,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
         "lower k to the recommended one, or switch speculation off",
     ),
     "watch": (
-        "acceptance is between minimum and watch level; or it is below the minimum, but the measured speed-up pays; or "
-        "tokens are generated and nothing is drafted",
+        "acceptance is between minimum and watch level; or it is below the minimum, but the measured speed-up pays; "
+        + "or tokens are generated and nothing is drafted",
         "measure: compare with a run without speculation",
     ),
     "healthy": ("none of the rows above holds", "do nothing, or find out why acceptance is below the usual range"),
@@ -84,15 +84,15 @@ def methods(policy: Mapping[str, Any]) -> str:
 def with_tables(text: str, tables: Mapping[str, str]) -> str:
     """Return the text with the given tables between their markers. Raises ``ValueError`` for a missing marker."""
     for name, content in tables.items():
-        pattern = re.compile(rf"(<!-- rendered: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not pattern.search(text):
+        found = re.search(rf"<!-- rendered: {name} -->\n(.*?)<!-- end -->", text, re.DOTALL)
+        if found is None:
             raise ValueError(f"no line <!-- rendered: {name} --> with an <!-- end --> below it")
-        text = pattern.sub(lambda found, content=content: f"{found[1]}{content}{found[2]}", text)
+        text = text[: found.start(1)] + content + text[found.end(1) :]
     return text
 
 
 def with_numbers(text: str, config: Mapping[str, Any]) -> str:
-    """Return the text with each number behind a key set to the key's value. Raises ``ValueError`` for an unknown key."""
+    """Return the text with the current value behind each key. Raises ``ValueError`` for an unknown key."""
 
     def current(found: re.Match[str]) -> str:
         values = config["policy"] | config
