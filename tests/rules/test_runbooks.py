@@ -80,7 +80,7 @@ def served() -> dict[str, str]:
 
 
 @cache
-def configuration() -> dict[str, Any]:
+def pack_config() -> dict[str, Any]:
     """The pack's ``_config``."""
     # An extension module without type stubs.
     evaluate = import_module("_jsonnet").evaluate_snippet
@@ -115,7 +115,7 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_threshold_of_the_pack_and_one_of_the_policy_share_a_name_only_if_they_share_a_value() -> None:
-    config, policy = configuration(), configuration()["policy"]
+    config, policy = pack_config(), pack_config()["policy"]
     windows = {"short_window_seconds"}  # no threshold: the page and the rules look back over times of their own
 
     for section in (policy, policy["latency"]):
@@ -258,7 +258,7 @@ def test_every_speculative_configuration_is_one(page: Path) -> None:
         flag, configuration = yaml.safe_load(block)
         assert flag == "--speculative-config"
         parsed = json.loads(configuration)
-        assert parsed["method"] in configuration()["policy"]["methods"]
+        assert parsed["method"] in pack_config()["policy"]["methods"]
         assert parsed["num_speculative_tokens"] >= 1
         for first, last, k in parsed.get("num_speculative_tokens_per_batch_size", []):
             assert first <= last
