@@ -1,7 +1,7 @@
 """Reference tables and numbers that ``tools/render.py`` writes into the documentation.
 
-A table stands between ``<!-- rendered: NAME -->`` and ``<!-- end -->``. A number stands in parentheses behind its key in
-the configuration or the policy: `` `min_requests` (200)``.
+A table stands between ``<!-- rendered: NAME -->`` and ``<!-- end -->``. A number stands in parentheses behind its key
+in the configuration or the policy: `` `min_requests` (200)``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ _VERDICTS: dict[str, tuple[str, str]] = {
         "switch speculation off until draft and target fit",
     ),
     "harmful": (
-        "time per output token is above {latency[harmful_ratio]:g} times the baseline's, by more than chance; and "
-        + "the baseline was recorded without speculation, or acceptance is below the method's minimum",
+        (
+            "time per output token is above {latency[harmful_ratio]:g} times the baseline's, by more than chance; and "
+            "the baseline was recorded without speculation, or acceptance is below the method's minimum"
+        ),
         "roll back; if drafts are accepted, look at the load",
     ),
     "not_paying": (
@@ -27,8 +29,10 @@ _VERDICTS: dict[str, tuple[str, str]] = {
         "lower k to the recommended one, or switch speculation off",
     ),
     "watch": (
-        "acceptance is between minimum and watch level; or it is below the minimum, but the measured speed-up pays; "
-        + "or tokens are generated and nothing is drafted",
+        (
+            "acceptance is between minimum and watch level; or it is below the minimum, but the measured speed-up pays; "
+            "or tokens are generated and nothing is drafted"
+        ),
         "measure: compare with a run without speculation",
     ),
     "healthy": ("none of the rows above holds", "do nothing, or find out why acceptance is below the usual range"),
