@@ -30,8 +30,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     ),
     "watch": (
         (
-            "acceptance is between minimum and watch level; or it is below the minimum, but the measured speed-up pays; "
-            "or tokens are generated and nothing is drafted"
+            "acceptance is between minimum and watch level; or it is below the minimum, but the measured speed-up "
+            "pays; or tokens are generated and nothing is drafted"
         ),
         "measure: compare with a run without speculation",
     ),
