@@ -192,7 +192,7 @@ def _draft_length(side: Side) -> str:
     return f"{decimal(side.figures.mean_draft_length)}{short}"
 
 
-def _interval(estimate: Estimate | None, shown: Callable[[float], str]) -> str:
+def _interval(estimate: Estimate | None, shown: Callable[[float | None], str]) -> str:
     if estimate is None:
         return "-"
     return f"{shown(estimate.value)} ({shown(estimate.low)} to {shown(estimate.high)})"

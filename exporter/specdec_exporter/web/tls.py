@@ -64,8 +64,8 @@ def server_context(tls: TLSServerConfig) -> ssl.SSLContext:
         raise ConfigError(f"{key_path}: min_version {tls.min_version} is above max_version {tls.max_version}")
     if tls.client_auth_type not in _VERIFY_MODES:
         raise ConfigError(
-            f"{key_path}.client_auth_type: {tls.client_auth_type} is not supported, because it accepts any certificate; "
-            "use RequireAndVerifyClientCert"
+            f"{key_path}.client_auth_type: {tls.client_auth_type} is not supported, because it accepts any "
+            "certificate; use RequireAndVerifyClientCert"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _TLS_VERSIONS[tls.min_version]
