@@ -73,10 +73,7 @@ def test_a_scenario_sets_settings_and_incidents(tmp_path: pathlib.Path) -> None:
     )
     assert (settings.k, settings.acceptance, settings.method) == (2, (0.9, 0.5), "ngram")
     assert (settings.latency.step_seconds, settings.latency.prefill_seconds) == (0.01, 0.1)
-    assert settings.incidents == (
-        Collapse(at=60, duration=90, acceptance=0.1),
-        PositionCliff(at=5, position=1),
-    )
+    assert settings.incidents == (Collapse(at=60, duration=90, acceptance=0.1), PositionCliff(at=5, position=1))
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,7 @@ async def simulated(*incidents: str, **settings: Any) -> AsyncIterator[aiohttp.C
     stop = asyncio.Event()
     serving = asyncio.create_task(
         run(
-            SimulatorSettings(**told, incidents=tuple(map(parse_incident, incidents))),
-            ready=port.set_result,
-            stop=stop,
+            SimulatorSettings(**told, incidents=tuple(map(parse_incident, incidents))), ready=port.set_result, stop=stop
         )
     )
     try:

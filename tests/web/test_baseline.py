@@ -43,10 +43,7 @@ async def shown(running: Exporter) -> Any:
 async def test_a_baseline_is_served_bucket_by_bucket_as_it_was_recorded(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     path.write_text(baseline())
-    async with (
-        predictor(FIRST) as vllm,
-        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
-    ):
+    async with predictor(FIRST) as vllm, exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running:
         samples = await running.samples()
         status = await shown(running)
     live = {
@@ -97,10 +94,7 @@ async def test_a_reload_takes_a_new_baseline_and_keeps_the_old_one_if_it_is_bad(
 async def test_a_baseline_of_another_model_is_refused_and_said_once(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     path.write_text(baseline(model_name="large"))
-    async with (
-        predictor(FIRST) as vllm,
-        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
-    ):
+    async with predictor(FIRST) as vllm, exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running:
         for _ in range(3):
             assert not [series for series in await running.samples() if "baseline" in series]
         status = await shown(running)
@@ -114,10 +108,7 @@ async def test_a_baseline_of_another_model_is_refused_and_said_once(tmp_path: Pa
 async def test_a_baseline_waits_for_the_predictor(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     path.write_text(baseline())
-    async with (
-        predictor(FIRST) as vllm,
-        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
-    ):
+    async with predictor(FIRST) as vllm, exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running:
         vllm.status = 503
         assert RATIO not in await running.samples()
         assert (await shown(running))["refusal"] == "the predictor's model is not known yet"

@@ -263,11 +263,7 @@ async def test_configured_headers_stand_on_every_response_and_never_replace_its_
     config = load_web_config(path)
     async with serving(lambda: config) as url:
         header = {"Authorization": aiohttp.encode_basic_auth("alice", "wonderland")}
-        responses = [
-            await fetch(url),
-            await fetch(url, headers=header),
-            await fetch(url + "/nothing", headers=header),
-        ]
+        responses = [await fetch(url), await fetch(url, headers=header), await fetch(url + "/nothing", headers=header)]
     assert [response.status for response in responses] == [401, 200, 404]
     assert {response.headers["X-Frame-Options"] for response in responses} == {"deny"}
     assert [response.headers["X-Content-Type-Options"] for response in responses] == [
