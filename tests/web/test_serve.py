@@ -292,14 +292,6 @@ async def run_command(*arguments: str) -> tuple[int, str]:
     return process.returncode, stderr.decode()
 
 
-async def test_healthcheck_tells_a_healthy_exporter_from_none() -> None:
-    async with predictor() as vllm, exporter(f"--predictor.url={vllm.url}") as running:
-        address = running.url.removeprefix("http://")
-        assert (await run_command("healthcheck", f"--web.listen-address={address}"))[0] == 0
-    code, said = await run_command("healthcheck", f"--web.listen-address={address}")
-    assert (code, said.count("\n")) == (1, 1)
-
-
 async def test_a_port_that_is_taken_is_one_clear_line() -> None:
     async with predictor() as vllm:
         taken = vllm.url.removeprefix("http://")
@@ -307,15 +299,6 @@ async def test_a_port_that_is_taken_is_one_clear_line() -> None:
     assert code == 1
     assert f"cannot listen on {taken}" in said
     assert "Traceback" not in said
-
-
-async def test_engines_are_kept_apart() -> None:
-    body = (CAPTURES / "0.32.0-draft_model-dp2-api1" / "metrics-1-after.txt").read_bytes()
-    async with predictor(body) as vllm, exporter(f"--predictor.url={vllm.url}") as running:
-        samples = await running.samples()
-        engines = [name for name in samples if name.startswith("specdec_drafts_total")]
-        assert len(engines) == 2
-        assert sum(samples[name] for name in engines) == 264
 
 
 async def test_lines_written_as_soon_as_it_is_ready_count(tmp_path: Path) -> None:
