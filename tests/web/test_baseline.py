@@ -47,10 +47,7 @@ async def serving(folder: Path, **changes: Any) -> AsyncIterator[tuple[Predictor
     """A predictor that answers ``FIRST``, and an exporter with a baseline of it."""
     path = folder / "base.yaml"
     path.write_text(baseline(**changes))
-    async with (
-        predictor(FIRST) as vllm,
-        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
-    ):
+    async with predictor(FIRST) as vllm, exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running:
         yield vllm, running
 
 

@@ -13,6 +13,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from unittest import mock
 
 import aiohttp
 import bcrypt
@@ -177,23 +178,9 @@ async def test_passwords_beyond_72_bytes_count_as_bcrypt_always_counted_them() -
         assert (await fetch(url, headers=header)).status == 200
 
 
-class CountedBcrypt:
-    """bcrypt itself, with the hashes it was asked to check."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.hashes: list[str] = []
-        really = bcrypt.checkpw
-
-        def checkpw(password: bytes, hashed: bytes) -> bool:
-            self.hashes.append(hashed.decode())
-            return really(password, hashed)
-
-        monkeypatch.setattr(bcrypt, "checkpw", checkpw)
-
-
-async def test_a_right_password_is_hashed_once_and_a_wrong_one_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = CountedBcrypt(monkeypatch)
+async def test_a_right_password_is_hashed_once_and_a_wrong_one_every_time() -> None:
     async with serving(users(alice=ALICE)) as url:
+        counted = mock.Mock(wraps=bcrypt.checkpw)
         for password, status, checks in (
             ("wonderland", 200, 1),
             ("wonderland", 200, 1),
@@ -201,17 +188,18 @@ async def test_a_right_password_is_hashed_once_and_a_wrong_one_every_time(monkey
             ("no", 401, 3),
         ):
             header = {"Authorization": aiohttp.encode_basic_auth("alice", password)}
-            assert (await fetch(url, headers=header)).status == status
-            assert len(counted.hashes) == checks
+            with mock.patch.object(bcrypt, "checkpw", counted):
+                assert (await fetch(url, headers=header)).status == status
+            assert counted.call_count == checks
 
 
-async def test_an_unknown_user_costs_as_much_as_the_costliest_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_user_costs_as_much_as_the_costliest_known_one() -> None:
     bob = bcrypt.hashpw(b"builder", bcrypt.gensalt(6)).decode()
-    counted = CountedBcrypt(monkeypatch)
+    header = {"Authorization": aiohttp.encode_basic_auth("mallory", "x")}
     async with serving(users(alice=ALICE, bob=bob)) as url:
-        header = {"Authorization": aiohttp.encode_basic_auth("mallory", "x")}
-        assert (await fetch(url, headers=header)).status == 401
-    assert [hashed.split("$")[2] for hashed in counted.hashes] == ["06"]
+        with mock.patch.object(bcrypt, "checkpw", wraps=bcrypt.checkpw) as counted:
+            assert (await fetch(url, headers=header)).status == 401
+    assert [call.args[1].split(b"$")[2] for call in counted.call_args_list] == [b"06"]
 
 
 async def test_a_changed_password_locks_out_the_old_one_at_once(folder: Path) -> None:
@@ -344,14 +332,10 @@ async def test_versions_and_ciphers_are_what_the_file_says(folder: Path) -> None
             await fetch(url, ssl=client)
 
 
-def test_tls_1_2_is_the_least_by_default(folder: Path) -> None:
+def test_tls_1_2_is_the_least_and_the_systems_roots_judge_optional_certificates(folder: Path) -> None:
     context = load_web_config(configure(folder, TLS)).ssl_context()
     assert context is not None
-    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
-    assert context.verify_mode == ssl.CERT_NONE
-
-
-def test_the_systems_roots_judge_optional_certificates_where_no_ca_is_named(folder: Path) -> None:
+    assert (context.minimum_version, context.verify_mode) == (ssl.TLSVersion.TLSv1_2, ssl.CERT_NONE)
     context = load_web_config(configure(folder, TLS + "  client_auth_type: VerifyClientCertIfGiven\n")).ssl_context()
     assert context is not None
     assert context.verify_mode == ssl.CERT_OPTIONAL
