@@ -215,7 +215,7 @@ class LogLife(RuleBasedStateMachine):
             self.dated(2).append(self.log.path.read_bytes())
         if meanwhile == "copied" and self.recognisable:
             self.copy_itself()
-        if meanwhile == "truncated" and not rotations:
+        if meanwhile == "truncated" and self.recognisable:
             self.copytruncate(20)
         self.reader = self.new_reader()
 
