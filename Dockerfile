@@ -10,13 +10,9 @@ WORKDIR /src
 RUN python -m venv --without-pip /opt/specdec-exporter
 COPY requirements.lock ./
 RUN pip --python /opt/specdec-exporter install --require-hashes -r requirements.lock
-RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends gcc libc6-dev
 COPY pyproject.toml README.md LICENSE ./
-COPY tools/fastline.py tools/
 COPY exporter exporter
-# Without the compiled module the exporter would run, too, but slower: an image must not lose it unnoticed.
-RUN pip --python /opt/specdec-exporter install --no-deps . \
-    && /opt/specdec-exporter/bin/python -c 'import specdec_exporter.predictor._fastline'
+RUN pip --python /opt/specdec-exporter install --no-deps .
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="specdec-exporter" \

@@ -31,7 +31,13 @@ $(TOOLS)/.test: tests/debian.sh
 	tests/debian.sh promtool prometheus prometheus-alertmanager vmalert chromedriver
 	@mkdir -p $(TOOLS) && touch $@
 
-demo: $(VENV)/.runtime ## Simulated predictors, exporter, Prometheus, Alertmanager, pages; SECONDS=20 ends by itself
+# The demo renders its rules when it starts, with the jsonnet of the developers' lock file and none of its other packages.
+$(VENV)/.demo: requirements-dev.lock $(VENV)/.runtime
+	awk '/^[^ #]/ {wanted = /^rjsonnet==/} wanted' requirements-dev.lock > $(VENV)/demo.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/demo.lock
+	@touch $@
+
+demo: $(VENV)/.demo ## Simulated predictors, exporter, Prometheus, Alertmanager, pages; SECONDS=20 ends by itself
 	@tests/debian.sh prometheus prometheus-alertmanager
 	@PYTHONPATH=deploy $(BIN)/python -m demo $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 

@@ -1,6 +1,6 @@
 // Alertmanager's side of the mixin, from its _config.
 {
-  local config = (import '../rules/promql.libsonnet').computed($._config),
+  local config = $._config,
   local own = config.alertmanager,
   local matchers = import 'matchers.libsonnet',
   local routing = (import 'routing.libsonnet')(config),
@@ -13,7 +13,7 @@
     [if 'routes' in node then 'routes']: [route(child) for child in node.routes],
   },
 
-  // Each list of it goes into the list of the same name of a configuration.
+  // Append each list to the list of the same name in your configuration.
   local fragment = {
     route: { routes: [route(routing.root)] },
     inhibit_rules: [
@@ -29,7 +29,7 @@
     templates: own.templates,
   },
 
-  // What is not the pack's: here nobody is told of the rest.
+  // The receiver of all other alerts. In the example it tells nobody.
   local rest = 'everything-else',
 
   specdecAlertmanager+:: {

@@ -1,11 +1,11 @@
-// What each kind of integration shows, from the pack's templates. Addresses and secrets come from the configuration.
+// What each integration shows. The texts come from the pack's templates, addresses and secrets from the configuration.
 function(config)
   local own = config.alertmanager;
   local template(name) = '{{ template "specdec.%s" . }}' % name;
-  local secret(key) = '%s/%s' % [own.secrets_directory, key];
+  local secret(key) = own.secrets_directory + '/' + key;
 
   {
-    // The texts, by the names that Alertmanager has for their fields.
+    // The texts, by Alertmanager's field names.
     texts:: {
       slack: {
         title: template('title'),
@@ -61,7 +61,7 @@ function(config)
           send_resolved: true,
         }],
       },
-      // JSON of Alertmanager's own form: every label and annotation. Text of ours only since 0.32 (README.md).
+      // Alertmanager's own JSON, with every label and annotation. Templates apply only since 0.32 (README.md).
       webhook: {
         webhook_configs: [{
           url: own.webhook_url,

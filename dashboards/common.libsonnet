@@ -175,7 +175,7 @@ function(config, alerts)
       described(query.signal('mean_error'), g.target(
         '%s %g * sqrt(\n  (%s) ^ 2\n  + ignoring (inference_service)\n  (%s) ^ 2\n)' % [
           from,
-          config.z_score,
+          config.alert_z_score,
           query.expr('mean_error', { sli: sli }),
           other.expr('mean_error', { sli: sli }),
         ], legend

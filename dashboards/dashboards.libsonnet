@@ -1,14 +1,13 @@
 // The dashboards of a mixin, by file name.
 {
-  local promql = import '../rules/promql.libsonnet',
-  local config = promql.computed($._config),
-  local texts = promql.computed([
+  local config = $._config,
+  local texts = [
     { key: rule.alert + '/' + rule.labels.severity, summary: rule.annotations.summary, action: rule.annotations.action }
     for group in $.prometheusAlerts.groups
     for rule in group.rules
     if 'alert' in rule
-  ]),
-  // An alert has one rule for each SLI.
+  ],
+  // One alert may have a rule for each SLI.
   local alerts = { [text.key]: text for text in std.set(texts, function(text) text.key) },
   local common = (import 'common.libsonnet')(config, alerts),
 

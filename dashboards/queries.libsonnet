@@ -1,14 +1,14 @@
-// The pack's signals, narrowed to what a dashboard's variables select. A panel names a signal and gets its expression, its
-// unit and its definition; no dashboard spells a query.
+// The pack's signals, narrowed to the services that a dashboard's variables select. A panel names a signal and gets its
+// expression, unit and definition. No dashboard spells a query.
 local promql = import '../rules/promql.libsonnet';
 local signalsOf = import '../rules/signals.libsonnet';
 
 function(config)
-  // Evaluated once, for a name that no service has; dashboards put their own matcher in its place.
+  // The signals are rendered once, for a service name that does not exist. Dashboards replace it by their own matcher.
   local placeholder = '="PLACEHOLDER"';
   local raw_service_label = if config.source == 'vllm' then config.vllm_service_label else 'inference_service';
   local where(labels, service_label='inference_service') = std.join(', ', [
-    if label == 'inference_service' then service_label + placeholder else '%s=~"$%s"' % [label, label]
+    if label == 'inference_service' then service_label + placeholder else '%(label)s=~"$%(label)s"' % { label: label }
     for label in labels
   ]);
   local both(one, other) = std.join(', ', std.filter(function(matcher) matcher != '', [one, other]));
@@ -25,28 +25,30 @@ function(config)
     },
   );
   local plain = signals + signals.views;
-  local records = [plain[name].record for name in std.objectFields(plain) if 'record' in plain[name]];
+  local records = std.set([plain[name].record for name in std.objectFields(plain) if 'record' in plain[name]]);
   assert std.all([
     !std.startsWith(other, record) || other == record
     for record in records
     for other in records
   ]) : 'the name of a record is the beginning of another';
 
-  // A record is read with the level's matchers, too, before those that it is read with already. All texts at once, as JSON:
-  // one by one they would take ten times as long.
-  local merged(text) = std.strReplace(text, '}{', ', ');
-  local in_json(text) = std.strReplace(text, '"', '\\"');
-  local all = std.parseJson(merged(std.foldl(
-    function(text, record) std.strReplace(text, record, record + in_json('{' + level + '}')),
-    std.set(records),
-    std.toString(plain)
-  )));
+  // Every record in the text also gets the matchers of the level, before its own.
+  local narrowed(text) =
+    std.strReplace(
+      std.foldl(
+        function(text, record) std.strReplace(text, record, record + '{' + level + '}'),
+        records,
+        text
+      ),
+      '}{',
+      ', '
+    );
 
   local labelled(labels) =
-    promql.braces(['%s="%s"' % [label, labels[label]] for label in std.objectFields(labels)]);
+    promql.braces(['%(label)s="%(value)s"' % { label: label, value: labels[label] } for label in std.objectFields(labels)]);
   local expression(name, labels) =
-    local signal = all[name];
-    if 'record' in signal then merged(signal.record + labelled(labels))
+    local signal = plain[name];
+    if 'record' in signal then signal.record + labelled(labels)
     else if 'by' in signal then signal.by[labels[signal.label]]
     else if 'by_sli' in signal && 'sli' in labels then
       local own = signal.by_sli[labels.sli];
@@ -55,10 +57,10 @@ function(config)
 
   // `service`: the matcher of inference_service, for example '="$inference_service"'.
   function(service) {
-    signal(name):: all[name],
+    signal(name):: plain[name],
     record(name):: plain[name].record,
-    // Of the signal of this name, or of one of its parts: the SLI, quantile or other label that it is split by.
-    expr(name, labels={}):: std.strReplace(expression(name, labels), placeholder, service),
-    // The values that a signal is split by.
-    parts(name):: std.objectFields(all[name].by),
+    // The expression of a signal, or of one of its parts: an SLI, a quantile, or another label that splits it.
+    expr(name, labels={}):: std.strReplace(narrowed(expression(name, labels)), placeholder, service),
+    // The values of the label that splits a signal.
+    parts(name):: std.objectFields(plain[name].by),
   }

@@ -189,7 +189,7 @@ function(config, common)
     panel('timeseries', {
       title: 'Drafts',
       about: 'The sample behind every ratio: with fewer than %d of them in %s the alerts keep quiet.' % [
-        config.min_drafts,
+        config.alert_min_drafts,
         common.long,
       ],
       targets: [series('drafts', 'in ' + common.long)],

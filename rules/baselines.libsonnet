@@ -1,7 +1,8 @@
-// What is normal, from the best of three sources, and how far from it things are now. Part of the signals.
+// What is normal for a service, and how far it is from normal now. Part of the signals. Normal comes from the best of three
+// sources:
 //   control: a twin of the service without speculation, now. It shares load, time of day and mix of prompts.
-//   pinned: a baseline that the exporter was given as a file.
-//   history: the service's own last days, hour by hour.
+//   pinned: a baseline file that the exporter was given.
+//   history: the last days of the service itself, hour by hour.
 local promql = import 'promql.libsonnet';
 
 function(config, source, signals, name)
@@ -12,84 +13,111 @@ function(config, source, signals, name)
   local number = promql.number;
   local slis = std.objectFields(config.slis);
 
-  // Without the last hour, which may be the incident.
-  local history(record) =
-    '%s[%dd] offset %s' % [record, config.history_days, promql.duration(config.history_interval_seconds)];
-  local enough_history(record) = 'count_over_time(%s) >= %d' % [history(record), config.min_history_hours];
+  // The last hour is left out: it may be the incident.
+  local history(record) = '%(record)s[%(days)dd] offset %(last)s' % {
+    record: record,
+    days: config.history_days,
+    last: promql.duration(config.history_interval_seconds),
+  };
+  local enough_history(record) = 'count_over_time(%(history)s) >= %(hours)d' % {
+    history: history(record),
+    hours: config.min_history_hours,
+  };
+  local ofHistory(quantile, record) = 'quantile_over_time(%(quantile)s, %(history)s)\nand\n%(enough)s' % {
+    quantile: number(quantile),
+    history: history(record),
+    enough: enough_history(record),
+  };
 
   local is_control = 'inference_service=~"%s"' % config.control_service_regex;
   local is_raw_control = [source.serviceMatches(config.control_service_regex)];
-  // The control's series under the name of the service it is the control of; none while it drafts.
-  local asControlled(expression) =
-    'label_replace(\n  %s\n  unless %s (%s > 0),\n  "inference_service", "$1", "inference_service", "%s"\n)' % [
-      promql.indent(expression),
-      on,
-      signals.draft_tokens.record,
-      config.control_service_regex,
-    ];
-  local enough_requests = '%s >= %d' % [signals.requests.record, config.min_requests];
+  // The control's series, renamed to the service that it controls. None while the control itself drafts.
+  local asControlled(expression) = promql.strip(|||
+    label_replace(
+      %(series)s
+      unless %(on)s (%(draft_tokens)s > 0),
+      "inference_service", "$1", "inference_service", "%(control)s"
+    )
+  ||| % {
+    series: promql.indent(expression),
+    on: on,
+    draft_tokens: signals.draft_tokens.record,
+    control: config.control_service_regex,
+  });
+  local enough_requests = '%(requests)s >= %(min_requests)d' % {
+    requests: signals.requests.record,
+    min_requests: config.min_requests,
+  };
 
   local pinned(sli, suffix, extra=[]) =
     // max: every replica serves the same file.
-    'max by (%s) (%s)' % [
-      promql.list(level + extra),
-      source.family('baseline_%s_seconds_%s' % [config.slis[sli].family, suffix]),
-    ];
+    promql.by('max', level + extra, source.family('baseline_' + config.slis[sli].family + '_seconds_' + suffix));
+  local pinned_acceptance = source.family('baseline_acceptance_ratio');
   // One expression for every SLI.
   local anySli(expressions) =
     std.join('\nor\n', [promql.withLabel(expressions[sli], 'sli', sli) for sli in slis]);
 
   local fromSource(origin, expression) =
-    'label_replace(\n  %s,\n  "baseline_source", "%s", "", ""\n)' % [promql.indent(expression), origin];
+    'label_replace(\n  %(expression)s,\n  "baseline_source", "%(origin)s", "", ""\n)' % {
+      expression: promql.indent(expression),
+      origin: origin,
+    };
 
-  // Whatever its source: one that has just made way for another may still be there for some minutes.
-  local normal(matchers='') =
-    'max without (baseline_source) (%s%s)' % [name('latency_seconds', 'mean_baseline'), matchers];
-  local slowdown(matchers='') = '%s%s / %s %s' % [signals.latency_mean.record, matchers, on_sli, normal(matchers)];
+  // max: when a better source appears, the old one may stay for some minutes.
+  local slowdown(matchers='') =
+    '%(mean)s%(matchers)s / %(on_sli)s max without (baseline_source) (%(baseline)s%(matchers)s)' % {
+      mean: signals.latency_mean.record,
+      matchers: matchers,
+      on_sli: on_sli,
+      baseline: name('latency_seconds', 'mean_baseline'),
+    };
 
-  // 1 / n + 1 / n at baseline: what sampling errors are made of.
+  // 1 / n + 1 / n at baseline: every sampling error is a multiple of its root.
   local sampling(sli) = |||
     1 / %(requests)s{sli="%(sli)s"}
     + (1 / %(baseline)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"})
   ||| % { sli: sli, requests: signals.requests.record, baseline: name('latency_requests', 'count_baseline') };
 
-  local margin(sli) = '%s * sqrt(\n  %s\n)' % [
-    number(config.z_score * config.slis[sli].cv),
-    promql.indent(sampling(sli)),
-  ];
+  local margin(sli, z_score) = '%(factor)s * sqrt(\n  %(sampling)s\n)' % {
+    factor: number(z_score * config.slis[sli].cv),
+    sampling: promql.indent(sampling(sli)),
+  };
 
-  // Share of requests slower than each boundary, at baseline, by the SLI's sources.
+  // The share of requests slower than each boundary at baseline, from the best source that the SLI has.
   local slower_at_baseline(sli) =
-    local with_history = std.member(config.history_tail_slis, sli);
-    local cdf = '%s{sli="%s"}' % [signals.latency_cdf_hour.record, sli];
-    promql.firstOf(
-      [
-        '1 - ' + asControlled(
-          |||
-            %s
-            / %s group_left ()
-            (%s >= %d)
-          ||| % [
-            source.histogram('increase', sli, 'bucket', long, ['le'], is_raw_control),
-            on,
-            source.histogram('increase', sli, 'count', long, [], is_raw_control),
-            config.min_requests,
-          ]
-        ),
-        '1 - %s / %s group_left () (%s > 0)' % [pinned(sli, 'bucket', ['le']), on, pinned(sli, 'count')],
-      ] + (
-        if with_history then [
-          // The share within a boundary, so the slow hours are the low ones.
-          '1 - (\n  sum by (%s, le) (quantile_over_time(%s, %s))\n  and %s\n  (%s)\n)' % [
-            promql.list(level),
-            number(1 - config.latency_history_quantile),
-            history(cdf),
-            on,
-            enough_history('%s{sli="%s"}' % [signals.latency_mean_hour.record, sli]),
-          ],
-        ] else []
-      ), level
+    local matchers = '{sli="%s"}' % sli;
+    local control = '1 - ' + asControlled(
+      |||
+        %(within)s
+        / %(on)s group_left ()
+        (%(requests)s >= %(min_requests)d)
+      ||| % {
+        within: source.histogram('increase', sli, 'bucket', long, ['le'], is_raw_control),
+        on: on,
+        requests: source.histogram('increase', sli, 'count', long, [], is_raw_control),
+        min_requests: config.min_requests,
+      }
     );
+    local file = '1 - %(within)s / %(on)s group_left () (%(requests)s > 0)' % {
+      within: pinned(sli, 'bucket', ['le']),
+      on: on,
+      requests: pinned(sli, 'count'),
+    };
+    // The record holds the share within a boundary: its low values are the slow hours.
+    local own = promql.strip(|||
+      1 - (
+        sum by (%(labels)s, le) (quantile_over_time(%(quantile)s, %(history)s))
+        and %(on)s
+        (%(enough)s)
+      )
+    ||| % {
+      labels: promql.list(level),
+      quantile: number(1 - config.latency_history_quantile),
+      history: history(signals.latency_cdf_hour.record + matchers),
+      on: on,
+      enough: enough_history(signals.latency_mean_hour.record + matchers),
+    });
+    promql.firstOf([control, file] + (if std.member(config.history_tail_slis, sli) then [own] else []), level);
 
   {
     latency_baseline: {
@@ -97,31 +125,31 @@ function(config, source, signals, name)
       unit: 's',
       help: 'Mean latency at baseline, by baseline_source.',
       expr: promql.firstOf([
-        fromSource('control', asControlled('%s{%s}\nand\n%s' % [
-          signals.latency_mean.record,
-          is_control,
-          enough_requests,
-        ])),
+        fromSource('control', asControlled('%(mean)s{%(control)s}\nand\n%(enough)s' % {
+          mean: signals.latency_mean.record,
+          control: is_control,
+          enough: enough_requests,
+        })),
         fromSource('pinned', anySli({
-          [sli]: '%s / (%s > 0)' % [pinned(sli, 'sum'), pinned(sli, 'count')]
+          [sli]: '%(sum)s / (%(count)s > 0)' % { sum: pinned(sli, 'sum'), count: pinned(sli, 'count') }
           for sli in slis
         })),
-        fromSource('history', 'quantile_over_time(%s, %s)\nand\n%s' % [
-          number(config.latency_history_quantile),
-          history(signals.latency_mean_hour.record),
-          enough_history(signals.latency_mean_hour.record),
-        ]),
+        fromSource('history', ofHistory(config.latency_history_quantile, signals.latency_mean_hour.record)),
       ], level + ['sli']),
     },
 
-    // Absent for history, which has so many that their number does not matter.
+    // Absent for history: it has so many requests that their number does not matter.
     requests_baseline: {
       record: name('latency_requests', 'count_baseline'),
       unit: 'short',
       help: 'Requests in the baseline, for its sampling error.',
       expr: promql.firstOf([
-        asControlled('%s{%s} >= %d' % [signals.requests.record, is_control, config.min_requests]),
-        anySli({ [sli]: '%s > 0' % pinned(sli, 'count') for sli in slis }),
+        asControlled('%(requests)s{%(control)s} >= %(min_requests)d' % {
+          requests: signals.requests.record,
+          control: is_control,
+          min_requests: config.min_requests,
+        }),
+        anySli({ [sli]: pinned(sli, 'count') + ' > 0' for sli in slis }),
       ], level + ['sli']),
     },
 
@@ -130,22 +158,15 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'Acceptance rate at baseline, by baseline_source.',
       expr: promql.firstOf([
-        fromSource('pinned', 'max by (%s) (%s)' % [
-          promql.list(level),
-          source.family('baseline_acceptance_ratio'),
-        ]),
-        fromSource('history', 'quantile_over_time(%s, %s)\nand\n%s' % [
-          number(config.acceptance_history_quantile),
-          history(signals.acceptance_hour.record),
-          enough_history(signals.acceptance_hour.record),
-        ]),
+        fromSource('pinned', promql.by('max', level, pinned_acceptance)),
+        fromSource('history', ofHistory(config.acceptance_history_quantile, signals.acceptance_hour.record)),
       ], level),
     },
 
     p99_baseline: {
       record: name('latency_seconds', 'p99_baseline'),
       unit: 's',
-      help: 'P99 at baseline, for people: interpolated within a bucket. Absent where only the mean has a baseline.',
+      help: 'P99 at baseline, for people. It is interpolated within a bucket. Absent where only the mean has a baseline.',
       by_sli: {
         [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(slower_at_baseline(sli), 4)
         for sli in slis
@@ -155,9 +176,12 @@ function(config, source, signals, name)
     tail_shift: {
       record: name('latency', 'tail_shift', long),
       unit: 'percentunit',
-      help: 'Share of requests slower than a limit that held %g %% of them at baseline, beyond %g times the share that '
-            % [100 * config.tail_limit_share, config.tail_growth]
-            + 'was slower then; of the limits, the one that shows most. 0: the tail is as it was. No interpolation.',
+      help: ('The share of requests above a latency limit, minus %(growth)g times the share above it at baseline. Limits are '
+             + 'the bucket boundaries that held %(held)g %% of the requests at baseline; the limit with the largest '
+             + 'difference counts. 0: the tail has not grown. Not interpolated.') % {
+        growth: config.tail_growth,
+        held: 100 * config.tail_limit_share,
+      },
       by_sli: {
         [sli]: |||
           clamp_min(
@@ -178,7 +202,7 @@ function(config, source, signals, name)
           labels: promql.list(level),
           on: on,
           sli: sli,
-          // +Inf holds everybody, so it would say that the tail is as it was where no other boundary is common to both.
+          // Not +Inf: it holds every request, so it would report an unchanged tail when no other boundary is common to both.
           now: source.histogram('increase', sli, 'bucket', long, ['le'], ['le!="+Inf"']),
           requests: source.histogram('increase', sli, 'count', long),
           growth: number(config.tail_growth),
@@ -189,7 +213,7 @@ function(config, source, signals, name)
       },
     },
 
-    // Not recorded: quotients of records.
+    // Not recorded: a quotient of records.
     latency_ratio: {
       unit: 'percentunit',
       help: 'Mean latency / mean latency at baseline.',
@@ -197,12 +221,12 @@ function(config, source, signals, name)
       by_sli: { [sli]: slowdown('{sli="%s"}' % sli) for sli in slis },
     },
 
-    // Mean time per output token against baselines without speculation; end-to-end latency where there is none (before
-    // 0.11.0). A pinned baseline with an acceptance rate was recorded with speculation.
+    // Mean time per output token against a baseline without speculation. Releases before 0.11.0 do not have it: there it is
+    // the end-to-end latency. A pinned baseline with an acceptance rate was recorded with speculation.
     speedup: {
       record: name('speedup', 'ratio', long),
       unit: 'percentunit',
-      help: 'Realised speed-up: mean time per output token without speculation / with it.',
+      help: 'Measured speed-up: mean time per output token without speculation / with it.',
       local ratio(sli) = |||
         (
           max without (baseline_source) (%(baseline)s{baseline_source="control", sli="%(sli)s"})
@@ -215,90 +239,101 @@ function(config, source, signals, name)
         baseline: name('latency_seconds', 'mean_baseline'),
         on: on,
         mean: signals.latency_mean.record,
-        with: 'group by (%s) (%s)' % [promql.list(level), source.family('baseline_acceptance_ratio')],
+        with: promql.by('group', level, pinned_acceptance),
       },
       expr: promql.firstOf([ratio('tpot'), ratio('e2e')], level),
     },
 
     mean_margin: {
-      help: 'By how much the mean ratio may lie above 1 by chance: z * cv * sqrt(1 / n + 1 / n at baseline).',
-      by_sli: { [sli]: margin(sli) for sli in slis },
+      help: 'Chance alone may raise the mean ratio above 1 by this much: z * cv * sqrt(1 / n + 1 / n at baseline).',
+      by_sli: { [sli]: margin(sli, config.alert_z_score) for sli in slis },
     },
 
-    // The tail shift is s - g * b, with s slower now and b at baseline. The square root of a share has the same sampling
-    // error whatever the share is, sqrt(1 / n) / 2, so by chance s exceeds b by less than z * sqrt(b * v) + z^2 * v / 4 with
-    // v = 1 / n + 1 / n at baseline. What b * (g - 1) does not cover of it is at most z^2 * v * g / (4 * (g - 1)), whatever b is.
+    // The tail shift is s - g * b: s is the slow share now, b the slow share at baseline, g the growth. Let
+    // v = 1 / n + 1 / n at baseline. The square root of any share has the sampling error sqrt(1 / n) / 2. So chance raises s
+    // above b by less than z * sqrt(b * v) + z^2 * v / 4. The shift already allows b * (g - 1) of this. For every b, the rest
+    // is at most z^2 * v * g / (4 * (g - 1)).
     tail_margin: {
-      help: 'By how much the tail may shift by chance.',
+      help: 'Chance alone may shift the tail by this much.',
       by_sli: {
-        [sli]: '%s * (\n  %s\n)' % [
-          number(std.pow(config.z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
-          promql.indent(sampling(sli)),
-        ]
+        [sli]: '%(factor)s * (\n  %(sampling)s\n)' % {
+          factor: number(std.pow(config.alert_z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
+          sampling: promql.indent(sampling(sli)),
+        }
         for sli in slis
       },
     },
 
     // Not recorded: only alerts need it.
     unsettled: {
-      help: 'Most replicas started so recently that their slow first requests are still seen in the long window.',
-      expr: 'max_over_time(%s[%s]) > 0.5' % [signals.warming.record, promql.duration(config.settling_seconds)],
+      help: 'Most replicas started so recently that the long window still holds their slow first requests.',
+      expr: promql.range('max_over_time', signals.warming.record, config.settling_seconds) + ' > 0.5',
     },
 
     // --- Verdict -----------------------------------------------------------------------------------------------------
-    // The exporter judges by the same thresholds (its policy), in the same order: the worst that is proved holds.
+    // The exporter judges by the same policy in the same order: the worst verdict that is proved holds.
     verdict: {
       record: name('verdict', 'enum'),
       unit: 'short',
-      help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off, 4 does harm (slower '
-            + 'than baseline beyond doubt), 5 broken (almost nothing is accepted). Absent without speculation, and while '
-            + 'drafts are too few to tell.',
-      local enough = '%s >= %d' % [signals.sample.record, config.policy.min_drafts],
-      local below(limit) = '(%s < %s)' % [signals.acceptance.record, limit],
-      local verdict(value, condition) = '0 * (%s) + %d' % [condition, value],
-      local decoding = 'sli="tpot"',
-      // By more than chance, too.
-      local harmful = '(\n  %s\n  > clamp_min(\n    1 + %s,\n    %s\n  )\n)' % [
-        slowdown('{%s}' % decoding),
-        promql.indent(margin('tpot'), 4),
-        number(config.harmful_ratio),
-      ],
-      local gain = '%s{%s}' % [name('speedup', 'ratio', long), decoding],
-      local measured(comparison) = '(%s %s %s and %s{%s} >= %d)' % [
-        gain,
-        comparison,
-        number(config.speedup_min),
-        signals.requests.record,
-        decoding,
-        config.min_requests,
-      ],
-      local watch = promql.group(signals.acceptance_watch.expr),
+      help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off, 4 does harm (certainly '
+            + 'slower than baseline), 5 broken (almost nothing is accepted). Absent without speculation, and while drafts are '
+            + 'too few to tell.',
+      local decoding = '{sli="tpot"}',
+      local below(limit) = '(' + signals.acceptance.record + ' < ' + limit + ')',
+      local measured(comparison) = '(%(gain)s %(comparison)s %(speedup_min)s and %(requests)s >= %(min_requests)d)' % {
+        gain: facts.gain,
+        comparison: comparison,
+        speedup_min: number(config.speedup_min),
+        requests: signals.requests.record + decoding,
+        min_requests: config.min_requests,
+      },
+      // Also slower by more than chance explains. The page and the record judge by one look each, at the same z-score.
+      local harmful = promql.strip(|||
+        (
+          %(slowdown)s
+          > clamp_min(
+            1 + %(margin)s,
+            %(ratio)s
+          )
+        )
+      ||| % {
+        slowdown: slowdown(decoding),
+        margin: promql.indent(margin('tpot', config.policy.latency.z_score), 4),
+        ratio: number(config.harmful_ratio),
+      }),
+      local facts = {
+        on: on,
+        acceptance: signals.acceptance.record,
+        drafts: signals.sample.record,
+        tokens: signals.generation_tokens_now.record,
+        enough: '%(drafts)s >= %(min_drafts)d' % { drafts: facts.drafts, min_drafts: config.policy.min_drafts },
+        broken: below(number(config.policy.acceptance_ratio_broken)),
+        rejected: below(signals.acceptance_min.record),
+        watch: promql.group(signals.acceptance_watch.expr),
+        harmful: harmful,
+        gain: name('speedup', 'ratio', long) + decoding,
+        pays: measured('>='),
+        pays_not: measured('<'),
+      },
+      local verdict(value, condition) = '0 * (' + condition % facts + ') + ' + value,
       expr: promql.firstOf([
-        verdict(5, '%s and %s' % [below(number(config.policy.acceptance_ratio_broken)), enough]),
-        verdict(4, '%s and %s %s and %s (%s or %s %s)' % [
-          enough,
-          on,
-          harmful,
-          on,
-          below(signals.acceptance_min.record),
-          on,
-          gain,
-        ]),
-        verdict(3, '%s and %s %s' % [enough, on, measured('<')]),
-        verdict(3, '%s and %s unless %s %s' % [below(signals.acceptance_min.record), enough, on, measured('>=')]),
-        verdict(2, '%s and %s' % [below(signals.acceptance_min.record), enough]),
-        verdict(2, '%s < %s and %s unless %s %s' % [signals.acceptance.record, watch, enough, on, measured('>=')]),
-        verdict(1, '%s and %s' % [signals.acceptance.record, enough]),
-        verdict(2, '%s == 0 and %s > 0' % [signals.sample.record, signals.generation_tokens_now.record]),
-        verdict(0, '%s == 0' % signals.sample.record),
+        verdict(5, '%(broken)s and %(enough)s'),
+        verdict(4, '%(enough)s and %(on)s %(harmful)s and %(on)s (%(rejected)s or %(on)s %(gain)s)'),
+        verdict(3, '%(enough)s and %(on)s %(pays_not)s'),
+        verdict(3, '%(rejected)s and %(enough)s unless %(on)s %(pays)s'),
+        verdict(2, '%(rejected)s and %(enough)s'),
+        verdict(2, '%(acceptance)s < %(watch)s and %(enough)s unless %(on)s %(pays)s'),
+        verdict(1, '%(acceptance)s and %(enough)s'),
+        verdict(2, '%(drafts)s == 0 and %(tokens)s > 0'),
+        verdict(0, '%(drafts)s == 0'),
       ], level),
     },
 
-    // --- Error budget: numerator and denominator, so that any window can be had from them ------------------------------
+    // --- Error budget: numerator and denominator, to compute any window from ------------------------------------------
     slo_requests: {
       record: name('slo_requests', 'rate', config.short_window_seconds),
       unit: 'reqps',
-      help: 'Requests per second that an objective counts.',
+      help: 'Requests per second that the objective counts.',
       by_slo: {
         [slo]: source.histogram('rate', config.slos[slo].sli, 'count', config.short_window_seconds)
         for slo in std.objectFields(config.slos)
@@ -307,13 +342,13 @@ function(config, source, signals, name)
     slo_slow_requests: {
       record: name('slo_slow_requests', 'rate', config.short_window_seconds),
       unit: 'reqps',
-      help: 'Requests per second beyond the bound of the objective; absent where the bound is no bucket boundary.',
+      help: 'Requests per second slower than the bound of the objective. Absent where the bound is no bucket boundary.',
       by_slo: {
-        [slo]: '%s{slo="%s"}\n- %s\n%s' % [
-          name('slo_requests', 'rate', config.short_window_seconds),
-          slo,
-          on,
-          source.histogram(
+        [slo]: '%(all)s{slo="%(slo)s"}\n- %(on)s\n%(within)s' % {
+          all: name('slo_requests', 'rate', config.short_window_seconds),
+          slo: slo,
+          on: on,
+          within: source.histogram(
             'rate',
             config.slos[slo].sli,
             'bucket',
@@ -321,7 +356,7 @@ function(config, source, signals, name)
             [],
             [source.bound(config.slos[slo].le)]
           ),
-        ]
+        }
         for slo in std.objectFields(config.slos)
       },
     },

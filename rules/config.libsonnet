@@ -1,5 +1,5 @@
 // Every threshold, window, selector and label of the pack. Override a key where the mixin is used:
-//   (import 'specdec-exporter/mixin.libsonnet') + { _config+:: { z_score: 3.3 } }
+//   (import 'specdec-exporter/mixin.libsonnet') + { _config+:: { alert_z_score: 3.3 } }
 // Ratios are 0..1, times seconds. Thresholds that the exporter applies too come from its policy and are not repeated here.
 {
   _config+:: {
@@ -10,7 +10,7 @@
     source: 'exporter',
 
     // Thresholds and per-method bands. Keys of `methods` are the exporter's canonical names of a method.
-    policy: import '../exporter/specdec_exporter/policy.json',
+    policy: import '../exporter/specdec_exporter/speculation/policy.json',
 
     // --- What is selected ------------------------------------------------------------------------------------------
 
@@ -60,16 +60,17 @@
 
     // --- Sampling error ----------------------------------------------------------------------------------------------
 
-    // One-sided normal quantile by which a share or a mean must differ from its limit: 2.58 is a chance of 1 in 200 at one
-    // look. Alerts look for minutes before they fire, which makes it less than 1 in 1,000 (docs/alert-quality.md). What the
-    // exporter says after a single look needs more, so its policy has a z_score of its own.
-    z_score: 2.58,
+    // An alert needs a difference of this many standard errors (a one-sided normal quantile). By chance, one look in 200
+    // exceeds 2.58. Alerts look for minutes before they fire, so fewer than 1 in 1,000 are false (docs/alert-quality.md).
+    // The exporter and the recorded verdict judge after a single look, so they use the policy's higher latency.z_score.
+    alert_z_score: 2.58,
 
-    // Drafts in the long window below which acceptance alerts are silent. Drafts, not tokens: the tokens of a draft stand
-    // or fall together. A thousand drafts come from a dozen requests or so, which is the least to speak of a service.
-    min_drafts: 1000,
+    // Alerts about acceptance are silent with fewer drafts than this in the long window. Drafts count, not their tokens:
+    // the tokens of one draft are accepted or rejected together. About a dozen requests make a thousand drafts, and fewer
+    // requests do not represent a service. The verdict needs only the policy's min_drafts.
+    alert_min_drafts: 1000,
 
-    // The same for one replica.
+    // The same limit for one replica.
     min_replica_drafts: 500,
 
     // Draft tokens that are taken for a draft where releases count no drafts (0.8.3, 0.8.4): more than most use for k, so
@@ -79,7 +80,9 @@
     // Requests in the long window below which latency alerts are silent.
     min_requests: config.policy.latency.min_requests,
 
-    // Requests in an hour for it to count as history.
+    // An hour counts as history of the acceptance rate with at least this many drafts, and as history of the latency with
+    // at least this many requests.
+    min_history_drafts: 1000,
     min_history_requests: 50,
 
     // Hours of history before it serves as a baseline.

@@ -1,4 +1,4 @@
-// Can the figures be believed? What scrapes, log readers, baselines and buckets are like. Views, too: never recorded.
+// Can the figures be believed? Views of scrapes, log readers, baselines and buckets. Views are never recorded.
 local promql = import 'promql.libsonnet';
 
 function(config, source, signals, narrow)
@@ -8,11 +8,11 @@ function(config, source, signals, narrow)
   local target = (import 'sources.libsonnet')(config { selector: narrow.target });
   local place = (import 'sources.libsonnet')(config { selector: narrow.place });
 
-  local aggregate(operator, expression, labels=level) = '%s by (%s) (%s)' % [operator, promql.list(labels), expression];
+  local aggregate(operator, expression, labels=level) = promql.by(operator, labels, expression);
 
-  // The alike series of all replicas, as one; those of the exporter about itself or its log have no model.
+  // One series for all replicas. The exporter's series about itself or its log have no model.
   local ofTarget(operator, name, labels=service) = aggregate(operator, target.family(name), labels);
-  local rateOfTarget(name) = aggregate('sum', 'rate(%s[%s])' % [target.family(name), promql.duration(short)], service);
+  local rateOfTarget(name) = aggregate('sum', promql.range('rate', target.family(name), short), service);
 
   local health = {
     up: {
@@ -22,41 +22,40 @@ function(config, source, signals, narrow)
     },
     data_age: {
       unit: 's',
-      help: 'Seconds since the predictor last answered, for an hour.',
-      expr: 'time() - max by (%s) (\n  last_over_time(timestamp(%s == 1)[1h:1m])\n)' % [
-        promql.list(target.up.labels),
-        target.up.expr,
-      ],
+      help: 'Seconds since the predictor last answered. Absent after an hour.',
+      expr: 'time() - max by (%(labels)s) (\n  last_over_time(timestamp(%(up)s == 1)[1h:1m])\n)' % {
+        labels: promql.list(target.up.labels),
+        up: target.up.expr,
+      },
     },
     collector_metrics: {
       unit: 'short',
-      help: "Whether the exporter could read the predictor's metrics, the worst replica.",
+      help: "Whether the exporter could read the predictor's metrics. The worst replica counts.",
       expr: aggregate('min', target.family('scrape_collector_success', ['collector="metrics"']), service),
     },
     collector_log: {
       unit: 'short',
-      help: "Whether it could read the predictor's log, the worst replica.",
+      help: "Whether the exporter could read the predictor's log. The worst replica counts.",
       expr: aggregate('min', target.family('scrape_collector_success', ['collector="log"']), service),
     },
     collector_seconds: {
       unit: 's',
-      help: 'How long reading took, the slowest replica.',
+      help: 'How long the exporter took to read. The slowest replica counts.',
       expr: ofTarget('max', 'scrape_collector_duration_seconds', service + ['collector']),
     },
     log_lines_now: {
       unit: 'ops',
-      help: 'Lines of the log read per second.',
+      help: 'Log lines read per second.',
       expr: rateOfTarget('log_reader_lines_total'),
     },
     log_matched_lines_now: {
       unit: 'ops',
-      help: 'Lines of them, per second, that said something about speculation or the engine.',
+      help: 'Log lines per second about speculation or the engine.',
       expr: rateOfTarget('log_reader_matched_lines_total'),
     },
     log_errors_now: {
       unit: 'ops',
-      help: 'Lines per second that could not be read although they were certainly of interest; lines that were too long; '
-            + 'failures to read the log.',
+      help: 'Per second: lines of interest that could not be parsed; lines that were too long; failures to read the log.',
       label: 'error',
       by: {
         'parse error': rateOfTarget('log_reader_parse_errors_total'),
@@ -66,27 +65,27 @@ function(config, source, signals, narrow)
     },
     log_bytes_behind: {
       unit: 'bytes',
-      help: 'Bytes of the log that are still to be read.',
+      help: 'Bytes of the log not read yet.',
       expr: ofTarget('max', 'log_reader_bytes_behind'),
     },
     log_age: {
       unit: 's',
-      help: 'Seconds since a line of the log was last read, of the replica where it is longest ago.',
+      help: 'Seconds since the last log line was read. The oldest replica counts.',
       expr: 'time() - ' + ofTarget('min', 'log_reader_last_line_timestamp_seconds'),
     },
     baseline_age: {
       unit: 's',
-      help: 'Age of the baselines that exporters were given as files.',
+      help: 'Age of the baseline files.',
       expr: 'time() - ' + aggregate('min', source.family('baseline_recorded_timestamp_seconds')),
     },
     baseline_sources: {
       unit: 'short',
-      help: 'Services by where the baseline of their latency comes from: a live control, a file, their own history.',
+      help: 'Services by the source of their latency baseline: a live control, a file, their own history.',
       expr: 'count by (sli, baseline_source) (%s)' % signals.latency_baseline.record,
     },
     log_errors_all_now: {
       unit: 'ops',
-      help: 'Errors of the log reader per second, of all kinds.',
+      help: 'Log reader errors of all kinds per second.',
       expr: std.join('\n+ ', [promql.group(health.log_errors_now.by[kind]) for kind in std.objectFields(health.log_errors_now.by)]),
     },
     up_share: {
@@ -106,7 +105,7 @@ function(config, source, signals, narrow)
     },
     bounds: {
       unit: 'short',
-      help: 'Bucket boundaries that a histogram has. When they change, quantiles jump without any request being slower.',
+      help: 'Number of bucket boundaries of a histogram. When it changes, quantiles jump although no request is slower.',
       by_sli: {
         [sli]: aggregate('count', source.replicasByBound(sli))
         for sli in std.objectFields(config.slis)
@@ -123,4 +122,4 @@ function(config, source, signals, narrow)
       expr: 'sum(1 - %s)' % place.family('exporter_config_last_reload_successful'),
     },
   };
-  promql.computed(health)
+  health

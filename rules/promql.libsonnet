@@ -1,6 +1,8 @@
 // Small pieces of PromQL text. Nothing here knows what is measured.
 {
-  // 300 -> '5m'. Prometheus' own spelling, so that names of records can end in it.
+  local promql = self,
+
+  // 300 -> '5m'. This is Prometheus' own spelling, so the names of records can end in it.
   duration(seconds):
     if seconds % 86400 == 0 then '%dd' % (seconds / 86400)
     else if seconds % 3600 == 0 then '%dh' % (seconds / 3600)
@@ -12,32 +14,51 @@
 
   list(labels): std.join(', ', labels),
 
-  // Matchers in braces; empty ones are left out, and so are empty braces.
+  // Matchers in braces. Empty matchers and empty braces are left out.
   braces(matchers):
     local given = std.filter(function(m) m != '', matchers);
     if given == [] then '' else '{' + std.join(', ', given) + '}',
 
-  // A block of PromQL, moved right under what contains it.
-  indent(text, width=2): std.strReplace(self.strip(text), '\n', '\n' + std.repeat(' ', width)),
+  // A block of PromQL, indented to stand inside another expression.
+  indent(text, width=2): std.strReplace(promql.strip(text), '\n', '\n' + std.repeat(' ', width)),
 
   // Text blocks end in a newline that does not belong to the expression.
-  strip(text):
-    local end = '\u0000';
-    std.strReplace(std.strReplace(text + end, '\n' + end, ''), end, ''),
+  strip(text): if std.endsWith(text, '\n') then std.substr(text, 0, std.length(text) - 1) else text,
 
   contains(text, part): std.length(std.split(text, part)) > 1,
 
-  // In parentheses, on lines of its own when it has several.
+  // In parentheses. An expression of several lines gets lines of its own.
   group(text):
-    local stripped = self.strip(text);
-    if !self.contains(stripped, '\n') then '(' + stripped + ')'
-    else '(\n  ' + self.indent(stripped) + '\n)',
+    local stripped = promql.strip(text);
+    if !promql.contains(stripped, '\n') then '(' + stripped + ')'
+    else '(\n  ' + promql.indent(stripped) + '\n)',
 
-  // The first of the expressions that has a value, service by service.
-  firstOf(expressions, labels): std.join('\nor on (%s)\n' % self.list(labels), [self.strip(e) for e in expressions]),
+  // For each service, the first of the expressions that has a value.
+  firstOf(expressions, labels): std.join('\nor on (%s)\n' % promql.list(labels), [promql.strip(e) for e in expressions]),
 
-  // The same object, computed. jsonnet computes a field anew at every use, which makes layers of text slow.
-  computed(object): std.parseJson(std.toString(object)),
+  // 'max by (<labels>) (<expression>)'.
+  by(operator, labels, expression): '%(operator)s by (%(labels)s) (%(expression)s)' % {
+    operator: operator,
+    labels: promql.list(labels),
+    expression: expression,
+  },
 
-  withLabel(expression, name, value): 'label_replace(%s, "%s", "%s", "", "")' % [self.strip(expression), name, value],
+  // 'rate(<series>[5m])'.
+  range(operation, series, seconds): '%(operation)s(%(series)s[%(window)s])' % {
+    operation: operation,
+    series: series,
+    window: promql.duration(seconds),
+  },
+
+  // The bucket series of a histogram -> one of its quantiles; none where nothing was observed.
+  quantile(quantile, buckets): 'histogram_quantile(%(quantile)s, %(buckets)s) >= 0' % {
+    quantile: promql.number(quantile),
+    buckets: buckets,
+  },
+
+  withLabel(expression, name, value): 'label_replace(%(expression)s, "%(name)s", "%(value)s", "", "")' % {
+    expression: promql.strip(expression),
+    name: name,
+    value: value,
+  },
 }

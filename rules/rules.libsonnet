@@ -1,8 +1,8 @@
 // The groups of a mixin, from its _config.
 {
   local promql = import 'promql.libsonnet',
-  local config = promql.computed($._config),
-  local signals = promql.computed((import 'signals.libsonnet')(config)),
+  local config = $._config,
+  local signals = (import 'signals.libsonnet')(config),
 
   local finished(group) = {
     name: group.name,
@@ -10,7 +10,7 @@
     rules: [rule { expr: promql.strip(super.expr) } for rule in group.rules],
   },
 
-  // Each quantity once, for whoever builds on the pack.
+  // Every quantity of the pack, for other mixins to build on.
   _signals:: signals,
 
   prometheusRules+:: {

@@ -1,7 +1,8 @@
-// Each quantity once: name of the record, unit, meaning, expression. Recording rules, alerts and dashboards take it here.
+// Every quantity of the pack, defined once: record name, unit, meaning, expression. Recording rules, alerts and dashboards
+// read them from here.
 local promql = import 'promql.libsonnet';
 
-// `narrow`: matchers of what a dashboard shows, for series without a model, without a service, and for alerts.
+// `narrow`: a dashboard's matchers for series without a model, for series without a service, and for alerts.
 function(config, narrow={ target: config.selector, place: config.selector, alerts: '' })
   local source = (import 'sources.libsonnet')(config);
   local policy = config.policy;
@@ -14,13 +15,14 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
 
   // inference_service:specdec_<what>:<operation><window>
   local name(what, operation, seconds=null) =
-    'inference_service:specdec_%s:%s%s' % [what, operation, if seconds == null then '' else promql.duration(seconds)];
+    'inference_service:specdec_' + what + ':' + operation + (if seconds == null then '' else promql.duration(seconds));
+  local ratio(above, below) = '%(above)s / (%(below)s > 0)' % { above: above, below: below };
 
-  // Boundaries that history keeps. Of vLLM's twenty for time per output token seven are beyond a second per token, where no
-  // limit of a service that anybody reads lies, and each is a series per service.
+  // The bucket boundaries that history keeps. vLLM has twenty for time per output token. Seven of them are above one second
+  // per token: no service with readers has a limit there, and each boundary is one more series per service.
   local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.].+|1([.]0)?|[+]Inf"'] else [];
 
-  // A threshold that depends on the method: 0 * <series of the services> + <value>, the general one last.
+  // A threshold that depends on the method: 0 * <series of the services> + <value>. The general threshold comes last.
   local byMethod(key, general) =
     local own = [
       { method: method, value: policy.methods[method][key] }
@@ -32,21 +34,19 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     local series(value) =
       if config.source == 'exporter' then
         // max: during a rollout a service has several info series.
-        ['max by (%s) (%s)' % [
-          promql.list(level),
-          source.family('predictor_info', ['method=~"(%s).*"' % std.join('|', methods(value))]),
-        ]]
+        [promql.by('max', level, source.family('predictor_info', ['method=~"(%s).*"' % std.join('|', methods(value))]))]
       else
         [
-          '%s%s' % [name('drafts', 'increase', long), promql.braces([config.vllm_method_selectors[method]])]
+          name('drafts', 'increase', long) + promql.braces([config.vllm_method_selectors[method]])
           for method in methods(value)
           if method in config.vllm_method_selectors
         ];
+    local constant(expression, value) = '0 * ' + expression + ' + ' + value;
     [
-      '0 * %s + %s' % [expression, value]
+      constant(expression, value)
       for value in values
       for expression in series(value)
-    ] + ['0 * %s + %s' % [name('drafts', 'at_least', long), number(general)]];
+    ] + [constant(name('drafts', 'at_least', long), number(general))];
 
   local signals = {
     // --- Counts ------------------------------------------------------------------------------------------------------
@@ -56,15 +56,21 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       help: 'Drafts: speculations of one request in one engine step with at least one draft token.',
       expr: source.counter('increase', 'drafts', long),
     },
-    // What guards ask: how large is the sample?
+    // The size of the sample, for guards.
     sample: {
       record: name('drafts', 'at_least', long),
       unit: 'short',
-      help: 'Drafts; of releases that do not count them (0.8.3, 0.8.4) as many as their draft tokens make at k = %d.'
+      help: 'Drafts. Releases 0.8.3 and 0.8.4 do not count them; there it is their draft tokens / %d.'
             % config.assumed_draft_tokens,
       expr: promql.firstOf(
-        // Those releases have the counters, at 0, without speculation, too.
-        [signals.drafts.record, '%s / %d > 0' % [signals.draft_tokens.record, config.assumed_draft_tokens]],
+        [
+          signals.drafts.record,
+          // > 0: without speculation these releases serve the counters at 0.
+          '%(draft_tokens)s / %(assumed)d > 0' % {
+            draft_tokens: signals.draft_tokens.record,
+            assumed: config.assumed_draft_tokens,
+          },
+        ],
         level
       ),
     },
@@ -98,60 +104,64 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       record: name('acceptance', 'ratio_rate', long),
       unit: 'percentunit',
       help: 'Acceptance rate: accepted draft tokens / draft tokens.',
-      expr: '%s / (%s > 0)' % [signals.accepted_tokens.record, signals.draft_tokens.record],
+      expr: ratio(signals.accepted_tokens.record, signals.draft_tokens.record),
     },
     acceptance_now: {
       record: name('acceptance', 'ratio_rate', short),
       unit: 'percentunit',
       help: 'Acceptance rate of the last minutes.',
-      expr: '%s\n/\n(%s > 0)' % [
-        promql.group(source.counter('rate', 'accepted_tokens', short)),
-        promql.group(source.counter('rate', 'draft_tokens', short)),
-      ],
+      expr: '%(accepted)s\n/\n(%(drafted)s > 0)' % {
+        accepted: promql.group(source.counter('rate', 'accepted_tokens', short)),
+        drafted: promql.group(source.counter('rate', 'draft_tokens', short)),
+      },
     },
     acceptance_length: {
       record: name('acceptance_length', 'mean', long),
       unit: 'short',
       help: 'Mean acceptance length: 1 + accepted tokens / drafts, the bonus token included.',
-      expr: '1 + %s / (%s > 0)' % [signals.accepted_tokens.record, signals.drafts.record],
+      expr: '1 + ' + ratio(signals.accepted_tokens.record, signals.drafts.record),
     },
-    // Not recorded: two series that are, divided.
+    // Not recorded: the quotient of two records.
     draft_length: {
       unit: 'short',
-      help: 'Mean draft length: draft tokens / drafts. Below k some drafts are short and the tail of the curve reads low.',
-      expr: '%s / (%s > 0)' % [signals.draft_tokens.record, signals.drafts.record],
+      help: 'Mean draft length: draft tokens / drafts. Below k, some drafts are short and the end of the curve reads low.',
+      expr: ratio(signals.draft_tokens.record, signals.drafts.record),
     },
     tokens_per_step: {
       record: name('tokens_per_step', 'mean', long),
       unit: 'short',
-      help: 'Tokens per step: (generated tokens - requests) / request-steps, those without a draft included. The ceiling '
-            + 'of the speed-up.',
-      // Requests by their first token, which comes from prefill whether they finish or not.
+      help: 'Tokens per step: (generated tokens - requests) / request-steps, including steps without a draft. It is the '
+            + 'ceiling of the speed-up.',
+      // Requests are counted by their first token: prefill makes it, whether the request finishes or not.
       expr: |||
         (
-            %s
-          - %s
+            %(tokens)s
+          - %(requests)s
         )
         /
-        (%s > 0)
-        unless %s
-        %s
-      ||| % [
-        source.counter('increase', 'generation_tokens', long),
-        source.histogram('increase', 'ttft', 'count', long),
-        source.steps('increase', long),
-        on,
-        source.v0,
-      ],
+        (%(steps)s > 0)
+        unless %(on)s
+        %(v0)s
+      ||| % {
+        tokens: source.counter('increase', 'generation_tokens', long),
+        requests: source.histogram('increase', 'ttft', 'count', long),
+        steps: source.steps('increase', long),
+        on: on,
+        v0: source.v0,
+      },
     },
-    // Marks what has no counters to take windows from: V0 without a log.
+    // For V0 engines without a log: they have no counters to take windows from.
     acceptance_lifetime: {
       record: name('acceptance', 'ratio_lifetime'),
       unit: 'percentunit',
-      help: 'Acceptance rate since the start, of V0 engines only (up to 0.9.2), which count lifetimes. No alert uses it.',
+      help: 'Acceptance rate since the start. Only V0 engines (up to 0.9.2) have it: they count lifetimes. No alert uses it.',
       expr:
         if config.source == 'exporter' then
-          'avg by (%s) (%s) and %s %s' % [promql.list(level), source.family('acceptance_ratio'), on, source.v0]
+          '%(ratio)s and %(on)s %(v0)s' % {
+            ratio: promql.by('avg', level, source.family('acceptance_ratio')),
+            on: on,
+            v0: source.v0,
+          }
         else
           source.onV0('avg'),
     },
@@ -161,37 +171,38 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       record: name('position_acceptance', 'ratio_rate', long),
       unit: 'percentunit',
       help: 'Per-position rate: accepted at the position / drafts. Positions start at 0.',
-      // The drafts of the same moment, not their record: this is evaluated less often.
-      expr: '%s\n/ %s group_left ()\n(%s > 0)' % [
-        promql.group(source.counter('increase', 'accepted_tokens_per_position', long, ['position'])),
-        on,
-        promql.group(source.counter('increase', 'drafts', long)),
-      ],
+      // Not the record of the drafts: that is evaluated at another moment.
+      expr: '%(accepted)s\n/ %(on)s group_left ()\n(%(drafts)s > 0)' % {
+        accepted: promql.group(source.counter('increase', 'accepted_tokens_per_position', long, ['position'])),
+        on: on,
+        drafts: promql.group(source.counter('increase', 'drafts', long)),
+      },
     },
-    // Not recorded: acceptance is nested, so the curve never rises and its ends are its extremes.
+    // Not recorded. A position is accepted only after the ones before it, so the curve never rises: its first position has
+    // the maximum and its last the minimum.
     head_acceptance: {
       unit: 'percentunit',
       help: 'Acceptance at the first position.',
-      expr: 'max by (%s) (%s)' % [promql.list(level), signals.position_acceptance.record],
+      expr: promql.by('max', level, signals.position_acceptance.record),
     },
     tail_acceptance: {
       unit: 'percentunit',
       help: 'Acceptance at the last position.',
-      expr: 'min by (%s) (%s)' % [promql.list(level), signals.position_acceptance.record],
+      expr: promql.by('min', level, signals.position_acceptance.record),
     },
     positions: {
       unit: 'short',
       help: 'k: positions of the curve.',
-      expr: 'count by (%s) (%s)' % [promql.list(level), signals.position_acceptance.record],
+      expr: promql.by('count', level, signals.position_acceptance.record),
     },
     conditional_acceptance: {
       record: name('position_conditional_acceptance', 'ratio_rate', long),
       unit: 'percentunit',
-      help: 'Conditional rate: accepted at the position / accepted at the one before. Exact only without short drafts.',
-      // Every position but the first is divided by its predecessor. PromQL cannot count in labels, so: a histogram of one
-      // observation per position, in the bucket le="<position>", has the position as its quantile, and count_values makes
-      // the position after it a label again. That label must sort behind the others: in range queries Prometheus 2.42
-      // loses those that sort behind it.
+      help: 'Conditional rate: accepted at the position / accepted at the position before. Exact only without short drafts.',
+      // Each position but the first is divided by its predecessor. PromQL cannot compute with labels. So a histogram gets one
+      // observation per position, in the bucket le="<position>": its quantile is the position as a number. count_values
+      // turns that number plus one into a label again. The name of this label must sort last: in range queries, Prometheus
+      // 2.42 loses all labels that sort behind it.
       local position = |||
         histogram_quantile(
           1,
@@ -240,11 +251,11 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     replica_acceptance: {
       record: name('replica_acceptance', 'ratio_rate', long),
       unit: 'percentunit',
-      help: 'Acceptance rate by replica. Compare it, do not average it.',
-      expr: '%s\n/\n(%s > 0)' % [
-        source.replicaCounter('increase', 'accepted_tokens', long),
-        source.replicaCounter('increase', 'draft_tokens', long),
-      ],
+      help: 'Acceptance rate by replica. Compare the replicas; do not average them.',
+      expr: '%(accepted)s\n/\n(%(drafted)s > 0)' % {
+        accepted: source.replicaCounter('increase', 'accepted_tokens', long),
+        drafted: source.replicaCounter('increase', 'draft_tokens', long),
+      },
     },
 
     // --- Thresholds --------------------------------------------------------------------------------------------------
@@ -255,7 +266,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       // min: during a rollout a service has the thresholds of two methods.
       expr: promql.firstOf(
         (if config.source == 'exporter'
-         then ['min by (%s) (%s)' % [promql.list(level), source.family('policy_acceptance_ratio_min')]]
+         then [promql.by('min', level, source.family('policy_acceptance_ratio_min'))]
          else [])
         + byMethod('acceptance_ratio_min', policy.acceptance_ratio_min), level
       ),
@@ -263,13 +274,16 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     acceptance_length_min: {
       record: name('acceptance_length_min', 'threshold'),
       unit: 'short',
-      help: 'The same as a length: 1 + mean draft length * that rate.',
+      help: 'Mean acceptance length that breaks even: 1 + mean draft length * minimum of the acceptance rate.',
       expr: promql.firstOf(
         [
-          '1 + %s * (%s)' % [signals.acceptance_min.record, signals.draft_length.expr],
+          '1 + %(minimum)s * (%(length)s)' % {
+            minimum: signals.acceptance_min.record,
+            length: signals.draft_length.expr,
+          },
         ] + (
           if config.source == 'exporter'
-          then ['min by (%s) (%s)' % [promql.list(level), source.family('policy_mean_acceptance_length_min')]]
+          then [promql.by('min', level, source.family('policy_mean_acceptance_length_min'))]
           else []
         ), level
       ),
@@ -277,7 +291,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     // Not recorded: only the verdict needs it.
     acceptance_watch: {
       unit: 'percentunit',
-      help: 'Acceptance rate up to which speculation may or may not pay.',
+      help: 'Watch level: below this acceptance rate, speculation may or may not pay.',
       expr: promql.firstOf(byMethod('acceptance_ratio_watch', policy.acceptance_ratio_watch), level),
     },
 
@@ -285,42 +299,39 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     requests: {
       record: name('latency_requests', 'increase', long),
       unit: 'short',
-      help: 'Requests that the latency was observed of.',
+      help: 'Requests whose latency was observed.',
       by_sli: { [sli]: source.histogram('increase', sli, 'count', long) for sli in std.objectFields(config.slis) },
     },
     latency_mean: {
       record: name('latency_seconds', 'mean', long),
       unit: 's',
-      help: 'Mean latency, which histograms have exactly.',
+      help: 'Mean latency. Histograms hold it exactly.',
       by_sli: {
-        [sli]: '%s\n/ %s\n(%s{sli="%s"} > 0)' % [
-          source.histogram('increase', sli, 'sum', long),
-          on,
-          signals.requests.record,
-          sli,
-        ]
+        [sli]: '%(sum)s\n/ %(on)s\n(%(requests)s{sli="%(sli)s"} > 0)' % {
+          sum: source.histogram('increase', sli, 'sum', long),
+          on: on,
+          requests: signals.requests.record,
+          sli: sli,
+        }
         for sli in std.objectFields(config.slis)
       },
     },
     buckets_mixed: {
       record: source.mixed_buckets,
       unit: 'short',
-      help: 'How unevenly the replicas have the bucket boundaries: absent where all have the same, as after a rollout.',
+      help: 'How unevenly the replicas have the bucket boundaries. Absent while all replicas have the same boundaries.',
       by_sli: {
-        [sli]: 'stddev by (%s) (%s) > 0' % [promql.list(level), source.replicasByBound(sli)]
+        [sli]: promql.by('stddev', level, source.replicasByBound(sli)) + ' > 0'
         for sli in std.objectFields(config.slis)
       },
     },
     latency_quantile: {
       record: name('latency_seconds', 'quantile', long),
       unit: 's',
-      help: 'Latency by quantile, for people: interpolated within a bucket, so up to 70 % off at the default buckets.',
+      help: 'Latency by quantile, for people. It is interpolated within a bucket: up to 70 % off at the default buckets.',
       by_sli: {
         [sli]: {
-          [number(quantile)]: 'histogram_quantile(%s, %s) >= 0' % [
-            number(quantile),
-            source.histogram('rate', sli, 'bucket', long, ['le']),
-          ]
+          [number(quantile)]: promql.quantile(quantile, source.histogram('rate', sli, 'bucket', long, ['le']))
           for quantile in config.slis[sli].quantiles
         }
         for sli in std.objectFields(config.slis)
@@ -329,33 +340,32 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     warming: {
       record: name('warming_replicas', 'ratio'),
       unit: 'percentunit',
-      help: 'Share of replicas that started within the warm-up time; absent when none did.',
-      expr: '%s\n/\n%s' % [source.replicasStarted(config.warm_up_seconds), source.replicas],
+      help: 'Share of the replicas that started within the warm-up time. Absent when none did.',
+      expr: source.replicasStarted(config.warm_up_seconds) + '\n/\n' + source.replicas,
     },
 
-    // --- Whether the figures can be believed; not recorded, since only alerts and the pack's own dashboard ask ---------
+    // --- Can the figures be believed? Not recorded: only alerts and the pack's own dashboard read these -----------------
     inconsistency: {
       unit: 'percentunit',
-      help: 'By how much the accepted tokens by position differ from all accepted tokens, where it is more than %g %%.'
-            % [100 * config.consistency_tolerance]
-            + ' Every release with both has them equal.',
-      expr: 'abs(\n  1\n  - %s\n  / (%s > 0)\n) > %s' % [
-        source.summed('increase', 'accepted_tokens_per_position', long),
-        source.summed('increase', 'accepted_tokens', long),
-        number(config.consistency_tolerance),
-      ],
+      help: 'How far the accepted tokens by position differ from all accepted tokens, where that is more than %g %%.'
+            % (100 * config.consistency_tolerance)
+            + ' They are equal in every release that has both.',
+      expr: 'abs(\n  1\n  - %(by_position)s\n  / (%(all)s > 0)\n) > %(tolerance)s' % {
+        by_position: source.summed('increase', 'accepted_tokens_per_position', long),
+        all: source.summed('increase', 'accepted_tokens', long),
+        tolerance: number(config.consistency_tolerance),
+      },
     },
     rules_busy: {
       unit: 'percentunit',
-      help: 'Time that a rule group of this pack takes / its interval.',
+      help: 'Duration of the last evaluation of a rule group of this pack / its interval.',
       local groups = '{rule_group=~".*;specdec-.+"}',
-      expr: 'prometheus_rule_group_last_duration_seconds%s\n/ prometheus_rule_group_interval_seconds%s' % [groups, groups],
+      expr: 'prometheus_rule_group_last_duration_seconds' + groups + '\n/ prometheus_rule_group_interval_seconds' + groups,
     },
     rules_missed: {
       unit: 'short',
-      help: 'Evaluations of a rule group of this pack that were missed within %s.' % promql.duration(long),
-      expr: 'increase(prometheus_rule_group_iterations_missed_total{rule_group=~".*;specdec-.+"}[%s])'
-            % promql.duration(long),
+      help: 'Missed evaluations of a rule group of this pack within %s.' % promql.duration(long),
+      expr: promql.range('increase', 'prometheus_rule_group_iterations_missed_total{rule_group=~".*;specdec-.+"}', long),
     },
 
     // --- History, by the hour ----------------------------------------------------------------------------------------
@@ -363,65 +373,59 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       record: name('acceptance', 'ratio_rate', hour),
       unit: 'percentunit',
       help: 'Acceptance rate of an hour with enough drafts.',
+      local draft_tokens = promql.group(source.counter('increase', 'draft_tokens', hour)),
       expr: |||
-        %s
+        %(accepted)s
         /
-        %s
-        and %s
-        (%s >= %d)
-      ||| % [
-        promql.group(source.counter('increase', 'accepted_tokens', hour)),
-        promql.group(source.counter('increase', 'draft_tokens', hour)),
-        on,
-        promql.group(promql.firstOf([
+        %(drafted)s
+        and %(on)s
+        (%(drafts)s >= %(min_drafts)d)
+      ||| % {
+        accepted: promql.group(source.counter('increase', 'accepted_tokens', hour)),
+        drafted: draft_tokens,
+        on: on,
+        drafts: promql.group(promql.firstOf([
           source.counter('increase', 'drafts', hour),
-          '%s\n/ %d' % [promql.group(source.counter('increase', 'draft_tokens', hour)), config.assumed_draft_tokens],
+          '%(draft_tokens)s\n/ %(assumed)d' % { draft_tokens: draft_tokens, assumed: config.assumed_draft_tokens },
         ], level)),
-        config.min_drafts,
-      ],
+        min_drafts: config.min_history_drafts,
+      },
     },
     latency_mean_hour: {
       record: name('latency_seconds', 'mean', hour),
       unit: 's',
       help: 'Mean latency of an hour with enough requests.',
       by_sli: {
-        [sli]: '%s\n/\n(%s >= %d)' % [
-          source.histogram('increase', sli, 'sum', hour),
-          source.histogram('increase', sli, 'count', hour),
-          config.min_history_requests,
-        ]
+        [sli]: '%(sum)s\n/\n(%(requests)s >= %(min_requests)d)' % {
+          sum: source.histogram('increase', sli, 'sum', hour),
+          requests: source.histogram('increase', sli, 'count', hour),
+          min_requests: config.min_history_requests,
+        }
         for sli in std.objectFields(config.slis)
       },
     },
     latency_cdf_hour: {
       record: name('latency', 'cdf', hour),
       unit: 'percentunit',
-      help: 'Share of the requests of an hour within each bucket boundary, where it is at least half of them.',
+      help: 'Share of the requests of an hour within each bucket boundary. Only boundaries that hold at least half of them.',
+      local share(sli, better_slis) =
+        '%(within)s\n/ %(on)s group_left ()\n(%(requests)s >= %(min_requests)d)\n>= 0.5%(unless)s' % {
+          within: source.histogram('increase', sli, 'bucket', hour, ['le'], history_bounds(sli)),
+          on: on,
+          requests: source.histogram('increase', sli, 'count', hour),
+          min_requests: config.min_history_requests,
+          unless: std.join('', [
+            '\nunless %(on)s\n%(requests)s{sli="%(sli)s"}' % { on: on, requests: signals.requests.record, sli: better }
+            for better in better_slis
+          ]),
+        },
       by_sli: {
-        [config.history_tail_slis[i]]:
-          '%s\n/ %s group_left ()\n(%s >= %d)\n>= 0.5%s' % [
-            source.histogram(
-              'increase',
-              config.history_tail_slis[i],
-              'bucket',
-              hour,
-              ['le'],
-              history_bounds(config.history_tail_slis[i])
-            ),
-            on,
-            source.histogram('increase', config.history_tail_slis[i], 'count', hour),
-            config.min_history_requests,
-            std.join('', [
-              '\nunless %s\n%s{sli="%s"}' % [on, signals.requests.record, better]
-              for better in config.history_tail_slis[:i]
-            ]),
-          ]
+        [config.history_tail_slis[i]]: share(config.history_tail_slis[i], config.history_tail_slis[:i])
         for i in std.range(0, std.length(config.history_tail_slis) - 1)
       },
     },
   };
 
-  local counted = promql.computed(signals);
-  local compared = promql.computed(counted + (import 'baselines.libsonnet')(config, source, counted, name));
-  // Hidden, so that rules do not wait for them.
+  local compared = signals + (import 'baselines.libsonnet')(config, source, signals, name);
+  // Hidden: only dashboards read views, so rules need not render them.
   compared { views:: (import 'views.libsonnet')(config, source, compared, narrow) }

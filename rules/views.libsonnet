@@ -365,4 +365,4 @@ function(config, source, signals, narrow)
       ],
     },
   };
-  promql.computed(views) + (import 'health.libsonnet')(config, source, signals, narrow)
+  views + (import 'health.libsonnet')(config, source, signals, narrow)

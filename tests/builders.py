@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAPTURES = FIXTURES / "captures"
@@ -28,7 +29,7 @@ class Clock:
 
 
 def latency(count: float, mean: float = 0.04) -> Histogram:
-    return Histogram(bounds=(0.05, 0.1, float("inf")), counts=(count, count, count), sum=count * mean, count=count)
+    return Histogram(bounds=(0.05, 0.1, float("inf")), counts=(count, count, count), sum=count * mean)
 
 
 def engine(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import EngineConfig, Event, PredictorWarning
-from specdec_exporter.predictor.lines import Scanner
-from specdec_exporter.predictor.tail import LogFollower
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning
+from specdec_exporter.predictor.log.lines import Scanner
+from specdec_exporter.predictor.sources.tail import LogFollower
 
 ROTATE_WAIT_SECONDS = 5.0
 
@@ -147,3 +148,12 @@ class Reader:
         """Stop as on SIGKILL: nothing is read and nothing is saved any more."""
         self.follower._state = None
         self.follower.close(final=False)
+
+
+def open_inodes() -> list[int]:
+    """The files that this process has open."""
+    inodes = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the listing's own
+            inodes.append(link.stat().st_ino)
+    return inodes

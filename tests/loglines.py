@@ -7,8 +7,8 @@ import math
 import msgspec
 from hypothesis import strategies as st
 
-from specdec_exporter.predictor.events import Event, Malformed, SpecDecoding
-from specdec_exporter.predictor.logline import parse_line
+from specdec_exporter.predictor.log.events import Event, Malformed, SpecDecoding
+from specdec_exporter.predictor.log.logline import parse_line
 
 HEADER = "(APIServer pid=7) INFO 11-20 21:44:52 [metrics.py:120] "
 SPEC = (
@@ -35,6 +35,17 @@ CONFIG = (
     "served_model_name=tiny, enable_prefix_caching=True"
 )
 PARAMS = "SamplingParams(n=1, temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=None, stop=[], max_tokens=40)"
+
+# Fields that a statistics line of a later release may have.
+EXTRA_FIELDS = [
+    "KV fetch: 3 waiting, 2 running",
+    "KV fetch: 3 waiting to start, 1 in progress, 0 completed waiting",  # vLLM 0.32.0's loggers.py
+    "KV fetch: 3.5 GB/s (2 reqs)",
+    "Free blocks: 1,234,567 / 2,000,000",
+    "Draft source: org/draft-1.5@main",
+    "Share: k=3, top=0.50%",
+    "Free slots: 7",
+]
 
 Parsed = Event | Malformed | None
 

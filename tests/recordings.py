@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rules.scenario import BOUNDS
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline, Context
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.acceptance import Counts
 
 INF = math.inf
 TPOT, TTFT, E2E = ((*BOUNDS[sli], INF) for sli in ("tpot", "ttft", "e2e"))
@@ -31,7 +31,7 @@ def histogram(values: Sequence[float], bounds: tuple[float, ...] = TPOT) -> Hist
     for value in values:
         counts[bisect_left(bounds, value)] += 1
     cumulative = tuple(float(sum(counts[: i + 1])) for i in range(len(bounds)))
-    return Histogram(bounds=bounds, counts=cumulative, sum=math.fsum(values), count=float(len(values)))
+    return Histogram(bounds=bounds, counts=cumulative, sum=math.fsum(values))
 
 
 def lognormal(source: random.Random, median: float, count: int, sigma: float = 0.4) -> list[float]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Render the mixin into files that load as they are: of rules/, alertmanager/, dashboards/ and deploy/demo/.
+"""Render the mixin into files that load as they are, and the reference tables of docs/.
 
 ``tools/render.py`` writes them, ``tools/render.py --check`` fails where they differ. Deterministic.
 """
@@ -15,6 +15,9 @@ from typing import Any
 
 import rjsonnet
 import yaml
+
+import flagtables
+import metrictables
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,7 +50,6 @@ ALERTMANAGER_FILES: dict[str, tuple[str, str, str]] = {
     ),
 }
 DASHBOARDS = ROOT / "dashboards"
-DEMO = ROOT / "deploy" / "demo"
 # How a person reads; jsonnet sorts keys.
 _KEY_ORDER = (
     *("apiVersion", "kind", "metadata", "name", "interval", "record", "alert", "expr", "for", "keep_firing_for"),
@@ -138,17 +140,14 @@ def render_dashboards() -> dict[Path, str]:
     return files
 
 
-def render_demo() -> dict[Path, str]:
-    """Return the demo's rules and Alertmanager configuration by file."""
-    pack = evaluate("import 'deploy/demo/config.libsonnet'")
-    purpose = "The pack with short windows, for the demo alone"
-    return {
-        DEMO / "rendered" / name: _headed(document, folder, purpose)
-        for name, folder, document in (
-            ("specdec.rules.yaml", "rules", {"groups": pack["groups"]}),
-            ("alertmanager.yaml", "alertmanager", pack["alertmanager"]["example"]),
-        )
+def render_reference() -> dict[Path, str]:
+    """Return the pages of docs/ with their generated tables by file."""
+    pages = {
+        flagtables.CONFIGURATION: flagtables.configuration_page,
+        flagtables.SIMULATOR: flagtables.simulator_page,
+        metrictables.METRICS: metrictables.metrics_page,
     }
+    return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
 
 
 def _headed(document: Any, folder: str, *remarks: str) -> str:
@@ -170,7 +169,7 @@ def main() -> int:
     stale = []
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
-    files |= render_dashboards() | render_demo()
+    files |= render_dashboards() | render_reference()
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
@@ -178,7 +177,7 @@ def main() -> int:
         elif not check:
             path.write_text(text, encoding="utf-8")
     if stale:
-        sys.stderr.write(f"not what the *.libsonnet files say: {', '.join(stale)}; run make render\n")
+        sys.stderr.write(f"not what their sources say: {', '.join(stale)}; run make render\n")
     return bool(stale)
 
 

@@ -10,6 +10,7 @@ PROMETHEUS_TOOLS := $(call pin,prometheus)
 THANOS_TOOLS := $(call pin,thanos)
 MIMIR_TOOLS := $(call pin,mimir)
 JSONNET_TOOLS := $(call pin,jsonnet)
+JB_TOOLS := $(call pin,jb)
 ALERTMANAGER_TOOLS := $(call pin,alertmanager)
 OPERATOR_SCHEMAS := $(call pin,operator)
 PINT_TOOLS := $(call pin,pint)
@@ -19,7 +20,7 @@ GRAFANA_TOOLS := $(call pin,grafana)
 KSERVE_SCHEMAS := $(call pin,kserve)
 
 .PHONY: tools
-tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) $(GRAFANA_TOOLS) ## Build the pinned Go linters into .tools/bin; needs Go
+tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(JB_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) $(GRAFANA_TOOLS) ## Build the pinned Go linters into .tools/bin; needs Go
 
 # All service discoveries together are half of the build, and nothing here discovers. The web UI is not in the module.
 $(PROMETHEUS_TOOLS):
@@ -74,3 +75,7 @@ $(COMPOSE_TOOLS): tools/compose/main.go
 $(JSONNET_TOOLS):
 	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnet github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint
 	$(call stamp,jsonnet)
+
+$(JB_TOOLS):
+	$(call go_build,jb) -o $(TOOLS)/bin/jb github.com/jsonnet-bundler/jsonnet-bundler/cmd/jb
+	$(call stamp,jb)

@@ -1,7 +1,7 @@
 """``make demo``: simulated predictors, the exporter, Prometheus with the rule pack, Alertmanager, and the pages.
 
-After a quarter of a minute one predictor's draft model goes bad and another gets slow; the pages follow. The rules are
-the pack's own; every window and wait is a thirtieth of what it is in production.
+After a quarter of a minute one predictor's draft model goes bad and another predictor gets slow. The pages follow. The
+rules are the pack's own. Every window and wait is a thirtieth of its production value.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from demo import pack
 from demo.pager import pager
 from demo.predictors import INCIDENT_AT_SECONDS, INCIDENT_SECONDS, exporter_config, predictors
 from demo.processes import ProcessError
@@ -29,6 +30,7 @@ HERE = Path(__file__).resolve().parent
 async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> None:
     """Run until ``stop`` or for ``seconds``. Raises :class:`ProcessError` when a part does not start, or ends."""
     table = LiveTable(Console())
+    await pack.text("rules")  # before anything runs that would wait for it
     async with contextlib.AsyncExitStack() as stack:
         open_ = stack.enter_async_context
         simulated = await open_(predictors(directory))
@@ -44,7 +46,7 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
             f"  Alertmanager   {am.url}/\n"
             f"At {INCIDENT_AT_SECONDS:.0f} s the draft model of code goes bad and search gets slow, for "
             f"{INCIDENT_SECONDS:.0f} s.\n"
-            "Pages are printed here as they come: the first after a minute or so. Ctrl-C ends it."
+            "Pages are printed here as they arrive. The first takes about a minute. Ctrl-C ends the demo."
         )
 
         def alive() -> None:

@@ -1,4 +1,4 @@
-// The pack's _config for the demo and the tests of the whole stack: every window and wait a thirtieth of what it is.
+// The pack's _config for the demo and the tests of the whole stack. Every window and wait is a thirtieth of its default.
 {
   scrape_interval_seconds: 1,
   evaluation_interval_seconds: 1,

@@ -12,7 +12,6 @@ import yaml
 from specdec_exporter.simulator.scenario import Collapse, Incident, Latency
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
-from specdec_exporter.simulator.units import Seconds
 
 SPEED = 10.0
 INCIDENT_AT_SECONDS = 15.0  # real seconds, as are all times of the demo
@@ -22,8 +21,8 @@ COLLAPSED_ACCEPTANCE = 0.22
 SLOWER_BY = 1.6
 
 
-_AT = Seconds(INCIDENT_AT_SECONDS * SPEED)
-_FOR = Seconds(INCIDENT_SECONDS * SPEED)
+_AT = INCIDENT_AT_SECONDS * SPEED
+_FOR = INCIDENT_SECONDS * SPEED
 
 PREDICTORS: Mapping[str, tuple[Incident, ...]] = {
     "chat": (),

@@ -1,6 +1,6 @@
-"""Exporter, Prometheus with the rule pack, Alertmanager with the pack's routes: as they are run anywhere, only faster.
+"""Exporter, Prometheus with the rule pack, Alertmanager with the pack's routes: as anywhere, only faster.
 
-The rules and routes are the pack's own; every window and wait is a thirtieth of what it is in production.
+The rules and routes are the pack's own. Every window and wait is a thirtieth of its production value.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import yaml
 
+from demo import pack
 from demo.processes import Server, free_port, running
 
-_RENDERED = Path(__file__).parent / "rendered"
 _TEMPLATES = Path(__file__).parents[2] / "alertmanager" / "templates"
-_WEBHOOK = "http://127.0.0.1:9/"  # what the rendered configuration has for the receiver's address
+_WEBHOOK = "http://127.0.0.1:9/"  # the receiver's address in config.libsonnet
 
 
 @contextlib.asynccontextmanager
@@ -37,10 +37,10 @@ async def exporter(config: str, directory: Path) -> AsyncIterator[Server]:
 
 @contextlib.asynccontextmanager
 async def alertmanager(webhook_url: str, directory: Path) -> AsyncIterator[Server]:
-    """Run Alertmanager with the pack's routes, all of which lead to ``webhook_url``."""
+    """Run Alertmanager with the pack's routes. All of them lead to ``webhook_url``."""
     port = free_port()
     config = directory / "alertmanager.yml"
-    config.write_text((_RENDERED / "alertmanager.yaml").read_text().replace(_WEBHOOK, f"{webhook_url}/"))
+    config.write_text((await pack.text("alertmanager")).replace(_WEBHOOK, f"{webhook_url}/"))
     shutil.copytree(_TEMPLATES, directory / "templates")
     (directory / "secrets").mkdir()
     (directory / "secrets" / "webhook-token").write_text("nobody asks for it")
@@ -60,7 +60,9 @@ async def prometheus(targets: Mapping[str, Server], alerts_to: Server, directory
     """Run Prometheus with the pack's rules, scraping ``targets`` (exporters by their pods' names) every second."""
     port = free_port()
     config = directory / "prometheus.yml"
-    config.write_text(yaml.safe_dump(_configuration(targets, alerts_to)))
+    rules = directory / "specdec.rules.yml"
+    rules.write_text(await pack.text("rules"))
+    config.write_text(yaml.safe_dump(_configuration(rules, targets, alerts_to)))
     command = (
         "prometheus",
         f"--config.file={config}",
@@ -71,10 +73,10 @@ async def prometheus(targets: Mapping[str, Server], alerts_to: Server, directory
         yield server
 
 
-def _configuration(targets: Mapping[str, Server], alerts_to: Server) -> dict[str, object]:
+def _configuration(rules: Path, targets: Mapping[str, Server], alerts_to: Server) -> dict[str, object]:
     return {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(_RENDERED / "specdec.rules.yaml")],
+        "rule_files": [str(rules)],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [_address(alerts_to)]}]}]},
         "scrape_configs": [
             {

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from demo.processes import ProcessError, Server
-from specdec_exporter.status import PredictorStatus, Status
+from specdec_exporter.serving.status import PredictorStatus, Status
 
 _EVERY_SECONDS = 2.0
 _COLUMNS = ("service", "state", "acceptance", "length", "tokens/step", "curve", "verdict")

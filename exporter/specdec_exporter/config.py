@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from specdec_exporter.errors import ConfigError
+from specdec_exporter.yamlfile import number_of, read_yaml
 
 LogLevel = Literal["debug", "info", "warn", "error"]
 PredictorLogFormat = Literal["auto", "plain", "cri", "docker"]
@@ -23,10 +23,9 @@ def parse_duration(text: str | float) -> float:
 
     Raises :class:`ConfigError` for anything else and for spans that are not positive.
     """
-    seconds = 0.0
-    if isinstance(text, int | float) or re.fullmatch(r"\d+(\.\d+)?", text):
-        seconds = float(text)
-    elif re.fullmatch(rf"(?:{_DURATION.pattern})+", text):
+    text = str(text)
+    seconds = number_of(text) or 0.0
+    if re.fullmatch(rf"(?:{_DURATION.pattern})+", text):
         seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
     if not 0.0 < seconds < float("inf"):
         raise ConfigError(f"expected a duration such as 30s, 5m or 1h30m, found {text!r}")
@@ -73,33 +72,35 @@ def valid_name(text: str) -> str:
     return text
 
 
-class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
+def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values:
+        raise ConfigError("expected at least one, found none")
+    return values
 
 
-class WebSettings(_Strict, frozen=True, kw_only=True):
+class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``web:`` of the file, ``--web.*``."""
 
-    listen_addresses: tuple[str, ...] = (":10409",)
-    telemetry_path: str = "/metrics"
+    listen_addresses: Annotated[tuple[Annotated[str, valid_listen_address], ...], _at_least_one] = (":10409",)
+    telemetry_path: Annotated[str, valid_path] = "/metrics"
     config_file: str | None = None
     enable_lifecycle: bool = False
     disable_exporter_metrics: bool = False
 
 
-class OwnLogSettings(_Strict, frozen=True, kw_only=True):
+class OwnLogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``log:`` of the file, ``--log.*``: the exporter's own log."""
 
     level: LogLevel = "info"
     format: Literal["logfmt", "json"] = "logfmt"
 
 
-class PredictorSettings(_Strict, frozen=True, kw_only=True):
+class PredictorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of ``predictors:``, or ``--predictor.*`` and ``--baseline.file``. ``timeout`` is in seconds."""
 
-    name: str = "default"
-    url: str = "http://127.0.0.1:8080"
-    timeout: float = 5.0
+    name: Annotated[str, valid_name] = "default"
+    url: Annotated[str, valid_url] = "http://127.0.0.1:8080"
+    timeout: Annotated[float, parse_duration] = 5.0
     log_paths: tuple[str, ...] = ()
     log_format: PredictorLogFormat = "auto"
     log_from: Literal["end", "start"] = "end"
@@ -108,13 +109,28 @@ class PredictorSettings(_Strict, frozen=True, kw_only=True):
     baseline: str | None = None
 
 
-class Settings(_Strict, frozen=True, kw_only=True):
+def _that_do_not_clash(predictors: tuple[PredictorSettings, ...]) -> tuple[PredictorSettings, ...]:
+    names = [predictor.name for predictor in _at_least_one(predictors)]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two predictors are called {name!r}; names must differ")
+    states = [predictor.log_state for predictor in predictors if predictor.log_state]
+    if len(states) != len(set(states)):
+        raise ConfigError("two predictors keep their read positions (log_state) in the same file; paths must differ")
+    if sum(predictor.log_source == "kubernetes" for predictor in predictors) > 1:
+        raise ConfigError("only one predictor can read its log from the Kubernetes API")
+    if sum("-" in predictor.log_paths for predictor in predictors) > 1:
+        raise ConfigError("only one predictor can read its log from stdin ('-')")
+    return predictors
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything ``serve`` needs. ``window`` is in seconds."""
 
     web: WebSettings = WebSettings()
     log: OwnLogSettings = OwnLogSettings()
-    window: float = 300.0
-    predictors: tuple[PredictorSettings, ...] = (PredictorSettings(),)
+    window: Annotated[float, parse_duration] = 300.0
+    predictors: Annotated[tuple[PredictorSettings, ...], _that_do_not_clash] = (PredictorSettings(),)
 
 
 def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]]) -> Settings:
@@ -123,97 +139,21 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     ``overrides`` has the sections ``web``, ``log``, ``predictor`` and ``top``; a missing key is not set. Raises
     :class:`ConfigError` naming the file, the key's path and what was expected.
     """
-    settings = _read_file(config_file) if config_file else Settings()
+    settings: Settings = read_yaml(config_file, ConfigError).read(Settings) if config_file else Settings()
     predictors = settings.predictors
     if own := overrides.get("predictor", {}):
         if len(predictors) != 1:
             flags = ", ".join(map(_flag_of, own))
             raise ConfigError(f"{config_file} lists {len(predictors)} predictors: {flags} cannot tell which it means")
         predictors = (msgspec.structs.replace(predictors[0], **own),)
-    settings = msgspec.structs.replace(
+    return msgspec.structs.replace(
         settings,
         web=msgspec.structs.replace(settings.web, **overrides.get("web", {})),
         log=msgspec.structs.replace(settings.log, **overrides.get("log", {})),
         predictors=predictors,
         **overrides.get("top", {}),
     )
-    _validate(settings)
-    return settings
 
 
 def _flag_of(key: str) -> str:
     return "--baseline.file" if key == "baseline" else f"--predictor.{key.replace('_', '-')}"
-
-
-def _validate(settings: Settings) -> None:
-    for address in settings.web.listen_addresses:
-        parse_listen_address(address)
-    if not settings.web.listen_addresses:
-        raise ConfigError("at least one listen address is needed")
-    valid_path(settings.web.telemetry_path)
-    if not settings.predictors:
-        raise ConfigError("at least one predictor is needed")
-    names = [predictor.name for predictor in settings.predictors]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two predictors are called {name!r}; names must differ")
-    for predictor in settings.predictors:
-        valid_name(predictor.name)
-        valid_url(predictor.url)
-        if not 0.0 < predictor.timeout < float("inf"):
-            raise ConfigError(f"expected a timeout above 0 seconds, found {predictor.timeout!r}")
-    states = [predictor.log_state for predictor in settings.predictors if predictor.log_state]
-    if len(states) != len(set(states)):
-        raise ConfigError("two predictors keep their read positions (log_state) in the same file; paths must differ")
-    if sum(predictor.log_source == "kubernetes" for predictor in settings.predictors) > 1:
-        raise ConfigError("only one predictor can read its log from the Kubernetes API")
-    if sum("-" in predictor.log_paths for predictor in settings.predictors) > 1:
-        raise ConfigError("only one predictor can read its log from stdin ('-')")
-
-
-def _read_file(path: str) -> Settings:
-    import yaml  # noqa: PLC0415  only with --config.file: memory is budgeted
-
-    try:
-        data = yaml.safe_load(Path(path).read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
-    if data is None:
-        return Settings()
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected a mapping at the top, found {type(data).__name__}")
-    try:
-        _parse_durations(data)
-        return msgspec.convert(data, Settings)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {_reword(str(error))}") from error
-
-
-def _parse_durations(data: dict[str, Any]) -> None:
-    """Replace the durations of a decoded file by seconds, in place; leaves what is no duration to the schema."""
-    if isinstance(data.get("window"), str | int | float):
-        data["window"] = _duration_at("window", data["window"])
-    predictors = data.get("predictors")
-    for index, predictor in enumerate(predictors if isinstance(predictors, list) else ()):
-        if isinstance(predictor, dict) and isinstance(predictor.get("timeout"), str | int | float):
-            predictor["timeout"] = _duration_at(f"predictors[{index}].timeout", predictor["timeout"])
-
-
-def _duration_at(key: str, value: str | float) -> float:
-    try:
-        return parse_duration(value)
-    except ConfigError as error:
-        raise ConfigError(f"{key}: {error}") from error
-
-
-def _reword(message: str) -> str:
-    """Turn msgspec's ``Expected `str`, got `int` - at `$.a.b``` into ``a.b: expected `str`, got `int```."""
-    text, _, where = message.partition(" - at ")
-    key = where.strip("`").removeprefix("$").removeprefix(".")
-    if match := re.fullmatch(r"Object contains unknown field `(.*)`", text):
-        return f"unknown key {'.'.join(filter(None, (key, match[1])))}"
-    return f"{key or 'top level'}: {text[:1].lower()}{text[1:]}"

@@ -1,89 +1,86 @@
-// Drafts are made, but too few of their tokens are accepted.
+// The service drafts, but the target accepts too few of the draft tokens.
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
+  local on = 'on (%s)' % promql.list(config.level_labels);
   local acceptance = signals.acceptance.record;
   local drafts = signals.sample.record;
-  local long = promql.duration(config.long_window_seconds);
 
-  // A share that lies below its limit by more than chance. Drafts are the sample: the tokens of one stand or fall together.
+  // A share below its limit by more than chance explains. The sample is drafts: the tokens of one draft are accepted or
+  // rejected together.
   local surelyBelow(share, limit) =
     '%(share)s < %(limit)s - %(z)s * sqrt(%(share)s * (1 - %(share)s) / %(drafts)s)' % {
       share: share,
       limit: limit,
-      z: number(config.z_score),
+      z: number(config.alert_z_score),
       drafts: drafts,
     };
-  local enough = '%s >= %d' % [drafts, config.min_drafts];
+  local enough = '%(drafts)s >= %(min_drafts)d' % { drafts: drafts, min_drafts: config.alert_min_drafts };
 
-  local rate = 'Acceptance is %s over %s' % [alert.value(alert.percent), long];
-  local minimum = alert.number(signals.acceptance_min.record, alert.percent);
-  local length = 'mean acceptance length %s (break-even %s)' % [
-    alert.number(signals.acceptance_length.record, alert.two),
-    alert.number(signals.acceptance_length_min.record, alert.two),
-  ];
-  local curve = alert.ifThereIs(
-    signals.position_acceptance.record,
-    'the curve runs from %s at the first position to %s at the last of %s' % [
-      alert.aggregated('max', signals.position_acceptance.record, alert.percent),
-      alert.aggregated('min', signals.position_acceptance.record, alert.percent),
-      alert.aggregated('count', signals.position_acceptance.record, alert.whole),
-    ],
-    'its curve is unknown',
-  );
-  local sample = '%s drafts' % alert.number(drafts, alert.whole);
+  local facts = alert.facts { value: alert.value(alert.percent) };
+  local rate = 'Acceptance is %(value)s over %(long)s on %(where)s' % facts;
+  local length = 'Mean acceptance length is %(acceptance_length)s and breaks even at %(acceptance_length_min)s.' % facts;
+  local sample = 'The sample is %(drafts)s drafts.' % facts;
+  local details = std.join(' ', [length, facts.curve, sample]);
 
   local low = {
     alert: 'SpecDecodeAcceptanceLow',
     for_seconds: minutes(5),
     keep_seconds: minutes(10),
-    summary: 'Draft tokens are accepted too rarely for speculative decoding to pay off.',
-    description: rate + ' on %s; the minimum for its method is %s. %s, and %s (%s).' % [
-      alert.where,
-      minimum,
-      'M' + length[1:],
-      curve,
-      sample,
-    ],
-    impact: 'Drafting and verifying cost more than the accepted tokens save: answers come slower, and the accelerator '
-            + 'serves fewer of them, than without speculation.',
-    action: 'Lower num_speculative_tokens to what the curve supports, or switch speculation off. If acceptance fell '
-            + 'suddenly, undo the last change of draft model, target, quantisation or release first.',
+    summary: 'Too few draft tokens are accepted for speculative decoding to pay off.',
+    description: rate + '; the minimum for its method is %s. ' % facts.acceptance_min + details + ' ' + alert.ifThereIs(
+      signals.speedup.record,
+      'The measured speed-up is %s.' % alert.number(signals.speedup.record, alert.two),
+      'There is no baseline without speculation, so the speed-up is not measured.',
+    ),
+    impact: 'Drafting and verifying probably cost more time than the accepted tokens save. Then answers come more slowly, '
+            + 'and the accelerator serves fewer of them, than without speculation.',
+    action: 'Lower num_speculative_tokens to the number that the curve supports, or switch speculation off. If acceptance '
+            + 'fell suddenly, first undo the last change of draft model, target, quantisation or release.',
+  };
+  local low_facts = {
+    on: on,
+    surely_below: surelyBelow(acceptance, self.minimum),
+    now: signals.acceptance_now.record,
+    minimum: signals.acceptance_min.record,
+    enough: enough,
   };
 
   [
     low {
       severity: 'critical',
+      // A measurement beats the estimate: nobody is woken while speculation makes the service faster.
       expr: |||
-        %s
+        %(surely_below)s
         and
-        %s < %s * %s
+        %(now)s < %(factor)s * %(minimum)s
         and
-        %s
-      ||| % [
-        surelyBelow(acceptance, signals.acceptance_min.record),
-        signals.acceptance_now.record,
-        number(config.acceptance_page_factor),
-        signals.acceptance_min.record,
-        enough,
-      ],
+        %(enough)s
+        unless %(on)s
+        (
+          %(speedup)s >= %(speedup_min)s
+          and
+          %(requests)s >= %(min_requests)d
+        )
+      ||| % low_facts {
+        factor: number(config.acceptance_page_factor),
+        speedup: signals.speedup.record,
+        speedup_min: number(config.speedup_min),
+        requests: signals.requests.record,
+        min_requests: config.min_requests,
+      },
     },
     low {
       severity: 'warning',
       expr: |||
-        %s
+        %(surely_below)s
         and
-        %s < %s
+        %(now)s < %(minimum)s
         and
-        %s
-      ||| % [
-        surelyBelow(acceptance, signals.acceptance_min.record),
-        signals.acceptance_now.record,
-        signals.acceptance_min.record,
-        enough,
-      ],
+        %(enough)s
+      ||| % low_facts,
     },
     {
       alert: 'SpecDecodeAcceptanceCollapsed',
@@ -91,28 +88,23 @@ function(config, signals, alert)
       for_seconds: minutes(10),
       keep_seconds: minutes(10),
       expr: |||
-        %s
+        %(surely_below)s
         and
-        %s < %s
+        %(now)s < %(broken)s
         and
-        %s
-      ||| % [
-        surelyBelow(acceptance, number(config.policy.acceptance_ratio_broken)),
-        signals.acceptance_now.record,
-        number(config.policy.acceptance_ratio_broken),
-        enough,
-      ],
+        %(enough)s
+      ||| % {
+        surely_below: surelyBelow(acceptance, self.broken),
+        now: signals.acceptance_now.record,
+        broken: number(config.policy.acceptance_ratio_broken),
+        enough: enough,
+      },
       summary: 'Almost no draft token is accepted.',
-      description: rate + ' on %s (below %s nothing fits any more); %s; %s (%s).' % [
-        alert.where,
-        alert.percentOf(config.policy.acceptance_ratio_broken),
-        length,
-        curve,
-        sample,
-      ],
-      impact: 'Every draft is wasted work. Answers are right, but slower than without speculation.',
-      action: 'Switch speculation off now. Then look for a draft model, tokenizer or quantisation that does not belong to '
-              + 'the target; vLLM does not notice.',
+      description: rate + '. Below %s the draft model does not fit its target. '
+                          % alert.percentOf(config.policy.acceptance_ratio_broken) + details,
+      impact: 'Every draft is wasted work. Answers are correct, but they come more slowly than without speculation.',
+      action: 'Switch speculation off now. Then look for a draft model, tokenizer or quantisation that does not match the '
+              + 'target. vLLM does not check this.',
     },
     {
       alert: 'SpecDecodeAcceptanceDropped',
@@ -126,25 +118,20 @@ function(config, signals, alert)
         and
         %(enough)s
       ||| % {
-        local baseline = 'max without (baseline_source) (%s)' % signals.acceptance_baseline.record,
-        below_ratio: surelyBelow(acceptance, '%s * %s' % [number(config.acceptance_drop_ratio), baseline]),
+        below_ratio: surelyBelow(acceptance, number(config.acceptance_drop_ratio) + ' * ' + self.baseline),
         acceptance: acceptance,
-        baseline: baseline,
+        baseline: 'max without (baseline_source) (%s)' % signals.acceptance_baseline.record,
         drop: number(config.acceptance_drop_min),
         enough: enough,
       },
       summary: 'Acceptance fell well below the baseline of the service.',
-      description: rate + ' on %s; its baseline (%s) is %s. %s, and %s (%s).' % [
-        alert.where,
-        alert.label(signals.acceptance_baseline.record, 'baseline_source', 'service'),
-        alert.number(signals.acceptance_baseline.record, alert.percent),
-        'M' + length[1:],
-        curve,
-        sample,
-      ],
-      impact: 'Speculation still works, but gives less than it used to; latency follows.',
-      action: 'Compare with the time of the drop: a deployment, a quantised target, other prompts or sampling parameters, '
-              + 'or a slow decay since the last restart. If it decays with uptime, save the metrics and restart one replica.',
+      description: rate + '; its baseline (%(source)s) is %(baseline)s. ' % {
+        source: alert.label(signals.acceptance_baseline.record, 'baseline_source', 'service'),
+        baseline: alert.number(signals.acceptance_baseline.record, alert.percent),
+      } + details,
+      impact: 'Speculation saves less time than before, so latency rises.',
+      action: 'Find what changed when acceptance fell: a deployment, a quantised target, the prompts or the sampling '
+              + 'parameters. If acceptance decays slowly after each restart, save the metrics and restart one replica.',
     },
     {
       alert: 'SpecDecodeHeadRejected',
@@ -152,25 +139,19 @@ function(config, signals, alert)
       for_seconds: minutes(15),
       keep_seconds: minutes(10),
       expr: |||
-        %s
+        %(surely_below)s
         and
-        %s
-      ||| % [
-        surelyBelow('(%s)' % signals.head_acceptance.expr, number(config.head_acceptance_min)),
-        enough,
-      ],
+        %(enough)s
+      ||| % {
+        surely_below: surelyBelow('(%s)' % signals.head_acceptance.expr, number(config.head_acceptance_min)),
+        enough: enough,
+      },
       summary: 'Most drafts are rejected at their first token.',
-      description: 'Only %s of the drafts of %s keep their first token (expected at least %s); %s; %s (%s).' % [
-        alert.value(alert.percent),
-        alert.where,
-        alert.percentOf(config.head_acceptance_min),
-        length,
-        curve,
-        sample,
-      ],
-      impact: 'A draft that fails at its first token saves nothing, however long it is.',
-      action: 'Lowering num_speculative_tokens will not help. Check that the draft head was trained for this target, this '
-              + 'chat template and this quantisation.',
+      description: 'Only %(value)s of the drafts of %(where)s keep their first token; at least %(expected)s is expected. '
+                   % facts { expected: alert.percentOf(config.head_acceptance_min) } + details,
+      impact: 'A draft whose first token is rejected saves nothing, however long it is.',
+      action: 'Check that the draft head was trained for this target, this chat template and this quantisation. A lower '
+              + 'num_speculative_tokens does not help.',
     },
     {
       alert: 'SpecDecodeTailCollapsed',
@@ -192,20 +173,14 @@ function(config, signals, alert)
         head: signals.head_acceptance.expr,
         head_min: number(config.head_acceptance_min),
         draft_length: signals.draft_length.expr,
-        // Where drafts are short, the tail reads low although nothing was rejected there.
+        // Short drafts never reach the last positions, so their tail is low although nothing was rejected there.
         full: number(1 - config.policy.short_draft_tolerance),
         enough: enough,
       },
-      summary: 'The last draft positions are almost never accepted.',
-      description: 'Only %s of the drafts of %s are accepted to the last position; %s; %s (%s).' % [
-        alert.value(alert.percent),
-        alert.where,
-        curve,
-        length,
-        sample,
-      ],
+      summary: 'The last draft position is almost never accepted.',
+      description: 'Only %(value)s of the drafts of %(where)s are accepted to the last position. ' % facts + details,
       impact: 'The last positions cost as much as the first and give nothing.',
-      action: 'Lower num_speculative_tokens to the last position that is accepted in a good part of the drafts.',
+      action: 'Lower num_speculative_tokens to the last position that many drafts reach.',
     },
     {
       alert: 'SpecDecodeReplicaOutlier',
@@ -231,38 +206,34 @@ function(config, signals, alert)
         gap: number(config.replica_acceptance_gap),
         replicas: config.min_replicas,
       },
-      summary: 'One replica accepts far fewer draft tokens than its siblings.',
-      description: 'Acceptance is %s on replica {{ with $labels.pod }}{{ . }}{{ else }}{{ $labels.instance }}{{ end }} '
-                   % alert.value(alert.percent)
-                   + '(engine {{ $labels.engine }}) of %s, and %s on the service as a whole.' % [
-                     alert.where,
-                     alert.number(acceptance, alert.percent),
-                   ],
-      impact: 'Requests on this replica are slower than the same requests elsewhere.',
-      action: 'Compare its arguments, image and model files with a sibling; a wrong draft head on one pod looks like this. '
-              + 'Save its metrics, then restart it.',
+      summary: 'One replica accepts far fewer draft tokens than the others.',
+      description: ('Acceptance is %(value)s on replica {{ with $labels.pod }}{{ . }}{{ else }}{{ $labels.instance }}{{ end }} '
+                    + '(engine {{ $labels.engine }}) of %(where)s, and %(acceptance)s on the whole service.') % facts,
+      impact: 'Requests to this replica are slower than the same requests to the others.',
+      action: 'Compare its arguments, image and model files with those of another replica. A wrong draft head on one pod '
+              + 'looks like this. Save its metrics, then restart it.',
     },
     {
       alert: 'SpecDecodeAcceptanceSuspicious',
       severity: 'info',
       for_seconds: minutes(60),
       expr: |||
-        %s > %s
+        %(acceptance)s > %(suspicious)s
         and
-        (%s >= %d)
+        (%(positions)s >= %(suspicious_positions)d)
         and
-        %s
-      ||| % [
-        acceptance,
-        number(config.suspicious_acceptance),
-        signals.positions.expr,
-        config.suspicious_positions,
-        enough,
-      ],
+        %(enough)s
+      ||| % {
+        acceptance: acceptance,
+        suspicious: number(config.suspicious_acceptance),
+        positions: signals.positions.expr,
+        suspicious_positions: config.suspicious_positions,
+        enough: enough,
+      },
       summary: 'Nearly every draft token is accepted, which usually means repetitive text.',
-      description: rate + ' on %s; %s; %s (%s).' % [alert.where, length, curve, sample],
-      impact: 'None by itself. Models that repeat themselves are easy to draft for, so their answers may be worthless.',
-      action: 'Read some answers. If they loop, look at sampling parameters, chat template and stop tokens; load tests '
-              + 'with one prompt look the same and are harmless.',
+      description: rate + '. ' + details,
+      impact: 'High acceptance does no harm. But text that repeats itself is easy to draft, so the answers may be worthless.',
+      action: 'Read some answers. If they repeat themselves, check sampling parameters, chat template and stop tokens. A '
+              + 'load test with a single prompt looks the same and is harmless.',
     },
   ]

@@ -1,11 +1,11 @@
-// One alert: name, severity, guards and the six annotations. Texts are made of the same few pieces, so that every alert
-// names the service, the numbers that matter now and what they should be.
+// One alert: name, severity, guards and the six annotations. All texts use the same pieces, so every alert names the service,
+// its current numbers and the expected ones.
 local promql = import '../promql.libsonnet';
 
 function(config, signals)
   local level = config.level_labels;
 
-  // "prod/chat (llama-3-70b)", without what the alert's labels lack.
+  // "prod/chat (llama-3-70b)", without the labels that the alert lacks.
   local where(labels) =
     std.join('', [
       if std.member(labels, 'cluster') then '{{ with $labels.cluster }}{{ . }}/{{ end }}' else '',
@@ -17,19 +17,19 @@ function(config, signals)
   local dashboard(uid, labels) =
     config.grafana_url + '/d/' + uid + (
       if labels == [] then ''
-      else '?' + std.join('&', ['var-%s={{ $labels.%s | urlquery }}' % [label, label] for label in labels])
+      else '?' + std.join('&', ['var-%(label)s={{ $labels.%(label)s | urlquery }}' % { label: label } for label in labels])
     );
 
-  // Matchers of the other series of the alert's service, for queries in its description.
+  // Template variables for the queries in a description: matchers of the series of the alert's service.
   local variables(labels) =
     local matchers(name, extra='', values='') =
-      '{{ $%s := printf "{%s%s}" %s%s }}' % [
-        name,
-        std.join(', ', ['%s=%%q' % label for label in labels]),
-        extra,
-        std.join(' ', ['$labels.' + label for label in labels]),
-        values,
-      ];
+      '{{ $%(name)s := printf "{%(matchers)s%(extra)s}" %(labels)s%(values)s }}' % {
+        name: name,
+        matchers: std.join(', ', [label + '=%q' for label in labels]),
+        extra: extra,
+        labels: std.join(' ', ['$labels.' + label for label in labels]),
+        values: values,
+      };
     {
       service: matchers('service'),
       sli: matchers('sli', ', sli=%q', ' $labels.sli'),
@@ -37,38 +37,71 @@ function(config, signals)
     };
 
   {
+    local alert = self,
+
     // Formats of a value in a template.
     percent:: 'humanizePercentage',
     seconds:: 'humanizeDuration',
     two:: 'printf "%.2f"',
     whole:: 'printf "%.0f"',
 
-    // The value of a record of the service (or of its `sli`, or of that SLI's `p99`), as text.
+    // The value of a record as text: of the service, of its `sli`, or of that SLI's `p99`.
     number(record, format, of='service')::
-      '{{ with printf "%s%%s" $%s | query }}{{ . | first | value | %s }}{{ else }}unknown{{ end }}' % [
-        record,
-        of,
-        format,
-      ],
+      '{{ with printf "%(record)s%%s" $%(of)s | query }}{{ . | first | value | %(format)s }}{{ else }}unknown{{ end }}' % {
+        record: record,
+        of: of,
+        format: format,
+      },
     // The same through an aggregation: max(<record>{...}).
     aggregated(operator, record, format)::
-      '{{ with printf "%s(%s%%s)" $service | query }}{{ . | first | value | %s }}{{ else }}unknown{{ end }}' % [
-        operator,
-        record,
-        format,
-      ],
-    // One text where the service has the record, the other where it has not.
+      ('{{ with printf "%(operator)s(%(record)s%%s)" $service | query }}{{ . | first | value | %(format)s }}'
+       + '{{ else }}unknown{{ end }}') % { operator: operator, record: record, format: format },
+    // One text if the service has the record, another if it does not.
     ifThereIs(record, text, otherwise)::
-      '{{ if printf "%s%%s" $service | query }}%s{{ else }}%s{{ end }}' % [record, text, otherwise],
-    // A label of it.
+      '{{ if printf "%(record)s%%s" $service | query }}%(text)s{{ else }}%(otherwise)s{{ end }}' % {
+        record: record,
+        text: text,
+        otherwise: otherwise,
+      },
+    // The value of a label of the record.
     label(record, label, of='service')::
-      '{{ with printf "%s%%s" $%s | query }}{{ . | first | label "%s" }}{{ else }}none{{ end }}' % [record, of, label],
+      '{{ with printf "%(record)s%%s" $%(of)s | query }}{{ . | first | label "%(label)s" }}{{ else }}none{{ end }}' % {
+        record: record,
+        of: of,
+        label: label,
+      },
     // A number of the configuration, as text: 0.1 -> '10%'.
     percentOf(ratio):: '%g%%' % (100 * ratio),
     value(format):: '{{ $value | %s }}' % format,
-
     whereOf:: where,
-    where:: where(level),
+
+    // What descriptions say about a service, by name.
+    facts:: {
+      where: where(level),
+      long: promql.duration(config.long_window_seconds),
+      acceptance: alert.number(signals.acceptance.record, alert.percent),
+      acceptance_min: alert.number(signals.acceptance_min.record, alert.percent),
+      acceptance_length: alert.number(signals.acceptance_length.record, alert.two),
+      acceptance_length_min: alert.number(signals.acceptance_length_min.record, alert.two),
+      tokens_per_step: alert.number(signals.tokens_per_step.record, alert.two),
+      drafts: alert.number(signals.sample.record, alert.whole),
+      curve: alert.ifThereIs(
+        signals.position_acceptance.record,
+        'The curve runs from %(first)s at the first of %(positions)s positions to %(last)s at the last.' % {
+          first: alert.aggregated('max', signals.position_acceptance.record, alert.percent),
+          positions: alert.aggregated('count', signals.position_acceptance.record, alert.whole),
+          last: alert.aggregated('min', signals.position_acceptance.record, alert.percent),
+        },
+        'The acceptance by position is unknown.',
+      ),
+      // Of the alert's SLI.
+      mean: alert.number(signals.latency_mean.record, alert.seconds, 'sli'),
+      mean_baseline: alert.number(signals.latency_baseline.record, alert.seconds, 'sli'),
+      baseline_source: alert.label(signals.latency_baseline.record, 'baseline_source', 'sli'),
+      p99: alert.number(signals.latency_quantile.record, alert.seconds, 'p99'),
+      p99_baseline: alert.number(signals.p99_baseline.record, alert.seconds, 'sli'),
+      requests: alert.number(signals.requests.record, alert.whole, 'sli'),
+    },
 
     // `spec`: alert, severity, expr, for_seconds (0: at once), keep_seconds (0: none), labels, level (labels that the alert
     // has; default all), summary, description, impact, action, dashboard.

@@ -1,14 +1,17 @@
-// Does speculation help? Measured against a service without it where there is one, and by what gets in its way.
+// Does speculation help? These alerts compare with a service without speculation where there is one. The last two name what
+// limits the benefit.
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
   local source = (import '../sources.libsonnet')(config);
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
-  local long = promql.duration(config.long_window_seconds);
   local on = 'on (%s)' % promql.list(config.level_labels);
   local on_sli = 'on (%s, sli)' % promql.list(config.level_labels);
-  local drafting = '%s >= %d' % [signals.sample.record, config.min_drafts];
+  local drafting = '%(drafts)s >= %(min_drafts)d' % {
+    drafts: signals.sample.record,
+    min_drafts: config.alert_min_drafts,
+  };
 
   // Decoding speed: time per output token, or end-to-end latency of releases that do not have it (before 0.11.0).
   local perToken(expression) = |||
@@ -16,26 +19,25 @@ function(config, signals, alert)
     or
     %(expression)s{sli="e2e"} unless %(on)s %(expression)s{sli="tpot"}
   ||| % { expression: expression, on: on };
-  local guards = |||
-    %s >= %d
-    and %s
-    (%s)
-    unless %s
-    (%s)
-  ||| % [signals.requests.record, config.min_requests, on, drafting, on, signals.unsettled.expr];
+  local guards = promql.strip(|||
+    %(requests)s >= %(min_requests)d
+    and %(on)s
+    (%(drafting)s)
+    unless %(on)s
+    (%(unsettled)s)
+  ||| % {
+    requests: signals.requests.record,
+    min_requests: config.min_requests,
+    on: on,
+    drafting: drafting,
+    unsettled: signals.unsettled.expr,
+  });
 
-  local mean = 'mean %s, %s at baseline (%s)' % [
-    alert.number(signals.latency_mean.record, alert.seconds, 'sli'),
-    alert.number(signals.latency_baseline.record, alert.seconds, 'sli'),
-    alert.label(signals.latency_baseline.record, 'baseline_source', 'sli'),
-  ];
-  local acceptance = 'acceptance %s (minimum %s), mean acceptance length %s, tokens per step %s' % [
-    alert.number(signals.acceptance.record, alert.percent),
-    alert.number(signals.acceptance_min.record, alert.percent),
-    alert.number(signals.acceptance_length.record, alert.two),
-    alert.number(signals.tokens_per_step.record, alert.two),
-  ];
-  local drafts = '%s drafts over %s' % [alert.number(signals.sample.record, alert.whole), long];
+  local facts = alert.facts { value: alert.value(alert.two) };
+  local mean = 'The mean is %(mean)s, and %(mean_baseline)s at baseline (%(baseline_source)s).' % facts;
+  local acceptance = ('Acceptance is %(acceptance)s (minimum %(acceptance_min)s), mean acceptance length is '
+                      + '%(acceptance_length)s, and tokens per step are %(tokens_per_step)s. The sample is %(drafts)s drafts '
+                      + 'over %(long)s.') % facts;
 
   [
     {
@@ -59,23 +61,18 @@ function(config, signals, alert)
         mean: promql.indent(perToken(signals.latency_mean.record)),
         on: on,
         on_sli: on_sli,
-        // Whatever its source.
+        // A baseline of any source.
         baseline: 'max without (baseline_source) (%s)' % signals.latency_baseline.record,
         ratio: number(config.harmful_ratio),
-        guards: promql.strip(guards),
+        guards: guards,
         acceptance: signals.acceptance.record,
         minimum: signals.acceptance_min.record,
       },
       summary: 'Speculative decoding makes the service slower.',
-      description: 'Decoding on %s takes %s times as long as at baseline, with acceptance below break-even: %s; %s; %s.' % [
-        alert.where,
-        alert.value(alert.two),
-        mean,
-        acceptance,
-        drafts,
-      ],
-      impact: 'Every user waits longer than without speculation, and the accelerator does wasted work.',
-      action: 'Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.',
+      description: 'Decoding on %(where)s takes %(value)s times as long as at baseline, and acceptance is below break-even. '
+                   % facts + mean + ' ' + acceptance,
+      impact: 'Every user waits longer than at baseline, and the accelerator does wasted work.',
+      action: 'Roll back to the last good --speculative-config, or remove it, now. Investigate afterwards.',
     },
     {
       alert: 'SpecDecodeNotPayingOff',
@@ -85,28 +82,23 @@ function(config, signals, alert)
       keep_seconds: minutes(15),
       expr: |||
         (
-          %s
+          %(speedup)s
         )
-        < %s
+        < %(speedup_min)s
         and
-        %s
-      ||| % [
-        promql.indent(signals.speedup.expr),
-        number(config.speedup_min),
-        promql.strip(guards),
-      ],
+        %(guards)s
+      ||| % {
+        speedup: promql.indent(signals.speedup.expr),
+        speedup_min: number(config.speedup_min),
+        guards: guards,
+      },
       summary: 'Speculative decoding gives no speed-up over the baseline without it.',
-      description: 'The realised speed-up of %s is %s (at least %s is wanted): %s; %s; %s.' % [
-        alert.where,
-        alert.value(alert.two),
-        number(config.speedup_min),
-        mean,
-        acceptance,
-        drafts,
-      ],
+      description: 'The measured speed-up of %(where)s is %(value)s; at least %(speedup_min)s is wanted. '
+                   % facts { speedup_min: number(config.speedup_min) } + mean + ' ' + acceptance,
       impact: 'The draft model costs memory, start-up time and risk for nothing.',
-      action: 'If tokens per step is near 1, drafts are rare or rejected: lower k, or switch speculation off for this '
-              + 'traffic. If it is well above 1, steps became dearer: look at batch size and the cost of the draft model.',
+      action: 'If tokens per step are near 1, drafts are rare or rejected: lower num_speculative_tokens, or switch '
+              + "speculation off for this traffic. If they are well above 1, each step costs too much: compare at today's "
+              + 'batch size, and look at the cost of the draft model.',
     },
     {
       alert: 'SpecDecodeSlowerThanControl',
@@ -131,18 +123,14 @@ function(config, signals, alert)
         baseline: signals.latency_baseline.record,
         margin: promql.indent(signals.mean_margin.by_sli.tpot),
         ratio: number(config.control_ratio),
-        guards: promql.strip(guards),
+        guards: guards,
       },
       summary: 'The service is slower than its live control without speculation.',
-      description: 'Mean time per output token on %s is %s times that of its control: %s; %s; %s.' % [
-        alert.where,
-        alert.value(alert.two),
-        mean,
-        acceptance,
-        drafts,
-      ],
-      impact: 'Users of this service wait longer than those of the control, at the same load.',
-      action: 'Check that both have the same hardware, release and traffic. If they do, switch speculation off or lower k.',
+      description: 'Mean time per output token on %(where)s is %(value)s times that of its control. ' % facts
+                   + mean + ' ' + acceptance,
+      impact: 'Users of this service wait longer than users of the control at the same load.',
+      action: 'Check that both have the same hardware, release and traffic. If they do, switch speculation off or lower '
+              + 'num_speculative_tokens.',
     },
     {
       alert: 'SpecDecodeSaturated',
@@ -167,13 +155,9 @@ function(config, signals, alert)
         drafting: drafting,
       },
       summary: 'Speculation runs in batches that are too big for its acceptance.',
-      description: '%s runs %s requests per engine, and others wait; %s; %s.' % [
-        alert.where,
-        alert.value(alert.whole),
-        acceptance,
-        drafts,
-      ],
-      impact: 'In big batches verifying drafts competes with other requests, so throughput falls when it is needed most.',
+      description: 'Each engine of %(where)s runs %(value)s requests, and other requests wait. '
+                   % facts { value: alert.value(alert.whole) } + acceptance,
+      impact: 'In big batches, verifying drafts competes with other requests, so throughput falls when it is needed most.',
       action: 'Add replicas, or switch speculation off above a batch size (num_speculative_tokens_per_batch_size since '
               + '0.24.0, disable_by_batch_size up to 0.16.0).',
     },
@@ -183,27 +167,22 @@ function(config, signals, alert)
       for_seconds: minutes(15),
       keep_seconds: minutes(10),
       expr: |||
-        %s > %s
+        %(kv_cache_usage)s > %(kv_cache_usage_max)s
         and
-        %s > 0
+        %(preemptions)s > 0
         and
-        %s
-      ||| % [
-        source.gauge('max', 'kv_cache_usage'),
-        number(config.kv_cache_usage_max),
-        source.counter('increase', 'preemptions', config.long_window_seconds),
-        drafting,
-      ],
+        %(drafting)s
+      ||| % {
+        kv_cache_usage: source.gauge('max', 'kv_cache_usage'),
+        kv_cache_usage_max: number(config.kv_cache_usage_max),
+        preemptions: source.counter('increase', 'preemptions', config.long_window_seconds),
+        drafting: drafting,
+      },
       summary: 'The KV cache is full and requests are preempted while speculation runs.',
-      description: 'KV cache of %s is %s full and requests were preempted within %s; %s; %s.' % [
-        alert.where,
-        alert.value(alert.percent),
-        long,
-        acceptance,
-        drafts,
-      ],
-      impact: 'Preempted requests start again; their latency multiplies.',
-      action: 'The draft model and its cache take memory from the target. Lower k or the number of sequences, use a '
-              + 'smaller draft head, or add memory.',
+      description: 'The KV cache of %(where)s is %(value)s full, and vLLM preempted requests within %(long)s. '
+                   % facts { value: alert.value(alert.percent) } + acceptance,
+      impact: 'A preempted request starts again, so its latency multiplies.',
+      action: 'The draft model and its cache take memory from the target. Lower num_speculative_tokens or the number of '
+              + 'sequences, use a smaller draft head, or add memory.',
     },
   ]

@@ -1,5 +1,5 @@
-// Error budgets of latency objectives, by several windows each: the long one says that it matters, the short one that it
-// goes on.
+// Error budgets of latency objectives. Each alert reads two windows: the long one shows that the loss matters, the short one
+// that it still goes on.
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
@@ -36,26 +36,25 @@ function(config, signals, alert)
         all: signals.slo_requests.record,
         slo: name,
         window: promql.duration(row.long_seconds),
-        // A rate, recorded so often: requests that were seen, however young the service is.
+        // Requests per second times the seconds between two samples: the requests seen, also of a young service.
         seconds: config.slow_interval_seconds,
         min_requests: config.min_requests,
       },
       for_seconds: 0,
       keep_seconds: row.short_seconds / 2,
-      summary: 'A latency objective loses its error budget too fast.',
-      description: '%s of the requests of %s had more than %s s of %s over %s; the objective allows %s, so 30 days of budget '
-                   % [
-                     alert.value(alert.percent),
-                     alert.where,
-                     slo.le,
-                     config.slis[slo.sli].title,
-                     promql.duration(row.long_seconds),
-                     alert.percentOf(budget),
-                   ]
-                   + 'last %.2g days at most.' % (30 / row.factor),
-      impact: 'The promise made to users about latency will be broken.',
-      action: 'Find what is slow: acceptance (the other alerts of the service), load, or the release. Then decide by how much '
-              + 'budget is left.',
+      summary: 'A latency objective uses up its error budget too fast.',
+      description: ('Over %(window)s, %(value)s of the requests of %(where)s had a %(title)s above %(bound)s s; the objective '
+                    + 'allows %(budget)s. At this rate, the budget of 30 days lasts at most %(days).2g days.') % alert.facts {
+        window: promql.duration(row.long_seconds),
+        value: alert.value(alert.percent),
+        title: config.slis[slo.sli].title,
+        bound: slo.le,
+        budget: alert.percentOf(budget),
+        days: 30 / row.factor,
+      },
+      impact: 'The service will break its latency promise to users.',
+      action: 'Find what is slow: acceptance (see the other alerts of the service), load, or the release. Then decide by the '
+              + 'budget that is left.',
     }
     for name in std.objectFields(config.slos)
     for row in config.slo_burn_rates

@@ -1,5 +1,5 @@
-// The catalogue, by what a person triages first: is it up, does it draft, is it accepted, is it slow, does the load fit,
-// can the pack be believed.
+// All alerts, in the order of the questions that a person on call asks: Is the service up? Does it draft? Are the drafts
+// accepted? Is it slow? Does the load fit? Can the pack be believed?
 function(config, signals)
   local alert = (import 'alert.libsonnet')(config, signals);
   local group(name, interval_seconds, rules) = {

@@ -1,16 +1,15 @@
-// Slower than the baseline. The body is seen by the mean and the tail by the share of requests beyond limits that used to
-// hold; both are exact. P99 itself is interpolated: with vLLM's buckets 1.3 times slower reads as anything from 1.0 to 1.9.
+// Slower than the baseline. The mean shows the typical request. The share of requests beyond limits that the baseline kept
+// shows the tail. Both are exact. P99 is interpolated: with vLLM's buckets, 1.3 times slower reads as anything from 1.0 to 1.9.
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
-  local long = promql.duration(config.long_window_seconds);
   local on = 'on (%s)' % promql.list(config.level_labels);
   local slis = std.objectFields(config.slis);
   local level = config.level_labels + ['sli'];
 
-  local ofSli(record, sli) = '%s{sli="%s"}' % [record, sli];
+  local ofSli(record, sli) = '%(record)s{sli="%(sli)s"}' % { record: record, sli: sli };
   local guards(sli) = |||
     %(requests)s >= %(min_requests)d
     unless %(on)s
@@ -22,21 +21,15 @@ function(config, signals, alert)
     unsettled: signals.unsettled.expr,
   };
 
-  local source = alert.label(signals.latency_baseline.record, 'baseline_source', 'sli');
-  local mean = 'mean %s, %s at baseline' % [
-    alert.number(signals.latency_mean.record, alert.seconds, 'sli'),
-    alert.number(signals.latency_baseline.record, alert.seconds, 'sli'),
-  ];
-  local p99 = 'P99 %s, %s at baseline' % [
-    alert.number(signals.latency_quantile.record, alert.seconds, 'p99'),
-    alert.number(signals.p99_baseline.record, alert.seconds, 'sli'),
-  ];
-  local requests = '%s requests' % alert.number(signals.requests.record, alert.whole, 'sli');
-  local why = 'Acceptance is %s (minimum %s), mean acceptance length %s' % [
-    alert.number(signals.acceptance.record, alert.percent),
-    alert.number(signals.acceptance_min.record, alert.percent),
-    alert.number(signals.acceptance_length.record, alert.two),
-  ];
+  local facts(sli, value) = alert.facts { title: config.slis[sli].title, value: value };
+  local p99 = 'P99 is %(p99)s, and %(p99_baseline)s at baseline.' % alert.facts;
+  local mean = 'The mean is %(mean)s, and %(mean_baseline)s at baseline.' % alert.facts;
+  local sample = 'The sample is %(requests)s requests over %(long)s.' % alert.facts;
+  local exact = 'P99 is interpolated, the share of requests is not.';
+  local why = ('Acceptance is %(acceptance)s (minimum %(acceptance_min)s), and mean acceptance length is '
+               + '%(acceptance_length)s.') % alert.facts;
+  local beyond = '%(where)s: %(value)s of its requests exceed a %(title)s limit that the baseline (%(baseline_source)s) kept';
+  local told(sentences) = std.join(' ', sentences);
 
   local tail(sli, severity, shift) = {
     alert: 'SpecDecodeP99Regression',
@@ -60,12 +53,10 @@ function(config, signals, alert)
       guards: guards(sli),
     },
     summary: 'The slowest requests became slower than at baseline.',
-    description: '%s more of the requests of %s than usual are slower in %s than a limit that held at baseline (%s): %s; '
-                 % [alert.value(alert.percent), alert.where, config.slis[sli].title, source, p99]
-                 + '%s (%s over %s; P99 is interpolated, the share is not). %s.' % [mean, requests, long, why],
-    impact: 'Some users wait noticeably longer than before; the typical request may be as fast as ever.',
-    action: 'If acceptance fell with it, treat that first. If not, look at waiting requests, KV cache and prompt lengths: '
-            + 'then load or mix changed, not speculation. If it began with a deployment, roll back.',
+    description: told([beyond % facts(sli, alert.value(alert.percent)) + '.', p99, mean, sample, exact, why]),
+    impact: 'Some users wait noticeably longer than before. The typical request may be as fast as ever.',
+    action: 'If acceptance fell too, treat that first. If not, look at waiting requests, KV cache and prompt lengths: load '
+            + 'or traffic changed, not speculation. If it began with a deployment, roll back.',
   };
 
   [tail(sli, 'critical', config.tail_shift_critical) for sli in slis]
@@ -93,20 +84,17 @@ function(config, signals, alert)
         guards: guards(sli),
       },
       summary: 'The typical request became slower than at baseline.',
-      description: 'Mean %s of %s is %s times its baseline (%s): %s; %s (%s over %s). %s.' % [
-        config.slis[sli].title,
-        alert.where,
-        alert.value(alert.two),
-        source,
+      description: told([
+        'The mean %(title)s of %(where)s is %(value)s times its baseline (%(baseline_source)s).'
+        % facts(sli, alert.value(alert.two)),
         mean,
         p99,
-        requests,
-        long,
+        sample,
         why,
-      ],
+      ]),
       impact: 'Every user waits longer than before.',
-      action: 'Time per output token: look at acceptance and batch size. Time to first token: look at waiting requests and '
-              + 'prompt lengths, which speculation does not touch. If it began with a deployment, roll back.',
+      action: 'For time per output token, look at acceptance and batch size. For time to first token, look at waiting '
+              + 'requests and prompt lengths: speculation does not affect it. If it began with a deployment, roll back.',
     }
     for sli in slis
   ]
@@ -136,11 +124,15 @@ function(config, signals, alert)
         guards: guards(sli),
       },
       summary: 'A few requests became much slower while the typical one did not.',
-      description: '%s more of the requests of %s than usual are slower in %s than a limit that held at baseline (%s), '
-                   % [alert.value(alert.percent), alert.where, config.slis[sli].title, source]
-                   + 'while the mean hardly moved: %s; %s (%s over %s).' % [mean, p99, requests, long],
-      impact: 'One kind of request suffers: long prompts, one language, one client.',
-      action: 'Split the traffic: route what drafts badly to a service without speculation, or give it its own k.',
+      description: told([
+        beyond % facts(sli, alert.value(alert.percent)) + ', but the mean hardly changed.',
+        mean,
+        p99,
+        sample,
+      ]),
+      impact: 'One kind of request suffers: long prompts, one language, or one client.',
+      action: 'Split the traffic: route requests with low acceptance to a service without speculation, or to one with its '
+              + 'own num_speculative_tokens.',
     }
     for sli in slis
   ]

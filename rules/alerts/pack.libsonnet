@@ -13,18 +13,20 @@ function(config, signals, alert)
       dashboard: config.pack_dashboard_uid,
       for_seconds: minutes(15),
       expr: |||
-        %s
+        %(inconsistency)s
         and
-        %s >= %d
-      ||| % [
-        signals.inconsistency.expr,
-        signals.drafts.record,
-        config.min_drafts,
-      ],
-      summary: 'Accepted tokens by position do not sum to all accepted tokens.',
-      description: 'On %s the two differ by %s.' % [alert.where, alert.value(alert.percent)],
-      impact: 'Acceptance rate, length or curve is wrong.',
-      action: 'Compare the raw counters of one replica. It is a bug of the exporter or of vLLM, or two releases under one name.',
+        %(drafts)s >= %(min_drafts)d
+      ||| % {
+        inconsistency: signals.inconsistency.expr,
+        drafts: signals.drafts.record,
+        min_drafts: config.alert_min_drafts,
+      },
+      summary: 'Accepted tokens by position do not add up to all accepted tokens.',
+      description: 'On %(where)s the sum over all positions differs from the total by %(value)s.'
+                   % alert.facts { value: alert.value(alert.percent) },
+      impact: 'The acceptance rate, the acceptance length or the curve is wrong.',
+      action: 'Compare the raw counters of one replica. The cause is a bug of the exporter or of vLLM, or two releases run '
+              + 'under one name.',
     },
     {
       alert: 'SpecDecodeBaselineMissing',
@@ -47,16 +49,16 @@ function(config, signals, alert)
         labels: promql.list(level),
         baseline: signals.latency_baseline.record,
       },
-      summary: 'A service has no latency baseline although it is two days old.',
-      description: 'Latency ({{ $labels.sli }}) of %s has nothing to be compared with: no live control, no baseline file, and '
-                   % alert.where
-                   + 'fewer than %d hours with %d requests in the last %d days.' % [
-                     config.min_history_hours,
-                     config.min_history_requests,
-                     config.history_days,
-                   ],
+      summary: 'A service is two days old and has no latency baseline.',
+      description: ('Latency ({{ $labels.sli }}) of %(where)s has no baseline: no live control, no baseline file, and fewer '
+                    + 'than %(hours)d hours with %(requests)d requests in the last %(days)d days.') % alert.facts {
+        hours: config.min_history_hours,
+        requests: config.min_history_requests,
+        days: config.history_days,
+      },
       impact: 'Alerts about latency regressions cannot fire for this service.',
-      action: 'Give the exporter a baseline file, or accept it: with so few requests a regression cannot be told from chance.',
+      action: 'Give the exporter a baseline file, or accept it: with so few requests, nobody can tell a regression from '
+              + 'chance.',
     },
     {
       alert: 'SpecDecodeBucketsMixed',
@@ -66,9 +68,9 @@ function(config, signals, alert)
       level: level + ['sli'],
       expr: '%s > 0' % signals.buckets_mixed.record,
       summary: 'Replicas of one service have different histogram buckets.',
-      description: 'Replicas of %s have different buckets ({{ $labels.sli }}).' % alert.where,
-      impact: 'Quantiles and tail shift of the service are wrong while it lasts.',
-      action: 'Finish the rollout of --custom-histogram-buckets, or of the release that changed them.',
+      description: 'Replicas of %(where)s have different buckets ({{ $labels.sli }}).' % alert.facts,
+      impact: 'Quantiles and tail shift of the service are missing until all replicas have the same buckets.',
+      action: 'Finish the rollout of --custom-histogram-buckets, or of the release that changed the buckets.',
     },
     {
       alert: 'SpecDecodeRulesLagging',
@@ -76,14 +78,14 @@ function(config, signals, alert)
       dashboard: config.pack_dashboard_uid,
       level: ['rule_group'],
       for_seconds: minutes(15),
-      expr: '%s\n> %s\nor\n%s > 0' % [
-        signals.rules_busy.expr,
-        number(config.rules_busy_max),
-        signals.rules_missed.expr,
-      ],
+      expr: '%(busy)s\n> %(busy_max)s\nor\n%(missed)s > 0' % {
+        busy: signals.rules_busy.expr,
+        busy_max: number(config.rules_busy_max),
+        missed: signals.rules_missed.expr,
+      },
       summary: 'Rules of this pack take too long to evaluate.',
       description: 'Rule group {{ $labels.rule_group }} uses nearly all of its interval, or missed an evaluation.',
       impact: 'Series of the pack have gaps, and alerts come late or not at all.',
-      action: 'Give the ruler more CPU, split services between rulers, or take SLIs out of history_tail_slis.',
+      action: 'Give the ruler more CPU, split the services between rulers, or remove SLIs from history_tail_slis.',
     },
   ]

@@ -36,9 +36,10 @@ HARM = Case(
 )
 INTRODUCTION = """# What a page says
 
-Made of [the templates](../alertmanager/templates/specdec.tmpl) by `amtool`, from alerts that the rules raise over
-invented traffic; a test makes them anew. In this order: how many and where, what, the numbers, what users feel, what
-to do first, where to read on. Alerts that others [silence](../alertmanager/README.md#what-silences-what) are left out.
+`amtool` makes these samples with [the templates](../alertmanager/templates/specdec.tmpl), from alerts that the rules
+raise over invented traffic. A test makes them anew. Each page says, in this order: how many alerts and where, what
+happened, the numbers, what users feel, what to do first, and where to read on. It leaves out alerts that others
+[silence](../alertmanager/README.md#what-silences-what).
 """
 
 
@@ -59,13 +60,13 @@ SAMPLES = (
         "PagerDuty: speculation does harm",
         ("title", "text.firing"),
         lambda _, harm: [alert for alert in harm if alert.labels["severity"] == "critical"],
-        "The incident's title, and `firing` of its details. Runbook and dashboard are also its links.",
+        "These are the incident's title and its detail `firing`. The incident also links to runbook and dashboard.",
     ),
     Page(
         "E-mail and webhooks: several alerts of one service, one of them over",
         ("title", "text"),
         lambda low, harm: [*harm, *(alert.ended() for alert in low)],
-        "The subject and the text. The HTML part says the same, with links.",
+        "These are the subject and the text. The HTML part says the same, with links.",
     ),
 )
 

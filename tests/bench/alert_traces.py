@@ -16,7 +16,7 @@ from functools import cache
 from bench.alert_replay import Samples
 from bench.counting import ONE_ENGINE
 from rules.scenario import FAMILIES
-from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 # A Monday at noon, on a boundary of Prometheus' blocks.
 START = 1_767_571_200 + 12 * 3600

@@ -12,8 +12,8 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.counting import count_up
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.snapshot import Snapshot
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 STOCK_CALLS_PER_ROUND = 5
 CALLS_PER_ROUND = 50

@@ -15,7 +15,7 @@ from bench.rows import BenchError
 
 TESTS = Path(__file__).parents[1]
 # Bytecode is kept, as in any installation: pip writes it. C: no tool spends time on characters of several bytes.
-_ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": str(TESTS), "LC_ALL": "C.UTF-8"}
+ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": str(TESTS), "LC_ALL": "C.UTF-8"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,9 +29,7 @@ class Run:
 def run(*command: str | Path) -> Run:
     """Run a command to its end; raises BenchError with what it said if it fails."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=complaints, env=_ENVIRONMENT
-        )
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=complaints, env=ENVIRONMENT)
         try:
             _, status, usage = os.wait4(process.pid, 0)
         except BaseException:

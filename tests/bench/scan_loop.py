@@ -7,11 +7,11 @@ import time
 from itertools import chain
 from pathlib import Path
 
-from specdec_exporter.analyze import REPORT_KINDS
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import SpecDecoding
-from specdec_exporter.predictor.scan import LogScanner
-from specdec_exporter.predictor.stream import read_stream
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import SpecDecoding
+from specdec_exporter.predictor.log.scan import LogScanner
+from specdec_exporter.predictor.sources.inputs import REPORT_KINDS
+from specdec_exporter.predictor.sources.stream import read_stream
 
 
 def main(path: str) -> None:

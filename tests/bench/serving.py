@@ -13,12 +13,12 @@ from aiohttp import web
 
 from bench.counting import ONE_ENGINE, count_up
 from bench.predictor_log import PredictorLog
-from bench.processes import bytes_read, cpu_seconds, memory
+from bench.processes import ENVIRONMENT, bytes_read, cpu_seconds, memory
 from bench.reading import GREP_RATIO, grep_cpu_seconds
 from bench.rows import BenchError, Row, figure
 from running import Exporter, exporter, predictor
 
-MEMORY_MIB = 44.0
+MEMORY_MIB = 38.0
 # Python's allocator and the C library's move in steps of this order; a leak of one snapshot a scrape would be 5 MiB.
 GROWTH_MIB = 0.25
 SCRAPES = 200
@@ -111,7 +111,7 @@ async def _serving(log_path: Path, *, log_from: str) -> AsyncIterator[Exporter]:
             f"--predictor.log-path={log_path}",
             f"--predictor.log-from={log_from}",
         )
-        async with exporter(*arguments) as running:
+        async with exporter(*arguments, stdin=None, **ENVIRONMENT) as running:
             yield running
 
 

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from dashboards.traces import END, HOUR, START, Replica
 from specdec_exporter.simulator.scenario import BreakMetrics, ChangeLoad, Collapse, Latency, Restart, StopDrafting
 from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings
-from specdec_exporter.simulator.units import Seconds
 
 # A draft costs something here: a token takes 20 ms without speculation and about 13 ms with it.
 BUSY = SimulatorSettings(
@@ -21,16 +20,14 @@ BUSY = SimulatorSettings(
 OFF = replace(BUSY, method=None, draft_model=None, k=0, seed=7)
 
 
-def ago(minutes: float) -> Seconds:
+def ago(minutes: float) -> float:
     """So many minutes before the end, in simulated seconds."""
-    return Seconds(END - START - 60 * minutes)
+    return END - START - 60 * minutes
 
 
 REPLICAS = (
     # Healthy, with a live control; one of its two replicas was restarted.
-    Replica(
-        service="chat", pod="chat-0", settings=replace(BUSY, incidents=(Restart(at=ago(100), duration=Seconds(90)),))
-    ),
+    Replica(service="chat", pod="chat-0", settings=replace(BUSY, incidents=(Restart(at=ago(100), duration=90),))),
     Replica(service="chat", pod="chat-1", settings=replace(BUSY, seed=2)),
     Replica(service="chat-control", pod="chat-control-0", settings=OFF),
     # The draft head stops fitting; slower than its baseline from a file since.

@@ -14,18 +14,18 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from builders import Clock
-from specdec_exporter.collector import SpecdecCollector
 from specdec_exporter.config import PredictorSettings, Settings
-from specdec_exporter.predictor.events import Malformed, PredictorWarning
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.logline import parse_line
-from specdec_exporter.predictor.snapshot import Histogram
-from specdec_exporter.runtime import ExporterRuntime
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
+from specdec_exporter.predictor.log.logline import parse_line
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.serving.collector import SpecdecCollector
+from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.simulator.engine import Engine
 from specdec_exporter.simulator.exposition import render_metrics
 from specdec_exporter.simulator.log import log_lines
 from specdec_exporter.simulator.settings import SimulatorSettings
-from specdec_exporter.state import PredictorState
 
 SCRAPE_SECONDS = 60
 HISTORY_SCRAPE_SECONDS = 300

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import click
 
-from specdec_exporter import cli
+from specdec_exporter.commands.serve import command as serve
 
 SERVE_VARIABLES = {
     variable
-    for parameter in cli.serve.params
+    for parameter in serve.params
     if isinstance(parameter, click.Option) and isinstance(variable := parameter.envvar, str)
 }
 

@@ -17,7 +17,8 @@ from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.manifests import COMPOSE, read
 from fieldtools import ROOT, either, run, tool
 from specdec_exporter import __version__
-from specdec_exporter.simulator.cli import settings_from_flags, simulate
+from specdec_exporter.commands.simulate import command as simulate
+from specdec_exporter.commands.simulate import settings_from_flags
 
 SERVICES = sorted(containers.services())
 SECRETS = "/etc/alertmanager/secrets"

@@ -14,7 +14,7 @@ from deploy.containers import document
 from fieldtools import ROOT
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PROJECT, HOOK = PYPROJECT["project"], PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+PROJECT = PYPROJECT["project"]
 IGNORED = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 
 
@@ -54,28 +54,19 @@ def copied() -> list[str]:
 def test_everything_copied_exists_and_is_sent_to_the_build() -> None:
     assert copied()
     assert [source for source in copied() if not (ROOT / source).exists() or not sent(source)] == []
-    assert sent("exporter/specdec_exporter/policy.json")
+    assert sent("exporter/specdec_exporter/speculation/policy.json")
 
 
 def test_nothing_else_is_sent() -> None:
     unwanted = [".git", ".venv", "tests", "deploy", ".tools", "tools/render.py"]
-    unwanted += ["exporter/specdec_exporter/__pycache__/cli.pyc", "exporter/specdec_exporter/predictor/_fastline.so"]
+    unwanted += ["exporter/specdec_exporter/__pycache__/cli.pyc"]
 
     assert [path for path in unwanted if sent(path)] == []
 
 
 def test_all_that_the_wheel_is_made_of_is_copied() -> None:
-    made_of = {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml", "exporter", HOOK["path"]}
+    made_of = {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml", "exporter"}
     assert made_of <= set(copied())
-
-
-def test_an_image_without_the_compiled_module_is_not_built() -> None:
-    commands = [arguments for name, arguments in instructions() if name == "RUN"]
-
-    assert any(
-        "install --no-deps ." in command and "import specdec_exporter.predictor._fastline" in command
-        for command in commands
-    )
 
 
 def test_dependencies_are_installed_by_their_hashes() -> None:

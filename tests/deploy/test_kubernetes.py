@@ -21,7 +21,7 @@ from deploy.manifests import KUBERNETES, parse, read
 from fieldtools import ROOT, run, schema_file
 from specdec_exporter import __version__
 from specdec_exporter.config import parse_duration
-from specdec_exporter.predictor.kubelog import DEFAULT_CONTAINER
+from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
 
 SERVICE_LABEL = "serving.kserve.io/inferenceservice"
 LARGEST_CONFIG_MAP_BYTES = 1 << 20
@@ -149,7 +149,6 @@ def test_the_sidecar_cannot_take_the_predictor_out_of_service(objects: str, requ
     assert "readinessProbe" not in sidecar
     assert "startupProbe" not in sidecar
     assert sidecar["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": sidecar["ports"][0]["name"]}
-    assert "cpu" not in sidecar["resources"]["limits"]
     assert int(sidecar["resources"]["requests"]["memory"].removesuffix("Mi")) > MEASURED_MIB
     assert int(sidecar["resources"]["limits"]["memory"].removesuffix("Mi")) > MEASURED_MIB + PROBE_MIB
 
@@ -176,6 +175,36 @@ def test_every_volume_is_mounted_and_every_mount_has_one(objects: str, request: 
     mounted = {mount["name"] for one in containers_of(loaded) for mount in one.get("volumeMounts", ())}
 
     assert mounted == {volume["name"] for volume in volumes}
+
+
+# What KServe's own configuration (0.17, the ConfigMap inferenceservice-config) fills in where nothing is set.
+KSERVE_DEFAULTS = {"cpu": "1", "memory": "2Gi"}
+UNITS = {"m": 0.001, "Mi": 2**20, "Gi": 2**30, "": 1}
+
+
+def amount(quantity: str) -> float:
+    """A Kubernetes quantity as a number: ``10m`` -> 0.01."""
+    number, unit = re.fullmatch(r"([\d.]+)([A-Za-z]*)", quantity).groups()  # type: ignore[union-attr]
+    return float(number) * UNITS[unit]
+
+
+def excessive(resources: Any) -> set[str]:
+    """Resources whose request exceeds its limit after KServe filled in its defaults: the controller refuses these."""
+    requests = KSERVE_DEFAULTS | resources.get("requests", {})
+    limits = KSERVE_DEFAULTS | resources.get("limits", {})
+    return {name for name in requests if amount(requests[name]) > amount(limits.get(name, "0"))}
+
+
+@pytest.mark.parametrize("objects", ["predictor", "with_files"])
+def test_kserve_deploys_it_with_its_default_resources(objects: str, request: pytest.FixtureRequest) -> None:
+    for container in containers_of(request.getfixturevalue(objects)):
+        assert excessive(container["resources"]) == set(), container["name"]
+        assert container["resources"]["limits"].keys() >= KSERVE_DEFAULTS.keys(), container["name"]
+
+
+def test_a_request_above_a_default_limit_is_found() -> None:
+    assert excessive({"requests": {"cpu": "4", "memory": "1Gi"}, "limits": {"memory": "512Mi"}}) == {"cpu", "memory"}
+    assert excessive({"limits": {"cpu": "4", "memory": "32Gi"}}) == set()
 
 
 def test_the_image_is_the_one_that_the_kustomization_names(predictor: Objects) -> None:

@@ -2,7 +2,7 @@
 
 One story, since each part of it needs what came before: a baseline is recorded without speculation; then acceptance is
 high, low, and high again; then vLLM dies and comes back. The pack is the one that is shipped; its windows are shortened
-through ``_config`` (deploy/demo/rendered).
+through ``_config`` (deploy/demo/config.libsonnet).
 """
 
 from __future__ import annotations
@@ -194,14 +194,14 @@ async def low_acceptance_pages(stack: Stack, traffic: Traffic) -> None:
     text = page["annotations"]
     assert f"demo/{PLAIN} ({MODEL_NAME})" in text["description"]
     assert "the minimum for its method is 50%" in text["description"]
-    assert "the curve runs from" in text["description"]
+    assert "The curve runs from" in text["description"]
     assert text["runbook_url"].endswith("/SpecDecodeAcceptanceLow.md")
     assert "unknown" not in text["description"]
     assert page["labels"]["namespace"] == "demo"
 
 
 async def being_slower_than_without_speculation_is_told(stack: Stack, traffic: Traffic, server: Server) -> None:
-    """The baseline is minutes old, and this machine may have been busier then: an engine that stands still is surely slow."""
+    """The machine may have been busier when the baseline was recorded: an engine that stands still is surely slow."""
     traffic.share = NONE
     traffic.shorten()
     with server.slowed(SLOWED_TIMES):

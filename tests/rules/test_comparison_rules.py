@@ -10,7 +10,7 @@ from promtool import REPOSITORY, Promtool
 from recordings import E2E, TPOT, TTFT, histogram
 from rules.scenario import Case, Phase, Shares, pinned, run, service
 from specdec_exporter.comparison.latency import LatencyComparison, Sli, compare_latency
-from specdec_exporter.policy import load_policy
+from specdec_exporter.speculation.policy import load_policy
 
 POLICY = load_policy().latency
 RULES = REPOSITORY / "rules" / "rendered" / "specdec.rules.yaml"

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 import tsdb
 from fieldtools import either
 from promtool import promtool
-from specdec_exporter import cli
 from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, to_yaml
 from specdec_exporter.baseline.prometheus import record_range
+from specdec_exporter.commands import cli
 from specdec_exporter.errors import BaselineError
 
 START = 1_790_000_000

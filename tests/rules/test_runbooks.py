@@ -18,7 +18,7 @@ import yaml
 
 import rulelint
 from fieldtools import ROOT, run
-from specdec_exporter import cli
+from specdec_exporter.commands import cli
 
 RENDERED = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 RUNBOOKS = ROOT / "rules" / "runbooks"
@@ -81,12 +81,18 @@ def served() -> dict[str, str]:
 
 @cache
 def thresholds() -> dict[str, Any]:
-    """Keys of the policy and of the pack's configuration, which wins (its ``min_drafts`` is for half an hour)."""
+    """Keys of the policy and of the pack's configuration."""
+    policy: dict[str, Any] = configuration()["policy"]
+    return policy | configuration()
+
+
+@cache
+def configuration() -> dict[str, Any]:
+    """The pack's ``_config``."""
     config: dict[str, Any] = json.loads(
         rjsonnet.evaluate_snippet("", "(import 'config.libsonnet')._config", jpathdir=[str(RUNBOOKS.parent)])
     )
-    policy: dict[str, Any] = config["policy"]
-    return policy | config
+    return config
 
 
 @pytest.fixture(params=PAGES, ids=lambda path: path.stem)
@@ -111,6 +117,15 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runbooks") / "rules.yaml"
     path.write_text(yaml.safe_dump({"groups": [*rules["groups"], group]}))
     return path
+
+
+def test_a_threshold_of_the_pack_and_one_of_the_policy_share_a_name_only_if_they_share_a_value() -> None:
+    config, policy = configuration(), configuration()["policy"]
+    windows = {"short_window_seconds"}  # no threshold: the page and the rules look back over times of their own
+
+    for section in (policy, policy["latency"]):
+        shared = config.keys() & section.keys() - windows
+        assert {key: config[key] for key in shared} == {key: section[key] for key in shared}
 
 
 # --- Which there are -------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter import acceptance
-from specdec_exporter.acceptance import Counts, reconstruct_window
+from specdec_exporter.speculation import acceptance
+from specdec_exporter.speculation.acceptance import Counts, reconstruct_window
 
 whole = st.integers(min_value=0, max_value=10_000).map(float)
 maybe = st.none() | whole

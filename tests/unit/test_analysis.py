@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.analysis import (
+from specdec_exporter.inspection.logstory import (
     HISTORY_PARTS,
     MAX_CONFIGURATIONS,
     SERIES_CAPACITY,
     Account,
     Analysis,
     LogStory,
-    RatioHistogram,
     WindowSeries,
 )
-from specdec_exporter.predictor.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
 
 K = 3
 
@@ -114,15 +112,6 @@ def test_best_and_worst_bound_the_percentiles(lines: list[tuple[list[int], int]]
     assert ratios[int(account.best.timestamp or "")] == max(ratios)
     low, middle, high = account.percentiles
     assert min(ratios) - 0.0005 <= low <= middle <= high <= max(ratios) + 0.0005
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=300), st.integers(1, 100))
-def test_a_percentile_is_the_nearest_rank_to_a_thousandth(ratios: list[float], percent: int) -> None:
-    histogram = RatioHistogram()
-    for ratio in ratios:
-        histogram.add(ratio)
-    nearest_rank = sorted(ratios)[math.ceil(len(ratios) * percent / 100) - 1]
-    assert histogram.percentile(percent) == pytest.approx(nearest_rank, abs=0.00051)
 
 
 @given(

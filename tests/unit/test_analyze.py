@@ -19,12 +19,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from specdec_exporter.analysis import Analysis, LogStory
-from specdec_exporter.analyze import REPORT_KINDS, LogInputs, analyze
+from specdec_exporter.commands.analyze import analyze
+from specdec_exporter.inspection.logstory import Analysis, LogStory
+from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 PROGRAM = (
-    "import sys; from specdec_exporter.analyze import analyze; sys.exit(analyze(sys.argv[2:], output=sys.argv[1]))"
+    "import sys; from specdec_exporter.commands.analyze import analyze; "
+    "sys.exit(analyze(sys.argv[2:], output=sys.argv[1]))"
 )
 SPEC_LINE = (
     "(APIServer pid=7) INFO 11-20 21:37:51 [metrics.py:120] SpecDecoding metrics: Mean acceptance length: 2.80, "

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from builders import FIXTURES
-from specdec_exporter.cli import cli
-from specdec_exporter.perrequest.command import analyze_responses
+from specdec_exporter.commands.cli import cli
+from specdec_exporter.commands.responses import analyze_responses
 
 RESPONSES = str(FIXTURES / "responses" / "0.32.0-ngram-k5.jsonl")
 LOG = str(FIXTURES / "responses" / "0.32.0-ngram-k5.log")

@@ -13,9 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import (
-    MAX_FILE_BYTES,
     SLIS,
     Baseline,
     Context,
@@ -28,7 +26,8 @@ from specdec_exporter.baseline.file import (
     write_baseline,
 )
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.acceptance import Counts
 
 INF = math.inf
 EXAMPLE = Baseline(
@@ -40,8 +39,8 @@ EXAMPLE = Baseline(
     method="draft_model",
     num_speculative_tokens=3,
     model_name="tiny",
-    time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 9.0, 10.0), 0.75, 10.0),
-    request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 10.0, 10.0), 7.5, 10.0),
+    time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 9.0, 10.0), 0.75),
+    request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 10.0, 10.0), 7.5),
     counts=Counts(100.0, 300.0, 180.0, (90.0, 60.0, 30.0), 300.0, 10.0, 110.0),
     prompt_tokens=80.0,
     requests_finished=10.0,
@@ -61,9 +60,9 @@ def histograms(draw: st.DrawFn) -> Histogram:
     bounds = sorted(draw(st.sets(st.floats(1e-4, 1e4), min_size=1, max_size=6)))
     counts = list(itertools.accumulate(draw(st.lists(st.integers(0, 50), min_size=len(bounds), max_size=len(bounds)))))
     last = float(counts[-1] + draw(st.integers(1, 50)))
-    found = Histogram((*bounds, INF), (*map(float, counts), last), 0.0, last)
+    found = Histogram((*bounds, INF), (*map(float, counts), last), 0.0)
     low, _ = sum_bounds(found)
-    return Histogram(found.bounds, found.counts, low + draw(st.floats(0, 1e6)), found.count)
+    return Histogram(found.bounds, found.counts, low + draw(st.floats(0, 1e6)))
 
 
 @st.composite
@@ -141,8 +140,8 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("      +Inf: 10\n  request", "  request", "buckets: expected +Inf as the last bucket, found 0.1"),
         ("0.1: 9", "+Inf: 9", "+Inf: expected every key once"),
         ("0.1: 9", "0.1: 4", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
-        ("0.05: 5", "0.05: -5", "buckets.0.05: expected a finite number of at least 0, found '-5'"),
-        ("0.05: 5", "0.05: .nan", "buckets.0.05: expected a finite number of at least 0, found '.nan'"),
+        ("0.05: 5", "0.05: -5", "buckets.0.05: expected a number of at least 0, found -5"),
+        ("0.05: 5", "0.05: .nan", "buckets.0.05: expected a finite number, found '.nan'"),
         ("0.05: 5", "0.05: .inf", "buckets.0.05: expected a finite number"),
         ("0.05: 5", "0.05: 1e999", "buckets.0.05: expected a finite number"),
         ("0.05: 5", "0.05: '5'", "buckets.0.05: expected a finite number"),
@@ -152,38 +151,28 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("count: 10\n    sum: 0.75", "count: 11\n    sum: 0.75", "count: expected the count of +Inf, 10"),
         ("sum: 7.5", "sum: 10.1", "request_latency_seconds.sum: expected 5 to 10 s, as the buckets allow, found 10.1"),
         ("sum: 7.5", "sum: 4.9", "request_latency_seconds.sum: expected 5 to 10 s, as the buckets allow, found 4.9"),
-        ("sum: 7.5", "total: 7.5", "request_latency_seconds.total: expected one of the keys count, sum, buckets"),
-        ("method:", "metod:", "metod: expected one of the keys"),
-        ("  steps:", "  stepps:", "throughput.stepps: expected one of the keys"),
+        ("sum: 7.5", "total: 7.5", "request_latency_seconds.total: unknown key, expected one of count, sum, buckets"),
+        ("method:", "metod:", "metod: unknown key"),
+        ("  steps:", "  stepps:", "throughput.stepps: unknown key"),
         ("duration_seconds: 1800.25", "duration_seconds: 0", "duration_seconds: expected a duration above 0"),
         ("duration_seconds: 1800.25", "duration_seconds: 30m", "duration_seconds: expected a finite number"),
         ("duration_seconds: 1800.25\n", "", "top level: expected the key duration_seconds, found none"),
-        ('name: "no speculation"', "name: 7", "name: expected text in quotes, found '7'"),
+        ('name: "no speculation"', "name: 7", "name: expected text in quotes, found a number"),
         ('name: "no speculation"', 'name: ""', "name: expected 1 to 4096 printable characters"),
-        ('name: "no speculation"', 'name: "\\ud800"', "name: expected 1 to 4096 printable characters"),
-        ('name: "no speculation"', 'name: "a\\nb"', "name: expected 1 to 4096 printable characters"),
-        ('name: "no speculation"', "name: !!python/name:os.system x", "expected a baseline without tags"),
-        ('name: "no speculation"', "name: !secret x", "expected a baseline without tags, found '!secret'"),
-        ('name: "no speculation"', "name: [x]", "name: expected text in quotes, found a list"),
+        ('name: "no speculation"', 'name: "\\ud800"', "name: has a line break or another control character"),
+        ('name: "no speculation"', 'name: "a\\nb"', "name: has a line break or another control character"),
         ('"2026-01-31T12:00:00Z"', "yesterday", "recorded_at: expected a time such as"),
         ('"2026-01-31T12:00:00Z"', '"2026-01-31T12:00:00"', "recorded_at: expected a time such as"),
         ('"2026-01-31T12:00:00Z"', '"2026-02-31T12:00:00Z"', "recorded_at: expected a time such as"),
         ('"2026-01-31T12:00:00Z"', '"0001-01-01T00:00:00+14:00"', "recorded_at: expected a time such as"),
         ("interrupted: false", "interrupted: maybe", "interrupted: expected true or false"),
-        ("num_speculative_tokens: 3", "num_speculative_tokens: 2.5", "expected a whole number above 0"),
+        ("num_speculative_tokens: 3", "num_speculative_tokens: 2.5", "expected a whole number"),
         ("accepted_tokens: 180", "accepted_tokens: 301", "accepted_tokens: expected at most the 300 draft_tokens"),
         ("accepted_tokens: 180", "accepted_tokens: null", "acceptance: expected draft_tokens and accepted_tokens"),
         ("[90, 60, 30]", "[90, 95, 30]", "acceptance.accepted_per_position[1]: expected at most 90"),
         ("[90, 60, 30]", "[101]", "acceptance.accepted_per_position[0]: expected at most 100"),
         ("[90, 60, 30]", "90", "acceptance.accepted_per_position: expected a list"),
         ("  drafts: 100", "  drafts: null", "accepted_per_position: expected drafts beside the positions"),
-        ("acceptance:", "acceptance: &a", "expected a baseline without anchors and aliases"),
-        ("method: ", "[a, b]: ", "expected one of the keys"),
-        ("method: ", "<<: {name: x}\nmethod: ", "<<: expected one of the keys"),
-        ("preemptions: 0", "preemptions: {a: {b: {c: {d: {e: 1}}}}}", "expected at most 6 levels"),
-        ("interrupted: false", "interrupted: @", "is not YAML"),
-        ("interrupted: false", "---", "is not YAML"),
-        ("name:", "\x00name:", "is not YAML"),
     ],
 )
 def test_a_wrong_file_is_named_with_line_key_and_expectation(change: str, by: str, said: str, tmp_path: Path) -> None:
@@ -196,7 +185,7 @@ def test_a_wrong_file_is_named_with_line_key_and_expectation(change: str, by: st
     assert words.startswith(f"{path}")
     assert said in words
     assert "\n" not in words
-    if "is not YAML" not in said and "expected the key" not in said:
+    if "expected the key" not in said:
         line = int(re.findall(rf"^{re.escape(str(path))}, line (\d+): ", words)[0])
         changed = TEXT[: TEXT.index(change)].count("\n") + 1
         assert abs(line - changed) <= 4, words
@@ -209,33 +198,10 @@ def test_a_line_number_is_that_of_the_fault(tmp_path: Path) -> None:
         parse_baseline(text.encode(), "base.yaml")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "expected a baseline, found an empty file"),
-        (b"# nothing\n", "expected a baseline, found an empty file"),
-        (b"[]", "top level: expected a mapping, found a list"),
-        (b"!!map nothing", "expected a baseline without tags"),
-        (b"just text", "top level: expected a mapping, found 'just text'"),
-        (b"\xff\xfe\x00", "is not YAML"),
-        (b"name: \xe9", "is not YAML"),
-        (b"[" * 5000, "expected at most 6 levels"),
-        (b"- " * 5000, "expected at most 6 levels"),
-        (b'"\\UFFFFFFFF"', "is not YAML"),
-        (b"a: [" + b"1," * 8_000 + b"]", "far too many values"),
-        (b"#" * (MAX_FILE_BYTES + 1), f"at most {MAX_FILE_BYTES} bytes"),
-        (b"".join(b"a%d: &a%d [%s]\n" % (i, i, b"*a%d," % (i - 1) * 9) for i in range(1, 9)), "anchors and aliases"),
-    ],
-)
-def test_what_is_no_baseline_is_refused_before_it_costs_anything(content: bytes, said: str) -> None:
-    with pytest.raises(BaselineError, match=re.escape(said)):
+@pytest.mark.parametrize("content", [b"", b"# nothing\n", b"null"])
+def test_an_empty_file_is_no_baseline(content: bytes) -> None:
+    with pytest.raises(BaselineError, match="expected a baseline, found nothing"):
         parse_baseline(content)
-
-
-@pytest.mark.parametrize("path", ["missing.yaml", ".", "a\x00b"])
-def test_a_file_that_cannot_be_read_is_one_clear_line(path: str, tmp_path: Path) -> None:
-    with pytest.raises(BaselineError, match="cannot be read: "):
-        read_baseline(str(tmp_path / path))
 
 
 # --- fuzzing: an error of ours, or exactly what the file says ---
@@ -306,13 +272,6 @@ def test_a_damaged_file_is_refused_or_says_exactly_what_was_read(text: str) -> N
         assert {str(numbers(key)): value for key, value in buckets.items()} == {
             str(numbers(key)): value for key, value in shown.items()
         }
-
-
-@settings(max_examples=200)
-@given(st.binary(max_size=400) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_anything_else_is_an_error_of_ours(content: bytes) -> None:
-    with pytest.raises(BaselineError):
-        parse_baseline(content)
 
 
 # --- writing ---

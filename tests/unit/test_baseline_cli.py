@@ -13,13 +13,13 @@ from click.testing import CliRunner, Result
 
 from builders import CAPTURES
 from running import predictor
-from specdec_exporter import cli
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline, Context, to_document, to_yaml
+from specdec_exporter.commands import cli
 from specdec_exporter.config import load_settings
 from specdec_exporter.errors import SpecdecError
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.speculation.acceptance import Counts
 
 INF = float("inf")
 DUMP = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
@@ -32,7 +32,7 @@ BASELINE = Baseline(
     vllm_version="0.32.0",
     method="eagle3",
     num_speculative_tokens=3,
-    time_per_output_token_seconds=Histogram((0.01, 0.025, INF), (40.0, 98.0, 100.0), 2.5, 100.0),
+    time_per_output_token_seconds=Histogram((0.01, 0.025, INF), (40.0, 98.0, 100.0), 2.5),
     counts=Counts(1000.0, 3000.0, 2000.0, (900.0, 700.0, 400.0), 3100.0, 100.0, 1000.0),
     requests_finished=100.0,
 )

@@ -13,16 +13,17 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from builders import CAPTURES, engine, latency, snapshot
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.baseline.pinned import PinnedBaseline, fit
-from specdec_exporter.collector import build_registry
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.snapshot import Histogram, Snapshot
-from specdec_exporter.runtime import ExporterRuntime
-from specdec_exporter.verdict import DecodingBaseline
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.facts import DecodingBaseline
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "baseline.txt"
 DUMP = CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt"
@@ -34,7 +35,7 @@ WITHOUT_SPECULATION = Baseline(
     context=Context(hardware="1x L4", model="org/tiny", runtime="vLLM 0.32.0", command="vllm serve --api-key secret"),
     vllm_version="0.32.0",
     model_name="tiny",
-    time_to_first_token_seconds=Histogram((0.001, 1.0, 2560.0, INF), (1.0, 90.0, 100.0, 100.0), 99.5, 100.0),
+    time_to_first_token_seconds=Histogram((0.001, 1.0, 2560.0, INF), (1.0, 90.0, 100.0, 100.0), 99.5),
     time_per_output_token_seconds=latency(100),
     requests_finished=100.0,
 )

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from recordings import CONTEXT, CURVE, E2E, INF, TPOT, histogram, lognormal, recording
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import Comparison, Speedup
 from specdec_exporter.comparison.compare import compare as compare_by_policy
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.policy import load_policy
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.policy import load_policy
 
 replace = msgspec.structs.replace
 

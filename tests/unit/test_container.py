@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.predictor.container import Piece, detect_format, unwrap
+from specdec_exporter.predictor.log.container import Piece, detect_format, unwrap
 
 TIME = "2026-11-20T21:44:52.123456789Z"
 

@@ -15,8 +15,8 @@ from recordings import INF, histogram, lognormal
 from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.distribution import on_common_bounds, quantile, ratio_of_quantiles, tail_shift
 from specdec_exporter.comparison.estimate import Estimate, proportion, ratio_of_means
-from specdec_exporter.policy import load_policy
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.policy import load_policy
 
 POLICY = load_policy().latency
 NOMINAL = 0.93  # what 95 % intervals must reach on data of a few hundred trials
@@ -63,7 +63,7 @@ def test_the_bound_of_the_variance_is_reached_by_values_at_both_ends_of_a_bucket
 
 @pytest.mark.parametrize("total", [0.0, 1e9])
 def test_a_sum_that_the_buckets_do_not_allow_gives_no_absurd_variance(total: float) -> None:
-    found = distribution.mean(Histogram(bounds=(1.0, 2.0, INF), counts=(1.0, 5.0, 5.0), sum=total, count=5.0))
+    found = distribution.mean(Histogram(bounds=(1.0, 2.0, INF), counts=(1.0, 5.0, 5.0), sum=total))
     assert found is not None
     assert found.variance_max is not None
     assert 0.0 <= found.variance_max <= 4.0
@@ -124,7 +124,7 @@ def test_a_mean_of_nothing_but_zeros_has_no_ratio() -> None:
 
 def test_a_quantile_is_interpolated_as_prometheus_does() -> None:
     counts = (0.0, 1000.0, 3000.0, 4000.0)
-    found = quantile(Histogram(bounds=(0.01, 0.02, 0.04, INF), counts=counts, sum=90.0, count=4000.0), 0.5)
+    found = quantile(Histogram(bounds=(0.01, 0.02, 0.04, INF), counts=counts, sum=90.0), 0.5)
     assert found is not None
     assert found.seconds == pytest.approx(0.03)
     assert (found.low_seconds, found.high_seconds) == (0.02, 0.04)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from specdec_exporter.policy import load_policy
-from specdec_exporter.predictor.versions import KNOWN_PITFALLS, releases_in_words
-from specdec_exporter.status import VerdictCode
+from specdec_exporter.predictor.versions import KNOWN_PITFALLS
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.verdict import VerdictCode
 from unit.test_docs import ROOT, rows, section
 
 PAGE = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
@@ -58,6 +58,5 @@ def test_every_method_has_its_thresholds() -> None:
 def test_every_pitfall_is_told_with_its_releases_and_what_to_do() -> None:
     found = {code: (row["Releases"], row["Meaning"], row["What to do"]) for code, row in rows(PAGE, "Pitfall").items()}
     assert found == {
-        known.code: (releases_in_words(known.since, known.until), known.meaning, known.action)
-        for known in KNOWN_PITFALLS
+        rule.pitfall.code: (rule.pitfall.releases, rule.pitfall.meaning, rule.pitfall.action) for rule in KNOWN_PITFALLS
     }

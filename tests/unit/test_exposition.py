@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from specdec_exporter.errors import ExpositionError
-from specdec_exporter.predictor import exposition
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.predictor.metrics import exposition
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 DUMPS = sorted(
@@ -93,44 +92,6 @@ def test_a_real_dump_reads_the_same_with_and_without_its_layout(path: Path) -> N
     assert parse_exposition(body) == first == line_by_line(body)
 
 
-@pytest.mark.parametrize("path", DUMPS[:: len(DUMPS) // 8], ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_real_dump_holds_what_prometheus_client_finds_in_it(path: Path) -> None:
-    text = path.read_text()
-    samples = {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in parse_text(text)
-        for sample in family.samples
-    }
-    for engine in parse_exposition(text.encode()).engines:
-        own = {
-            (name, labels): value
-            for (name, labels), value in samples.items()
-            if dict(labels).get("model_name") == engine.model_name and dict(labels).get("engine", "0") == engine.engine
-        }
-        for attribute, name in {
-            "drafts": "vllm:spec_decode_num_drafts_total",
-            "prompt_tokens": "vllm:prompt_tokens_total",
-            "generation_tokens": "vllm:generation_tokens_total",
-            "preemptions": "vllm:num_preemptions_total",
-            "requests_running": "vllm:num_requests_running",
-            "requests_waiting": "vllm:num_requests_waiting",
-        }.items():
-            assert [value for (found, _), value in own.items() if found == name] == [
-                value for value in [getattr(engine, attribute)] if value is not None
-            ]
-        for attribute, name in {
-            "time_to_first_token": "vllm:time_to_first_token_seconds",
-            "request_latency": "vllm:e2e_request_latency_seconds",
-            "request_decode": "vllm:request_decode_time_seconds",
-            "time_per_output_token": "vllm:request_time_per_output_token_seconds",
-        }.items():
-            histogram = getattr(engine, attribute)
-            buckets = {
-                float(dict(labels)["le"]): value for (found, labels), value in own.items() if found == f"{name}_bucket"
-            }
-            assert (dict(zip(histogram.bounds, histogram.counts, strict=True)) if histogram else {}) == buckets
-
-
 @pytest.mark.parametrize("path", sorted(CAPTURES.glob("*/metrics-v0-*.txt")) + sorted(CAPTURES.glob("*-v0-*/metrics*")))
 def test_a_v0_engine_is_told_from_its_families_even_before_they_have_samples(path: Path) -> None:
     snapshot = parse_exposition(path.read_bytes())
@@ -170,24 +131,6 @@ def test_v0_gauges_are_lifetime_figures_and_nan_is_none() -> None:
     assert engine.accepted_tokens == 45.0
 
 
-def test_0_8_3_counts_tokens_but_no_drafts() -> None:
-    engine = only_engine((CAPTURES / "0.8.3-driven" / "metrics-1-after.txt").read_bytes())
-    assert (engine.drafts, engine.draft_tokens, engine.accepted_tokens) == (None, 15.0, 9.0)
-    assert engine.accepted_tokens_per_position is None
-
-
-def test_stats_switched_off_leave_a_sound_exposition_without_stats() -> None:
-    body = (CAPTURES / "0.32.0-draft_model-disable-log-stats" / "metrics-1-after.txt").read_bytes()
-    assert parse_exposition(body) == Snapshot(engines=(), engine_generation=None, stats_present=False)
-
-
-def test_two_engines_are_kept_apart() -> None:
-    first, second = parse_exposition(
-        (CAPTURES / "0.32.0-draft_model-dp2-api1" / "metrics-2-after.txt").read_bytes()
-    ).engines
-    assert (first.engine, first.drafts, second.engine, second.drafts) == ("0", 147.0, "1", 190.0)
-
-
 def test_multiprocess_gauges_may_be_missing() -> None:
     engine = only_engine((CAPTURES / "0.32.0-draft_model-apiservers2" / "metrics-0-before.txt").read_bytes())
     assert (engine.requests_running, engine.kv_cache_usage_ratio, engine.drafts) == (None, None, 0.0)
@@ -206,22 +149,6 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="tiny",engine="0",
 vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="tiny",engine="0",position="1"} 150
 # EOF
 """
-
-
-def test_the_rust_frontend_is_read() -> None:
-    engine = only_engine(RUST_FRONTEND, OPENMETRICS)
-    assert engine.drafts == 204.0
-    assert engine.accepted_tokens_per_position == {0: 180.0, 1: 150.0, 2: 120.0}
-    assert engine.accepted_tokens is None
-
-
-@pytest.mark.parametrize("prefix", ["vllm:", "vllm_", "ray_vllm:", "ray_vllm_"])
-@pytest.mark.parametrize("suffix", ["", "_total"])
-def test_every_prefix_and_both_counter_names_are_known(prefix: str, suffix: str) -> None:
-    labels = '{model_name="m",engine="3"}'
-    body = f"{prefix}spec_decode_num_accepted_tokens{suffix}{labels} 7\n{prefix}num_requests_running{labels} 2\n"
-    engine = only_engine(body)
-    assert (engine.model_name, engine.engine, engine.accepted_tokens, engine.requests_running) == ("m", "3", 7.0, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -260,12 +187,6 @@ def histogram(name: str, counts: tuple[float, float, float], *, total: str = "1.
 NEW, OLD = "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"
 
 
-def test_the_old_name_of_inter_token_latency_is_step_latency_and_never_tpot() -> None:
-    engine = only_engine(histogram(OLD, (1, 2, 3)))
-    assert engine.step_latency == Histogram((0.1, 1.0, math.inf), (1.0, 2.0, 3.0), 1.5, 3.0)
-    assert engine.time_per_output_token is None
-
-
 @pytest.mark.parametrize("order", [1, -1])
 def test_where_two_names_of_a_figure_stand_the_newer_wins(order: int) -> None:
     kv = ['vllm:kv_cache_usage_perc{model_name="m"} 0.5\n', 'vllm:gpu_cache_usage_perc{model_name="m"} 0.25\n']
@@ -274,12 +195,6 @@ def test_where_two_names_of_a_figure_stand_the_newer_wins(order: int) -> None:
     assert engine.kv_cache_usage_ratio == 0.5
     assert engine.step_latency is not None
     assert engine.step_latency.counts == (1.0, 2.0, 3.0)
-
-
-def test_request_tpot_has_its_own_name() -> None:
-    engine = only_engine(histogram("vllm:request_time_per_output_token_seconds", (1, 2, 3)))
-    assert engine.time_per_output_token is not None
-    assert engine.step_latency is None
 
 
 def test_labels_are_unescaped_and_may_hold_anything() -> None:
@@ -421,3 +336,92 @@ def test_what_is_not_utf_8_is_refused_where_it_is_read(body: bytes) -> None:
 def test_what_is_not_read_may_be_anything() -> None:
     body = HEAD.encode() + b'http_requests_total{handler="\xff\xfe"} 1\n# HELP x \xff\nvllm:num_requests_running 1\n'
     assert only_engine(body).requests_running == 1.0
+
+
+# -- the second scrape, read by the structure of the first ------------------------------------------------------------
+
+
+def refuse_to_parse(_: list[bytes]) -> Snapshot:
+    raise AssertionError("read line by line")
+
+
+def test_a_known_structure_with_new_values_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = REAL_DUMP.replace(b" 2675.0\n", b" 12675\n").replace(b" 28.0\n", b" 3.1e+01\n")
+    expected = line_by_line(later)
+    parse_exposition(REAL_DUMP)
+    monkeypatch.setattr(exposition, "_parse_lines", refuse_to_parse)
+    assert parse_exposition(later) == expected
+    assert only_engine(later).drafts == 12675.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'engine="0",model_name="tiny"} 2675.0', b'engine="1",model_name="tiny"} 2675.0'),
+        (b"drafts_total{", b"emitted_tokens_total{"),
+        (b'le="0.5"', b'le="0.6"'),
+        (b"} 2675.0\n", b"} NaN\n"),
+        (b"} 2675.0\n", b"} 1_000\n"),
+        (b"} 2675.0\n", b"} 2675.0 1700000000\n"),
+        (b"} 2675.0\n", b"} 2675.0\r\n"),
+        (b"} 2675.0\n", b"} 1,2\n"),
+        (b"} 2675.0\n", b'} "1"\n'),
+        (b"} 2675.0\n", b"} 2675.0\n\n"),
+        (b"# TYPE vllm:prompt_tokens_total counter", b"# TYPE vllm:spec_decode_efficiency gauge"),
+        (b"# EOF", b""),
+    ],
+)
+def test_a_changed_structure_is_noticed(old: bytes, new: bytes) -> None:
+    changed = REAL_DUMP.replace(old, new, 1)
+
+    def outcome() -> Snapshot | str:
+        try:
+            return parse_exposition(changed)
+        except ExpositionError as error:
+            return str(error)
+
+    fresh = outcome()
+    parse_exposition(REAL_DUMP)
+    assert outcome() == fresh
+
+
+def test_a_damaged_structure_is_not_learnt() -> None:
+    damaged = REAL_DUMP.replace(b'e2e_request_latency_seconds_bucket{engine="0",le="0.5"', b'e2e{engine="0",le="0.5"')
+    assert damaged != REAL_DUMP
+    bounds = [only_engine(body).request_latency.bounds for body in (damaged, REAL_DUMP)]  # type: ignore[union-attr]
+    assert len(bounds[1]) == len(bounds[0]) + 1
+
+
+@pytest.mark.parametrize(
+    ("old", "damaged"),
+    [
+        # Of another model, and not whole: a part of no figure of that engine.
+        (b'e2e_request_latency_seconds_bucket{engine="0",le="1.5",model_name="tiny"', b'model_name="t"'),
+        (b'e2e_request_latency_seconds_bucket{engine="0",le="1.5"', b'le="1.a5"'),
+        (b'per_pos_total{engine="0",model_name="tiny",position="1"', b'position="-"'),
+    ],
+)
+def test_a_structure_with_a_series_that_has_no_part_in_it_is_not_learnt(old: bytes, damaged: bytes) -> None:
+    label = damaged.partition(b"=")[0]
+    body = REAL_DUMP.replace(old, re.sub(label + rb'="[^"]*"', damaged, old), 1)
+    assert body != REAL_DUMP
+    parse_exposition(body)
+    assert parse_exposition(REAL_DUMP) == line_by_line(REAL_DUMP)
+
+
+def test_a_structure_with_samples_outside_their_group_is_not_learnt() -> None:
+    body = (
+        "# TYPE vllm:num_requests_running gauge\n"
+        'vllm:num_requests_running{model_name="m"} 1\n'
+        "# TYPE other counter\nother 7\n"
+        'vllm:prompt_tokens_total{model_name="m"} 5\n'
+    )
+    assert only_engine(body).generation_tokens is None
+    assert only_engine(body.replace("other 7", 'vllm:generation_tokens_total{model_name="m"} 7')).generation_tokens == 7
+
+
+def test_structures_do_not_pile_up() -> None:
+    for number in range(3 * exposition._LAYOUTS_KEPT):
+        for _ in range(2):
+            parse_exposition(REAL_DUMP.replace(b'"tiny"', f'"model-{number}"'.encode()))
+    assert len(exposition._layouts._newest_first) == exposition._LAYOUTS_KEPT

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from specdec_exporter.errors import ExpositionError
-from specdec_exporter.predictor import exposition
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics import exposition
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 DUMPS = [
@@ -99,7 +100,7 @@ def histograms(draw: st.DrawFn) -> Histogram:
     bounds = sorted(draw(st.sets(st.floats(0.001, 1e4), min_size=0, max_size=4)))
     steps = draw(st.lists(st.integers(0, 1000), min_size=len(bounds) + 1, max_size=len(bounds) + 1))
     counts = tuple(float(sum(steps[: index + 1])) for index in range(len(steps)))
-    return Histogram((*bounds, math.inf), counts, draw(NUMBERS), counts[-1])
+    return Histogram((*bounds, math.inf), counts, draw(NUMBERS))
 
 
 @st.composite

@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 
 from specdec_exporter.errors import ConfigError, FetchError
-from specdec_exporter.predictor import fetch
-from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.metrics import fetch
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 
 BODY = (
     b"# HELP vllm:num_requests_running Running.\n# TYPE vllm:num_requests_running gauge\n"

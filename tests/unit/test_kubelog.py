@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import Event, PredictorWarning
-from specdec_exporter.predictor.kubelog import KubernetesLogReader, StampedLines
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import Event, PredictorWarning
+from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader, StampedLines
 
 LONG_AGO = "2026-01-01T00:00:0"
 PATH = "/api/v1/namespaces/prod/pods/llama-0/log"

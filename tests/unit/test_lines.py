@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfiles import LineScanner, Log, Reader, texts
-from specdec_exporter.predictor import lines, logfile, stream, tail
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.stream import read_stream
+from specdec_exporter.predictor.log import lines
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.sources import logfile, stream, tail
+from specdec_exporter.predictor.sources.stream import read_stream
 
 LIMIT = 64  # instead of 256 KiB, so that small examples reach it
 

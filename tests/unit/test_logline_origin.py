@@ -20,7 +20,7 @@ from loglines import (
     spec,
     without_place,
 )
-from specdec_exporter.predictor.events import (
+from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     SpecDecoding,
@@ -54,6 +54,12 @@ from specdec_exporter.predictor.events import (
         (r"\u001b[36m(APIServer pid=1)\u001b[0m INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1, "11-20 21:44:52"),
         ("Loading safetensors: 50% Completed | 1/2 [00:01<?, 1it/s]\r(APIServer pid=1) INFO 11-20 21:44:52 [m.py:1] ",
          "APIServer", 1, "11-20 21:44:52"),
+        ("Processed prompts:  50%|#####     | 1/2 [00:00<00:00,  1.2it/s](A pid=1) INFO 11-20 21:44:52 [m.py:1] ",
+         "A", 1, "11-20 21:44:52"),
+        ("Loading shards: 100% Completed | 1/1 [00:00<00:00, 224.57it/s](A pid=1) INFO 11-20 21:44:52 [m.py:1] ",
+         "A", 1, "11-20 21:44:52"),
+        ("\r  0%|    | 0/2 [00:00<?, ?it/s]\r 50%|█ | 1/2 [00:00<00:00, 10it/s](A pid=1) INFO 11-20 21:44:52 [m.py:1] ",
+         "A", 1, "11-20 21:44:52"),
         ("\0\0\0(APIServer pid=1) INFO 11-20 21:44:52 [m.py:1] ", "APIServer", 1, "11-20 21:44:52"),
         ("", None, None, None),
         ("(APIServer pid=1) ", "APIServer", 1, None),

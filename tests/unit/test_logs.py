@@ -8,7 +8,7 @@ import logging
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.logs import JsonFormatter, LogfmtFormatter
+from specdec_exporter.serving.logs import JsonFormatter, LogfmtFormatter
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:

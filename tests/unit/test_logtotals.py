@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.logtotals import LogTotals, engine_label
-from specdec_exporter.predictor.events import SpecDecoding
+from specdec_exporter.predictor.log.events import SpecDecoding
+from specdec_exporter.speculation.logtotals import LogTotals, engine_label
 
 
 def line(accepted: int, drafted: int, **more: object) -> SpecDecoding:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from specdec_exporter.negotiation import ExpositionFormat, accepts_gzip, choose_format
+from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
 
 TEXT = ExpositionFormat.TEXT_0_0_4
 OPENMETRICS = ExpositionFormat.OPENMETRICS_1_0_0

@@ -8,17 +8,27 @@ import msgspec
 import pytest
 
 from builders import Clock, engine, snapshot
-from specdec_exporter.analysis import LogStory
-from specdec_exporter.pitfalls import known_pitfalls, warning_counts
-from specdec_exporter.predictor.events import EngineConfig, EngineStats, PredictorWarning, SpecDecoding
-from specdec_exporter.predictor.versions import KNOWN_PITFALLS, WARNINGS, Facts, parse_release, releases_in_words
-from specdec_exporter.state import PredictorState
+from specdec_exporter.inspection.logstory import LogStory
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.versions import (
+    KNOWN_PITFALLS,
+    WARNINGS,
+    Facts,
+    KnownPitfall,
+    Release,
+    Warned,
+    parse_release,
+    pitfalls_of,
+    releases_in_words,
+)
+from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.speculation.facts import warning_counts
 
 QUIET = Facts(release=(0, 32, 0), engine_generation="v1", method="draft_model", drafting=True, log_windows=3)
 
 
 def codes(facts: Facts) -> set[str]:
-    return {pitfall.code for pitfall in known_pitfalls(facts)}
+    return {pitfall.code for pitfall in pitfalls_of(facts)}
 
 
 def at(release: str, **facts: object) -> Facts:
@@ -72,16 +82,24 @@ def test_a_pitfall_is_not_raised_where_it_is_not(facts: Facts, code: str) -> Non
     assert code not in codes(facts)
 
 
-@pytest.mark.parametrize("known", [*KNOWN_PITFALLS, *WARNINGS.values()], ids=lambda known: str(known.code))
-def test_what_is_known_has_a_meaning_and_a_next_step(known: object) -> None:
-    for text in (getattr(known, "meaning", ""), getattr(known, "action", "")):
+@pytest.mark.parametrize(
+    ("known", "since", "until"),
+    [
+        *((rule.pitfall, rule.since, rule.until) for rule in KNOWN_PITFALLS),
+        *((warned, warned.since, warned.until) for warned in WARNINGS.values()),
+    ],
+    ids=lambda value: getattr(value, "code", ""),
+)
+def test_what_is_known_has_a_meaning_and_a_next_step(
+    known: KnownPitfall | Warned, since: Release | None, until: Release | None
+) -> None:
+    for text in (known.meaning, known.action):
         assert re.fullmatch(r"[A-Z].*[a-z0-9)]\.", text)
-    since, until = getattr(known, "since", None), getattr(known, "until", None)
     assert since is None or until is None or since <= until
 
 
 def test_what_costs_requests_something_comes_first() -> None:
-    found = known_pitfalls(at("0.13.0", drafting=False))
+    found = pitfalls_of(at("0.13.0", drafting=False))
     assert [pitfall.costly for pitfall in found] == [True, False]
 
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfiles import Log, Reader
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.logfile import HEAD_BYTES, MARKER_BYTES, Position
-from specdec_exporter.predictor.positions import PositionFile
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.sources.logfile import HEAD_BYTES, MARKER_BYTES, Position
+from specdec_exporter.predictor.sources.positions import PositionFile
 
 POSITIONS = st.builds(
     Position,
@@ -155,39 +155,6 @@ def test_another_file_with_the_same_inode_is_not_taken_for_the_old_one(log: Log,
     assert reader.counters.read_errors == 1
 
 
-def test_the_same_content_on_another_volume_is_gone_on_with(log: Log, state: Path) -> None:
-    read_and_stop(log, state, "one")
-    copy = log.sibling(".copy").path
-    shutil.copyfile(log.path, copy)
-    copy.rename(log.path)
-    log.write("two")
-    assert Reader(log.path, state=state).read() == ["two"]
-
-
-def test_lines_written_while_down_are_read_over_rotations(log: Log, state: Path) -> None:
-    log.sibling(".1").write("old")
-    read_and_stop(log, state, "one")
-    log.write("two")
-    log.rotate()
-    log.write("three")
-    log.rotate()
-    log.write("four")
-    reader = Reader(log.path, state=state)
-    assert reader.read() == ["two", "three", "four"]
-    assert reader.counters.rotations == 2
-    log.rotate()
-    log.write("five")
-    assert reader.read() == ["five"]
-
-
-def test_lines_written_while_down_are_read_over_copytruncate(log: Log, state: Path) -> None:
-    read_and_stop(log, state, "one")
-    log.write("two")
-    log.copytruncate()
-    log.write("three")
-    assert Reader(log.path, state=state).read() == ["two", "three"]
-
-
 def test_a_rotated_file_that_was_packed_while_down_leaves_the_start_to_the_flag(log: Log, state: Path) -> None:
     read_and_stop(log, state, "one")
     log.rotate()
@@ -213,16 +180,6 @@ def test_a_log_that_comes_back_after_the_start_is_gone_on_with(log: Log, state: 
     assert reader.read() == ["two"]
 
 
-def test_a_half_line_at_the_end_is_read_whole_by_the_next_start(log: Log, state: Path) -> None:
-    reader = Reader(log.path, state=state)
-    reader.read()
-    log.append("half ")
-    assert reader.read() == []
-    assert reader.close() == []
-    log.append("a line\n")
-    assert Reader(log.path, state=state).read() == ["half a line"]
-
-
 def test_a_half_line_of_a_rotated_file_is_read_by_the_next_start(log: Log, state: Path) -> None:
     reader = Reader(log.path, state=state)
     reader.read()
@@ -234,32 +191,6 @@ def test_a_half_line_of_a_rotated_file_is_read_by_the_next_start(log: Log, state
         writer.write(b"a line\n")
     log.write("next")
     assert Reader(log.path, state=state).read() == ["half a line", "next"]
-
-
-def test_a_line_given_unterminated_is_not_given_again(log: Log, state: Path) -> None:
-    reader = Reader(log.path, state=state)
-    reader.read()
-    log.append("no newline")
-    log.rotate()
-    log.write("one")
-    assert reader.read() == ["one"]
-    assert reader.wait() == ["no newline"]
-    reader.close()
-    log.sibling(".1").append(" at all\nnext\n")
-    assert Reader(log.path, state=state).read() == ["next"]
-
-
-def test_a_killed_exporter_repeats_nothing(log: Log, state: Path) -> None:
-    reader = Reader(log.path, state=state)
-    reader.read()
-    for number in range(20):
-        log.write(f"line {number}")
-        assert reader.read() == [f"line {number}"]
-        if number % 3 == 0:
-            log.rotate()
-        reader.kill()
-        reader = Reader(log.path, state=state)
-        assert reader.read() == []
 
 
 def test_a_place_inside_an_oversized_line_is_remembered(log: Log, state: Path) -> None:

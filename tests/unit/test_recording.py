@@ -19,16 +19,17 @@ from hypothesis import strategies as st
 
 from builders import CAPTURES, engine, latency, snapshot
 from running import Predictor, predictor
-from specdec_exporter.acceptance import Counts
 from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, sum_bounds, to_yaml
 from specdec_exporter.baseline.live import record
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
 from specdec_exporter.errors import BaselineError, FetchError
-from specdec_exporter.predictor.exposition import parse_exposition, process_start_time
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.simulator.scenario import parse_incident
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
+from specdec_exporter.speculation.acceptance import Counts
 
 INF = float("inf")
 BEFORE = (CAPTURES / "0.25.1-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()
@@ -143,7 +144,7 @@ RUNNING = msgspec.structs.replace(
         (changed(RUNNING, requests_finished={"stop": 4.0, "length": 9.0}), "requests_finished stop fell from 5 to 4"),
         (changed(RUNNING, accepted_tokens_per_position={0: 90.0, 1: 80.0, 2: 1.0}), "per_position 2 fell"),
         (changed(RUNNING, time_to_first_token=latency(4)), "time_to_first_token fell"),
-        (changed(RUNNING, request_latency=Histogram((1.0, INF), (5.0, 5.0), 1.0, 5.0)), "buckets of request_latency"),
+        (changed(RUNNING, request_latency=Histogram((1.0, INF), (5.0, 5.0), 1.0)), "buckets of request_latency"),
         (changed(RUNNING, engine="1"), "1 engines became 1, or others"),
         (snapshot(engine(100, requests=5), engine(name="1")), "1 engines became 2"),
         (msgspec.structs.replace(RUNNING, engine_generation="v0"), "another kind"),
@@ -174,7 +175,7 @@ def test_one_of_several_served_models_has_to_be_chosen() -> None:
 
 def test_engines_with_different_buckets_cannot_be_summed() -> None:
     other = msgspec.structs.replace(
-        engine(10, requests=2, name="1"), request_latency=Histogram((1.0, INF), (2.0, 2.0), 1.0, 2.0)
+        engine(10, requests=2, name="1"), request_latency=Histogram((1.0, INF), (2.0, 2.0), 1.0)
     )
     with pytest.raises(BaselineError, match="request_latency_seconds in different buckets"):
         recorded(snapshot(), snapshot(engine(10, requests=2), other))
@@ -204,7 +205,7 @@ def test_counts_never_say_more_accepted_than_drafted(counts: Counts) -> None:
 
 @given(st.lists(st.floats(0, 1e6), min_size=3, max_size=3), st.floats(0, 1e6))
 def test_a_histogram_is_one_that_samples_can_give_or_refused(counts: list[float], total: float) -> None:
-    torn = Histogram((0.5, 1.0, INF), tuple(counts), total, counts[-1])
+    torn = Histogram((0.5, 1.0, INF), tuple(counts), total)
     try:
         found = total_of("latency", [torn])
     except BaselineError:
@@ -220,7 +221,7 @@ def test_a_sum_far_outside_its_buckets_is_refused() -> None:
     with pytest.raises(BaselineError, match="no request finished"):
         with_increases(Baseline(name="x", recorded_at="", duration_seconds=1.0), impossible)
     with pytest.raises(BaselineError, match=r"the sum of latency, 2 s, is not one that its 1 requests can have"):
-        total_of("latency", [Histogram((0.5, 1.0, INF), (0.0, 1.0, 1.0), 2.0, 1.0)])
+        total_of("latency", [Histogram((0.5, 1.0, INF), (0.0, 1.0, 1.0), 2.0)])
 
 
 # --- against real servers ---

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter import report
-from specdec_exporter.analysis import LogStory
 from specdec_exporter.formatting import count, decimal, percent, plain, size
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import EngineConfig, Event, SpecDecoding
-from specdec_exporter.status import Verdict
+from specdec_exporter.inspection.logstory import LogStory
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig, Event, SpecDecoding
+from specdec_exporter.speculation.verdict import Verdict
+from specdec_exporter.terminal.console import bar, reading_progress, sparkline, write
+from specdec_exporter.terminal.figures import print_verdict
+from specdec_exporter.terminal.log import print_analysis
 
 ESCAPE = "\x1b"
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
@@ -68,9 +70,9 @@ def analysis_on(stream: io.TextIOBase, events: list[Event]) -> None:
     story = LogStory()
     story.add(events)
     counters = ReaderCounters(bytes=98_200_000)
-    report.write(
+    write(
         stream,  # type: ignore[arg-type]
-        lambda console: report.print_analysis(
+        lambda console: print_analysis(
             console, story.analysis(), counters=counters, paths=["server.log"], min_drafts=50
         ),
     )
@@ -180,7 +182,7 @@ def test_a_name_that_cannot_be_encoded_does_not_fail() -> None:
 
 @given(st.floats(0, 1), st.integers(1, 60), st.booleans())
 def test_a_bar_is_as_long_as_its_ratio(ratio: float, cells: int, ascii_only: bool) -> None:
-    drawn = report.bar(ratio, cells, ascii_only=ascii_only)
+    drawn = bar(ratio, cells, ascii_only=ascii_only)
     assert len(drawn) <= cells
     assert abs(len(drawn) - ratio * cells) <= 1
     assert bool(drawn) == (ratio > 0)
@@ -191,10 +193,10 @@ def test_a_bar_is_as_long_as_its_ratio(ratio: float, cells: int, ascii_only: boo
 def test_a_sparkline_has_a_character_for_each_ratio_and_rises_with_it(
     ratios: list[float | None], ascii_only: bool
 ) -> None:
-    line = report.sparkline(ratios, ascii_only=ascii_only)
+    line = sparkline(ratios, ascii_only=ascii_only)
     assert len(line) == len(ratios)
     assert [character == " " for character in line] == [ratio is None for ratio in ratios]
-    levels = report.sparkline([step / 8 for step in range(8)], ascii_only=ascii_only)
+    levels = sparkline([step / 8 for step in range(8)], ascii_only=ascii_only)
     assert len(set(levels)) == 8
     heights = [levels.index(character) for character in line if character != " "]
     known = [ratio for ratio in ratios if ratio is not None]
@@ -204,7 +206,7 @@ def test_a_sparkline_has_a_character_for_each_ratio_and_rises_with_it(
 def test_verdict_words_are_not_told_by_colour_alone() -> None:
     stream = io.StringIO()
     verdict = Verdict(code="not_paying", headline="It is slower", reasons=("this", "that"), action="Lower k.")
-    report.write(stream, lambda console: report.print_verdict(console, verdict))
+    write(stream, lambda console: print_verdict(console, verdict))
     for words in ("Verdict: not paying", "It is slower", "- this", "- that", "Next: Lower k."):
         assert words in stream.getvalue()
 
@@ -235,7 +237,7 @@ def test_progress_shows_only_on_a_terminal_and_for_much_input() -> None:
         (Terminal(), 10**9, False, True),
         (Terminal(), 0, True, True),
     ):
-        with report.reading_progress(stream, total, live=live) as progress:
+        with reading_progress(stream, total, live=live) as progress:
             assert (progress is not None) == shows
             if progress is not None:
                 progress(total // 2)
@@ -243,5 +245,7 @@ def test_progress_shows_only_on_a_terminal_and_for_much_input() -> None:
 
 
 def test_serving_never_imports_rich() -> None:
-    program = "import sys, specdec_exporter.cli, specdec_exporter.serve; sys.exit('rich' in sys.modules)"
+    program = (
+        "import sys, specdec_exporter.commands.cli, specdec_exporter.serving.serve; sys.exit('rich' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import CAPTURES
-from specdec_exporter.perrequest.analysis import RequestsAnalysis, RequestStory
+from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
 from specdec_exporter.predictor.responses import (
     Junk,
     ResponseSpeculation,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_exporter.predictor.rotation import base_of, siblings
+from specdec_exporter.predictor.sources.rotation import base_of, siblings
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.acceptance import Counts
-from specdec_exporter.samples import SampleRing
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.windows import SampleRing
 
 
 def drafts(value: float) -> Counts:

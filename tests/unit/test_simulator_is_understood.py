@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from specdec_exporter.predictor.events import EngineConfig, EngineStats, SpecDecoding
-from specdec_exporter.predictor.exposition import parse_exposition
-from specdec_exporter.predictor.logline import parse_line
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
+from specdec_exporter.predictor.log.logline import parse_line
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.simulator import engine as simulated
 from specdec_exporter.simulator.engine import Engine
 from specdec_exporter.simulator.exposition import render_metrics
 from specdec_exporter.simulator.log import log_lines
@@ -62,21 +63,38 @@ def test_counters_are_read_from_the_metrics(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("settings", [*({"vllm_version": version} for version in V1), RUST], ids=str)
 def test_windows_and_configuration_are_read_from_the_log(settings: dict[str, Any]) -> None:
     engine = finished(**settings)
+    told = finished(**settings).take_records()
     events = [parse_line(line.encode()) for line in log_lines(engine)]
-    windows = [event for event in events if isinstance(event, SpecDecoding)]
     (config,) = [event for event in events if isinstance(event, EngineConfig) and event.engine_generation]
+    windows = [event for event in events if isinstance(event, SpecDecoding)]
+    records = [record for record in told if isinstance(record, simulated.SpecStats)]
     assert len(windows) == 3
-    assert sum(isinstance(event, EngineStats) for event in events) == 3
-    told = engine.ranks[0].totals
-    assert sum(window.accepted_tokens for window in windows) == told.accepted_tokens
-    assert sum(window.draft_tokens for window in windows) == told.draft_tokens
-    assert {window.bonus_included for window in windows} == {settings["vllm_version"] != "0.8.5"}
+    for event, record in zip(windows, records, strict=True):
+        assert (event.accepted_tokens, event.draft_tokens) == (record.accepted_tokens, record.draft_tokens)
+        assert event.bonus_included == (settings["vllm_version"] != "0.8.5")
+        length = bool(event.bonus_included) + record.accepted_tokens / record.drafts
+        assert event.mean_acceptance_length == pytest.approx(length, abs=0.00501)
+        rates = [accepted / record.drafts for accepted in record.accepted_per_position]
+        assert event.per_position == pytest.approx(rates, abs=0.000501)
+    lines = [event for event in events if isinstance(event, EngineStats)]
+    stats = [record for record in told if isinstance(record, simulated.EngineStats)]
+    assert len(lines) == 3
+    for line, told_stats in zip(lines, stats, strict=True):
+        assert (line.running, line.waiting) == (told_stats.running, told_stats.waiting)
+        assert line.generation_throughput == pytest.approx(told_stats.generation_throughput, abs=0.0501)
+        assert line.prompt_throughput == pytest.approx(told_stats.prompt_throughput, abs=0.0501)
     assert (config.vllm_version, config.method, config.draft_model, config.num_speculative_tokens) == (
         settings["vllm_version"],
         "eagle3",
         "simulated/draft-head",
         3,
     )
+
+
+@pytest.mark.parametrize("version", ["0.7.3", "0.8.2"])
+def test_v1_is_read_as_v1_before_it_said_its_engine(version: str) -> None:
+    snapshot = parse_exposition(render_metrics(finished(vllm_version=version, engine_generation="v1")))
+    assert snapshot.engine_generation == "v1"
 
 
 @pytest.mark.parametrize("version", ["0.6.6.post1", "0.9.2"])
@@ -87,5 +105,6 @@ def test_v0_is_read_as_v0(version: str) -> None:
     assert snapshot.engines[0].lifetime_acceptance_ratio == engine.ranks[0].totals.v0_acceptance_ratio
     windows = [event for line in log_lines(engine) if isinstance(event := parse_line(line.encode()), SpecDecoding)]
     assert len(windows) == 6
+    assert windows[-1].emitted_tokens == engine.ranks[0].totals.v0_emitted
     assert all(window.cumulative for window in windows)
     assert windows[-1].accepted_tokens == engine.ranks[0].totals.v0_accepted

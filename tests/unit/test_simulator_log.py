@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from specdec_exporter.simulator.engine import Engine, EngineStats, SpecStats
-from specdec_exporter.simulator.log import NOTICE, init_message, log_lines, spec_message, stats_message
+from specdec_exporter.simulator.engine import Engine, SpecStats
+from specdec_exporter.simulator.log import NOTICE, init_message, log_lines, spec_message
 from specdec_exporter.simulator.scenario import parse_incident
 from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.simulator.shapes import release
@@ -113,27 +113,6 @@ def test_a_window_without_draft_tokens_reads_nan() -> None:
     assert spec_message(line, SpecStats(0, 0, 10, 0, 0, 0, ()), 3).startswith(
         "SpecDecoding metrics: Draft acceptance rate: nan%, Accepted: 0 tokens, Drafted: 0 tokens"
     )
-
-
-@pytest.mark.parametrize(("version", "length"), [("0.8.5", "1.80"), ("0.9.2", "2.80"), ("0.33.0", "2.80")])
-def test_the_mean_length_leaves_out_the_bonus_token_only_in_0_8_5(version: str, length: str) -> None:
-    line = release(version).spec_line
-    assert line is not None
-    text = spec_message(line, SpecStats(0, 0, 10, 5, 15, 9, (4, 3, 2)), 3)
-    assert f"Mean acceptance length: {length}," in text
-    assert "Per-position acceptance rate: 0.800, 0.600, 0.400" in text
-
-
-def test_v0_prints_fractions_and_lifetime_totals() -> None:
-    line = release("0.6.6.post1").spec_line
-    assert line is not None
-    captured = (CAPTURES / "0.6.6.post1-driven" / "server.log").read_text().splitlines()[1]
-    assert captured.endswith(spec_message(line, SpecStats(0, 0, 0, 5, 15, 9, (), emitted_tokens=14), 3))
-
-
-def test_stats_line_equals_a_captured_one() -> None:
-    captured = (CAPTURES / "0.9.2-driven" / "server.log").read_text()
-    assert stats_message(release("0.9.2"), EngineStats(0, 0, 0.8, 1.4, 2, 1, 0.25, 0.0)) in captured
 
 
 def test_an_idle_engine_falls_silent_after_one_line() -> None:

@@ -267,7 +267,7 @@ async def test_it_ends_by_itself_after_its_duration() -> None:
 
 async def test_the_command_says_what_it_is_and_where_and_ends_on_sigterm(tmp_path: pathlib.Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from specdec_exporter.simulator.cli import simulate; simulate()"),
+        *(sys.executable, "-c", "from specdec_exporter.commands.simulate import command; command()"),
         *("--listen-address", "127.0.0.1:0", "--log-path", str(tmp_path / "log")),
         stderr=asyncio.subprocess.PIPE,
     )

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from logfiles import LineScanner, texts
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import Event
-from specdec_exporter.predictor.stdin import StreamFollower
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import Event
+from specdec_exporter.predictor.sources.stdin import StreamFollower
 
 CAPTURE = Path(__file__).parents[1] / "fixtures" / "captures" / "0.32.0-ngram-k5" / "server.log"
 

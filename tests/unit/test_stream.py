@@ -13,10 +13,10 @@ import pytest
 from builders import CAPTURES
 from logfiles import LineScanner, texts
 from specdec_exporter.errors import SpecdecError
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import SpecDecoding
-from specdec_exporter.predictor.scan import LogScanner
-from specdec_exporter.predictor.stream import read_stream
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import SpecDecoding
+from specdec_exporter.predictor.log.scan import LogScanner
+from specdec_exporter.predictor.sources.stream import read_stream
 
 CAPTURE = CAPTURES / "0.32.0-ngram-k5" / "server.log"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from logfiles import LineScanner, Log, texts
-from specdec_exporter.predictor import tail
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import Event
-from specdec_exporter.predictor.tail import LogFollower
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import Event
+from specdec_exporter.predictor.sources import tail
+from specdec_exporter.predictor.sources.tail import LogFollower
 
 
 class Sink:

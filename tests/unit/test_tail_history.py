@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from logfiles import Log, Reader
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import EngineConfig, Event
-from specdec_exporter.predictor.scan import LogScanner
-from specdec_exporter.predictor.tail import LogFollower
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig, Event
+from specdec_exporter.predictor.log.scan import LogScanner
+from specdec_exporter.predictor.sources.tail import LogFollower
 
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from builders import Clock, engine, snapshot
 from running import exporter, predictor
-from specdec_exporter.observed import ObservedHistogram
-from specdec_exporter.predictor.configline import parse_request_params
-from specdec_exporter.predictor.counters import ReaderCounters
-from specdec_exporter.predictor.events import RequestParams
-from specdec_exporter.state import TEMPERATURE_BOUNDS, PredictorState
+from specdec_exporter.histogram import HistogramCounter
+from specdec_exporter.predictor.log.configline import parse_request_params
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import RequestParams
+from specdec_exporter.serving.state import PredictorState
 
 FAMILY = "specdec_request_temperature"
 BODY = b"""# TYPE vllm:num_requests_running gauge
@@ -29,18 +25,6 @@ def line(number: int, temperature: str, prompt: str = "") -> str:
     )
 
 
-@given(st.lists(st.floats(-1, 1e6)))
-def test_a_histogram_counts_every_value_once(values: list[float]) -> None:
-    histogram = ObservedHistogram(TEMPERATURE_BOUNDS)
-    for value in values:
-        histogram.observe(value)
-    bounds, counts = histogram.buckets()
-    assert bounds[-1] == math.inf
-    assert counts == [sum(value <= bound for value in values) for bound in bounds]
-    assert histogram.sum == sum(values)
-    assert len(histogram.counts) == len(TEMPERATURE_BOUNDS) + 1
-
-
 def test_a_list_with_strings_is_read_as_one_without() -> None:
     def read(stop: str) -> object:
         params = f"SamplingParams(n=1, temperature=0.7, stop={stop}, top_p=0.9)"
@@ -50,7 +34,7 @@ def test_a_list_with_strings_is_read_as_one_without() -> None:
     assert read("[', temperature=2.0, (']") == read("[]")
 
 
-def told(*temperatures: float | None) -> ObservedHistogram | None:
+def told(*temperatures: float | None) -> HistogramCounter | None:
     """What a predictor's state has of requests with these temperatures."""
     clock = Clock()
     state = PredictorState("chat", reader=ReaderCounters(), clock=clock.monotonic, wall_clock=clock.wall)
@@ -65,7 +49,7 @@ def test_it_is_there_when_a_request_was_seen() -> None:
     assert told(None) is None
     seen = told(0.0, 0.7)
     assert seen is not None
-    assert (seen.counts[0], sum(seen.counts), seen.sum) == (1, 2, 0.7)
+    assert (seen.histogram.counts[0], seen.count, seen.sum) == (1, 2, 0.7)
 
 
 async def test_the_exporter_serves_it_without_a_word_of_the_prompt(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.acceptance import Counts
-from specdec_exporter.figures import figures
-from specdec_exporter.policy import ResolvedPolicy, load_policy
-from specdec_exporter.status import Figures, VerdictCode
-from specdec_exporter.verdict import DecodingBaseline, curve_remark, is_below_expected, judge
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
+from specdec_exporter.speculation.figures import Figures, figures
+from specdec_exporter.speculation.policy import ResolvedPolicy, load_policy
+from specdec_exporter.speculation.verdict import Verdict, VerdictCode, curve_finding, is_below_expected, judge
 
 POLICY = load_policy()
 # How bad, by what is known of a service that drafts.
@@ -43,6 +43,17 @@ def without_speculation(seconds: float, requests: float = 5000) -> DecodingBasel
     return DecodingBaseline(mean_seconds=seconds, requests=requests, speculative=False)
 
 
+def judged(
+    state: StateName,
+    seen: Figures | None,
+    policy: ResolvedPolicy,
+    k: int,
+    baseline: DecodingBaseline | None = None,
+) -> Verdict:
+    evidence = Evidence(state=state, figures=seen, method=policy.method, num_speculative_tokens=k, baseline=baseline)
+    return judge(evidence, POLICY).verdict
+
+
 def method(name: str | None) -> ResolvedPolicy:
     return POLICY.for_method(name)
 
@@ -70,7 +81,7 @@ def method(name: str | None) -> ResolvedPolicy:
     ],
 )
 def test_acceptance_is_judged_by_the_thresholds_of_its_method(name: str | None, rate: float, code: str) -> None:
-    verdict = judge("drafting", drafted(rate), method(name), 3)
+    verdict = judged("drafting", drafted(rate), method(name), 3)
     assert verdict.code == code
     assert f"acceptance {rate:.2f}" in " ".join(verdict.reasons)
     assert verdict.headline
@@ -83,7 +94,7 @@ def test_a_length_below_break_even_is_never_healthy_and_one_above_is_never_a_los
 ) -> None:
     policy = method(name)
     seen = drafted(rate, k=k)
-    verdict = judge("drafting", seen, policy, k)
+    verdict = judged("drafting", seen, policy, k)
     assert seen.mean_acceptance_length is not None
     gain = seen.mean_acceptance_length - (1 + k * policy.acceptance_ratio_min)
     if gain < -1e-9:
@@ -103,7 +114,7 @@ def test_a_higher_acceptance_is_never_judged_worse(
 ) -> None:
     low, high = sorted((one, other))
     codes = [
-        judge("drafting", drafted(rate, seconds=seconds), method(name), 3, without_speculation(0.02)).code
+        judged("drafting", drafted(rate, seconds=seconds), method(name), 3, without_speculation(0.02)).code
         for rate in (low, high)
     ]
     assert RANK[codes[1]] <= RANK[codes[0]]
@@ -113,7 +124,7 @@ def test_a_higher_acceptance_is_never_judged_worse(
     ("name", "rate", "expected"), [("eagle3", 0.7, True), ("eagle3", 0.8, False), ("mtp", 0.7, True)]
 )
 def test_acceptance_below_what_is_usual_for_the_method_is_named(name: str, rate: float, expected: bool) -> None:
-    verdict = judge("drafting", drafted(rate), method(name), 3)
+    verdict = judged("drafting", drafted(rate), method(name), 3)
     assert verdict.code == "healthy"
     assert is_below_expected(rate, method(name)) is expected
     assert (f"0.75 to 0.92 is usual for {name}: draft and target may not fit" in verdict.reasons) is expected
@@ -121,23 +132,23 @@ def test_acceptance_below_what_is_usual_for_the_method_is_named(name: str, rate:
 
 
 def test_few_drafts_are_no_verdict() -> None:
-    assert judge("drafting", drafted(0.9, drafts=POLICY.min_drafts - 1), method(None), 3).code == "unknown"
-    assert judge("drafting", drafted(0.9, drafts=POLICY.min_drafts), method(None), 3).code == "healthy"
-    assert judge("drafting", None, method(None), 3).code == "unknown"
+    assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts - 1), method(None), 3).code == "unknown"
+    assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts), method(None), 3).code == "healthy"
+    assert judged("drafting", None, method(None), 3).code == "unknown"
 
 
 def test_text_that_repeats_itself_is_pointed_at() -> None:
-    reasons = " ".join(judge("drafting", drafted(0.995), method(None), 3).reasons)
+    reasons = " ".join(judged("drafting", drafted(0.995), method(None), 3).reasons)
     assert "repeats itself" in reasons
-    assert "repeats itself" not in " ".join(judge("drafting", drafted(0.995, k=1), method(None), 1).reasons)
+    assert "repeats itself" not in " ".join(judged("drafting", drafted(0.995, k=1), method(None), 1).reasons)
 
 
 def test_a_k_that_pays_is_recommended_where_the_configured_one_does_not() -> None:
     steep = drafted(0.4, k=5, curve=(0.9, 0.8, 0.2, 0.06, 0.04))
-    verdict = judge("drafting", steep, method(None), 5)
+    verdict = judged("drafting", steep, method(None), 5)
     assert verdict.code == "not_paying"
     assert verdict.action.startswith("Lower k from 5 to 2")
-    assert "Switch speculation off" in judge("drafting", drafted(0.2), method(None), 3).action
+    assert "Switch speculation off" in judged("drafting", drafted(0.2), method(None), 3).action
 
 
 @pytest.mark.parametrize(
@@ -150,11 +161,11 @@ def test_a_k_that_pays_is_recommended_where_the_configured_one_does_not() -> Non
 )
 def test_a_curve_that_is_lost_early_is_a_reason(curve: tuple[float, ...], words: str | None) -> None:
     seen = drafted(sum(curve) / 3, curve=curve)
-    remark = curve_remark(seen, method(None))
+    remark = curve_finding(seen, POLICY)
     assert (remark is None) is (words is None)
     if words is not None and remark is not None:
         assert words in remark.found
-        assert remark.found in judge("drafting", seen, method(None), 3).reasons
+        assert remark.found in judged("drafting", seen, method(None), 3).reasons
 
 
 # --- by time, against a baseline ---
@@ -182,7 +193,7 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
     rate: float, seconds: float, speculative: bool, code: str
 ) -> None:
     baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=speculative)
-    verdict = judge("drafting", drafted(rate, seconds=seconds), method(None), 3, baseline)
+    verdict = judged("drafting", drafted(rate, seconds=seconds), method(None), 3, baseline)
     assert verdict.code == code
     assert f"speed-up {0.02 / seconds:.2f}" in verdict.reasons[0]
     assert verdict.action
@@ -190,22 +201,22 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
 
 def test_harm_must_be_more_than_chance() -> None:
     few = drafted(0.3, seconds=0.03, requests=8)
-    assert judge("drafting", few, method(None), 3, without_speculation(0.02)).code == "not_paying"
+    assert judged("drafting", few, method(None), 3, without_speculation(0.02)).code == "not_paying"
     small_baseline = without_speculation(0.02, requests=5)
-    assert judge("drafting", drafted(0.3, seconds=0.03), method(None), 3, small_baseline).code == "not_paying"
-    assert judge("drafting", drafted(0.3, seconds=0.03), method(None), 3, without_speculation(0.02)).code == "harmful"
+    assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, small_baseline).code == "not_paying"
+    assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, without_speculation(0.02)).code == "harmful"
 
 
 def test_a_speed_up_of_few_requests_decides_nothing() -> None:
     requests = POLICY.latency.min_requests - 1
     seen = drafted(0.8, seconds=0.02, requests=requests)
-    assert judge("drafting", seen, method(None), 3, without_speculation(0.02)).code == "healthy"
+    assert judged("drafting", seen, method(None), 3, without_speculation(0.02)).code == "healthy"
 
 
 @pytest.mark.parametrize("seconds", [None, 0.0])
 def test_a_baseline_without_times_to_compare_changes_nothing(seconds: float | None) -> None:
     seen = drafted(0.8, seconds=seconds)
-    assert judge("drafting", seen, method(None), 3, without_speculation(0.02)) == judge(
+    assert judged("drafting", seen, method(None), 3, without_speculation(0.02)) == judged(
         "drafting", seen, method(None), 3
     )
 
@@ -221,7 +232,7 @@ def test_a_baseline_without_times_to_compare_changes_nothing(seconds: float | No
     ],
 )
 def test_without_drafts_the_state_is_the_verdict(state: str, code: str) -> None:
-    verdict = judge(state, drafted(0.01), method(None), 3)  # type: ignore[arg-type]
+    verdict = judged(state, drafted(0.01), method(None), 3)  # type: ignore[arg-type]
     assert verdict.code == code
     assert verdict.action
 

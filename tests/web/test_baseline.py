@@ -11,7 +11,7 @@ from builders import CAPTURES
 from running import Exporter, exporter, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.recording import Recorder, with_increases
-from specdec_exporter.predictor.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 NOTHING = (CAPTURES / "0.32.0-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()
 FIRST = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()

@@ -20,21 +20,19 @@ import pytest
 from aiohttp import web
 
 from fieldtools import tool
-from specdec_exporter.page import PAGE, SECURITY_HEADERS
-from specdec_exporter.status import (
+from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.serving.status import (
     BaselineStatus,
     EngineStatus,
-    Figures,
     HistoryPoint,
-    KnownPitfall,
     LogStatus,
     PredictorStatus,
-    StateName,
     Status,
-    Verdict,
-    VerdictCode,
-    WarningCount,
 )
+from specdec_exporter.speculation.facts import StateName, WarningCount
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.verdict import Verdict, VerdictCode
+from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
 
 NOW = time.time()
 NONE = "\N{EN DASH}"  # what stands for a figure that there is not
@@ -416,12 +414,12 @@ async def test_dark_mode_is_dark(browser: Browser) -> None:
 
 
 STATE_WORDS: dict[StateName, str] = {
-    "unreachable": "No current figures: the last fetch of the predictor failed",
+    "unreachable": "No current figures: the exporter could not read the predictor",
     "stats_disabled": "Start vLLM without --disable-log-stats",
     "speculation_off": "decodes without speculation, so there is nothing to measure",
-    "idle": "No drafts in the last 5 min, because nothing was being generated",
-    "not_drafting": "No drafts in the last 5 min although tokens are generated",
-    "drafting": "No figures yet: they are differences between two readings",
+    "idle": "No drafts in the last 5 min, because the predictor generated nothing",
+    "not_drafting": "No drafts in the last 5 min, although the predictor generates tokens",
+    "drafting": "No figures yet: each figure needs two readings",
 }
 
 
@@ -454,7 +452,7 @@ async def test_without_figures_the_page_says_why_and_what_to_do(browser: Browser
     assert ("Not answering: connection refused" in text) == (state == "unreachable")
     assert "Acceptance rate 0" not in text
     assert "Method not known" in text
-    assert "No log is read" in text
+    assert "The exporter reads no log" in text
     assert "NaN" not in text
 
 
@@ -482,7 +480,7 @@ async def test_a_window_without_drafts_shows_no_ratio_rather_than_zero(browser: 
         await browser.open(exporter.url)
         text = await browser.text()
     assert f"Acceptance rate {NONE} accepted / draft tokens" in text
-    assert "although tokens are generated" in text
+    assert "although the predictor generates tokens" in text
     assert "Tokens per step 2.71" in text
 
 
@@ -539,7 +537,7 @@ async def test_the_baseline_is_shown_with_what_is_not_like_for_like(browser: Bro
     assert "Means: time per output token 12.5 ms, end-to-end latency 2.50 s. ✓ Served." in text
     assert "with speculation: acceptance 50.0 %, length 2.50." in text
     assert "! Not served: it is of model 'a', the predictor serves b" in text
-    assert "Not like for like, or not told: hardware not given (--hardware); interrupted after 60 s." in text
+    assert "Remarks: hardware not given (--hardware); interrupted after 60 s." in text
 
 
 async def test_short_drafts_and_the_log_as_source_are_explained(browser: Browser) -> None:
@@ -636,8 +634,8 @@ async def test_an_exporter_that_stops_answering_is_called_out_until_it_is_back(b
         await browser.refresh_now()
         await browser.until("return !document.getElementById('notice').hidden")
         text = await browser.text()
-        assert "The exporter does not answer (no connection). What stands below is of" in text
-        assert "is not being updated" in text
+        assert "The exporter does not answer (no connection). The figures below are from" in text
+        assert "and are not updated" in text
         assert "Not updating." in text
         assert "61.2 %" in text
         exporter.silent = False
@@ -649,8 +647,8 @@ async def test_an_exporter_that_stops_answering_is_called_out_until_it_is_back(b
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ("<html>a proxy's login</html>", "The exporter does not answer (what comes is not JSON)."),
-        ('{"predictors": [{}]}', "The exporter's answer cannot be shown"),
+        ("<html>a proxy's login</html>", "The exporter does not answer (the answer is not JSON)."),
+        ('{"predictors": [{}]}', "The page cannot show the exporter's answer"),
     ],
 )
 async def test_an_answer_that_is_none_is_called_out(browser: Browser, answer: str, words: str) -> None:

@@ -1,28 +1,30 @@
 """A baseline: what one predictor did over a span of time and under which conditions, and the YAML file that keeps it.
 
 Counts are increases over the span, times seconds. ``None`` means not known, not given, or not exposed by the predictor.
-A file is read strictly, node by node, so that whatever is wrong in it is named by line and key.
+A file is read strictly: every fault is named by line and key.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
 import os
+import re
 import tempfile
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from specdec_exporter.acceptance import SCALARS, Counts
-from specdec_exporter.baseline.yamlnodes import Node, number_of, parse_document
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.policy import load_policy
-from specdec_exporter.predictor.snapshot import Histogram, le
+from specdec_exporter.histogram import Histogram, le
+from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.yamlfile import Node, number_of, parse_yaml, read_yaml
 
 # The service level indicators that have a baseline: field of a baseline -> field of a snapshot.
 HISTOGRAMS = {
@@ -32,9 +34,14 @@ HISTOGRAMS = {
 }
 SLIS = tuple(HISTOGRAMS)
 
-MAX_FILE_BYTES = 64 * 1024  # 20 times a real one
+MAX_TEXT = 4096
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
+_UNSET_CLOCK_YEAR = 1970
 # What adding up millions of floats may be off by, relative.
 _SUM_TOLERANCE = 1e-6
+
+
+_T = TypeVar("_T")
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +95,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         for sli in SLIS:
             if (histogram := getattr(self, sli)) is not None:
                 yield sli, histogram
+
+
+def as_utc(moment: datetime) -> str:
+    """Return ``moment`` as RFC 3339 in UTC, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def remarks(baseline: Baseline) -> tuple[str, ...]:
@@ -242,20 +254,18 @@ def read_baseline(path: str) -> Baseline:
     says anything that no recording can: unknown keys, wrong types, counts that fall, buckets that do not end in
     ``+Inf``, a sum that no samples in the buckets can have.
     """
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise BaselineError(f"{path}: cannot be read: {reason}") from error
-    return parse_baseline(content, path)
+    return _baseline(read_yaml(path, BaselineError))
 
 
 def parse_baseline(content: bytes, path: str = "baseline") -> Baseline:
     """Read the bytes of a baseline's file; ``path`` is its name in errors. As :func:`read_baseline`."""
-    if len(content) > MAX_FILE_BYTES:
-        raise BaselineError(f"{path}: expected a baseline of at most {MAX_FILE_BYTES} bytes, found more")
-    top = parse_document(content, path).mapping(
+    return _baseline(parse_yaml(content, path, BaselineError))
+
+
+def _baseline(document: Node) -> Baseline:
+    if not document.given:
+        document.fail("a baseline", "nothing")
+    top = document.mapping(
         required=("name", "recorded_at", "duration_seconds", "latency"),
         optional=("interrupted", *_CONTEXT, *_FACTS, "acceptance", "throughput"),
     )
@@ -263,34 +273,69 @@ def parse_baseline(content: bytes, path: str = "baseline") -> Baseline:
     if not any(node.given for node in histograms.values()):
         top["latency"].fail(f"at least one of {', '.join(SLIS)}", "none")
     throughput = top["throughput"].mapping(optional=_THROUGHPUT)
-    duration = top["duration_seconds"]
-    seconds = duration.number()
-    if seconds <= 0:
-        duration.fail("a duration above 0 seconds", f"{seconds:g}")
+    seconds = _number(top["duration_seconds"])
+    if not seconds:
+        top["duration_seconds"].fail("a duration above 0 seconds", "0")
     return Baseline(
-        name=top["name"].text(),
-        recorded_at=top["recorded_at"].timestamp(),
+        name=_text(top["name"]),
+        recorded_at=_timestamp(top["recorded_at"]),
         duration_seconds=seconds,
-        interrupted=top["interrupted"].optional(Node.boolean) or False,
-        context=Context(**{name: top[name].optional(Node.text) for name in _CONTEXT}),
-        vllm_version=top["vllm_version"].optional(Node.text),
-        method=top["method"].optional(Node.text),
-        model_name=top["model_name"].optional(Node.text),
-        num_speculative_tokens=top["num_speculative_tokens"].optional(Node.whole_number),
+        interrupted=top["interrupted"].read(bool | None) or False,
+        context=Context(**{name: _if_given(_text, top[name]) for name in _CONTEXT}),
+        vllm_version=_if_given(_text, top["vllm_version"]),
+        method=_if_given(_text, top["method"]),
+        model_name=_if_given(_text, top["model_name"]),
+        num_speculative_tokens=_if_given(_positive, top["num_speculative_tokens"]),
         counts=_counts(top["acceptance"], throughput),
-        prompt_tokens=throughput["prompt_tokens"].optional(Node.number),
-        requests_finished=throughput["requests_finished"].optional(Node.number),
-        preemptions=throughput["preemptions"].optional(Node.number),
-        **{sli: node.optional(_histogram) for sli, node in histograms.items()},
+        prompt_tokens=_if_given(_number, throughput["prompt_tokens"]),
+        requests_finished=_if_given(_number, throughput["requests_finished"]),
+        preemptions=_if_given(_number, throughput["preemptions"]),
+        **{sli: _if_given(_histogram, node) for sli, node in histograms.items()},
     )
+
+
+def _if_given(read: Callable[[Node], _T], node: Node) -> _T | None:
+    return read(node) if node.given else None
+
+
+def _text(node: Node) -> str:
+    value = node.text()
+    if not 0 < len(value) <= MAX_TEXT or not value.isprintable() or not value.strip():
+        node.fail(f"1 to {MAX_TEXT} printable characters on one line", repr(value))
+    return value
+
+
+def _timestamp(node: Node) -> str:
+    value = node.written()
+    moment = None
+    with contextlib.suppress(ValueError, OverflowError):
+        if _TIMESTAMP.fullmatch(value):
+            moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
+    if moment is None or moment.year <= _UNSET_CLOCK_YEAR:
+        node.fail("a time such as 2026-01-31T12:00:00Z", repr(value))
+    return as_utc(moment)
+
+
+def _number(node: Node) -> float:
+    value = node.number()
+    if value < 0:
+        node.fail("a number of at least 0", f"{value:g}")
+    return value
+
+
+def _positive(node: Node) -> int:
+    value = node.whole_number()
+    if not 0 < value < 2**31:
+        node.fail("a whole number above 0", str(value))
+    return value
 
 
 def _counts(acceptance: Node, throughput: dict[str, Node]) -> Counts:
     nodes = acceptance.mapping(optional=_ACCEPTANCE)
     counts = Counts(
-        accepted_per_position=tuple(node.number() for node in nodes["accepted_per_position"].items()),
-        **{name: nodes[name].optional(Node.number) for name in _ACCEPTANCE if name != "accepted_per_position"},
-        **{name: throughput[name].optional(Node.number) for name in _THROUGHPUT if name in SCALARS},
+        accepted_per_position=tuple(map(_number, nodes["accepted_per_position"].items())),
+        **{name: _if_given(_number, nodes[name]) for name in _ACCEPTANCE if name != "accepted_per_position"},
+        **{name: _if_given(_number, throughput[name]) for name in _THROUGHPUT if name in SCALARS},
     )
     drafted, accepted = counts.draft_tokens, counts.accepted_tokens
     if acceptance.given and (drafted is None or accepted is None):
@@ -301,7 +346,7 @@ def _counts(acceptance: Node, throughput: dict[str, Node]) -> Counts:
     for node in nodes["accepted_per_position"].items():
         if limit is None:
             nodes["accepted_per_position"].fail("drafts beside the positions", "none")
-        if (count := node.number()) > limit:
+        if (count := _number(node)) > limit:
             node.fail(f"at most {limit:g}, the drafts or what the position before accepted", f"{count:g}")
         limit = count
     return counts
@@ -311,22 +356,22 @@ def _histogram(node: Node) -> Histogram:
     parts = node.mapping(required=("count", "sum", "buckets"))
     bounds: list[float] = []
     counts: list[float] = []
-    for bucket in parts["buckets"].entries():
-        bound = math.inf if bucket.name == "+Inf" else number_of(bucket.name)
+    for name, bucket in parts["buckets"].entries().items():
+        bound = math.inf if name == "+Inf" else number_of(name)
         if bound is None or bound <= (bounds[-1] if bounds else 0.0):
             after = f"above {le(bounds[-1])}" if bounds else "above 0"
-            bucket.fail(f"a bound in seconds {after}, or +Inf", repr(bucket.name))
-        count = bucket.number()
+            bucket.fail(f"a bound in seconds {after}, or +Inf", repr(name))
+        count = _number(bucket)
         if counts and count < counts[-1]:
             bucket.fail(f"a cumulative count of at least {counts[-1]:g}", f"{count:g}")
         bounds.append(bound)
         counts.append(count)
     if not bounds or bounds[-1] != math.inf:
         parts["buckets"].fail("+Inf as the last bucket", le(bounds[-1]) if bounds else "no bucket")
-    count = parts["count"].number()
+    count = _number(parts["count"])
     if count != counts[-1] or not count:
         parts["count"].fail(f"the count of +Inf, {counts[-1]:g}, and at least one request", f"{count:g}")
-    histogram = Histogram(bounds=tuple(bounds), counts=tuple(counts), sum=parts["sum"].number(), count=count)
+    histogram = Histogram(bounds=tuple(bounds), counts=tuple(counts), sum=_number(parts["sum"]))
     low, high = sum_bounds(histogram)
     if not low - _SUM_TOLERANCE * low <= histogram.sum <= high + _SUM_TOLERANCE * high:
         parts["sum"].fail(f"{low:g} to {high:g} s, as the buckets allow", f"{histogram.sum:g}")

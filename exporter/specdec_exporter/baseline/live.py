@@ -10,16 +10,15 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from specdec_exporter.analyze import LogInputs
-from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.baseline.file import Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Recorder, with_increases
-from specdec_exporter.baseline.yamlnodes import as_utc
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.formatting import plain
-from specdec_exporter.predictor.events import EngineConfig
-from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
-from specdec_exporter.predictor.places import look
-from specdec_exporter.predictor.snapshot import Snapshot
+from specdec_exporter.predictor.log.events import EngineConfig
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.predictor.sources.inputs import LogInputs
+from specdec_exporter.predictor.sources.places import look
 
 # Often enough that a predictor, which takes some 10 s to load, cannot restart and catch up unseen.
 _POLL_SECONDS = 5.0

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from specdec_exporter.acceptance import acceptance_ratio, mean_acceptance_length
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, read_baseline, remarks
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
-from specdec_exporter.predictor.fetch import MetricsFetcher, open_session
-from specdec_exporter.predictor.snapshot import Snapshot
-from specdec_exporter.status import BaselineStatus
-from specdec_exporter.verdict import DecodingBaseline
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.speculation.acceptance import acceptance_ratio, mean_acceptance_length
+from specdec_exporter.speculation.facts import DecodingBaseline
 
 
 class Fit(NamedTuple):
@@ -42,7 +41,7 @@ class PinnedBaseline:
         if self.fit.model_name is None or histogram is None:
             return None
         return DecodingBaseline(
-            mean_seconds=histogram.sum / histogram.count,
+            mean_seconds=histogram.mean,
             requests=histogram.count,
             speculative=self.acceptance_ratio is not None,
         )
@@ -52,29 +51,15 @@ class PinnedBaseline:
         """1 + accepted tokens / drafts."""
         return mean_acceptance_length(self.baseline.counts.accepted_tokens, self.baseline.counts.drafts)
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Where it and what runs now are not like for like, and what its recording lacks."""
+        return (*self.fit.differences, *remarks(self.baseline))
+
     def observe(self, snapshot: Snapshot, vllm_version: str | None) -> None:
         """Look at what the predictor serves now. One that shows no engine says nothing new."""
         if snapshot.engines:
             self.fit = fit(self.baseline, snapshot, vllm_version)
-
-    def status(self) -> BaselineStatus:
-        """What the API and the page say of it."""
-        baseline = self.baseline
-        return BaselineStatus(
-            name=baseline.name,
-            recorded_at=baseline.recorded_at,
-            recorded_timestamp=baseline.recorded_timestamp,
-            duration_seconds=baseline.duration_seconds,
-            interrupted=baseline.interrupted,
-            model_name=baseline.model_name,
-            vllm_version=baseline.vllm_version,
-            served=self.fit.refusal is None,
-            refusal=self.fit.refusal,
-            remarks=(*self.fit.differences, *remarks(baseline)),
-            acceptance_ratio=self.acceptance_ratio,
-            mean_acceptance_length=self.mean_acceptance_length,
-            mean_latency_seconds={sli: histogram.sum / histogram.count for sli, histogram in baseline.histograms()},
-        )
 
 
 async def compare_with(baseline: Baseline, url: str, timeout_seconds: float) -> tuple[str, ...]:

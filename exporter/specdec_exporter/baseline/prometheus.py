@@ -17,15 +17,15 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from specdec_exporter.acceptance import Counts
-from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, Context
+from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
-from specdec_exporter.baseline.yamlnodes import as_utc, number_of
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
-from specdec_exporter.predictor.families import MEANINGS, PREFIXES
-from specdec_exporter.predictor.fetch import open_session
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.families import MEANINGS, PREFIXES
+from specdec_exporter.predictor.metrics.fetch import open_session
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.yamlfile import number_of
 
 # Labels that tell one service from another; a baseline is of one combination of them.
 # Two jobs are two services, or one that is scraped twice.
@@ -275,7 +275,6 @@ class _Range:
                 bounds=tuple(bound for bound, _ in each),
                 counts=tuple(count for _, count in each),
                 sum=(total or 0.0) if index == 0 else 0.0,  # only their sum is of interest
-                count=each[-1][1],
             )
             for index, each in enumerate(whole)
         ]

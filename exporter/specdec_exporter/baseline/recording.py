@@ -9,17 +9,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from operator import add, lt, sub
+from operator import add, lt
 from typing import NamedTuple
 
 import msgspec
 
-from specdec_exporter.acceptance import SCALARS, Counts
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, sum_bounds
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.figures import counts_of
 from specdec_exporter.formatting import plain
-from specdec_exporter.predictor.snapshot import EngineSnapshot, Histogram, Snapshot
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.figures import counts_of
 
 # A sum may contradict its buckets by this share: several processes' counters are not read at one instant, and
 # Prometheus extrapolates each series by itself. More is no rounding.
@@ -171,19 +172,7 @@ def _finished(pairs: Pairs) -> float | None:
 
 def _sum(name: str, pairs: Iterable[tuple[Histogram | None, Histogram | None]]) -> Histogram | None:
     """The increase of one SLI over all engines."""
-    known = [(before, now) for before, now in pairs if now is not None]
-    differences = [
-        now
-        if before is None
-        else Histogram(
-            bounds=now.bounds,
-            counts=tuple(map(sub, now.counts, before.counts)),
-            sum=now.sum - before.sum,
-            count=now.count - before.count,
-        )
-        for before, now in known
-    ]
-    return total_of(name, differences)
+    return total_of(name, [now if before is None else now - before for before, now in pairs if now is not None])
 
 
 def total_of(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
@@ -195,20 +184,15 @@ def total_of(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
         )
     if not histograms or not any(histogram.count for histogram in histograms):
         return None
-    return _consistent(
-        name,
-        histograms[0].bounds,
-        [sum(counts) for counts in zip(*(histogram.counts for histogram in histograms), strict=True)],
-        sum(histogram.sum for histogram in histograms),
-    )
+    return _consistent(name, reduce(add, histograms))
 
 
-def _consistent(name: str, bounds: tuple[float, ...], counts: Iterable[float], total: float) -> Histogram | None:
-    """A histogram that can be, of one that rounding keeps from it."""
-    cumulative = tuple(itertools.accumulate((round(max(count, 0.0), _DIGITS) for count in counts), max))
-    if not cumulative[-1]:
+def _consistent(name: str, found: Histogram) -> Histogram | None:
+    """The histogram without the contradictions that rounding and moments of reading cause; ``None`` if empty."""
+    counts = tuple(itertools.accumulate((round(max(count, 0.0), _DIGITS) for count in found.counts), max))
+    if not counts[-1]:
         return None
-    histogram = Histogram(bounds=bounds, counts=cumulative, sum=0.0, count=cumulative[-1])
+    histogram, total = Histogram(found.bounds, counts, 0.0), found.sum
     low, high = sum_bounds(histogram)
     if not low * (1 - _TOLERANCE) <= total <= high * (1 + _TOLERANCE):
         raise BaselineError(

@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from specdec_exporter.acceptance import ratio
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.comparison.decision import Decision, decide
 from specdec_exporter.comparison.estimate import Estimate, proportion
@@ -25,9 +24,9 @@ from specdec_exporter.comparison.likeness import (
     traffic_of,
     unlike_traffic,
 )
-from specdec_exporter.figures import figures
-from specdec_exporter.policy import Policy
-from specdec_exporter.status import Figures
+from specdec_exporter.speculation.acceptance import ratio
+from specdec_exporter.speculation.figures import Figures, figures
+from specdec_exporter.speculation.policy import Policy
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,9 +11,9 @@ from specdec_exporter.comparison.estimate import Estimate
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair
 from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import percent, seconds
-from specdec_exporter.policy import ResolvedPolicy
-from specdec_exporter.status import Figures
-from specdec_exporter.verdict import recommend
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.policy import ResolvedPolicy
+from specdec_exporter.speculation.verdict import recommend
 
 DecisionCode = Literal["faster", "no_difference", "slower", "tail_worse", "mixed", "undecided"]
 REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed"})

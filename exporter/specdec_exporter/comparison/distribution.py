@@ -1,6 +1,6 @@
 """What a histogram of latencies tells, and what it cannot: its buckets hide where in them a request lies.
 
-Pure functions on :class:`~specdec_exporter.predictor.snapshot.Histogram`: cumulative counts, seconds. Counts may be
+Pure functions on :class:`~specdec_exporter.histogram.Histogram`: cumulative counts, seconds. Counts may be
 fractions (Prometheus extrapolates increases). Nothing here interpolates except where it says so.
 """
 
@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.comparison.estimate import Estimate, Mean, Z
-from specdec_exporter.policy import LatencyPolicy
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.policy import LatencyPolicy
 
 Unresolvable = Literal["below_first_bucket", "above_last_bucket", "too_few_requests"]
 
@@ -55,7 +55,7 @@ def mean(histogram: Histogram) -> Mean | None:
     """
     if histogram.count <= 0:
         return None
-    value = histogram.sum / histogram.count
+    value = histogram.mean
     buckets = list(_buckets(histogram))
     if any(count > 0 and math.isinf(high) for _, high, count in buckets):
         return Mean(value, histogram.count, None)
@@ -148,7 +148,6 @@ def _with_bounds(histogram: Histogram, bounds: frozenset[float]) -> Histogram:
         bounds=tuple(bound for bound, _ in kept),
         counts=tuple(count for _, count in kept),
         sum=histogram.sum,
-        count=histogram.count,
     )
 
 

@@ -9,8 +9,8 @@ import msgspec
 from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.distribution import Quantile, Shift
 from specdec_exporter.comparison.estimate import Z_OF_PAIR, Estimate, ratio_of_means
-from specdec_exporter.policy import LatencyPolicy
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.policy import LatencyPolicy
 
 Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
 Outcome = Literal["faster", "no_difference", "slower", "tail_worse", "undecided"]

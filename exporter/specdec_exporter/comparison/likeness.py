@@ -6,14 +6,14 @@ from typing import Literal
 
 import msgspec
 
-from specdec_exporter.acceptance import ratio
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.latency import SLIS, Sli
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.formatting import plain
-from specdec_exporter.policy import LatencyPolicy
-from specdec_exporter.predictor.snapshot import Histogram
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.acceptance import ratio
+from specdec_exporter.speculation.policy import LatencyPolicy
 
 FlagCode = Literal[
     "hardware_differs",

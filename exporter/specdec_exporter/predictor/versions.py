@@ -195,35 +195,56 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return self.engine_generation != "v0"
 
 
-class Pitfall(msgspec.Struct, frozen=True):
-    """A release range in which a figure is missing, means something else or is wrong, or speculation costs more.
+class KnownPitfall(msgspec.Struct, frozen=True, kw_only=True):
+    """A known trait of the releases in a range (in words) that concerns a predictor, and what to do.
 
-    ``seen`` says by the facts whether it concerns a predictor of these releases. ``costly``: requests suffer from it;
-    otherwise only figures do.
+    A figure is missing, means something else or is wrong, or speculation costs more. ``costly``: requests suffer from
+    it; otherwise only figures do.
     """
 
     code: str
+    releases: str
     meaning: str
     action: str
-    seen: Callable[[Facts], bool]
-    since: Release | None = None
-    until: Release | None = None
-    costly: bool = False
+    costly: bool
 
-    def applies_to(self, release: Release) -> bool:
-        """Whether the release lies in the range, both ends included."""
-        return (self.since is None or release >= self.since) and (self.until is None or release <= self.until)
+
+class PitfallRule(msgspec.Struct, frozen=True):
+    """A pitfall and whom it concerns: releases from ``since`` to ``until`` whose facts ``seen`` accepts."""
+
+    pitfall: KnownPitfall
+    seen: Callable[[Facts], bool]
+    since: Release | None
+    until: Release | None
 
     def concerns(self, facts: Facts) -> bool:
-        """Whether the facts show it. Of an unknown release only what holds of every one up to a last."""
-        in_range = self.since is None if facts.release is None else self.applies_to(facts.release)
-        return in_range and self.seen(facts)
+        """Whether the facts show it. A pitfall of all releases up to a last one holds for an unknown release too."""
+        release = facts.release
+        if release is None:
+            return self.since is None and self.seen(facts)
+        after = self.since is None or release >= self.since
+        return after and (self.until is None or release <= self.until) and self.seen(facts)
 
 
-def pitfalls_of(facts: Facts) -> tuple[Pitfall, ...]:
+def pitfalls_of(facts: Facts) -> tuple[KnownPitfall, ...]:
     """The known pitfalls that the facts show, those that cost requests something first."""
-    found = [pitfall for pitfall in KNOWN_PITFALLS if pitfall.concerns(facts)]
+    found = [rule.pitfall for rule in KNOWN_PITFALLS if rule.concerns(facts)]
     return tuple(sorted(found, key=lambda pitfall: not pitfall.costly))
+
+
+def _pitfall(
+    code: str,
+    meaning: str,
+    action: str,
+    seen: Callable[[Facts], bool],
+    *,
+    since: Release | None = None,
+    until: Release | None = None,
+    costly: bool = False,
+) -> PitfallRule:
+    releases = releases_in_words(since, until)
+    known = KnownPitfall(code=code, releases=releases, meaning=meaning, action=action, costly=costly)
+    return PitfallRule(known, seen, since, until)
 
 
 def _on_a_cpu(facts: Facts) -> bool:
@@ -231,7 +252,7 @@ def _on_a_cpu(facts: Facts) -> bool:
 
 
 KNOWN_PITFALLS: Final = (
-    Pitfall(
+    _pitfall(
         "v0_counters_sum_lifetimes",
         "The V0 engine adds its lifetime totals to its counters again and again and counts steps as generated tokens: "
         "only its lifetime ratio can be used.",
@@ -239,7 +260,7 @@ KNOWN_PITFALLS: Final = (
         lambda facts: facts.engine_generation == "v0",
         until=(0, 9, 2),
     ),
-    Pitfall(
+    _pitfall(
         "no_draft_counter",
         "Drafts are not counted and the log prints no length, so mean acceptance length is unknown.",
         "Judge by the acceptance rate, or move to 0.8.5 or later.",
@@ -247,7 +268,7 @@ KNOWN_PITFALLS: Final = (
         since=(0, 8, 3),
         until=(0, 8, 4),
     ),
-    Pitfall(
+    _pitfall(
         "line_depends_on_last_step",
         "The log line appears only if the last step before it had drafts; otherwise its figures carry over.",
         "Take windows from the metrics, not from single lines of the log.",
@@ -255,7 +276,7 @@ KNOWN_PITFALLS: Final = (
         since=(0, 8, 3),
         until=(0, 8, 5),
     ),
-    Pitfall(
+    _pitfall(
         "length_without_bonus",
         "The printed mean acceptance length leaves out the bonus token; all later releases include it.",
         "Add 1 to a printed length before comparing it with another release's; the exporter's figures include it.",
@@ -263,7 +284,7 @@ KNOWN_PITFALLS: Final = (
         since=(0, 8, 5),
         until=(0, 8, 5),
     ),
-    Pitfall(
+    _pitfall(
         "last_engine_only",
         "With several engines behind one API server only the last one's series are exported.",
         "Do not rely on its totals; move to 0.11.0 or later.",
@@ -271,7 +292,7 @@ KNOWN_PITFALLS: Final = (
         since=(0, 8, 5),
         until=(0, 9, 2),
     ),
-    Pitfall(
+    _pitfall(
         "several_engines_refused",
         "With several engines behind one API server speculative decoding fails at start.",
         "Run one API server per engine, or move to 0.11.0 or later.",
@@ -279,7 +300,7 @@ KNOWN_PITFALLS: Final = (
         since=(0, 10, 0),
         until=(0, 10, 2),
     ),
-    Pitfall(
+    _pitfall(
         "unsupported_params_skip_drafts",
         "Requests with sampling parameters that speculation does not support silently run without drafts.",
         "Look whether clients send min_p, logit_bias or min_tokens; since 0.14.1 such requests are refused (HTTP 400).",
@@ -288,14 +309,14 @@ KNOWN_PITFALLS: Final = (
         until=(0, 13, 0),
         costly=True,
     ),
-    Pitfall(
+    _pitfall(
         "batch_size_switches_off",
         "Above disable_by_batch_size nothing is drafted, and no line of the log says so.",
         "Compare requests_running with the disable_by_batch_size of --speculative-config.",
         lambda facts: facts.drafting is False,
         until=(0, 16, 0),
     ),
-    Pitfall(
+    _pitfall(
         "dynamic_k_is_silent",
         "Dynamic k (num_speculative_tokens_per_batch_size) shortens drafts or stops them in big batches, and no line "
         "of the log says so.",
@@ -303,7 +324,7 @@ KNOWN_PITFALLS: Final = (
         lambda facts: facts.drafting is False,
         since=(0, 24, 0),
     ),
-    Pitfall(
+    _pitfall(
         "ngram_without_async_scheduling",
         "The n-gram method switches asynchronous scheduling off, which costs some throughput: a gain in tokens per "
         "step is smaller in tokens per second.",
@@ -313,7 +334,7 @@ KNOWN_PITFALLS: Final = (
         until=(0, 32, 0),
         costly=True,
     ),
-    Pitfall(
+    _pitfall(
         "method_name_changes",
         "The method is printed under a name that later releases do not use: every model's own MTP method became mtp in "
         "0.11.0.",
@@ -321,14 +342,14 @@ KNOWN_PITFALLS: Final = (
         lambda facts: facts.method is not None and facts.method.endswith("_mtp"),
         until=(0, 10, 2),
     ),
-    Pitfall(
+    _pitfall(
         "data_parallel_disables_log",
         "Data parallelism starts one API server per rank by default, and several of them log no statistics.",
         "Read the metrics, which stay complete, or start vLLM with --api-server-count 1.",
         lambda facts: facts.engines > 1 and facts.drafting is True and facts.log_windows == 0,
         since=(0, 15, 1),
     ),
-    Pitfall(
+    _pitfall(
         "cpu_draft_model_temperature",
         "On a CPU, a draft model with a temperature above 0 gives wrong output and an acceptance near 0.",
         "Use another release, another method, or temperature 0.",

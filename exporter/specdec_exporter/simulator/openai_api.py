@@ -6,6 +6,7 @@ Every text is filler: a word per token. ``n`` is 1; sampling parameters are acce
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +15,6 @@ from typing import Any
 from aiohttp import web
 
 from specdec_exporter.simulator.engine import Engine
-from specdec_exporter.simulator.rank import Request
 
 OWNED_BY = "specdec-exporter simulator"
 _WORDS = ("simulated", "token", "draft", "accept", "reject", "verify", "step", "bonus")
@@ -37,8 +37,8 @@ class OpenAIApi:
         """Routes of this API."""
         return [
             web.get("/v1/models", self._models),
-            web.post("/v1/completions", self._completions),
-            web.post("/v1/chat/completions", self._chat_completions),
+            web.post("/v1/completions", functools.partial(self._generate, chat=False)),
+            web.post("/v1/chat/completions", functools.partial(self._generate, chat=True)),
         ]
 
     async def _models(self, _: web.Request) -> web.Response:
@@ -53,12 +53,6 @@ class OpenAIApi:
             "max_model_len": settings.max_model_len,
         }
         return web.json_response({"object": "list", "data": [model]})
-
-    async def _completions(self, request: web.Request) -> web.StreamResponse:
-        return await self._generate(request, chat=False)
-
-    async def _chat_completions(self, request: web.Request) -> web.StreamResponse:
-        return await self._generate(request, chat=True)
 
     async def _generate(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
         body = await _json_object(request)
@@ -104,10 +98,6 @@ class OpenAIApi:
                 request.transport.abort()
             return web.Response(status=503)
         finally:
-            self._give_up(submitted)
-
-    def _give_up(self, submitted: Request) -> None:
-        if not submitted.over:
             self._now().abort(submitted)
 
 
@@ -124,7 +114,7 @@ class _Answer:
         self._reason: str | None = None
 
     def add(self, tokens: int, reason: str | None) -> str:
-        """Take new tokens; gives their text."""
+        """Take new tokens; return their text."""
         first, self._tokens, self._reason = self._tokens, self._tokens + tokens, reason
         return _text(first, self._tokens)
 
@@ -195,7 +185,7 @@ class _LostError(Exception):
 
 
 async def _pieces(queue: asyncio.Queue[tuple[int, str | None]]) -> AsyncIterator[tuple[int, str | None]]:
-    """Tokens as they come, up to the last. Raises :class:`_LostError` when the predictor restarts."""
+    """Yield tokens as they come, up to the last. Raises :class:`_LostError` when the predictor restarts."""
     while True:
         tokens, reason = await queue.get()
         if reason == "restart":
@@ -206,7 +196,7 @@ async def _pieces(queue: asyncio.Queue[tuple[int, str | None]]) -> AsyncIterator
 
 
 def _count_prompt_tokens(body: dict[str, Any], *, chat: bool) -> int:
-    """Token ids are counted; of text, four characters are a token. Raises HTTP 400 for anything else."""
+    """Count token ids; of text, four characters are a token. Raises HTTP 400 for anything else."""
     if chat:
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):

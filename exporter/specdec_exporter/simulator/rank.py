@@ -30,7 +30,6 @@ class Request:
     on_tokens: OnTokens | None = None
     synthetic: bool = False
     slow_factor: float = 1.0
-    scheduled_at: float = 0.0
     first_token_at: float = 0.0
     last_token_at: float = 0.0
     generated: int = 0
@@ -38,13 +37,13 @@ class Request:
 
     @property
     def remaining(self) -> int:
-        """Tokens until it ends."""
+        """Tokens that are left until it ends."""
         end = self.max_tokens if self.stop_after is None else min(self.max_tokens, self.stop_after)
         return end - self.generated
 
 
 class Rank:
-    """Runs requests in simulated time. The caller gives every call the current time and the conditions of that time."""
+    """Runs requests in simulated time. The caller tells the current time and its conditions in every call."""
 
     def __init__(
         self, index: int, settings: SimulatorSettings, release: Release, rng: random.Random, now: float
@@ -97,7 +96,7 @@ class Rank:
         self._admit(now, conditions)
 
     def abort(self, request: Request, now: float, conditions: Conditions) -> None:
-        """The client went away: what it used stays counted, it finishes nowhere (vLLM counts no abort there)."""
+        """Drop the request of a client that went away. What it used stays counted; as in vLLM it never finishes."""
         request.over = True
         if request in self._waiting:
             self._waiting.remove(request)
@@ -107,14 +106,14 @@ class Rank:
         self._admit(now, conditions)
 
     def lose_all(self) -> list[Request]:
-        """Everything not finished, for a process that dies."""
+        """Return all unfinished requests, because the process dies."""
         lost = [*self._waiting, *(request for _, _, request in self._prefilling), *self._decoding]
         for request in lost:
             request.over = True
         return lost
 
     def run_event(self, now: float, conditions: Conditions) -> list[Request]:
-        """The event due at ``now``: a first token or the end of a step. Gives the requests it finished."""
+        """Run the event due at ``now``, a first token or the end of a step; return the requests that it finished."""
         finished = self._end_step(now, conditions) if self._step_ends_at <= now else self._first_token(now)
         if finished:
             self._admit(now, conditions)
@@ -123,7 +122,7 @@ class Rank:
         return finished
 
     def take_window(self, now: float) -> Window:
-        """The draft accounting since the last call (or start), and a new one begun."""
+        """Return the counts of drafts since the last call (or start), and begin new ones."""
         window, self.window = self.window, self._new_window(now)
         return window
 
@@ -134,7 +133,6 @@ class Rank:
         latency = self._settings.latency
         while self._waiting and self.running < self._settings.max_num_seqs:
             request = self._waiting.popleft()
-            request.scheduled_at = now
             seconds = self._rng.lognormvariate(math.log(latency.prefill_seconds), latency.prefill_sigma)
             seconds *= conditions.latency_factor * request.slow_factor
             self._sequence += 1
@@ -143,15 +141,11 @@ class Rank:
     def _first_token(self, now: float) -> list[Request]:
         request = heapq.heappop(self._prefilling)[2]
         totals = self.totals
-        hits = int(request.prompt_tokens * self._settings.prefix_cache_hit_share)
         totals.prompt_tokens += request.prompt_tokens
-        totals.prefix_queries += request.prompt_tokens
-        totals.prefix_hits += hits
+        totals.prefix_hits += int(request.prompt_tokens * self._settings.prefix_cache_hit_share)
         totals.generation_tokens += 1
         totals.v0_generation_steps += 1
-        totals.iteration_tokens.observe(request.prompt_tokens - hits + 1)
         totals.time_to_first_token.observe(now - request.arrived_at)
-        totals.request_prefill_computed_tokens.observe(request.prompt_tokens - hits)
         request.first_token_at = request.last_token_at = now
         self.stepped = True
         self._decoding.append(request)
@@ -181,7 +175,7 @@ class Rank:
 
     def _end_step(self, now: float, conditions: Conditions) -> list[Request]:
         step, self._step, self._step_ends_at = self._step, [], NEVER
-        totals, finished, produced = self.totals, [], 0
+        totals, finished = self.totals, []
         self.last_step_drafted = False
         self.stepped = True
         for request, draft_length in step:
@@ -193,15 +187,12 @@ class Rank:
             totals.v0_generation_steps += 1
             totals.inter_token.observe(now - request.last_token_at)
             request.last_token_at = now
-            produced += 1 if self._v0 else emitted
             if self._emit(request, emitted, now):
                 finished.append(request)
-        if step:
-            totals.iteration_tokens.observe(produced)
         return finished
 
     def _verify(self, draft_length: int, conditions: Conditions) -> int:
-        """Accepted tokens of one draft, counted. One draw decides: rates are unconditional and do not rise."""
+        """Count one draft and return its accepted tokens. One draw decides: rates are unconditional and never rise."""
         rates, draw, accepted = conditions.rates, self._rng.random(), 0
         totals, window = self.totals, self.window
         while accepted < draft_length and draw < rates[accepted]:
@@ -218,7 +209,7 @@ class Rank:
         return accepted
 
     def _count_v0(self, accepted: int, draft_length: int, rates: tuple[float, ...]) -> None:
-        """V0 judges each draft token on its own: one after a rejection may still count as accepted."""
+        """Count as V0 does: it judges each draft token alone, so one after a rejected token may count as accepted."""
         independent = accepted
         for position in range(accepted + 1, draft_length):
             before = rates[position - 1]
@@ -228,7 +219,7 @@ class Rank:
         self.totals.v0_emitted += accepted + 1
 
     def _emit(self, request: Request, tokens: int, now: float) -> bool:
-        """Hand ``tokens`` to the request; true when that finished it."""
+        """Give ``tokens`` to the request; return whether it is finished now."""
         request.generated += tokens
         request.over = request.remaining <= 0
         reason = None
@@ -244,14 +235,6 @@ class Rank:
         self._decoding.remove(request)
         totals.finished[reason] = totals.finished.get(reason, 0) + 1
         totals.request_latency.observe(now - request.arrived_at)
-        totals.request_queue.observe(request.scheduled_at - request.arrived_at)
-        totals.request_prefill.observe(request.first_token_at - request.scheduled_at)
-        totals.request_inference.observe(request.last_token_at - request.scheduled_at)
         totals.request_decode.observe(decode_seconds)
         # a request of one token has no decode phase: vLLM observes 0
         totals.request_tpot.observe(decode_seconds / (request.generated - 1) if request.generated > 1 else 0.0)
-        totals.request_prompt_tokens.observe(request.prompt_tokens)
-        totals.request_generation_tokens.observe(request.generated)
-        totals.request_max_tokens.observe(request.max_tokens)
-        totals.request_n.observe(1)
-        totals.request_preemptions.observe(0)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import pathlib
-import re
 import shlex
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
-import yaml
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.simulator.curve import blend, position_rates
-from specdec_exporter.simulator.units import Load, Seconds, parse_load, parse_seconds
+from specdec_exporter.simulator.units import Load, parse_load, parse_seconds
+from specdec_exporter.yamlfile import Node, parse_yaml
 
 _FOREVER = float("inf")
-_T = TypeVar("_T")
 
 
-class _Incident(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+class _Incident(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """``at`` is simulated seconds since the start; ``duration`` is written ``for``; without it, until the end."""
 
-    at: Seconds
-    duration: Seconds | None = msgspec.field(default=None, name="for")
+    at: Annotated[float, parse_seconds]
+    duration: Annotated[float, parse_seconds] | None = msgspec.field(default=None, name="for")
 
     @property
     def end(self) -> float:
@@ -32,19 +29,19 @@ class _Incident(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Collapse(_Incident, frozen=True, kw_only=True, tag="collapse"):
-    """Acceptance drops at once (a mean rate, or a curve)."""
+    """Acceptance falls at once to this rate, or to this list of rates."""
 
     acceptance: float | tuple[float, ...]
 
 
 class Drift(_Incident, frozen=True, kw_only=True, tag="drift"):
-    """Acceptance moves linearly to a mean rate or curve over ``for``, and stays there."""
+    """Acceptance moves linearly to this rate or list of rates over ``for``, and stays there."""
 
     acceptance: float | tuple[float, ...]
 
 
 class Latency(_Incident, frozen=True, kw_only=True, tag="latency"):
-    """Every step and prefill takes ``factor`` times as long; ``tail_share`` of new requests ``tail_factor`` times."""
+    """Steps and prefill take ``factor`` times as long; a ``tail_share`` of requests ``tail_factor`` times that."""
 
     factor: float = 1.0
     tail_share: float | None = None
@@ -52,24 +49,27 @@ class Latency(_Incident, frozen=True, kw_only=True, tag="latency"):
 
 
 class Restart(_Incident, frozen=True, kw_only=True, tag="restart"):
-    """The process dies, refuses connections for ``for`` (2 s) and starts anew with every counter at 0."""
+    """The process refuses connections for ``for`` (2 s), then starts from 0 with a new engine-init line."""
 
 
 class StopDrafting(_Incident, frozen=True, kw_only=True, tag="stop_drafting"):
-    """No drafts: the engine goes on without, the counters stand still."""
+    """Drafting stops and the draft counters stand still. The engine goes on."""
 
 
 class ChangeLoad(_Incident, frozen=True, kw_only=True, tag="load"):
-    """Another synthetic load (``8/s``, or ``32`` concurrent requests)."""
+    """The synthetic load changes: ``8/s``, or ``32`` concurrent requests."""
 
     load: str | float
 
     def __post_init__(self) -> None:
-        parse_load(self.load)
+        try:
+            parse_load(self.load)
+        except ValueError as error:
+            raise ConfigError(f"load: {error}") from None
 
 
 class PositionCliff(_Incident, frozen=True, kw_only=True, tag="position_cliff"):
-    """From ``position`` (0-based) on, acceptance is ``factor`` times what it was: a draft head broken at one depth."""
+    """From ``position`` on (from 0), acceptance is multiplied by ``factor``: one depth of the head is broken."""
 
     position: int
     factor: float = 0.05
@@ -79,7 +79,7 @@ MetricsFault = Literal["http_500", "html", "slow"]
 
 
 class BreakMetrics(_Incident, frozen=True, kw_only=True, tag="metrics_error"):
-    """``/metrics`` answers with an error, with a web page, or ``seconds`` (real) late. Serving goes on."""
+    """``/metrics`` answers with an error, with a web page, or ``seconds`` late (real ones). The API goes on serving."""
 
     mode: MetricsFault
     seconds: float = 30.0
@@ -90,11 +90,11 @@ Incident = Collapse | Drift | Latency | Restart | StopDrafting | ChangeLoad | Po
 DEFAULT_DOWNTIME_SECONDS = 2.0
 
 
-class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario file: settings of the command line under their own names, and incidents."""
 
-    description: str = ""
-    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    description: Node | None = None  # for people
+    settings: Node | None = None
     incidents: tuple[Incident, ...] = ()
 
 
@@ -164,55 +164,18 @@ def check_incident(incident: Incident, *, k: int, where: str) -> None:
             pass
 
 
-def load_scenario(path: str | pathlib.Path) -> Scenario:
-    """The scenario in a YAML file. Raises :class:`ConfigError` naming file and key (or line)."""
-    try:
-        raw = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"scenario {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise ConfigError(f"scenario {path}{line}: {problem}") from None
-    return convert({} if raw is None else raw, Scenario, f"scenario {path}")
-
-
 def parse_incident(text: str) -> Incident:
     """An incident from the command line: ``"collapse at=60s for=2m acceptance=0.2"``, keys as in a scenario file."""
     try:
         kind, *pairs = shlex.split(text)
     except ValueError:
         raise ConfigError(f"incident {text!r}: expected a kind and key=value pairs") from None
-    raw: dict[str, Any] = {"kind": kind}
+    entries = [f"kind: {kind}"]
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError(f"incident {text!r}: expected key=value, found {pair!r}")
-        try:
-            raw[key] = _scalar_or_list(value)
-        except yaml.YAMLError:
-            raise ConfigError(f"incident {text!r}: {key}: not a value: {value!r}") from None
-    return convert(raw, Incident, f"incident {text!r}")  # type: ignore[arg-type]  # a union is a type here
-
-
-def _scalar_or_list(text: str) -> object:
-    values = [yaml.safe_load(part) for part in text.split(",")]
-    return values if len(values) > 1 else values[0]
-
-
-def convert(raw: object, kind: type[_T], where: str) -> _T:
-    """``raw`` (from YAML) as a ``kind``. Raises :class:`ConfigError` naming ``where`` and the key."""
-    try:
-        return msgspec.convert(raw, kind, dec_hook=_decode)
-    except msgspec.ValidationError as error:
-        message = str(error)
-        found = re.fullmatch(r"(?s)(.*?) - at `(?:key in )?\$\.?(.*)`", message)
-        problem, key = (found[1], found[2]) if found else (message, "")
-        raise ConfigError(f"{where}: {key + ': ' if key else ''}{problem}") from None
-
-
-def _decode(kind: type, raw: Any) -> object:
-    if kind is Seconds:
-        return parse_seconds(raw)
-    raise NotImplementedError(kind)
+        entries.append(f"{key}: [{value}]" if "," in value else f"{key}: {value}")
+    content = "\n".join(entries).encode(errors="surrogatepass")
+    incident: Incident = parse_yaml(content, f"incident {text!r}", ConfigError, lines=False).read(Incident)
+    return incident

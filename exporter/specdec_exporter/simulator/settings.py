@@ -10,8 +10,9 @@ import msgspec
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.simulator.curve import Acceptance, position_rates
-from specdec_exporter.simulator.scenario import Incident, Scenario, check_incident, convert
+from specdec_exporter.simulator.scenario import Incident, Scenario, check_incident
 from specdec_exporter.simulator.units import Load, parse_load
+from specdec_exporter.yamlfile import read_yaml
 
 Frontend = Literal["python", "rust"]
 
@@ -41,7 +42,7 @@ _NOT_NEGATIVE = (
 _SHARES = ("short_draft_share", "no_draft_share", "tail_share", "prefix_cache_hit_share")
 
 
-class LatencyModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LatencyModel(msgspec.Struct, frozen=True, kw_only=True):
     """Where time goes, in simulated seconds. One engine step serves every decoding request.
 
     A step takes ``step_seconds`` + ``draft_token_seconds`` per token of its longest draft + ``request_seconds`` for
@@ -59,7 +60,7 @@ class LatencyModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tail_factor: float = 3.0
 
 
-class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A simulated predictor. Durations are simulated seconds, ratios 0..1.
 
     ``method`` is ``None`` where speculation is off. ``acceptance`` is the mean rate over ``k`` positions (a geometric
@@ -104,9 +105,9 @@ class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     duration_seconds: float | None = None  # real seconds; None runs until stopped
 
     def __post_init__(self) -> None:
-        for holder in (self, self.latency):
+        for prefix, holder in (("", self), ("latency.", self.latency)):
             for name in holder.__struct_fields__:
-                _check_number(name, getattr(holder, name))
+                _check_number(prefix, name, getattr(holder, name))
         _ = self.synthetic_load
         if self.speculates and self.k < 1:
             raise ConfigError(f"k: expected at least 1 with a method, found {self.k}")
@@ -139,33 +140,42 @@ class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return self.served_model_name or self.model
 
 
-def settings_from_scenario(scenario: Scenario, where: str, overrides: Mapping[str, Any]) -> SimulatorSettings:
-    """A scenario's settings with ``overrides`` (field name -> value, those of the latency model too) and its incidents.
+def load_simulation(scenario_file: str | None, overrides: Mapping[str, Any]) -> SimulatorSettings:
+    """Settings from a scenario file, or the defaults, with ``overrides`` on top.
 
+    ``overrides`` maps field names, those of the latency model too, to values; its incidents come after the file's.
     ``k`` is the number of acceptance rates where they are listed and ``k`` is not given; method ``none`` is no method.
-    Raises :class:`ConfigError` naming ``where`` and the key.
+    Raises :class:`ConfigError` naming the file, the line and the key.
     """
-    latency = {name: value for name, value in overrides.items() if name in LatencyModel.__struct_fields__}
-    raw = {**scenario.settings, **{name: value for name, value in overrides.items() if name not in latency}}
-    if latency:
-        raw["latency"] = {**raw.get("latency", {}), **latency}
-    if "k" not in raw and isinstance(rates := raw.get("acceptance"), (list, tuple)):
-        raw["k"] = len(rates)
-    if raw.get("method") == "none":
-        raw["method"] = None
+    document = read_yaml(scenario_file, ConfigError) if scenario_file else None
+    scenario: Scenario = document.read(Scenario) if document else Scenario()
+    values = scenario.settings.fields(SimulatorSettings) if scenario.settings else {}
+    incidents = (*values.get("incidents", ()), *scenario.incidents, *overrides.get("incidents", ()))
+    latency = {name: overrides[name] for name in LatencyModel.__struct_fields__ if name in overrides}
+    values |= {name: value for name, value in overrides.items() if name not in latency}
+    values |= {
+        "incidents": incidents,
+        "latency": msgspec.structs.replace(values.get("latency", LatencyModel()), **latency),
+    }
+    if "k" not in values and isinstance(rates := values.get("acceptance"), tuple):
+        values["k"] = len(rates)
+    if values.get("method") == "none":
+        values["method"] = None
     try:
-        settings = convert(raw, SimulatorSettings, f"{where}: settings")
-        return msgspec.structs.replace(settings, incidents=settings.incidents + scenario.incidents)
+        return SimulatorSettings(**values)
     except ConfigError as error:
-        raise error if str(error).startswith(where) else ConfigError(f"{where}: {error}") from None
+        key = str(error).partition(":")[0]
+        if document is None or key.removeprefix("latency.") in overrides:
+            raise ConfigError(f"simulate: {error}") from None
+        (document if key.startswith("incidents") else scenario.settings or document).blame(error)
 
 
-def _check_number(name: str, value: object) -> None:
+def _check_number(prefix: str, name: str, value: object) -> None:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
     if name in _POSITIVE and not (math.isfinite(value) and value > 0):
-        raise ConfigError(f"{name}: expected a number above 0, found {value:g}")
+        raise ConfigError(f"{prefix}{name}: expected a number above 0, found {value:g}")
     if name in _NOT_NEGATIVE and not (math.isfinite(value) and value >= 0):
-        raise ConfigError(f"{name}: expected 0 or more, found {value:g}")
+        raise ConfigError(f"{prefix}{name}: expected 0 or more, found {value:g}")
     if name in _SHARES and not 0 <= value <= 1:
-        raise ConfigError(f"{name}: expected a share from 0 to 1, found {value:g}")
+        raise ConfigError(f"{prefix}{name}: expected a share from 0 to 1, found {value:g}")

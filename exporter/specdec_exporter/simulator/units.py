@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import re
-
 import msgspec
 
+from specdec_exporter.yamlfile import number_of
+
 _SECONDS_PER_UNIT = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smh]?)")
-_LOAD = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(/s)?")
 
 
-class Seconds(float):
-    """A duration in seconds; read from a number or from text with a unit (``90s``, ``5m``, ``1h``)."""
-
-    __slots__ = ()
-
-
-def parse_seconds(text: str | float) -> Seconds:
-    """``90``, ``"90s"``, ``"1.5m"`` or ``"1h"`` in seconds. Raises :class:`ValueError`, worded for a person."""
-    if isinstance(text, (int, float)) and not isinstance(text, bool) and math.isfinite(text) and text >= 0:
-        return Seconds(text)
-    if isinstance(text, str) and (match := _DURATION.fullmatch(text.strip())):
-        return Seconds(float(match[1]) * _SECONDS_PER_UNIT[match[2]])
-    raise ValueError(f"expected a duration such as 90s, 5m or 1h, found {text!r}")
+def parse_seconds(text: str | float) -> float:
+    """Seconds of ``90``, ``"90s"``, ``"1.5m"`` or ``"1h"``. Raises :class:`ValueError`, worded for a person."""
+    written = str(text).strip()
+    unit = written[-1:] if written[-1:] in _SECONDS_PER_UNIT else ""
+    number = number_of(written.removesuffix(unit))
+    if number is None or number < 0:
+        raise ValueError(f"expected a duration such as 90s, 5m or 1h, found {text!r}")
+    return number * _SECONDS_PER_UNIT[unit]
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -36,9 +28,10 @@ class Load(msgspec.Struct, frozen=True):
 
 def parse_load(text: str | float) -> Load:
     """``"4/s"`` (requests per second, Poisson) or ``16`` (always so many requests). Raises :class:`ValueError`."""
-    match = None if isinstance(text, bool) else _LOAD.fullmatch(str(text).strip())
-    if match and match[2]:
-        return Load(requests_per_second=float(match[1]))
-    if match and float(match[1]).is_integer():
-        return Load(concurrency=int(float(match[1])))
+    written = str(text).strip()
+    number = number_of(written.removesuffix("/s"))
+    if number is not None and number >= 0 and written.endswith("/s"):
+        return Load(requests_per_second=number)
+    if number is not None and number >= 0 and number.is_integer():
+        return Load(concurrency=int(number))
     raise ValueError(f"expected requests per second (4/s) or a number of concurrent requests (16), found {text!r}")

@@ -1,0 +1,132 @@
+"""``analyze --responses``: saved responses, request by request, with the temperatures that a log beside them tells."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Literal, TextIO
+
+import msgspec
+
+from specdec_exporter.commands import PROG
+from specdec_exporter.commands.analyze import discard
+from specdec_exporter.formatting import plain
+from specdec_exporter.inspection.logstory import LogStory
+from specdec_exporter.inspection.requests import RequestStory
+from specdec_exporter.predictor.log.events import Event, RequestParams
+from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, log_request_ids, parse_response
+from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
+from specdec_exporter.speculation.policy import load_policy
+
+
+def analyze_responses(
+    log_paths: Sequence[str],
+    response_paths: Sequence[str],
+    *,
+    output: Literal["text", "jsonl"] = "text",
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+) -> int:
+    """Read logs (if any), then files of responses, one JSON object a line; print what both say.
+
+    ``text`` is the report of the log and that of the requests. ``jsonl`` is the log's recognised lines, one object for
+    each response with a record (``"kind": "response"``), and last the summary (``"kind": "responses"``). A request of
+    the log is joined by its id. Returns the exit code: 0, or 1 if an input could not be read (named on ``stderr``).
+    """
+    stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
+    temperatures: dict[str, float] = {}
+    responses = _Responses(response_paths, temperatures)
+    inputs = LogInputs(log_paths) if log_paths else None
+    try:
+        with suppress(KeyboardInterrupt):
+            if output == "jsonl":
+                _write_json_lines(inputs, responses, stdout)
+            else:
+                _write_report(inputs, responses, stdout)
+        stdout.flush()
+    except BrokenPipeError:
+        discard(stdout)
+    failed = [*(inputs.failed.values() if inputs else ()), *responses.failed]
+    for words in failed:
+        print(f"{PROG}: {words}", file=stderr)
+    return 1 if failed else 0
+
+
+class _Responses:
+    """The records of all files in order; what is none is counted in ``story``, as are they."""
+
+    def __init__(self, paths: Sequence[str], temperatures: dict[str, float]) -> None:
+        self.story = RequestStory()
+        self.failed: list[str] = []
+        self.paths = tuple(paths)
+        self.temperatures = temperatures
+
+    def noting_temperatures(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Pass the log's events on, and keep the temperature of each request in it."""
+        for event in events:
+            if isinstance(event, RequestParams) and event.request_id and event.temperature is not None:
+                self.temperatures[event.request_id] = event.temperature
+            yield event
+
+    def __iter__(self) -> Iterator[ResponseSpeculation]:
+        for path in self.paths:
+            try:
+                with open(path, "rb") as file:  # noqa: PTH123  a path may be "/dev/fd/3"
+                    for line in file:
+                        if (record := self._read(line)) is not None:
+                            yield record
+            except OSError as error:
+                self.failed.append(f"cannot read {plain(path)}: {error.strerror or error}")
+
+    def _read(self, line: bytes) -> ResponseSpeculation | None:
+        found = parse_response(line)
+        if isinstance(found, ResponseSpeculation):
+            temperature = next(
+                (
+                    self.temperatures[name]
+                    for name in log_request_ids(found.request_id or "")
+                    if name in self.temperatures
+                ),
+                None,
+            )
+            found = msgspec.structs.replace(found, temperature=temperature)
+            self.story.add(found)
+            return found
+        if isinstance(found, Junk):
+            self.story.reject(found.reason)
+        elif found is not None:
+            self.story.without_record += 1
+        return None
+
+
+def _write_json_lines(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
+    encode = msgspec.json.Encoder().encode
+    out = stdout.buffer
+    for event in responses.noting_temperatures(inputs.events(None)) if inputs else ():
+        out.write(encode(event) + b"\n")
+    for record in responses:
+        out.write(encode(record) + b"\n")
+    out.write(encode(responses.story.analysis()) + b"\n")
+
+
+def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
+    from specdec_exporter.terminal.console import write  # noqa: PLC0415  JSON lines need no rich
+    from specdec_exporter.terminal.log import print_analysis  # noqa: PLC0415
+    from specdec_exporter.terminal.requests import print_requests  # noqa: PLC0415
+
+    if inputs is not None:
+        story = LogStory()
+        story.add(responses.noting_temperatures(inputs.events(REPORT_KINDS | {RequestParams})))
+        analysis, counters, paths = story.analysis(), inputs.counters, inputs.paths
+        write(
+            stdout,
+            lambda console: print_analysis(
+                console, analysis, counters=counters, paths=paths, min_drafts=load_policy().min_drafts
+            ),
+        )
+        stdout.write("\n")
+    for _ in responses:
+        pass
+    requests = responses.story.analysis()
+    write(stdout, lambda console: print_requests(console, requests, responses.paths))

@@ -1,0 +1,78 @@
+"""Histograms as Prometheus has them: how many values lie at or below each of some fixed bounds."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import add, sub
+
+import msgspec
+
+
+class Histogram(msgspec.Struct, frozen=True):
+    """``counts[i]`` values are at most ``bounds[i]``. Bounds ascend and the last is ``inf``, so counts never fall."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[float, ...]
+    sum: float
+
+    @property
+    def count(self) -> float:
+        """Number of values."""
+        return self.counts[-1]
+
+    @property
+    def mean(self) -> float:
+        """Mean value. The histogram must not be empty."""
+        return self.sum / self.count
+
+    def __add__(self, other: Histogram) -> Histogram:
+        """Return the values of both; their bounds must be equal."""
+        return Histogram(self.bounds, tuple(map(add, self.counts, other.counts)), self.sum + other.sum)
+
+    def __sub__(self, earlier: Histogram) -> Histogram:
+        """Return what came since ``earlier``; their bounds must be equal."""
+        return Histogram(self.bounds, tuple(map(sub, self.counts, earlier.counts)), self.sum - earlier.sum)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return label ``le`` and count of each bucket."""
+        return list(zip(map(le, self.bounds), self.counts, strict=True))
+
+    def percentile(self, percent: int) -> float:
+        """Return the bound of the bucket with the nearest-rank percentile. The histogram must not be empty."""
+        return self.bounds[bisect_left(self.counts, max(1, math.ceil(self.count * percent / 100)))]
+
+
+@dataclass(slots=True)
+class HistogramCounter:
+    """Counts values into a :class:`Histogram` with ``bounds``, to which it adds ``inf``. Its memory does not grow."""
+
+    bounds: tuple[float, ...]
+    sum: float = 0.0
+    _counts: list[int] = field(init=False)  # per bucket, not cumulative
+
+    def __post_init__(self) -> None:
+        """Start with empty buckets."""
+        self._counts = [0] * (len(self.bounds) + 1)
+
+    def observe(self, value: float) -> None:
+        """Count one value; a value equal to a bound is at most that bound."""
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return sum(self._counts)
+
+    @property
+    def histogram(self) -> Histogram:
+        """What was counted so far."""
+        return Histogram((*self.bounds, math.inf), tuple(accumulate(self._counts)), self.sum)
+
+
+def le(bound: float) -> str:
+    """Return a bound as the label ``le`` has it, in the spelling of Prometheus' clients."""
+    return "+Inf" if bound == math.inf else repr(bound)

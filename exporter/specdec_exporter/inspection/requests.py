@@ -1,0 +1,198 @@
+"""Acceptance request by request: records of single requests in, their distribution out. Pure, memory of fixed size.
+
+The predictor's counters weigh every token alike, so long answers dominate them; here each request counts once. And only
+here conditional rates are exact where drafts are shorter than k, since each step says how many tokens it was offered.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.inspection.logstory import ratio_counter, to_thousandth
+from specdec_exporter.predictor.responses import ResponseSpeculation
+from specdec_exporter.speculation.acceptance import (
+    acceptance_ratio,
+    mean_acceptance_length,
+    mean_draft_length,
+    position_ratios,
+)
+
+PERCENTILES = (10, 25, 50, 75, 90)
+# Temperatures are told apart to a tenth. vLLM takes any; of those above nobody uses more than a few.
+_HIGHEST_TEMPERATURE = 2.0
+_MAX_POSITIONS = 1024  # a k beyond it is no k
+
+
+class ExactCurve(msgspec.Struct, frozen=True, kw_only=True):
+    """``conditional[i]``: accepted at i / offered at i with all before it accepted; ``None`` where nothing came so far.
+
+    Over ``requests``: those with details, and those of which no draft was short.
+    """
+
+    requests: int
+    offered: tuple[int, ...]
+    conditional: tuple[float | None, ...]
+
+
+class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests and what speculation did for them.
+
+    ``acceptance_ratio`` is over tokens, as the predictor counts; ``mean_request_ratio``, ``percentiles`` and
+    ``histogram`` (ten equal parts of 0..1) are over the ``drafted_requests``, each counting once.
+    """
+
+    requests: int
+    drafted_requests: int
+    drafts: int
+    draft_tokens: int
+    accepted_tokens: int
+    acceptance_ratio: float | None
+    mean_acceptance_length: float | None
+    mean_draft_length: float | None
+    mean_request_ratio: float | None
+    percentiles: dict[str, float]  # "p50": 0.71
+    histogram: tuple[int, ...]
+    per_position: tuple[float, ...]
+    exact: ExactCurve | None
+
+
+class TemperatureGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests at one temperature, rounded to a tenth; ``at_least``: or hotter."""
+
+    temperature: float
+    at_least: bool
+    group: RequestGroup
+
+
+class RequestsAnalysis(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="responses"):
+    """All responses. ``lines`` counts what was no response, by reason (``junk``), and what had no record."""
+
+    all: RequestGroup
+    by_temperature: tuple[TemperatureGroup, ...]
+    requests_without_temperature: int
+    without_record: int
+    junk: int
+    junk_reason: str | None  # of the first
+
+
+class _OpenGroup:
+    """A :class:`RequestGroup` while it is being summed."""
+
+    def __init__(self) -> None:
+        self._requests = self._drafts = self._draft_tokens = self._accepted_tokens = 0
+        self._ratios = ratio_counter()
+        self._ratio_sum = 0.0
+        self._reached: list[int] = []  # accepted at i, of all drafts
+        self._exact_requests = 0
+        self._offered: list[int] = []  # offered at i with all before it accepted
+        self._accepted: list[int] = []  # of these, accepted
+
+    def add(self, record: ResponseSpeculation) -> None:
+        self._requests += 1
+        self._drafts += record.drafts
+        self._draft_tokens += record.draft_tokens
+        self._accepted_tokens += record.accepted_tokens
+        if (ratio := record.acceptance_ratio) is None:
+            return
+        self._ratios.observe(to_thousandth(ratio))
+        self._ratio_sum += ratio
+        k = min(record.num_speculative_tokens, _MAX_POSITIONS)
+        for counts in (self._reached, self._offered, self._accepted):
+            counts.extend([0] * (k - len(counts)))
+        accepted_more = record.drafts
+        full = record.draft_tokens == record.drafts * record.num_speculative_tokens
+        for position, steps in enumerate(record.steps_by_accepted[:k]):
+            before, accepted_more = accepted_more, accepted_more - steps
+            self._reached[position] += accepted_more
+            if full:
+                self._offered[position] += before
+                self._accepted[position] += accepted_more
+        if full:
+            self._exact_requests += 1
+        elif record.steps is not None:
+            self._exact_requests += 1
+            for accepted, drafted in record.steps:
+                for position in range(min(accepted + 1, drafted, k)):
+                    self._offered[position] += 1
+                    self._accepted[position] += position < accepted
+
+    def close(self) -> RequestGroup:
+        ratios = self._ratios.histogram
+        drafted = self._ratios.count
+        exact = None
+        if self._exact_requests:
+            exact = ExactCurve(
+                requests=self._exact_requests,
+                offered=tuple(self._offered),
+                conditional=tuple(
+                    accepted / offered if offered else None
+                    for accepted, offered in zip(self._accepted, self._offered, strict=True)
+                ),
+            )
+        return RequestGroup(
+            requests=self._requests,
+            drafted_requests=drafted,
+            drafts=self._drafts,
+            draft_tokens=self._draft_tokens,
+            accepted_tokens=self._accepted_tokens,
+            acceptance_ratio=acceptance_ratio(self._accepted_tokens, self._draft_tokens),
+            mean_acceptance_length=mean_acceptance_length(self._accepted_tokens, self._drafts),
+            mean_draft_length=mean_draft_length(self._draft_tokens, self._drafts),
+            mean_request_ratio=self._ratio_sum / drafted if drafted else None,
+            percentiles={f"p{rank}": ratios.percentile(rank) for rank in PERCENTILES} if drafted else {},
+            histogram=_tenths(ratios),
+            per_position=position_ratios(tuple(self._reached), self._drafts),
+            exact=exact,
+        )
+
+
+def _tenths(ratios: Histogram) -> tuple[int, ...]:
+    """How many ratios lie in each tenth of 0..1; 1 itself is in the last."""
+    edges = (0, *ratios.counts[99:900:100], ratios.count)
+    return tuple(int(upper - lower) for lower, upper in pairwise(edges))
+
+
+class RequestStory:
+    """The records of one or several files."""
+
+    def __init__(self) -> None:
+        self._all = _OpenGroup()
+        self._by_temperature: dict[float, _OpenGroup] = {}
+        self._unknown = 0
+        self.without_record = 0
+        self.junk = 0
+        self.junk_reason: str | None = None
+
+    def add(self, record: ResponseSpeculation) -> None:
+        """Take in one request."""
+        self._all.add(record)
+        if record.temperature is None:
+            self._unknown += 1
+            return
+        key = min(round(record.temperature, 1), _HIGHEST_TEMPERATURE)
+        group = self._by_temperature.get(key)
+        if group is None:
+            group = self._by_temperature[key] = _OpenGroup()
+        group.add(record)
+
+    def reject(self, reason: str) -> None:
+        """Count a line that is no response."""
+        self.junk += 1
+        self.junk_reason = self.junk_reason or reason
+
+    def analysis(self) -> RequestsAnalysis:
+        """Return what was read so far."""
+        return RequestsAnalysis(
+            all=self._all.close(),
+            by_temperature=tuple(
+                TemperatureGroup(temperature=key, at_least=key == _HIGHEST_TEMPERATURE, group=group.close())
+                for key, group in sorted(self._by_temperature.items())
+            ),
+            requests_without_temperature=self._unknown,
+            without_record=self.without_record,
+            junk=self.junk,
+            junk_reason=self.junk_reason,
+        )

@@ -1,1 +1,0 @@
-"""Acceptance request by request, from saved responses of vLLM 0.29 and later."""

@@ -1,0 +1,149 @@
+"""Messages that print Python objects: the engine's configuration, a request's sampling parameters. Pure.
+
+The engine-init line is the only place where vLLM states method, draft model and the number of speculative tokens::
+
+    Initializing a V1 LLM engine (v0.32.0) with config: model='m', speculative_config=SpeculativeConfig(...), ...
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from specdec_exporter.predictor.log.events import EngineConfig, Malformed, RequestParams
+
+_STRING: Final = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
+# A string that is not closed reaches to the end, which keeps reading it linear.
+_TOKEN: Final = re.compile(
+    r"""'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[(\[{]|[)\]}]|,|[^'"()\[\]{},]+""", re.DOTALL
+)
+_NAME: Final = re.compile(r"\s*([A-Za-z_]\w*)=", re.ASCII)
+_INTEGER: Final = re.compile(r"\d{1,9}", re.ASCII)
+_NUMBER: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,20})?(?:e-?\d{1,3})?", re.ASCII)
+
+_ENGINE_INIT: Final = re.compile(
+    # 0.6.6 prints no generation and runs V0; 0.7.3-0.10.2 print V0 or V1, later releases V1
+    r"Initializing an? (?:(?P<generation>V\d) )?LLM engine \(v(?P<version>[^()\s]{1,100})\) with config:",
+    re.ASCII,
+)
+# The prompt stands before the parameters up to 0.10.0, quoted as Python does.
+_REQUEST: Final = re.compile(
+    rf"Received request (?P<id>\S{{1,200}}): (?:prompt: (?:{_STRING}|None), )?params: SamplingParams\("
+)
+_ANY_REQUEST: Final = re.compile(r"Received request (?P<id>\S{1,200}): ")
+_PARAMS: Final = "params: SamplingParams("
+# Almost every request's list: no strings, nothing nested but empty lists. Then a third of the work will do.
+_FLAT_LIST: Final = re.compile(r"(?:[A-Za-z_]\w*+=(?:\[\]|[^'\"()\[\]{},]*+)(?:, )?+)*+\)", re.ASCII)
+_FLAT_ARGUMENT: Final = re.compile(r"([A-Za-z_]\w*)=([^,)]*)", re.ASCII)
+
+_ENGINE_FIELDS: Final = frozenset({"model", "speculative_config", "served_model_name"})
+
+
+def split_arguments(text: str, start: int = 0, *, wanted: frozenset[str] | None = None) -> tuple[dict[str, str], bool]:
+    """``"a=1, b=F(x='y')), c=..."`` -> ``({"a": "1", "b": "F(x='y')"}, True)``: the text of each named value.
+
+    Reads from ``start`` to the bracket that closes the list, or to the end of the text. Brackets and commas inside
+    quotes or nested values do not count. The flag says whether the list was closed; where it was not, a last value that
+    no comma ends is left out: it may be cut short. ``wanted`` stops the reading when all of them are there.
+    """
+    values: dict[str, str] = {}
+    depth = 0
+    value_start = start
+    for token in _TOKEN.finditer(text, start):
+        kind = token[0]
+        if kind in "([{":
+            depth += 1
+        elif (closing := kind in ")]}" and depth == 0) or (kind == "," and depth == 0):
+            argument = text[value_start : token.start()]
+            if (named := _NAME.match(argument)) is not None:
+                values.setdefault(named[1], argument[named.end() :].strip())
+            if closing:
+                return values, True
+            if wanted is not None and wanted <= values.keys():
+                return values, False
+            value_start = token.end()
+        elif kind in ")]}":
+            depth -= 1
+    return values, False
+
+
+def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
+    """The engine-init message. ``None`` where it is another message, Malformed where it breaks off too early."""
+    if (init := _ENGINE_INIT.match(message)) is None:
+        return None
+    fields, _ = split_arguments(message, init.end(), wanted=_ENGINE_FIELDS)
+    if (speculative := fields.get("speculative_config")) is None:
+        return Malformed(reason="the engine-init line breaks off before its speculative_config", incomplete=True)
+    method, draft_model, tokens = _speculative(speculative)
+    return EngineConfig(
+        speculative=speculative != "None",
+        vllm_version=init["version"],
+        engine_generation=(init["generation"] or "V0").lower(),
+        model=_unquoted(fields.get("model")),
+        served_model_name=_unquoted(fields.get("served_model_name")),
+        method=method,
+        draft_model=draft_model,
+        num_speculative_tokens=tokens,
+    )
+
+
+def _speculative(text: str) -> tuple[str | None, str | None, int | None]:
+    """Method, draft model and number of tokens of a printed ``SpeculativeConfig(...)``, in both spellings."""
+    if not text.startswith("SpeculativeConfig("):
+        return None, None, None
+    fields, _ = split_arguments(text, len("SpeculativeConfig("))
+    method = _unquoted(fields.get("method"))
+    # "draft_model" is the spelling up to 0.7.3, which prints no method; its "[ngram]" is no model.
+    draft_model = _unquoted(fields.get("model", fields.get("draft_model")))
+    if method is None and draft_model == "[ngram]":
+        method, draft_model = "ngram", None
+    return method, draft_model, _integer(fields.get("num_spec_tokens"))
+
+
+def _unquoted(value: str | None) -> str | None:
+    """A printed string, with or without quotes; of a printed list of strings its first. ``None`` for ``None``."""
+    if value is None or value in {"None", ""}:
+        return None
+    if value[0] in "[(":
+        first = re.match(_STRING, value[1:])
+        return None if first is None else _unquoted(first[0])
+    if value[0] in "'\"" and value[-1] == value[0] and len(value) > 1:
+        return re.sub(r"\\(['\"\\])", r"\1", value[1:-1])
+    return value
+
+
+def parse_request_params(message: str) -> RequestParams | Malformed | None:
+    """The sampling parameters of a ``Received request`` message, never its text.
+
+    ``None`` for requests of other kinds (pooling, beam search), Malformed where the list breaks off.
+    """
+    start = -1
+    if (request := _REQUEST.match(message)) is not None:
+        start = request.end()
+    elif (request := _ANY_REQUEST.match(message)) is not None and (last := message.rfind(_PARAMS)) >= 0:
+        start = last + len(_PARAMS)  # a prompt in a shape that we do not know: what counts stands behind it
+    if request is None or start < 0:
+        return None
+    if (flat := _FLAT_LIST.match(message, start)) is not None:
+        fields, closed = dict(_FLAT_ARGUMENT.findall(message, start, flat.end())), True
+    else:
+        fields, closed = split_arguments(message, start)
+    if not closed:
+        return Malformed(reason="the sampling parameters break off", incomplete=True)
+    return RequestParams(
+        request_id=request["id"],
+        temperature=_number(fields.get("temperature")),
+        top_p=_number(fields.get("top_p")),
+        top_k=_integer(fields.get("top_k")),
+        min_p=_number(fields.get("min_p")),
+        max_tokens=_integer(fields.get("max_tokens")),
+        n=_integer(fields.get("n")),
+    )
+
+
+def _number(value: str | None) -> float | None:
+    return float(value) if value is not None and _NUMBER.fullmatch(value) else None
+
+
+def _integer(value: str | None) -> int | None:
+    return int(value) if value is not None and _INTEGER.fullmatch(value.removeprefix("-")) else None

@@ -1,0 +1,285 @@
+r"""One line of a predictor's log -> what it said. Pure; nothing here raises on any bytes.
+
+A line counts only if vLLM itself wrote it: the message begins directly after the line's first header, or at the line's
+start where the operator's formatter prints none. A line that a user's text quotes never does.
+
+Shapes, where PREFIX is what log collectors and VLLM_LOGGING_PREFIX put in front::
+
+    PREFIX INFO 11-20 21:44:52 metrics.py:489] MESSAGE                                up to 0.7.3
+    PREFIX (APIServer pid=1) INFO 11-20 21:44:52 [metrics.py:96] MESSAGE              later; the process since 0.10.1
+    [2026-11-20 21:44:52,123] [INFO] [vllm.v1.metrics.loggers] MESSAGE                an operator's own formatter
+    {"asctime": "...", "levelname": "INFO", "name": "vllm.v1...", "message": "MESSAGE", ...}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from specdec_exporter.predictor.log.events import EngineConfig, Event, Malformed
+from specdec_exporter.predictor.log.message import NOWHERE, SPEC_DECODING, SPECULATIVE_V0, Origin, read_message
+
+_LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
+# From here on for verbose patterns as well.
+_DAY: Final = r"(?:\d\d\d\d-\d\d-\d\d|\d\d/\d\d/\d\d\d\d)"
+_CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_TIME: Final = rf"{_DAY}[T\ ]{_CLOCK}(?:\ [AP]M)?"
+_PROCESS: Final = r"\((?P<process>[A-Za-z][\w:.-]{0,63})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"
+_LOGGER: Final = r"vllm(?:\.\w+)*"
+# Other words of formatters: level, source position, process id, Python's names of the process and the thread.
+_WORD: Final = rf"(?:{_LEVEL}|[\w/.-]{{1,200}}\.(?:py|rs):\d{{1,6}}|\d{{1,10}}|Main(?:Process|Thread))"
+_BRACKETED_TIME: Final = rf"\[(?P<bracketed_time>{_TIME})\]"
+
+_HEADER: Final = re.compile(
+    rf"(?P<level>{_LEVEL})[ \t]+(?P<timestamp>\d\d-\d\d \d\d:\d\d:\d\d)[ \t]+"
+    r"(?:\[(?P<tag>[^\]\[\s]{1,200}):\d{1,6}\]|(?P<old_tag>[^\]\[\s]{1,200}):\d{1,6}\]) ",
+    re.ASCII,
+)
+
+# Colours: vLLM's own, and what is left of them where a collector dropped or spelled out the escape character.
+_ANSI: Final = re.compile(
+    r"(?:\x1b|\\u001b|\\x1b|\\033|#033|\^\[)(?:\[[0-9;?]{0,20}[A-Za-z]|\([A-Z0-9])|\[\d{1,3}(?:;\d{1,3}){0,4}m",
+    re.ASCII,
+)
+
+_WRAPPING: Final = re.compile(
+    rf"""
+      [A-Z][a-z]{{2}}\ [ \d]\d\ {_CLOCK}\ [\w.-]{{1,100}}\ [\w./@:-]{{1,100}}(?:\[\d{{1,10}}\])?:\ +  # syslog
+    | (?P<time>{_TIME})\ +(?:
+          (?:stdout|stderr)\ [PF](?::\S{{0,40}})?\                                          # kubectl, CRI
+        | (?!{_LEVEL}\ )[\w.-]{{1,100}}\ [\w./@:-]{{1,100}}\[\d{{1,10}}\]:\ +                # syslog with an ISO time
+      )?
+    | {_BRACKETED_TIME}\ *
+    | \[(?!(?:{_LOGGER}|{_WORD})\])(?:
+          (?P<stranger>(?!vllm)[^\s\[\]/]{{1,200}})           # a collector's word, or the name of another server
+        | [^\s\[\]]{{1,200}}                                 # pod/name/container
+      )\]\ *
+    | [\w./-]{{1,100}}\ *\|\ +                                                        # compose: service-1  |
+    | {_PROCESS}\ *
+    | [^|]{{0,200}}?\d{{1,3}}%(?:\|[^|]{{0,400}}|\ Completed\ )\|\ ?[^\[\]]{{0,80}}\[[^\[\]]{{0,120}}\]\ *  # bar
+    """,
+    re.ASCII | re.VERBOSE,
+)
+# VLLM_LOGGING_PREFIX is the operator's: a word or two. More than that is a sentence that quotes a line, and so is what
+# begins with the mark of a quotation or the name of a speaker.
+_OPERATORS_WORD: Final = re.compile(
+    r"(?!>|(?i:user|human|assistant)\ ?:)"
+    r"(?:\[[^\[\]]{1,80}\]\s*|(?:(?!\([A-Za-z][\w:.-]{0,63} pid=)\S){1,80}(?:\s+|(?=\()|$))",
+    re.ASCII,
+)
+_OPERATORS_WORDS: Final = 2
+_NAME_MARK: Final = re.compile(r"[\d\[\]():|/=_-]", re.ASCII)  # such as names of pods and nodes have
+_USER_TEXT: Final = re.compile(rf"[\"'`{{}}\\\u2018-\u201e\xab\xbb]|\b{_LEVEL}\b", re.ASCII)
+
+# Headers of operators' own formatters.
+_OWN_HEADER: Final = re.compile(
+    rf"""(?:[|:-][ \t]+)?(?:
+    (?: (?P<time>{_TIME}) | (?P<clock>(?:\d\d-\d\d\ )?{_CLOCK}|{_DAY}) | {_PROCESS}
+      | \[?(?P<logger>{_LOGGER})\]? | \[?(?P<word>{_WORD})\]? | {_BRACKETED_TIME}
+      | \[(?P<stranger>[^\s\[\]]{{1,200}})\]
+    )[ \t]*[|:-]?[ \t]*)""",
+    re.ASCII | re.VERBOSE,
+)
+_FORMATTED: Final = frozenset({"time", "bracketed_time", "clock", "word"})
+_MOST_PARTS: Final = 12
+
+# Where JSON formatters put the message, in order of preference, and what they call the rest. Keys in lower case.
+_MESSAGE_KEYS: Final = (
+    "message", "msg", "event", "text", "log", "body", "@message", "short_message", "full_message", "textpayload",
+)  # fmt: skip
+_USER_CONTENT_KEYS: Final = frozenset(
+    {
+        "prompt", "input", "inputs", "output", "outputs", "content", "completion", "response", "request", "query",
+        "question", "answer", "messages", "url", "path", "user", "user_agent", "exc_info", "exception", "stack_trace",
+    }
+)  # fmt: skip
+_LOGGER_KEYS: Final = ("name", "logger", "logger_name", "loggername", "log.logger", "target")
+_LEVEL_KEYS: Final = ("levelname", "level", "severity", "log.level", "lvl", "level_name")
+_TIME_KEYS: Final = ("asctime", "timestamp", "time", "@timestamp", "ts", "datetime", "date")
+_PROCESS_KEYS: Final = ("vllm_process_name",)  # "processName" is Python's own: MainProcess for most
+_PID_KEYS: Final = ("process", "pid", "process_id", "process.pid")
+_BROKEN_JSON: Final = re.compile(
+    rf'"(?:{"|".join(map(re.escape, _MESSAGE_KEYS))})"\s*:\s*"(?:{SPEC_DECODING}|{SPECULATIVE_V0})', re.IGNORECASE
+)
+_MOST_NESTED: Final = 2  # a collector's object around vLLM's
+
+
+def parse_line(line: bytes) -> Event | Malformed | None:
+    """What one line (without its newline) says; ``None`` where it is not one of vLLM's that matter here."""
+    return parse_text(line.decode("utf-8", "replace"))
+
+
+def parse_text(text: str, *, joined: bool = False) -> Event | Malformed | None:
+    """As :func:`parse_line`, of decoded text. ``joined`` as in :func:`message.read_message`."""
+    text = _ANSI.sub("", text.lstrip("\0\ufeff").rstrip("\r\n"))
+    return _read_line(_after_progress_bar(text), joined=joined, nested=0)
+
+
+def has_header(text: str) -> bool:
+    """Whether vLLM's header, or a JSON object, stands in the line: it is a line of its own, not another one's rest."""
+    return _HEADER.search(text) is not None or text.startswith("{")
+
+
+def _after_progress_bar(text: str) -> str:
+    """A progress bar returns to the line's start, so that the next writer's line follows its carriage return."""
+    bars, returned, line = text.rpartition("\r")
+    if not returned or _HEADER.search(bars) is not None or _USER_TEXT.search(bars) is not None:
+        return text
+    return line
+
+
+def _read_line(text: str, *, joined: bool, nested: int) -> Event | Malformed | None:
+    header = _HEADER.search(text)
+    brace = text.find("{", 0, len(text) if header is None else header.start())
+    if brace >= 0 and _read_prefix(text[:brace]) is not None:
+        return _read_json(text, brace, joined=joined, nested=nested)
+    if header is None:
+        return _read_without_header(text, joined=joined)
+    if (around := _read_prefix(text[: header.start()])) is None:
+        return None
+    origin = around._replace(
+        timestamp=header["timestamp"], level=header["level"], tag=header["tag"] or header["old_tag"]
+    )
+    return read_message(text[header.end() :], origin, joined=joined)
+
+
+def _read_prefix(prefix: str) -> Origin | None:
+    """Who wrote the line, by what stands before its header; ``None`` where that is not a prefix but a text."""
+    if _USER_TEXT.search(prefix) is not None:
+        return None
+    origin = NOWHERE
+    prefix = prefix.lstrip()
+    position = 0
+    words_left = _OPERATORS_WORDS
+    words: list[str] = []  # with no process behind them, which sentences seldom go on with
+    while position < len(prefix):
+        if (wrapping := _WRAPPING.match(prefix, position)) is not None:
+            position = wrapping.end()
+            origin = _with_process(origin, wrapping)
+            if wrapping["process"] is not None:
+                words.clear()
+        elif words_left > 0 and (word := _OPERATORS_WORD.match(prefix, position)) is not None:
+            position = word.end()
+            words_left -= 1
+            words.append(word[0])
+        else:
+            return None
+    # Two plain words begin a sentence: "I saw".
+    return None if len(words) > 1 and _NAME_MARK.search("".join(words)) is None else origin
+
+
+def _with_process(origin: Origin, part: re.Match[str]) -> Origin:
+    # The last of several is vLLM's own: others, such as Ray's, are put around it.
+    if part["process"] is not None:
+        return origin._replace(process=part["process"], pid=int(part["pid"]))
+    return origin._replace(timestamp=part["time"] or part["bracketed_time"] or origin.timestamp)
+
+
+def _read_without_header(text: str, *, joined: bool) -> Event | Malformed | None:
+    """A line of an operator's formatter: nothing, or times, level, logger and the like, and then the message."""
+    origin = NOWHERE
+    position = 0
+    kinds: set[str | None] = set()
+    for pattern in (_WRAPPING, _OWN_HEADER):
+        for _ in range(_MOST_PARTS):
+            if (part := pattern.match(text, position)) is None:
+                break
+            position = part.end()
+            origin = _with_process(origin, part)
+            kinds.add(part.lastgroup)
+    return None if _is_another_servers(kinds) else read_message(text[position:], origin, joined=joined)
+
+
+def _is_another_servers(kinds: set[str | None]) -> bool:
+    """Whether a header of such parts is not vLLM's.
+
+    SGLang and LMDeploy print nothing but the time, in brackets. A formatter's name in brackets may be any server's; one
+    that stands alone is a log collector's.
+    """
+    if "logger" in kinds:
+        return False
+    if "bracketed_time" in kinds and "word" not in kinds:
+        return True
+    return "stranger" in kinds and not kinds.isdisjoint(_FORMATTED)
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _read_json(text: str, brace: int, *, joined: bool, nested: int) -> Event | Malformed | None:
+    if nested >= _MOST_NESTED:
+        return None
+    if (fields := _decode(text[brace:])) is not None:
+        return _read_fields(fields, joined=joined, nested=nested)
+    # Cut inside the message, it still tells an engine's configuration, which stands at the message's beginning.
+    if (fields := _decode(text[brace:] + '"}')) is not None:
+        said = _read_fields(fields, joined=joined, nested=nested)
+        if isinstance(said, EngineConfig):
+            return said
+    if _BROKEN_JSON.search(text, brace) is None:
+        return None
+    return Malformed(reason="the JSON object cannot be read", incomplete=not text.rstrip().endswith("}"))
+
+
+def _decode(text: str) -> dict[str, object] | None:
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return {key.lower(): value for key, value in found.items()} if isinstance(found, dict) else None
+
+
+def _read_fields(fields: Mapping[str, object], *, joined: bool, nested: int) -> Event | Malformed | None:
+    loggers = [name for key in _LOGGER_KEYS if isinstance(name := fields.get(key), str)]
+    if loggers and not any(name.startswith("vllm") for name in loggers):
+        return None
+    origin = Origin(
+        timestamp=_text(fields, _TIME_KEYS),
+        process=_text(fields, _PROCESS_KEYS),
+        pid=_integer(fields, _PID_KEYS),
+        level=(_text(fields, _LEVEL_KEYS) or "").upper() or None,
+        tag=next((name for name in loggers if name.startswith("vllm")), None),
+    )
+    for key in _MESSAGE_KEYS:
+        if isinstance(message := fields.get(key), str):
+            return _read_value(message, origin, joined=joined, nested=nested)
+    for key, value in fields.items():
+        if key not in _USER_CONTENT_KEYS and isinstance(value, str):
+            said = _read_value(value, origin, joined=joined, nested=nested)
+            if said is not None and not isinstance(said, Malformed):
+                return said
+    return None
+
+
+def _read_value(value: str, outer: Origin, *, joined: bool, nested: int) -> Event | Malformed | None:
+    """A JSON string: the message alone, or a whole line that a collector wrapped up."""
+    value = _ANSI.sub("", value.rstrip("\r\n"))
+    said = read_message(value, outer, joined=joined)
+    if said is None and outer.tag is None:
+        said = _read_line(value, joined=joined, nested=nested + 1)
+    if said is None or isinstance(said, Malformed):
+        return said
+    return msgspec.structs.replace(said, timestamp=said.timestamp or outer.timestamp)
+
+
+def _text(fields: Mapping[str, object], keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        value = fields.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+    return None
+
+
+def _integer(fields: Mapping[str, object], keys: tuple[str, ...]) -> int | None:
+    for key in keys:
+        value = fields.get(key)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
+            return int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None

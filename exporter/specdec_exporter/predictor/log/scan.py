@@ -1,0 +1,377 @@
+"""Bytes of one log stream -> events. Finds the lines of interest without splitting the rest into lines."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Final, Literal
+
+import msgspec
+
+from specdec_exporter.predictor import versions
+from specdec_exporter.predictor.log.container import Piece, detect_format, unwrap
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    EngineStats,
+    Event,
+    Malformed,
+    PredictorWarning,
+    RequestParams,
+    SpecDecoding,
+)
+from specdec_exporter.predictor.log.logline import has_header, parse_text
+from specdec_exporter.predictor.log.search import Words, find_words
+from specdec_exporter.predictor.log.usualline import Writer, take_usual_lines
+
+LogFormat = Literal["auto", "plain", "cri", "docker"]
+
+MAX_LINE_BYTES: Final = 1 << 20
+_ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning, RequestParams})
+_MOST_CONTINUATIONS: Final = 4
+_MOST_PREVIOUS_BYTES: Final = 4096
+_MOST_WRITERS: Final = 1024
+# By what lines are found. The rest of a line that was wrapped inside "SpecDecoding" still says "Drafted: ", and the V0
+# engine's line says "Draft acceptance rate: ".
+_DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
+_STATISTICS: Final = b"Running: "
+_REQUEST: Final = b"Received request "
+_WARNING: Final = Words((b"WARNING",))
+_ENGINE_INIT: Final = Words((b"LLM engine (v",))
+_PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
+# The V0 engine's line, the engine-init line, most warnings. Looking for it costs as much as looking for all others. In
+# vLLM's own format these find the same lines, so that it is left out where many bytes are read at once.
+_SPECULATION: Final = Words((b"peculative",), place=3)
+_MANY_BYTES: Final = 128 * 1024
+# The same, in lines that are looked at anyway.
+_OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request ")
+_DOCKER_COMPLETE: Final = rb'\n","stream":"'
+
+
+class _BrokenLine:
+    """A line that breaks off: what it may read with the lines after it, and those lines."""
+
+    __slots__ = ("continuations", "readings", "timestamp")
+
+    def __init__(self, readings: list[str], timestamp: str | None) -> None:
+        self.readings = readings
+        self.timestamp = timestamp
+        self.continuations: list[str] = []
+
+
+class LogScanner:
+    """Reads ONE log stream (one file, or stdin). Holds only what a line may need from the lines before it.
+
+    ``kinds`` limits the work to the kinds wanted (an :class:`EngineConfig`-only scan of a long history is cheap);
+    ``None`` wants all. ``count_lines=False`` leaves ``counters.lines`` alone, for a reader that does not show them.
+    Nothing here raises on any input.
+    """
+
+    def __init__(
+        self,
+        counters: ReaderCounters,
+        *,
+        log_format: LogFormat = "auto",
+        kinds: frozenset[type] | None = None,
+        count_lines: bool = True,
+    ) -> None:
+        self._counters = counters
+        self._kinds: frozenset[type] = _ALL_KINDS if kinds is None else kinds
+        self._count_lines = count_lines
+        self._configured_format: LogFormat = log_format
+        self.reset()
+
+    def narrow(self, kinds: frozenset[type]) -> None:
+        """From now on only these of the kinds wanted so far are wanted."""
+        self._kinds &= kinds
+        self._set_format(self._format)
+
+    def reset(self) -> None:
+        """The stream was cut under us (truncation): forget partial lines and pairing, without events."""
+        self._set_format(self._configured_format)
+        self._engines: dict[Writer, str] = {}  # whose statistics each process printed last
+        self._broken: _BrokenLine | None = None
+        self._partials: dict[str, _Partial] = {}
+        self._last_line = b""
+        self._events: list[Event] = []
+
+    def scan(self, buffer: bytearray, end: int) -> list[Event]:
+        """Events of ``buffer[:end]``, which must end with a newline (or be empty): whole lines only, any number."""
+        if end <= 0:
+            return []
+        self._counters.last_line_timestamp = time.time()
+        if self._count_lines:
+            self._counters.lines += buffer.count(b"\n", 0, end)
+        if self._configured_format == "auto":
+            self._detect_format(buffer, end)
+        self._read(buffer, end)
+        self._last_line = _line_before(buffer, end)
+        if len(self._engines) > _MOST_WRITERS:
+            self._engines.clear()
+        return self._take_events()
+
+    def finish(self, tail: bytes = b"") -> list[Event]:
+        """The stream has ended: ``tail`` is its unterminated last line. Gives whatever was held back; may be called
+        once per ended stream, after which the scanner is fresh.
+        """
+        if tail:
+            if self._count_lines:
+                self._counters.lines += 1
+            self._counters.last_line_timestamp = time.time()
+            self._take_line(tail, self._last_line)
+        for partial in self._partials.values():
+            if partial.kept:
+                self._take_text(_decode(bytes(partial.text)), partial.timestamp)
+        while self._broken is not None:
+            self._give_up()
+        events = self._take_events()
+        self.reset()
+        return events
+
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
+        self._counters.matched_lines += len(events)
+        return events
+
+    # --- finding lines of interest ---
+
+    def _set_format(self, log_format: LogFormat) -> None:
+        self._format: LogFormat = log_format
+        self._wants_stats = EngineStats in self._kinds
+        self._wants_drafts = SpecDecoding in self._kinds
+        self._own_format = False  # all lines of interest in the last bytes read were usual ones
+        self._words: list[Words] = []
+        if self._wants_drafts:
+            self._words.append(_DRAFTS)
+        texts: tuple[bytes, ...] = (_STATISTICS,) if self._wants_drafts or self._wants_stats else ()
+        if RequestParams in self._kinds:
+            texts += (_REQUEST,)
+        if texts:
+            self._words.append(Words(texts))
+        if PredictorWarning in self._kinds:
+            self._words.append(_WARNING)
+        if log_format == "cri":
+            self._words.append(_PARTIAL_LINES)
+        self._words_in_own_format = [*self._words, _ENGINE_INIT]
+        if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
+            self._words.append(_SPECULATION)
+
+    def _detect_format(self, buffer: bytearray, end: int) -> None:
+        """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
+        found = detect_format(bytes(buffer[: min(_line_end(buffer, 0, end), MAX_LINE_BYTES)]))
+        if found is not None and found != self._format:
+            self._set_format(found)
+
+    def _read(self, buffer: bytearray, end: int) -> None:
+        if self._format == "docker" and _has_docker_partial(buffer, end):
+            position = 0
+            while position < end:
+                position = self._take_line_at(buffer, position, end)
+            return
+        framed = self._format in ("cri", "docker")
+        words = self._words_in_own_format if self._own_format and end >= _MANY_BYTES else self._words
+        usual = others = 0
+        position = self._take_continuations(buffer, 0, end)
+        for place in find_words(words, buffer, end):
+            if place < position:
+                continue
+            start = max(position, buffer.rfind(b"\n", position, place) + 1)
+            if not framed and (after := self._take_usual(buffer, start, end)) > start:
+                position = after
+                usual += 1
+            elif (
+                buffer.startswith(b"WARNING", place)
+                and versions.WARNING_HINT.search(buffer, start, stop := _line_end(buffer, place, end)) is None
+            ):
+                position = stop + 1
+            else:
+                position = self._take_continuations(buffer, self._take_line_at(buffer, start, end), end)
+                others += 1
+        self._own_format = usual > 0 and not others
+
+    def _take_continuations(self, buffer: bytearray, position: int, end: int) -> int:
+        """Take lines from ``position`` on while a line before them may go on in them; return where they end."""
+        while position < end and (self._broken is not None or self._partials):
+            position = self._take_line_at(buffer, position, end)
+        return position
+
+    def _take_usual(self, buffer: bytes | bytearray, start: int, end: int) -> int:
+        """Take the usual line or lines at ``start``, if spec-decode lines are wanted; return where they end."""
+        if not self._wants_drafts:
+            return start
+        return take_usual_lines(buffer, start, end, self._engines, self._events, wants_stats=self._wants_stats)
+
+    # --- reading one line ---
+
+    def _take_line_at(self, buffer: bytearray, start: int, end: int) -> int:
+        stop = _line_end(buffer, start, end)
+        if stop - start > MAX_LINE_BYTES:
+            self._counters.oversized_lines += 1
+        else:
+            previous = _line_before(buffer, start) if start else self._last_line
+            self._take_line(bytes(buffer[start:stop]), previous, goes_on=buffer.startswith(b",", stop + 1, end))
+        return stop + 1
+
+    def _take_line(self, line: bytes, previous: bytes, *, goes_on: bool = False) -> None:
+        piece = self._unwrap(line)
+        if piece is None:
+            self._take_text(_decode(line), None, previous=_decode(previous), goes_on=goes_on)
+            return
+        partial = self._partials.get(piece.stream)
+        if partial is None and not piece.partial:
+            one_line = b"\n" not in piece.payload
+            if self._broken is None and one_line and self._take_usual(piece.payload, 0, len(piece.payload)):
+                return
+            before = self._unwrap(previous)
+            same_stream = before is not None and before.stream == piece.stream and not before.partial
+            self._take_text(
+                _decode(piece.payload),
+                piece.timestamp,
+                previous=_decode(before.payload) if before is not None and same_stream else "",
+            )
+            return
+        if partial is None:
+            partial = self._partials[piece.stream] = _Partial(piece.timestamp)
+        if partial.kept and len(partial.text) + len(piece.payload) > MAX_LINE_BYTES:
+            self._counters.oversized_lines += 1
+            partial.drop()
+        if partial.kept:
+            partial.text += piece.payload
+        if not piece.partial:
+            del self._partials[piece.stream]
+            if partial.kept:
+                self._take_text(_decode(bytes(partial.text)), partial.timestamp)
+
+    def _unwrap(self, line: bytes) -> Piece | None:
+        return unwrap(line, self._format) if self._format in ("cri", "docker") else None
+
+    def _take_text(self, text: str, timestamp: str | None, *, previous: str = "", goes_on: bool = False) -> None:
+        if self._broken is not None:
+            if not has_header(text):
+                self._continue_broken(self._broken, text, goes_on=goes_on)
+                return
+            self._give_up()
+        if _OF_INTEREST.search(text) is None:
+            return
+        if RequestParams not in self._kinds and "Received request " in text:
+            return  # no other kind stands in such a line, whatever its prompt says
+        said, readings = None, [text]
+        if previous and not has_header(text) and not _is_event(parse_text(previous)):
+            # The rest of a line that was wrapped in its header, or inside the words that lines are found by?
+            said, readings = _read_joined([previous], text)
+        if said is None:
+            said, readings = parse_text(text), [text]
+        if isinstance(said, Malformed) or (goes_on and _may_go_on(said)):
+            if isinstance(said, Malformed) and not said.incomplete:
+                self._count_error()
+            else:
+                self._broken = _BrokenLine(readings, timestamp)
+        elif said is not None:
+            self._take_event(said, timestamp)
+
+    def _continue_broken(self, broken: _BrokenLine, text: str, *, goes_on: bool) -> None:
+        """Read the broken line with one more line; it counts only if the whole is read without doubt."""
+        said, readings = _read_joined(broken.readings, text)
+        if said is not None and not isinstance(said, Malformed) and not (goes_on and _may_go_on(said)):
+            self._broken = None
+            self._take_event(said, broken.timestamp)
+            return
+        broken.continuations.append(text)
+        broken.readings = readings
+        if said is None or len(broken.continuations) >= _MOST_CONTINUATIONS:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """The broken line cannot be read: one error. The lines that might have gone on with it stand for themselves."""
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            self._count_error()
+            for text in broken.continuations:
+                self._take_text(text, broken.timestamp)
+
+    def _count_error(self) -> None:
+        self._counters.parse_errors += 1
+        self._engines.clear()  # the line may have been the statistics of the engine that follows
+
+    def _take_event(self, event: Event, timestamp: str | None) -> None:
+        if isinstance(event, EngineStats):
+            self._pair((event.process, event.pid), event.engine)
+        if type(event) not in self._kinds:
+            return
+        if isinstance(event, SpecDecoding):
+            event = msgspec.structs.replace(event, engine=self._engines.pop((event.process, event.pid), None))
+        if event.timestamp is None and timestamp is not None:
+            event = msgspec.structs.replace(event, timestamp=timestamp)
+        self._events.append(event)
+
+    def _pair(self, writer: Writer, engine: str | None) -> None:
+        """Drafts' lines carry no engine: each belongs to the statistics line before it from the same process."""
+        if engine is None:
+            self._engines.pop(writer, None)
+        else:
+            self._engines[writer] = engine
+
+
+class _Partial:
+    """The pieces so far of a line that a container runtime cut up. ``kept`` is false where it grew too long."""
+
+    __slots__ = ("kept", "text", "timestamp")
+
+    def __init__(self, timestamp: str | None) -> None:
+        self.text = bytearray()
+        self.timestamp = timestamp
+        self.kept = True
+
+    def drop(self) -> None:
+        self.kept = False
+        self.text.clear()
+
+
+def _read_joined(beginnings: list[str], text: str) -> tuple[Event | Malformed | None, list[str]]:
+    """What one of the beginnings says with one more line, joined directly or with a blank (a wrap may eat it).
+
+    Gives the readings that may still go on: of an event the one that it was read from.
+    """
+    open_ends: list[str] = []
+    broken: Malformed | None = None
+    for beginning in beginnings:
+        for blank in ("", " "):
+            reading = f"{beginning}{blank}{text}"
+            said = parse_text(reading, joined=True)
+            if isinstance(said, Malformed):
+                if said.incomplete:
+                    broken = said
+                    open_ends.append(reading)
+            elif said is not None:
+                return said, [reading]
+    return broken, open_ends
+
+
+def _is_event(said: Event | Malformed | None) -> bool:
+    return said is not None and not isinstance(said, Malformed)
+
+
+def _may_go_on(said: Event | Malformed | None) -> bool:
+    """Whether more could follow a line that can be read as it is: the list at the end of 0.8.5-0.10.1's lines."""
+    return isinstance(said, SpecDecoding) and said.per_position is not None and said.accepted_throughput is None
+
+
+def _has_docker_partial(buffer: bytearray, end: int) -> bool:
+    """Whether some line's text does not end here; in JSON's spelling a whole one ends in a newline."""
+    return buffer.count(_DOCKER_COMPLETE, 0, end) != buffer.count(b"\n", 0, end)
+
+
+def _line_end(buffer: bytearray, position: int, end: int) -> int:
+    stop = buffer.find(b"\n", position, end)
+    return end if stop < 0 else stop
+
+
+def _line_before(buffer: bytearray, position: int) -> bytes:
+    """The line that ends before ``position``; empty if there is none, or it is too long to begin a line of ours."""
+    stop = position - 1
+    start = buffer.rfind(b"\n", 0, max(stop, 0)) + 1
+    return bytes(buffer[start:stop]) if 0 < stop - start <= _MOST_PREVIOUS_BYTES else b""
+
+
+def _decode(line: bytes) -> str:
+    return line.decode("utf-8", "replace").removesuffix("\r")

@@ -1,0 +1,44 @@
+"""Finding all places of some words in a big buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+# After so many false hits in a row, looking for whole words is faster.
+_MOST_FALSE_HITS: Final = 32
+
+
+class Words(NamedTuple):
+    """What to look for: any of ``texts``. All have the same byte at ``place``, which should be rare in logs."""
+
+    texts: tuple[bytes, ...]
+    place: int = 0
+
+
+def find_words(sought: Iterable[Words], buffer: bytearray, end: int) -> list[int]:
+    """Return where in ``buffer[:end]`` any of the words begins, in order.
+
+    Looking for one byte is ten times as fast as looking for a word, as long as that byte is rare.
+    """
+    find, startswith = buffer.find, buffer.startswith
+    found: list[int] = []
+    for texts, place in sought:
+        byte = texts[0][place]
+        false_hits = 0
+        at = find(byte, place, end)
+        while at >= 0 and false_hits < _MOST_FALSE_HITS:
+            if startswith(texts, at - place, end):
+                found.append(at - place)
+                false_hits = 0
+            else:
+                false_hits += 1
+            at = find(byte, at + 1, end)
+        if at >= 0:
+            for text in texts:
+                start = at - place
+                while (start := find(text, start, end)) >= 0:
+                    found.append(start)
+                    start += 1
+    found.sort()
+    return found

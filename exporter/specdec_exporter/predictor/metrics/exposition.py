@@ -1,0 +1,210 @@
+"""Bytes of a predictor's ``/metrics`` -> :class:`Snapshot`, for every spelling from vLLM 0.6.6 to 0.33.0.
+
+One grammar serves the text format 0.0.4 and OpenMetrics 1.0; for us they differ only in the ``# EOF`` of the latter.
+TYPE lines do not matter, because vLLM's frontends disagree on them (``_total`` or not, ``_created`` gauges).
+A name must match exactly, not only in its beginning.
+
+The first body is read line by line. What its names and labels say is kept as a :class:`Layout`, and the next scrapes of
+the same predictor are read by it, without parsing names and labels again.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from specdec_exporter.errors import ExpositionError
+from specdec_exporter.predictor.metrics.families import MEANINGS, PREFIXES, WANTED_FAMILIES, Meaning, engine_generation
+from specdec_exporter.predictor.metrics.layout import Key, Layout, Recipe, Series
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
+
+_NAME = rb"[a-zA-Z_:][a-zA-Z0-9_:]*"
+_LABEL = rb'([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"([^"\\\n]*(?:\\.[^"\\\n]*)*)"'
+_ANY_LABEL = re.sub(rb"\((?!\?)", b"(?:", _LABEL)
+_NUMBER = rb"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity|nan))"
+_SAMPLE = re.compile(
+    rb"[ \t]*" + _NAME + rb"(?:[ \t]*\{"
+    rb"[ \t]*(?P<labels>(?:" + _ANY_LABEL + rb"(?:[ \t]*,[ \t]*" + _ANY_LABEL + rb")*[ \t]*(?:,[ \t]*)?)?)"
+    rb"\}[ \t]*|[ \t]+)(?P<value>" + _NUMBER + rb")"
+    rb"(?:[ \t]+" + _NUMBER + rb")?"  # timestamp: milliseconds in the text format, seconds in OpenMetrics; not used
+    rb"(?:[ \t]+#[ \t]*\{.*)?"  # exemplar
+    rb"[ \t\r]*"
+)
+_LABELS = re.compile(_LABEL)
+_ESCAPE = re.compile(r"\\([\\\"n])")
+_BOUND = re.compile(_NUMBER.decode())
+_POSITION = re.compile(r"[0-9]{1,4}")
+
+# A line of the inference engine: a sample, or a HELP or TYPE line that declares a family.
+_ENGINE_LINE = re.compile(
+    rb"[ \t]*(?:#[ \t]+(?P<comment>HELP|TYPE)[ \t]+)?"
+    rb"(?P<name>(?:" + "|".join(PREFIXES).encode() + rb")"
+    rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])"
+)
+_DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF)[ \t\r]*")
+# How the first line with content begins, whole or cut off.
+_BEGINNING = re.compile(rb"\s*(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
+
+_FOREIGN_ENCODINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_OPENMETRICS = "application/openmetrics-text"
+
+_START_TIME = b"\nprocess_start_time_seconds "
+_FINITE = re.compile(rb"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?")
+
+_LAYOUTS_KEPT = 8
+_LONGEST_LEARNT_LINES = 20_000
+
+
+class _Layouts:
+    """The structures of the bodies seen last: one predictor needs one, a few predictors a few."""
+
+    def __init__(self) -> None:
+        self._newest_first: tuple[Layout, ...] = ()
+
+    def read(self, lines: list[bytes]) -> Snapshot | None:
+        return next((snapshot for layout in self._newest_first if (snapshot := layout.read(lines))), None)
+
+    def keep(self, layout: Layout) -> None:
+        self._newest_first = (layout, *self._newest_first[: _LAYOUTS_KEPT - 1])
+
+
+_layouts = _Layouts()
+
+
+def parse_exposition(body: bytes, content_type: str | None = None) -> Snapshot:
+    """Read one answer of a predictor's ``/metrics``.
+
+    ``content_type`` is the header as received; it only decides whether the body must end in ``# EOF``. Equal arguments
+    give equal results. Raises :class:`ExpositionError` with reason ``not_metrics`` (HTML, JSON, nothing at
+    all, a line of ours that is no sample), ``truncated`` (ends in mid-line, or without a required ``# EOF``) or
+    ``encoding`` (compressed, or not UTF-8 where we read it).
+    """
+    _refuse_other_text(body)
+    _refuse_fragment(body, content_type)
+    lines = body.split(b"\n")
+    return _layouts.read(lines) or _parse_lines(lines)
+
+
+def process_start_time(body: bytes) -> float | None:
+    """Return when the process behind the metrics started, Unix time; ``None`` where it does not say.
+
+    Several API servers (the client's multiprocess mode) and the Rust frontend do not say it.
+    """
+    at = body.find(_START_TIME)
+    if at < 0:
+        return None
+    words = body[at + len(_START_TIME) : body.find(b"\n", at + 1)].split()
+    return float(words[0]) if words and _FINITE.fullmatch(words[0]) else None
+
+
+def _refuse_other_text(body: bytes) -> None:
+    for magic, encoding in _FOREIGN_ENCODINGS.items():
+        if body.startswith(magic):
+            raise ExpositionError("encoding", f"expected an exposition in plain UTF-8, found {encoding}")
+    if not _BEGINNING.match(body):
+        raise _not_metrics(body)
+
+
+def _refuse_fragment(body: bytes, content_type: str | None) -> None:
+    if body[body.rfind(b"\n", 0, -1) + 1 :].rstrip() == b"# EOF":
+        return
+    if not body.endswith(b"\n"):
+        raise ExpositionError("truncated", f"the exposition breaks off in mid-line after {len(body)} bytes")
+    if content_type is not None and content_type.partition(";")[0].strip().lower() == _OPENMETRICS:
+        raise ExpositionError(
+            "truncated", f'expected "# EOF" at the end of OpenMetrics, found none in {len(body)} bytes'
+        )
+
+
+def _not_metrics(text: bytes) -> ExpositionError:
+    shown = text.lstrip()[:60].decode("utf-8", "replace")
+    return ExpositionError(
+        "not_metrics", f"expected Prometheus text or OpenMetrics, found {repr(shown) if shown else 'nothing'}"
+    )
+
+
+def _parse_lines(lines: list[bytes]) -> Snapshot:
+    families: set[str] = set()
+    declared = ""  # by the comment above
+    engine_labels = False
+    plain = len(lines) <= _LONGEST_LEARNT_LINES  # and the groups of interest hold their own samples, and those only
+    series: list[Series] = []
+    values: list[float] = []
+    places: list[tuple[int, int]] = []
+    for index, line in enumerate(lines):
+        name = family = ""
+        comment = line.startswith(b"#")
+        if engine_line := _ENGINE_LINE.match(line):
+            name, family = engine_line["name"].decode(), engine_line["family"].decode()
+            families.add(family)
+            comment = engine_line["comment"] is not None
+        if comment:
+            declared = family
+            continue
+        if not (meaning := MEANINGS.get(name)):
+            plain &= declared not in WANTED_FAMILIES or index == len(lines) - 1
+            continue
+        if not (sample := _SAMPLE.fullmatch(line)):
+            raise _not_metrics(line)
+        labels = _parse_labels(sample["labels"] or b"")
+        engine_labels |= "engine" in labels
+        # Releases without the label (V0, and V1 before 0.8.3) run one engine.
+        series.append(Series(labels.get("model_name", ""), labels.get("engine", "0"), meaning, _key(meaning, labels)))
+        values.append(float(sample["value"]))
+        places.append((index, sample.start("value")))
+        plain &= family == declared and sample.end("value") == len(line)
+    if not families:
+        _refuse_unsound(lines)
+        return Snapshot(engines=(), engine_generation=None, stats_present=False)
+    recipe = Recipe(series)
+    generation = engine_generation(families, engine_labels=engine_labels)
+    engines = recipe.engines([values[index] for index in recipe.order])
+    snapshot = Snapshot(engines=engines, engine_generation=generation, stats_present=True)
+    # Do not cache the layout where a series was ignored: it could start to matter if its labels change.
+    if plain and len(recipe.order) == len(series) > 1:
+        layout = Layout(lines, places, recipe, generation)
+        if layout.read(lines) == snapshot:
+            _layouts.keep(layout)
+    return snapshot
+
+
+def _parse_labels(text: bytes) -> dict[str, str]:
+    try:
+        pairs = [(name.decode(), value.decode()) for name, value in _LABELS.findall(text)]
+    except UnicodeDecodeError as error:
+        raise ExpositionError("encoding", f"expected UTF-8 in labels, found {text[:60]!r}") from error
+    labels = dict(pairs)
+    if len(labels) != len(pairs):
+        raise _not_metrics(text)
+    return {name: _ESCAPE.sub(_unescape, value) if "\\" in value else value for name, value in pairs}
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    return "\n" if escape[1] == "n" else escape[1]
+
+
+def _key(meaning: Meaning, labels: dict[str, str]) -> Key:
+    if meaning.key_label is None:
+        return meaning.key
+    text = labels.get(meaning.key_label)
+    if text is None or meaning.key_label == "finished_reason":
+        return text
+    if meaning.shape == "histogram":
+        bound = float(text) if _BOUND.fullmatch(text) else math.nan
+        return None if math.isnan(bound) else bound
+    return int(text) if _POSITION.fullmatch(text) else None
+
+
+def _refuse_unsound(lines: list[bytes]) -> None:
+    """Raise ``not_metrics`` unless every line is part of an exposition and at least one is more than a remark.
+
+    This is for bodies without a line of the inference engine. In other bodies, other families' lines do not matter.
+    """
+    said_anything = False
+    for line in lines:
+        if _DECLARATION.fullmatch(line) or _SAMPLE.fullmatch(line):
+            said_anything = True
+        elif line.strip() and not line.lstrip().startswith(b"#"):
+            raise _not_metrics(line)
+    if not said_anything:
+        raise _not_metrics(b"\n".join(lines))

@@ -1,0 +1,123 @@
+"""vLLM's names for the figures of :class:`EngineSnapshot`, 0.6.6 to 0.33.0, as data."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from specdec_exporter.predictor.metrics.snapshot import EngineGeneration
+
+# "vllm:" is vLLM's own. Collectors that allow no colon write "vllm_"; Ray Serve puts "ray_" in front of either.
+PREFIXES = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_")
+
+Shape = Literal["scalar", "map", "histogram"]
+
+
+class Meaning(NamedTuple):
+    """What a sample's name says.
+
+    ``field`` is an attribute of :class:`EngineSnapshot`. The label ``key_label``, or without one the word ``key``,
+    tells the sample from the others of its figure. ``rank`` orders the names of one figure: the first with a usable
+    figure wins.
+    """
+
+    field: str
+    shape: Shape
+    key_label: str | None
+    key: str
+    rank: int
+
+
+# The newest name first; a release that has two names for a figure writes the same data under both.
+_COUNTERS: dict[str, tuple[str, str | None]] = {
+    "spec_decode_num_drafts": ("drafts", None),
+    "spec_decode_num_draft_tokens": ("draft_tokens", None),
+    "spec_decode_num_accepted_tokens": ("accepted_tokens", None),
+    "spec_decode_num_accepted_tokens_per_pos": ("accepted_tokens_per_position", "position"),
+    "generation_tokens": ("generation_tokens", None),
+    "prompt_tokens": ("prompt_tokens", None),
+    "num_preemptions": ("preemptions", None),
+    "request_success": ("requests_finished", "finished_reason"),
+}
+_GAUGES: dict[str, tuple[str, ...]] = {
+    "requests_running": ("num_requests_running",),
+    "requests_waiting": ("num_requests_waiting",),
+    # Renamed in 0.9.2; both until 0.10.2.
+    "kv_cache_usage_ratio": ("kv_cache_usage_perc", "gpu_cache_usage_perc"),
+    "lifetime_acceptance_ratio": ("spec_decode_draft_acceptance_rate",),
+    "lifetime_efficiency": ("spec_decode_efficiency",),
+}
+_HISTOGRAMS: dict[str, tuple[str, ...]] = {
+    "time_to_first_token": ("time_to_first_token_seconds",),
+    "time_per_output_token": ("request_time_per_output_token_seconds",),
+    # One sample per engine step under either name, in both engines, whatever the older name says: 0.9.2 (V0) counted
+    # 108 for 480 tokens. Both names in 0.10.2 to 0.11.2.
+    "step_latency": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
+    "request_latency": ("e2e_request_latency_seconds",),
+    "request_decode": ("request_decode_time_seconds",),
+}
+
+# Families that only the one engine ever had, without "_total".
+_V0_ONLY = frozenset(
+    {
+        "spec_decode_draft_acceptance_rate",
+        "spec_decode_efficiency",
+        "spec_decode_num_emitted_tokens",
+        "num_requests_swapped",
+        "cpu_cache_usage_perc",
+        "cpu_prefix_cache_hit_rate",
+        "gpu_prefix_cache_hit_rate",
+        "avg_prompt_throughput_toks_per_s",
+        "avg_generation_throughput_toks_per_s",
+        "time_in_queue_requests",
+        "model_forward_time_milliseconds",
+        "model_execute_time_milliseconds",
+        "tokens",
+    }
+)
+_V1_ONLY = frozenset(
+    {
+        "spec_decode_num_drafts",
+        "spec_decode_num_accepted_tokens_per_pos",
+        "kv_cache_usage_perc",
+        "prefix_cache_queries",
+        "prefix_cache_hits",
+        "gpu_prefix_cache_queries",
+        "gpu_prefix_cache_hits",
+        "inter_token_latency_seconds",
+        "request_time_per_output_token_seconds",
+    }
+)
+# Families that every real server has (V0: both; V1: the first), unlike a hand-made or filtered exposition.
+_ALWAYS_THERE = frozenset({"cache_config_info", "lora_requests_info"})
+
+
+def _meanings() -> dict[str, Meaning]:
+    by_name: dict[str, Meaning] = {}
+    for name, (field, key_label) in _COUNTERS.items():
+        shape: Shape = "map" if key_label else "scalar"
+        by_name[name] = by_name[f"{name}_total"] = Meaning(field, shape, key_label, "", 0)
+    for field, names in _GAUGES.items():
+        by_name |= {name: Meaning(field, "scalar", None, "", rank) for rank, name in enumerate(names)}
+    for field, names in _HISTOGRAMS.items():
+        for rank, name in enumerate(names):
+            by_name[f"{name}_bucket"] = Meaning(field, "histogram", "le", "", rank)
+            by_name[f"{name}_sum"] = Meaning(field, "histogram", None, "sum", rank)
+            by_name[f"{name}_count"] = Meaning(field, "histogram", None, "count", rank)
+    return {prefix + name: meaning for prefix in PREFIXES for name, meaning in by_name.items()}
+
+
+MEANINGS = _meanings()  # by full sample name
+WANTED_FAMILIES = frozenset(_COUNTERS).union(*_GAUGES.values(), *_HISTOGRAMS.values())  # no prefix, no "_total"
+
+
+def engine_generation(families: set[str], *, engine_labels: bool) -> EngineGeneration:
+    """Return which engine declared ``families`` (names without prefix and ``_total``, from HELP, TYPE or samples).
+
+    ``engine_labels`` tells whether a sample carries the label ``engine``: V1 writes it since 0.8.3, V0 never does. It
+    decides when V0 shows none of its own families: in multiprocess mode before the first draft (seen in 0.9.2).
+    """
+    if families & _V0_ONLY:
+        return "v0"
+    if engine_labels or families & _V1_ONLY:
+        return "v1"
+    return "v0" if families & _ALWAYS_THERE else "v1"

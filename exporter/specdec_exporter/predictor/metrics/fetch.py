@@ -1,0 +1,257 @@
+"""A predictor's ``/metrics`` and ``/version`` over HTTP; whatever goes wrong on the way becomes one FetchError."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import functools
+import os
+import re
+import ssl
+import zlib
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from specdec_exporter import __version__
+from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
+from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
+
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024  # as received and as decompressed; 300 times a dump of 0.32.0
+
+_MAX_REDIRECTS: Final = 3
+_MAX_VERSION_BODY_BYTES: Final = 64 * 1024
+_MAX_MODELS_BODY_BYTES: Final = 1024 * 1024
+# Reading this much line by line takes some 40 ms: more than the event loop should be kept waiting.
+_PARSE_IN_THREAD_BYTES: Final = 1024 * 1024
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
+# Asked for OpenMetrics, prometheus_client 0.23 to 0.26 (vLLM 0.32.0) renames "vllm:x" to "vllm_x" in the samples only.
+# A server that keeps connections for 5 s (vLLM's) and a scrape every 15 s leave nothing to gain from keep-alive.
+_HEADERS: Final = {
+    "Accept": "text/plain;version=0.0.4",
+    "Accept-Encoding": "identity",
+    "Connection": "close",
+    "User-Agent": f"specdec-exporter/{__version__}",
+}
+# Every caller brings its own deadline, and several may wait for one request.
+_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Model(msgspec.Struct):
+    id: str
+    root: str | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class _Flight:
+    """A request under way, and how many wait for it."""
+
+    def __init__(self, task: asyncio.Task[Snapshot]) -> None:
+        self.task = task
+        self.waiting = 0
+
+
+def open_session() -> aiohttp.ClientSession:
+    """A session for fetchers: no proxies or passwords from the environment, no cookies. The caller closes it."""
+    return aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar())
+
+
+class MetricsFetcher:
+    """Fetches from one predictor.
+
+    ``url`` is its base (``http://127.0.0.1:8080``, a path in front is kept) or the full URL of its ``/metrics``; a user
+    and password in it are sent as basic authentication and shown nowhere. Raises :class:`ConfigError` if it is no
+    http(s) URL.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._metrics_url, self._version_url, self._models_url = _endpoints(url)
+        self._flight: _Flight | None = None
+
+    async def fetch(self, timeout_seconds: float) -> Snapshot:
+        """What the predictor's ``/metrics`` says now.
+
+        Concurrent calls share one request, which lasts as long as anybody waits for it. Raises :class:`FetchError`,
+        with reason ``timeout`` when ``timeout_seconds`` have passed for this caller.
+        """
+        flight = self._flight
+        if flight is None or flight.task.done():
+            flight = self._flight = _Flight(asyncio.create_task(self._fetch()))
+        flight.waiting += 1
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await asyncio.shield(flight.task)
+        except TimeoutError as error:
+            raise FetchError(
+                "timeout", f"GET {_shown(self._metrics_url)} was not answered in full within {timeout_seconds:g} s"
+            ) from error
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting:
+                flight.task.cancel()
+                if self._flight is flight:
+                    self._flight = None
+
+    async def version(self, timeout_seconds: float) -> str | None:
+        """Release of vLLM from ``GET /version``, e.g. ``0.32.0``; ``None`` where that cannot be had."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                body, _ = await self._get(self._version_url, _MAX_VERSION_BODY_BYTES)
+            version = msgspec.json.decode(body, type=_Version).version
+        except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        return version if _VERSION.fullmatch(version) else None
+
+    async def models(self, timeout_seconds: float) -> dict[str, str | None]:
+        """What was loaded, by the name it is served under, from ``GET /v1/models``; empty where that cannot be had."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                body, _ = await self._get(self._models_url, _MAX_MODELS_BODY_BYTES)
+            models = msgspec.json.decode(body, type=_Models).data
+        except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
+            return {}
+        return {model.id: model.root for model in models}
+
+    async def _fetch(self) -> Snapshot:
+        body, content_type = await self._get(self._metrics_url, MAX_BODY_BYTES)
+        try:
+            if len(body) > _PARSE_IN_THREAD_BYTES:
+                snapshot = await asyncio.to_thread(parse_exposition, body, content_type)
+            else:
+                snapshot = parse_exposition(body, content_type)
+        except ExpositionError as error:
+            raise FetchError(error.reason, f"GET {_shown(self._metrics_url)}: {error}") from error
+        return msgspec.structs.replace(snapshot, process_start_time_seconds=process_start_time(body))
+
+    async def _get(self, url: URL, max_bytes: int) -> tuple[bytes, str | None]:
+        """Body and Content-Type of ``url``, after redirects that stay on its host and port."""
+        target = url
+        for _ in range(_MAX_REDIRECTS + 1):
+            try:
+                # Retries once by itself where a connection is cut before the answer begins.
+                response = await self._session.get(
+                    target,
+                    headers=_HEADERS,
+                    timeout=_NO_TIMEOUT,
+                    allow_redirects=False,
+                    auto_decompress=False,
+                    ssl=_trust() if target.scheme == "https" else True,
+                )
+            except aiohttp.ClientResponseError as error:
+                found = " ".join(error.message.split())[:120]
+                raise FetchError("not_metrics", f"GET {_shown(target)}: expected an HTTP answer: {found}") from error
+            except (aiohttp.ClientError, OSError, UnicodeError) as error:
+                raise FetchError("connect", f"GET {_shown(target)}: {_connect_failure(error)}") from error
+            async with response:
+                if response.status in _REDIRECTS:
+                    target = _redirected(target, response.headers.get("Location"))
+                    continue
+                if response.status != HTTPStatus.OK:
+                    raise FetchError("http_status", f"GET {_shown(target)} answered {_status(response.status)}")
+                body = await _read(response, max_bytes, f"GET {_shown(target)}")
+                return body, response.headers.get("Content-Type")
+        raise FetchError("redirect", f"GET {_shown(url)} was redirected more than {_MAX_REDIRECTS} times")
+
+
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    """Certificates that the system trusts, loaded only where a predictor speaks TLS (see ``lean.py``)."""
+    return ssl.create_default_context()
+
+
+def _endpoints(text: str) -> tuple[URL, URL, URL]:
+    """The URLs of ``/metrics``, ``/version`` and ``/v1/models``."""
+    try:
+        url = URL(text.strip()).with_fragment(None)
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        found = text.rpartition("@")[2]
+        raise ConfigError(f"expected a predictor URL such as http://127.0.0.1:8080, found {found!r}")
+    base = url.with_path(url.path.rstrip("/").removesuffix("/metrics") or "/")
+    return (base / "metrics").with_query(url.query), base / "version", base / "v1" / "models"
+
+
+def _shown(url: URL) -> str:
+    """``url`` for people: without user, password and query."""
+    return str(url.with_user(None).with_query(None))
+
+
+def _status(code: int) -> str:
+    try:
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return str(code)
+
+
+def _connect_failure(error: Exception) -> str:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed without an answer"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"cannot resolve {error.host}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted: {error.certificate_error}"
+    if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
+        return f"cannot connect: {os.strerror(error.errno)}"
+    return f"cannot connect: {error or type(error).__name__}"
+
+
+def _redirected(source: URL, location: str | None) -> URL:
+    """Where ``source`` is redirected to, with its credentials. Never to another server: that one was not configured."""
+    try:
+        target = source.join(URL(location or "")).with_fragment(None)
+        if location and target.origin() == source.origin():
+            return target.with_user(source.user).with_password(source.password)
+        where = _shown(target)
+    except ValueError:  # also no host at all
+        where = "an unusable address"
+    raise FetchError("redirect", f"GET {_shown(source)} was redirected to {where}; expected the same host and port")
+
+
+async def _read(response: aiohttp.ClientResponse, max_bytes: int, what: str) -> bytes:
+    """The whole body, decompressed."""
+    too_large = FetchError("too_large", f"{what} answered more than {max_bytes} bytes")
+    if (response.content_length or 0) > max_bytes:
+        raise too_large
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        raise FetchError(
+            "encoding", f"{what} answered in Content-Encoding {encoding[:40]!r}; expected identity or gzip"
+        )
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding not in ("", "identity") else None
+    body = bytearray()
+    received = 0
+    try:
+        async for chunk in response.content.iter_any():
+            received += len(chunk)
+            body += inflate.decompress(chunk, max_bytes + 1 - len(body)) if inflate else chunk
+            if received > max_bytes or len(body) > max_bytes:
+                raise too_large
+    except zlib.error as error:
+        raise FetchError("encoding", f"{what}: expected {encoding} data, found something else") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise FetchError("truncated", f"{what}: the connection was cut after {received} bytes of the answer") from error
+    if inflate and not inflate.eof:
+        raise FetchError("truncated", f"{what}: the {encoding} data breaks off after {received} bytes")
+    return bytes(body)
+
+
+def without_credentials(url: str) -> str:
+    """``url`` without user and password, for showing."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, parts.query, ""))

@@ -1,0 +1,186 @@
+"""What stays the same from scrape to scrape: the names, the labels, and the way from values to a snapshot.
+
+A :class:`Recipe` tells which value is which figure of which engine. A :class:`Layout` tells where the values stand in a
+body of known structure.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.families import Meaning
+from specdec_exporter.predictor.metrics.snapshot import EngineGeneration, EngineSnapshot, Snapshot
+
+# What tells a value from the others of its figure: a bucket's bound (float), a draft position (int), a finished reason
+# or one of the words "", "sum" and "count" (str). None if the label that should tell it is missing or makes no sense.
+Key = float | int | str | None
+
+
+class Series(NamedTuple):
+    """What one sample's name and labels say."""
+
+    model_name: str
+    engine: str
+    meaning: Meaning
+    key: Key
+
+
+class _Map(NamedTuple):
+    field: str
+    keys: tuple[Key, ...]
+    values: slice
+
+
+class _Histogram(NamedTuple):
+    field: str
+    bounds: tuple[float, ...]
+    counts: slice
+    sum_place: int
+    count_place: int
+
+
+class _Engine(NamedTuple):
+    """How to read one engine. Integers and slices are places in the ordered values; recipes of a field go by rank."""
+
+    model_name: str
+    engine: str
+    scalars: list[tuple[str, int]]
+    maps: list[_Map]
+    histograms: list[_Histogram]
+
+
+class Recipe:
+    """How the values of given series make up the engines of a snapshot.
+
+    ``order`` says in which order :meth:`engines` wants the values, as indices into ``series``.
+    """
+
+    def __init__(self, series: Sequence[Series]) -> None:
+        places: dict[tuple[str, str], dict[tuple[str, int], dict[Key, list[int]]]] = {}
+        shapes: dict[str, str] = {}
+        for index, (model_name, engine, meaning, key) in enumerate(series):
+            figure = places.setdefault((model_name, engine), {}).setdefault((meaning.field, meaning.rank), {})
+            figure.setdefault(key, []).append(index)
+            shapes[meaning.field] = meaning.shape
+        order: list[int] = []
+        twins: list[tuple[int, int]] = []  # (place of the kept value, index of another value of the same series)
+        self._engines: list[_Engine] = []
+        for name in sorted(places):
+            recipe = _Engine(*name, [], [], [])
+            for (field, _), by_key in sorted(places[name].items(), key=operator.itemgetter(0)):
+                keys = _ordered_keys(shapes[field], by_key)
+                first = len(order)
+                for place, key in enumerate(keys, first):
+                    order.append(by_key[key][0])
+                    twins += [(place, other) for other in by_key[key][1:]]
+                _add(recipe, field, shapes[field], keys, first)
+            self._engines.append(recipe)
+        self._twins = [(kept, place) for place, (kept, _) in enumerate(twins, len(order))]
+        self.order = (*order, *(index for _, index in twins))
+
+    def engines(self, values: list[float]) -> tuple[EngineSnapshot, ...]:
+        """Return the snapshot's engines from ``values``, which stand in :attr:`order`.
+
+        NaN, infinities and negative values give no figure; neither does a map or histogram that holds one. If a series
+        appears twice with equal values, it counts once; with different values, it does not count.
+        """
+        for kept, twin in self._twins:
+            if values[kept] != values[twin]:
+                values[kept] = math.nan
+        return tuple(_read(engine, values) for engine in self._engines)
+
+
+def _ordered_keys(shape: str, by_key: dict[Key, list[int]]) -> list[Key]:
+    """The keys of a figure in the order of its values, or none if the figure cannot be complete."""
+    if None in by_key:
+        return []
+    if shape != "histogram":
+        return sorted(by_key)  # type: ignore[type-var]  # one type per figure
+    bounds = sorted(key for key in by_key if isinstance(key, float))
+    whole = bounds and bounds[-1] == math.inf and "sum" in by_key and "count" in by_key
+    return [*bounds, "sum", "count"] if whole else []
+
+
+def _add(recipe: _Engine, field: str, shape: str, keys: list[Key], first: int) -> None:
+    if not keys:
+        return
+    end = first + len(keys)
+    if shape == "scalar":
+        recipe.scalars.append((field, first))
+    elif shape == "map":
+        recipe.maps.append(_Map(field, tuple(keys), slice(first, end)))
+    else:
+        bounds = tuple(key for key in keys if isinstance(key, float))
+        recipe.histograms.append(_Histogram(field, bounds, slice(first, end - 2), end - 2, end - 1))
+
+
+def _read(recipe: _Engine, values: list[float]) -> EngineSnapshot:
+    figures: dict[str, Any] = {}
+    for field, place in recipe.scalars:
+        if 0 <= values[place] < math.inf and field not in figures:
+            figures[field] = values[place]
+    for field, keys, span in recipe.maps:
+        numbers = values[span]
+        if all(0 <= number < math.inf for number in numbers):
+            figures[field] = dict(zip(keys, numbers, strict=True))
+    for field, bounds, span, sum_place, count_place in recipe.histograms:
+        counts = tuple(values[span])
+        total = values[sum_place]
+        whole = (
+            counts[0] >= 0
+            and all(map(operator.le, counts, counts[1:]))
+            and counts[-1] == values[count_place] < math.inf
+            and math.isfinite(total)
+        )
+        if whole and field not in figures:
+            figures[field] = Histogram(bounds, counts, total)
+    return EngineSnapshot(model_name=recipe.model_name, engine=recipe.engine, **figures)
+
+
+_decode_numbers = msgspec.json.Decoder(list[float]).decode
+
+
+class Layout:
+    """The structure of one body: its number of lines, all comments, and the samples of interest without their values.
+
+    In both formats the samples of a family stand together below its TYPE line. So if every such line is in its place,
+    no sample of interest can be among the lines that are not read.
+    """
+
+    def __init__(
+        self, lines: list[bytes], places: Sequence[tuple[int, int]], recipe: Recipe, generation: EngineGeneration
+    ) -> None:
+        """``places`` are line and column at which the values of the recipe's series begin; they end their lines."""
+        ordered = [places[index] for index in recipe.order]
+        comments = [index for index, line in enumerate(lines) if line.lstrip().startswith(b"#")]
+        self._line_count = len(lines)
+        self._pick_comments = operator.itemgetter(*comments)
+        self._comments = self._pick_comments(lines)
+        self._pick_samples = operator.itemgetter(*(line for line, _ in ordered))
+        self._keys = [lines[line][:column] for line, column in ordered]
+        self._values = [slice(column, None) for _, column in ordered]
+        self._recipe = recipe
+        self._generation = generation
+
+    def read(self, lines: list[bytes]) -> Snapshot | None:
+        """Return the snapshot of a body; ``None`` if its structure differs or a value is no plain number."""
+        if len(lines) != self._line_count or self._pick_comments(lines) != self._comments:
+            return None
+        samples = self._pick_samples(lines)
+        if not all(map(bytes.startswith, samples, self._keys)):
+            return None
+        # JSON numbers are a subset of the exposition formats' that lacks NaN, infinities, "+1", "1." and ".5".
+        numbers = b"[" + b",".join(map(operator.getitem, samples, self._values)) + b"]"
+        try:
+            values = _decode_numbers(numbers)
+        except msgspec.DecodeError:
+            return None
+        if len(values) != len(self._values):
+            return None
+        return Snapshot(engines=self._recipe.engines(values), engine_generation=self._generation, stats_present=True)

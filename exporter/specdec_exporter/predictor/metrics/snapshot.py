@@ -1,0 +1,73 @@
+"""What one successful fetch of a predictor's ``/metrics`` said, in our own words.
+
+Values are the predictor's own, copied, never rebased or summed. ``None`` means that the predictor does not expose the
+figure (or exposes something unusable: NaN, a conflicting duplicate, half a histogram).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from specdec_exporter.histogram import Histogram
+
+EngineGeneration = Literal["v0", "v1"]
+
+
+class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine (data-parallel rank) of one served model.
+
+    ``engine`` is the label's value; releases that have no such label run one engine, which is ``"0"``.
+    Counters are totals since the predictor started, times are seconds, ratios are 0..1.
+    """
+
+    model_name: str
+    engine: str
+
+    drafts: float | None = None
+    draft_tokens: float | None = None
+    accepted_tokens: float | None = None
+    accepted_tokens_per_position: dict[int, float] | None = None
+    # V0 engine only: lifetime gauges. Its three counters are sums of lifetime totals (contract: grow quadratically).
+    lifetime_acceptance_ratio: float | None = None
+    lifetime_efficiency: float | None = None
+
+    generation_tokens: float | None = None
+    prompt_tokens: float | None = None
+    preemptions: float | None = None
+    requests_finished: dict[str, float] | None = None
+
+    requests_running: float | None = None
+    requests_waiting: float | None = None
+    kv_cache_usage_ratio: float | None = None
+
+    time_to_first_token: Histogram | None = None
+    time_per_output_token: Histogram | None = None  # per finished request; never inter-token latency
+    step_latency: Histogram | None = None  # inter-token latency under either of its names: one sample per engine step
+    request_latency: Histogram | None = None  # end to end
+    request_decode: Histogram | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One fetch. ``engines`` is sorted by ``(model_name, engine)``.
+
+    ``stats_present`` is false when the body is a sound exposition without a single family of the inference engine
+    (``--disable-log-stats``, or the wrong port). ``engine_generation`` is ``None`` exactly then.
+    ``process_start_time_seconds`` is Unix time, where the predictor tells it.
+    """
+
+    engines: tuple[EngineSnapshot, ...]
+    engine_generation: EngineGeneration | None
+    stats_present: bool
+    process_start_time_seconds: float | None = None
+
+
+def started_later(before: float | None, now: float | None) -> bool:
+    """Tell by two start times (Unix time) whether the predictor restarted between them.
+
+    Counters that grew past their old values hide a restart; start times do not. If one of the two is unknown
+    (multiprocess mode, Rust frontend), the answer is no. An earlier time is no restart either: then several processes
+    answer in turn.
+    """
+    return before is not None and now is not None and now > before

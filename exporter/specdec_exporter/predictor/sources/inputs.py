@@ -1,0 +1,110 @@
+"""Logs that are read once, from start to end: files, gzipped files and stdin, in order, as one sequence of events."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import cast
+
+from specdec_exporter.errors import SpecdecError
+from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.log.scan import LogScanner
+from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
+
+STDIN = "-"
+REPORT_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning})
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class LogInputs:
+    """The inputs of one run and what became of them. A failed input is words in ``failed``, not an exception."""
+
+    def __init__(self, paths: Sequence[str], *, stdin: BinaryStream | None = None) -> None:
+        self.paths = tuple(paths) or (STDIN,)
+        self.counters = ReaderCounters()
+        self.failed: dict[str, str] = {}
+        self._stdin = stdin
+
+    @property
+    def live(self) -> bool:
+        """Whether somebody may be waiting for lines as they come."""
+        return STDIN in self.paths
+
+    def size(self) -> int:
+        """Bytes on disk of all inputs, as far as they have a size."""
+        total = 0
+        for path in self.paths:
+            with suppress(OSError):
+                total += os.stat(path).st_size if path != STDIN else 0  # noqa: PTH116  a path may be "/dev/fd/3"
+        return total
+
+    def events(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None = None) -> Iterator[Event]:
+        """Events of all inputs in order; ``kinds`` as for :class:`LogScanner`.
+
+        ``progress`` is told how many of the :meth:`size` bytes have been read.
+        """
+        return chain.from_iterable(self._read(kinds, progress))
+
+    def _read(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None) -> Iterator[list[Event]]:
+        done = 0
+        for path in self.paths:
+            scanner = LogScanner(self.counters, kinds=kinds, count_lines=False)
+            try:
+                with self._open(path) as (file, position):
+                    for events in read_stream(
+                        file, scanner, _telling(progress, done, position), counters=self.counters
+                    ):
+                        yield events
+                        if kinds is REPORT_KINDS and any(type(event) is SpecDecoding for event in events):
+                            # A report wants engine statistics only to tell idle from off where there are no drafts.
+                            kinds = REPORT_KINDS - {EngineStats}
+                            scanner.narrow(kinds)
+                    done += position() if position else 0
+            except (OSError, EOFError, zlib.error, SpecdecError) as error:
+                self.failed[path] = _in_words(path, error)
+
+    @contextmanager
+    def _open(self, path: str) -> Iterator[tuple[BinaryStream, Callable[[], int] | None]]:
+        """Open one input: its bytes, and what tells how much of the file on disk they took, if it is one."""
+        if path == STDIN:
+            yield self._stdin or cast("BinaryStream", sys.stdin.buffer), None
+            return
+        with open(path, "rb", buffering=0) as raw:  # noqa: PTH123  a path may be "/dev/fd/3"
+            if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+                yield raw, None
+                return
+            magic = raw.read(len(_GZIP_MAGIC))
+            raw.seek(0)
+            if magic != _GZIP_MAGIC:
+                yield raw, raw.tell
+                return
+            import gzip  # noqa: PLC0415  most logs are not packed
+
+            with gzip.GzipFile(fileobj=raw) as unpacked:
+                yield unpacked, raw.tell
+
+
+def _telling(
+    progress: Callable[[int], None] | None, done: int, position: Callable[[], int] | None
+) -> Callable[[int], None] | None:
+    """Turn "bytes of this input" into "bytes of all inputs, as they lie on disk"."""
+    if progress is None:
+        return None
+    return lambda read: progress(done + (position() if position else read))
+
+
+def _in_words(path: str, error: Exception) -> str:
+    name = "stdin" if path == STDIN else plain(path)
+    cause = error.__cause__ or error
+    damaged = isinstance(cause, OSError) and cause.errno is None  # gzip.BadGzipFile
+    if damaged or isinstance(cause, EOFError | zlib.error):
+        return f"cannot read {name}: damaged gzip data ({cause}); what was read before that counts"
+    reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return f"cannot read {name}: {reason}"

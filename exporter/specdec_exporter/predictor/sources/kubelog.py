@@ -1,0 +1,346 @@
+"""The predictor's log through the Kubernetes API (``GET .../pods/POD/log?follow=true``): no shared file is needed.
+
+Needs a service account that may ``get`` the subresource ``pods/log``. Every line comes with the container runtime's
+timestamp (RFC 3339, nanoseconds, trailing zeros cut off), by which reading goes on after a broken connection. A line
+that may have been read before is not read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import re
+import ssl
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, Literal, Self
+
+import aiohttp
+import msgspec
+
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig, Event
+from specdec_exporter.predictor.log.lines import CHUNK_BYTES, LineCutter, Scanner
+
+_logger = logging.getLogger(__name__)
+
+DEFAULT_CONTAINER: Final = "kserve-container"
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_STAMP: Final = re.compile(
+    rb"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:\d\d) ?"
+)
+_STAMPS: Final = re.compile(rb"^" + _STAMP.pattern, re.MULTILINE)
+_LINE: Final = re.compile(rb"[^\n]*\n")
+_LONGEST_RETRY_SECONDS: Final = 30.0
+_LONGEST_REFUSAL_BYTES: Final = 16 * 1024
+# A stream can fall silent for good when the kubelet loses a rotated file; asking again costs nothing and loses nothing.
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=300)
+
+
+class _ApiStatus(msgspec.Struct):
+    """What the API answers instead of a log."""
+
+    message: str = ""
+
+
+class _Refused(Exception):  # noqa: N818  private: caught in this file
+    """The API answered, but not with a log."""
+
+
+class StampedLines:
+    """A scanner for lines that begin with a timestamp; takes the stamps off and passes each line on at most once.
+
+    Lines up to ``live_after`` (nanoseconds since the epoch) go to ``history``, later ones to ``live``. Within one
+    connection, equal timestamps are different lines; after :meth:`resume`, a line as old as the last one is an old one.
+    """
+
+    def __init__(self, live: Scanner, history: Scanner | None, live_after: int) -> None:
+        self.last = -1  # timestamp of the newest line seen
+        self._live = live
+        self._history = history
+        self._live_after = live_after
+        self._resume_after = -1
+        self._checking = True  # no line of this connection is known to be a new one
+
+    def resume(self) -> None:
+        """What follows comes from a new connection and may repeat lines."""
+        self._resume_after = self.last
+        self._checking = True
+
+    def scan(self, buffer: bytearray, end: int) -> list[Event]:
+        """Events of the whole lines in ``buffer[:end]``."""
+        block = bytes(buffer[:end])
+        old, new = self._divide(block) if self._checking else (b"", block)
+        # The newest line need not be the last: stdout and stderr are stamped separately.
+        self.last = max(self.last, *map(_nanoseconds, _STAMPS.finditer(block)), -1)
+        events = []
+        if old and self._history:
+            events += [
+                msgspec.structs.replace(event, historical=True) if isinstance(event, EngineConfig) else event
+                for event in _scan(self._history, old)
+            ]
+        if new:
+            events += _scan(self._live, new)
+        return events
+
+    def finish(self, tail: bytes = b"") -> list[Event]:  # noqa: ARG002  an unterminated line comes again, in full
+        """Events held back by the scanner of live lines."""
+        return self._live.finish()
+
+    def reset(self) -> None:
+        """Forget what was held back."""
+        self._live.reset()
+
+    def _divide(self, block: bytes) -> tuple[bytes, bytes]:
+        """Lines not yet seen, from before and after ``live_after``."""
+        old: list[bytes] = []
+        for line in _LINE.finditer(block):
+            stamp = _STAMP.match(line[0])
+            nanoseconds = _nanoseconds(stamp) if stamp else -1
+            if nanoseconds <= self._resume_after:
+                continue
+            if nanoseconds > self._live_after:
+                self._checking = False
+                return b"".join(old), block[line.start() :]
+            old.append(line[0])
+        return b"".join(old), b""
+
+
+class KubernetesLogReader:
+    """Follows the log of one container of one pod.
+
+    ``scanner`` gets the lines written since the start; with ``start="end"``, ``history_scanner`` gets those before (the
+    engine-init line among them is the only source of method, draft model and k). Token and CA are read again for every
+    connection, because the kubelet renews them.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_url: str,
+        token_path: Path,
+        ca_path: Path | None,
+        namespace: str,
+        pod: str,
+        container: str,
+        scanner: Scanner,
+        counters: ReaderCounters,
+        history_scanner: Scanner | None = None,
+        start: Literal["end", "start"] = "end",
+        first_retry_seconds: float = 1.0,
+    ) -> None:
+        self.counters = counters
+        self.problem: str | None = None  # why the log is not being read, in words
+        self._url = f"{api_url.rstrip('/')}/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        self._what = f"container {container} of pod {namespace}/{pod}"
+        self._container = container
+        self._token_path = token_path
+        self._ca_path = ca_path
+        self._lines = StampedLines(scanner, history_scanner, time.time_ns() if start == "end" else -1)
+        self._cutter = LineCutter(self._lines, counters)
+        self._buffer = bytearray(CHUNK_BYTES)
+        self._filled = 0
+        self._first_retry_seconds = first_retry_seconds
+        self._retry_seconds = first_retry_seconds
+
+    @classmethod
+    def from_environment(
+        cls,
+        *,
+        scanner: Scanner,
+        counters: ReaderCounters,
+        history_scanner: Scanner | None = None,
+        start: Literal["end", "start"] = "end",
+        environ: Mapping[str, str] = os.environ,
+        service_account: Path = SERVICE_ACCOUNT,
+    ) -> Self:
+        """A reader for our own pod.
+
+        Takes KUBERNETES_SERVICE_HOST and _PORT, POD_NAME, POD_NAMESPACE (else the service account's) and
+        SPECDEC_PREDICTOR_CONTAINER (else ``kserve-container``). Raises :class:`ConfigError` for what is missing.
+        """
+        host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host:
+            raise ConfigError(
+                "--predictor.log-source=kubernetes works inside a pod only: KUBERNETES_SERVICE_HOST is not set"
+            )
+        pod = environ.get("POD_NAME")
+        if not pod:
+            raise ConfigError(
+                "--predictor.log-source=kubernetes needs POD_NAME in the environment"
+                " (valueFrom: fieldRef: fieldPath: metadata.name)"
+            )
+        token_path = service_account / "token"
+        if not token_path.is_file():
+            raise ConfigError(
+                f"--predictor.log-source=kubernetes needs a service account token, found none at {token_path}"
+                " (is automountServiceAccountToken false?)"
+            )
+        return cls(
+            api_url=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+            token_path=token_path,
+            ca_path=service_account / "ca.crt",
+            namespace=environ.get("POD_NAMESPACE") or _namespace(service_account / "namespace"),
+            pod=pod,
+            container=environ.get("SPECDEC_PREDICTOR_CONTAINER") or DEFAULT_CONTAINER,
+            scanner=scanner,
+            counters=counters,
+            history_scanner=history_scanner,
+            start=start,
+        )
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the log is being read, or the connection to it has ended in good order."""
+        return self.problem is None
+
+    def begin(self) -> None:
+        """Nothing: the time of the start was noted when the reader was made."""
+
+    async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
+        """Give events to ``sink`` until ``stop`` is set, across restarts of the container and broken connections."""
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
+                while not stop.is_set():
+                    await _until(stopping, self._connect(session, sink))
+                    await asyncio.wait({stopping}, timeout=self._retry_seconds)
+                    self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
+        finally:
+            stopping.cancel()
+            self._deliver(self._lines.finish(), sink)
+
+    async def _connect(self, session: aiohttp.ClientSession, sink: Callable[[Event], None]) -> None:
+        """Read as long as one connection lasts. Whatever ends it is noted, never raised."""
+        try:
+            await self._read(session, sink)
+        except aiohttp.SocketTimeoutError:
+            return  # nothing was logged for minutes
+        except aiohttp.ClientPayloadError:
+            self._note("the connection to the Kubernetes API was cut")
+        except (aiohttp.ClientError, OSError, UnicodeError, _Refused) as error:
+            self._note(str(error) or type(error).__name__)
+        except Exception:
+            self._note("an error of our own")
+            _logger.exception("reading the log of %s failed", self._what)
+        else:
+            # The container has ended, or the API server has had enough.
+            self._deliver(self._lines.finish(), sink)
+
+    async def _read(self, session: aiohttp.ClientSession, sink: Callable[[Event], None]) -> None:
+        self._filled = 0  # an unterminated line comes again
+        self._cutter.skipping = False
+        self._lines.resume()
+        token = self._token_path.read_text("ascii").strip()
+        async with session.get(
+            self._url,
+            params=self._parameters(),
+            headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
+            ssl=ssl.create_default_context(cafile=self._ca_path),
+            timeout=_TIMEOUT,
+            allow_redirects=False,
+        ) as response:
+            if response.status != HTTPStatus.OK:
+                raise _Refused(await _refusal(response))
+            self._recovered()
+            async for chunk in response.content.iter_any():
+                self.counters.bytes += len(chunk)
+                self._deliver(self._take(chunk), sink)
+
+    def _parameters(self) -> dict[str, str]:
+        parameters = {"container": self._container, "follow": "true", "timestamps": "true"}
+        if self._lines.last >= 0:
+            # Whole seconds are all that the API promises to understand.
+            since = datetime.fromtimestamp(self._lines.last // 1_000_000_000, UTC)
+            parameters["sinceTime"] = f"{since:%Y-%m-%dT%H:%M:%SZ}"
+        return parameters
+
+    def _take(self, chunk: bytes) -> list[Event]:
+        events: list[Event] = []
+        while chunk:
+            count = min(len(chunk), len(self._buffer) - self._filled)
+            self._buffer[self._filled : self._filled + count] = chunk[:count]
+            self._filled += count
+            chunk = chunk[count:]
+            done = -1
+            while done:
+                found, done = self._cutter.cut(self._buffer, self._filled)
+                events += found
+                self._filled -= done
+                self._buffer[: self._filled] = self._buffer[done : done + self._filled]
+        return events
+
+    def _deliver(self, events: list[Event], sink: Callable[[Event], None]) -> None:
+        for event in events:
+            try:
+                sink(event)
+            except Exception:
+                self.counters.read_errors += 1
+                _logger.exception("an event of the log of %s was lost", self._what)
+
+    def _note(self, problem: str) -> None:
+        self.counters.read_errors += 1
+        if problem != self.problem:
+            _logger.warning("cannot read the log of %s: %s", self._what, problem)
+        self.problem = problem
+
+    def _recovered(self) -> None:
+        self._retry_seconds = self._first_retry_seconds
+        if self.problem is not None:
+            _logger.info("reading the log of %s again", self._what)
+        self.problem = None
+
+
+async def _until(stopping: asyncio.Task[Literal[True]], work: Coroutine[None, None, None]) -> None:
+    """Do ``work`` to its end or up to ``stopping``."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> str:
+    """What the API said instead of a log, and what to do about it."""
+    said = ""
+    with contextlib.suppress(aiohttp.ClientError, msgspec.MsgspecError, UnicodeDecodeError):
+        said = msgspec.json.decode(await response.content.read(_LONGEST_REFUSAL_BYTES), type=_ApiStatus).message
+    advice = '; let the service account "get" "pods/log"' if response.status == HTTPStatus.FORBIDDEN else ""
+    return f"the Kubernetes API answered {response.status}: {said[:300] or response.reason}{advice}"
+
+
+def _namespace(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except OSError as error:
+        raise ConfigError(
+            f"--predictor.log-source=kubernetes needs POD_NAMESPACE in the environment, or {path}: {error.strerror}"
+        ) from error
+
+
+def _scan(scanner: Scanner, block: bytes) -> list[Event]:
+    text = bytearray(_STAMPS.sub(b"", block))
+    return scanner.scan(text, len(text))
+
+
+def _nanoseconds(stamp: re.Match[bytes]) -> int:
+    """A timestamp in nanoseconds since the epoch; -1 if there is no such time."""
+    seconds = _seconds(stamp["second"] + stamp["zone"].replace(b"Z", b"+00:00"))
+    return -1 if seconds < 0 else seconds * 1_000_000_000 + int((stamp["fraction"] or b"").ljust(9, b"0"))
+
+
+@functools.lru_cache(maxsize=16)
+def _seconds(text: bytes) -> int:
+    try:
+        return int(datetime.fromisoformat(text.decode()).timestamp())
+    except ValueError:  # the 30th of February
+        return -1

@@ -1,0 +1,68 @@
+"""Where to look for logs: paths and globs -> the regular files there now."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from specdec_exporter.predictor.sources.logfile import Identity, irregularity
+from specdec_exporter.predictor.sources.rotation import COMPRESSED_SUFFIXES, base_of
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """A regular file at a path. ``rotated``: matched by a glob, but named like a rotated file of a followed log."""
+
+    path: str
+    identity: Identity
+    size_bytes: int
+    modified_ns: int
+    rotated: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Findings:
+    """``places`` has every file once, the longest untouched first; ``problems`` says by path what is wrong there."""
+
+    places: tuple[Place, ...]
+    problems: dict[str, str]
+
+
+def look(patterns: Sequence[str], *, ignored: Collection[str] = (), bases: Collection[str] = ()) -> Findings:
+    """Look at every pattern. A path that does not exist (yet) is neither found nor a problem.
+
+    ``ignored`` paths are not matched by a glob, and neither are compressed files. ``bases`` are followed paths, which
+    need not exist at the moment: a match named like a rotated file of theirs, or of another match, is one.
+    """
+    places: dict[Identity, Place] = {}
+    problems: dict[str, str] = {}
+    for pattern in patterns:
+        explicit = not glob.has_magic(pattern) or os.path.lexists(pattern)
+        paths = [pattern] if explicit else list(_matches(pattern, ignored))
+        known = {*bases, *paths}
+        for path in paths:
+            try:
+                status = Path(path).stat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                problems[path] = error.strerror or str(error)
+                continue
+            if reason := irregularity(status):
+                if explicit or not Path(path).is_dir():
+                    problems[path] = reason
+                continue
+            rotated = not explicit and base_of(path) in known
+            identity = (status.st_dev, status.st_ino)
+            if identity not in places or (places[identity].rotated and not rotated):
+                places[identity] = Place(path, identity, status.st_size, status.st_mtime_ns, rotated)
+    return Findings(tuple(sorted(places.values(), key=lambda place: place.modified_ns)), problems)
+
+
+def _matches(pattern: str, ignored: Collection[str]) -> Iterator[str]:
+    for path in sorted(glob.glob(pattern, recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute pattern
+        if not path.endswith(COMPRESSED_SUFFIXES) and os.path.realpath(path) not in ignored:
+            yield path

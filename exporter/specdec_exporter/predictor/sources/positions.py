@@ -1,0 +1,109 @@
+"""The file of read positions (``--predictor.log-state``): a restart of the exporter is no gap in the log.
+
+Positions are kept, never counts: a counter that restarts at 0 is normal, lines nobody read are not. Whatever is wrong
+with the file, the worst that happens is a start without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.sources.logfile import Position, open_regular
+
+_logger = logging.getLogger(__name__)
+
+_MAX_BYTES = 4 * 1024 * 1024
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    version: Literal[1] = msgspec.field(name="specdec_log_positions")
+    files: tuple[Position, ...]
+
+
+class PositionFile:
+    """Reads and writes the position file at ``path``. Never raises; says once what is wrong."""
+
+    def __init__(self, path: str, counters: ReaderCounters) -> None:
+        self.path = path
+        self.temporary_path = f"{path}.tmp"
+        self._counters = counters
+        self._failing = False
+        self._written: tuple[tuple[Position, ...], bool] | None = None
+
+    def load(self) -> tuple[Position, ...]:
+        """The saved positions; none where there is no file, or none that can be used (counted in ``read_errors``)."""
+        try:
+            fd, status = open_regular(self.path)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            return self._unusable(error.strerror or str(error))
+        try:
+            content = os.pread(fd, _MAX_BYTES, 0)
+        except OSError as error:
+            return self._unusable(error.strerror or str(error))
+        finally:
+            os.close(fd)
+        if status.st_size > len(content):
+            return self._unusable(f"it has {status.st_size} bytes, more than any position file")
+        try:
+            return msgspec.json.decode(content, type=_Document).files
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            return self._unusable(str(error))
+
+    def save(self, positions: Iterable[Position], *, durable: bool = True) -> bool:
+        """Replace the file's content, all or nothing; ``durable``: even if the machine crashes. True when saved."""
+        # A path that is not UTF-8 cannot stand in JSON; such a file starts anew.
+        files = tuple(position for position in positions if _is_text(position.path))
+        if self._written in ((files, durable), (files, True)):
+            return True
+        content = msgspec.json.encode(_Document(version=1, files=files))
+        try:
+            self._replace(content, durable=durable)
+        except OSError as error:
+            self._written = None
+            with contextlib.suppress(OSError):
+                Path(self.temporary_path).unlink()
+            if not self._failing:
+                self._failing = True
+                _logger.warning("cannot save log positions to %s: %s; going on without", self.path, error.strerror)
+            return False
+        self._written = (files, durable)
+        if self._failing:
+            self._failing = False
+            _logger.info("log positions are saved again to %s", self.path)
+        return True
+
+    def _replace(self, content: bytes, *, durable: bool) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(self.temporary_path, flags, 0o600)
+        try:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        Path(self.temporary_path).replace(self.path)
+
+    def _unusable(self, reason: str) -> tuple[Position, ...]:
+        self._counters.read_errors += 1
+        _logger.warning("ignoring the log positions in %s: %s", self.path, reason)
+        return ()
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

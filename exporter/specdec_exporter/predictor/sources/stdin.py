@@ -1,0 +1,118 @@
+"""A log that comes through a pipe while it is written."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import Event
+from specdec_exporter.predictor.log.lines import Scanner
+from specdec_exporter.predictor.sources.stream import Pieces
+
+if TYPE_CHECKING:
+    import asyncio
+
+_logger = logging.getLogger(__name__)
+
+# At the end of the exporter no more than this is still taken from a writer that does not stop.
+_LAST_BYTES = 64 * 1024 * 1024
+
+
+class StreamFollower:
+    """Follows the log on an open descriptor, usually stdin, until its writer has ended. Same use as ``LogFollower``.
+
+    The descriptor's flags are left alone: it may be shared with a shell or with the predictor.
+    """
+
+    def __init__(self, fd: int, scanner: Scanner, *, counters: ReaderCounters) -> None:
+        self.counters = counters
+        self.problem: str | None = None  # why the log is not being read, in words
+        self.ended = False  # the writer has closed its end
+        self._fd = fd
+        self._pieces = Pieces(scanner, counters)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the log is being read, or was read to its end."""
+        return self.problem is None
+
+    def begin(self) -> None:
+        """Nothing: a stream begins with its first byte."""
+
+    async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
+        """Give events to ``sink`` until the stream ends or ``stop`` is set, after what is in the pipe by then."""
+        import asyncio  # noqa: PLC0415  reading files to their end needs no event loop, whose import takes a while
+
+        loop = asyncio.get_running_loop()
+        wakened = asyncio.Event()
+        stopping = asyncio.ensure_future(stop.wait())
+        stopping.add_done_callback(lambda _: wakened.set())
+        always_ready = False
+        try:
+            loop.add_reader(self._fd, wakened.set)
+        except PermissionError:  # a regular file or /dev/null: epoll refuses it, reading never waits
+            always_ready = True
+        except OSError as error:
+            self._fail(error)
+        try:
+            while not stop.is_set() and not self.ended:
+                if not always_ready:
+                    await wakened.wait()
+                    wakened.clear()
+                if always_ready or self._is_ready():
+                    self._read(sink)
+                await asyncio.sleep(0)
+        finally:
+            if not always_ready:
+                loop.remove_reader(self._fd)
+            stopping.cancel()
+            self._drain(sink)
+
+    def _is_ready(self) -> bool:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def _read(self, sink: Callable[[Event], None]) -> int:
+        """Read one piece; the number of bytes, 0 at the end."""
+        try:
+            count = os.readv(self._fd, [self._pieces.space])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self._fail(error)
+            return 0
+        if count:
+            self._deliver(self._pieces.take(count), sink)
+        else:
+            self.ended = True
+            self._deliver(self._pieces.finish(), sink)
+            _logger.info("the log on stdin has ended")
+        return count
+
+    def _drain(self, sink: Callable[[Event], None]) -> None:
+        budget = _LAST_BYTES
+        while budget > 0 and not self.ended and self._is_ready() and (count := self._read(sink)):
+            budget -= count
+        if not self.ended:
+            # The writer goes on: the unterminated rest may be half a line, and half a figure.
+            self.ended = True
+            self._deliver(self._pieces.finish(ended=False), sink)
+
+    def _deliver(self, events: list[Event], sink: Callable[[Event], None]) -> None:
+        for event in events:
+            try:
+                sink(event)
+            except Exception:
+                self.counters.read_errors += 1
+                _logger.exception("an event of the log on stdin was lost")
+
+    def _fail(self, error: OSError) -> None:
+        self.ended = True
+        self.problem = f"cannot read the log on stdin: {error.strerror}"
+        self.counters.read_errors += 1
+        _logger.error("%s", self.problem)

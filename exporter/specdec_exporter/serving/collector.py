@@ -1,0 +1,109 @@
+"""State -> metric families. Which family shows what stands in :mod:`.families`; nothing is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.serving import families
+from specdec_exporter.serving.families import Group, help_text
+
+if TYPE_CHECKING:
+    from specdec_exporter.serving.runtime import ExporterRuntime
+
+_METRICS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+S = TypeVar("S")
+
+
+class SpecdecCollector(Collector):
+    """Everything about the predictors, from one consistent look at their states."""
+
+    def __init__(self, runtime: ExporterRuntime) -> None:
+        self._runtime = runtime
+        self._window = f"{runtime.settings.window:g} s"
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering must not collect."""
+        return ()
+
+    def collect(self) -> list[Metric]:
+        """Return the families in a fixed order, leaving out those without a sample."""
+        predictors = self._runtime.predictors
+        states = [predictor.state for predictor in predictors]
+        engines = [
+            (each, [each.name, view.model_name, view.engine], view) for each in states for view in each.engines()
+        ]
+        with_engines = {state.name for state, _, _ in engines}
+        log_labels = {state.name: [state.name, state.log_model_name, ""] for state in states}
+        pinned = [(each.state.name, each.pinned) for each in predictors if each.pinned is not None]
+        return [
+            *self._shown(families.COPIED, [(labels, view.snapshot) for _, labels, view in engines if view.snapshot]),
+            *self._shown(families.DERIVED, [(labels, view.window) for _, labels, view in engines if view.window]),
+            *self._shown(families.WINDOWS, [(labels, view) for _, labels, view in engines]),
+            *self._shown(
+                families.LOG,
+                [
+                    ([state.name, state.log_model_name, engine], totals)
+                    for state in states
+                    for engine, totals in state.log_engines()
+                ],
+            ),
+            *self._shown(
+                families.PREDICTOR,
+                [
+                    *((labels, (state, view.state)) for state, labels, view in engines),
+                    *(
+                        (log_labels[state.name], (state, state.state))
+                        for state in states
+                        if state.name not in with_engines
+                    ),
+                ],
+            ),
+            *self._shown(families.PREDICTOR_LOG, [(log_labels[state.name], state) for state in states]),
+            *self._shown(
+                families.POLICY, [([state.name, model], state) for state in states for model in state.model_names]
+            ),
+            *self._shown(
+                families.BASELINE,
+                [([name, each.fit.model_name], each) for name, each in pinned if each.fit.model_name is not None],
+            ),
+            *self._shown(families.SCRAPE, [([each.state.name], each) for each in predictors]),
+            *self._shown(families.READER, [([state.name], state.reader) for state in states if state.reader]),
+            *self._shown(families.EXPORTER, [([], self._runtime)]),
+        ]
+
+    def _shown(self, group: Group[S], subjects: Sequence[tuple[list[str], S]]) -> Iterator[Metric]:
+        """The families of a group that have a sample of a subject; each subject comes with its labels' values."""
+        for family in group.families:
+            metric = _METRICS[family.type](
+                family.name, help_text(group, family, self._window), labels=(*group.labels, *family.labels)
+            )
+            for labels, subject in subjects:
+                value = family.value(subject)
+                if isinstance(value, Histogram):
+                    metric.add_metric(labels, value.buckets(), value.sum)
+                elif isinstance(value, Mapping):
+                    for key, number in value.items():
+                        metric.add_metric([*labels, *(key if isinstance(key, tuple) else (str(key),))], number)
+                elif value is not None:
+                    metric.add_metric(labels, value)
+            if metric.samples:
+                yield metric
+
+
+def build_registry(runtime: ExporterRuntime) -> CollectorRegistry:
+    """Return a registry of our own: the predictors' families and, unless switched off, those of this process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SpecdecCollector(runtime))
+    if not runtime.settings.web.disable_exporter_metrics:
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+    return registry

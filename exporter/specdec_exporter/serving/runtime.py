@@ -1,0 +1,237 @@
+"""The running parts: one predictor with its fetcher and log reader, and the exporter that holds them all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+import msgspec
+
+from specdec_exporter import __version__
+from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.errors import FetchError, SpecdecError
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.serving.baselines import baseline_status
+from specdec_exporter.serving.logsource import LogSource, open_log_source
+from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.serving.status import PredictorStatus, Status
+
+if TYPE_CHECKING:
+    from specdec_exporter.baseline.pinned import PinnedBaseline
+
+LOG = logging.getLogger("specdec")
+
+
+@dataclass(slots=True)
+class CollectorHealth:
+    """How the last round of one source went."""
+
+    success: bool = True
+    duration_seconds: float = 0.0
+
+
+class PredictorRuntime:
+    """One predictor: its state, and the two things that feed it."""
+
+    def __init__(self, settings: PredictorSettings, window_seconds: float, session: aiohttp.ClientSession) -> None:
+        self.settings = settings
+        reads_log = bool(settings.log_paths) or settings.log_source == "kubernetes"
+        reader = ReaderCounters() if reads_log else None
+        self.state = PredictorState(
+            settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
+        )
+        self.metrics_health = CollectorHealth(success=False)
+        self._fetcher = MetricsFetcher(session, settings.url)
+        self._source: LogSource | None = open_log_source(settings, reader) if reader is not None else None
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failure: str | None = None
+        self.pinned: PinnedBaseline | None = None
+        self._refusal: str | None = None
+        self._seen: Snapshot | None = None  # the last that showed an engine
+
+    @property
+    def log_health(self) -> CollectorHealth | None:
+        """Health of the log reader; ``None`` when no log is read."""
+        if self._source is None or self.state.reader is None:
+            return None
+        return CollectorHealth(self._source.healthy, self.state.reader.round_seconds)
+
+    def start(self) -> None:
+        """Begin to follow the log."""
+        if self._source is not None:
+            self._source.begin()
+            self._task = asyncio.create_task(self._source.follow(self.state.observe_event, self._stop))
+
+    async def stop(self) -> None:
+        """Read the log one last time and let go of it."""
+        self._stop.set()
+        if self._task is not None:
+            await self._task
+
+    async def refresh(self, timeout_seconds: float) -> None:
+        """Fetch the predictor's metrics within ``timeout_seconds`` and take note of the outcome, whatever it is."""
+        started = time.monotonic()
+        try:
+            snapshot = await self._fetcher.fetch(min(timeout_seconds, self.settings.timeout))
+        except FetchError as error:
+            self.state.observe_failure(str(error))
+            self._say_once(error)
+            self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)
+            return
+        self.observe(snapshot)
+        self._say_once(None)
+        self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
+        left = min(timeout_seconds, self.settings.timeout) - (time.monotonic() - started)
+        if not self.state.version_asked and left > 0:
+            self.state.observe_version(await self._fetcher.version(left))
+            self._look_at_baseline()
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Take note of what the predictor's metrics say."""
+        self.state.observe_snapshot(snapshot)
+        if snapshot.engines:
+            self._seen = snapshot
+        self._look_at_baseline()
+
+    def pin(self, pinned: PinnedBaseline | None) -> None:
+        """Put a baseline in force, or none."""
+        self.pinned, self._refusal = pinned, None
+        self._look_at_baseline()
+
+    def _look_at_baseline(self) -> None:
+        """Compare the baseline with what runs; log once whether it is served."""
+        if self.pinned is None or self._seen is None:
+            self.state.observe_baseline(None)
+            return
+        self.pinned.observe(self._seen, self.state.vllm_version)
+        self.state.observe_baseline(self.pinned.decoding)
+        refusal = self.pinned.fit.refusal or ""
+        if refusal == self._refusal:
+            return
+        self._refusal = refusal
+        about = {"predictor": self.state.name, "path": self.pinned.path}
+        if refusal:
+            LOG.warning("baseline is not served", extra={**about, "reason": refusal})
+        else:
+            LOG.info("baseline is served", extra={**about, "baseline": self.pinned.baseline.name})
+
+    def status(self) -> PredictorStatus:
+        """Return what is true of the predictor now."""
+        return msgspec.structs.replace(
+            self.state.status(), baseline=baseline_status(self.pinned) if self.pinned else None
+        )
+
+    def _say_once(self, error: FetchError | None) -> None:
+        """Log a change between answering and each kind of failure, not every scrape."""
+        failure = error.reason if error else None
+        if failure == self._failure:
+            return
+        self._failure = failure
+        if error:
+            LOG.warning(
+                "predictor's metrics cannot be read", extra={"predictor": self.state.name, "reason": str(error)}
+            )
+        else:
+            LOG.info("predictor's metrics are readable again", extra={"predictor": self.state.name})
+
+
+class ExporterRuntime:
+    """All predictors, and the configuration they run under."""
+
+    def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
+        self.settings = settings
+        self.last_reload_successful = True
+        self.last_reload_success_timestamp = time.time()
+        self._load = load
+        self._session: aiohttp.ClientSession | None = None
+        self._predictors: dict[str, PredictorRuntime] = {}
+
+    @property
+    def predictors(self) -> list[PredictorRuntime]:
+        """The predictors in the configuration's order."""
+        return list(self._predictors.values())
+
+    async def start(self) -> None:
+        """Open what reading takes; raises :class:`ConfigError` where a log source cannot work as configured."""
+        self._session = open_session()
+        await self._apply(self.settings)
+
+    async def stop(self) -> None:
+        """Let every reader finish, then close what was opened."""
+        await asyncio.gather(*(predictor.stop() for predictor in self.predictors))
+        if self._session is not None:
+            await self._session.close()
+
+    async def refresh(self, timeout_seconds: float) -> None:
+        """Fetch all predictors' metrics at once, each within ``timeout_seconds``."""
+        await asyncio.gather(*(predictor.refresh(timeout_seconds) for predictor in self.predictors))
+
+    async def reload(self) -> str | None:
+        """Load the configuration again; return what is wrong with it, in which case the old one stays in force.
+
+        Predictors whose settings did not change go on undisturbed. The listen addresses cannot change at run time.
+        """
+        try:
+            settings = self._load()
+            await self._apply(settings)
+        except SpecdecError as error:
+            self.last_reload_successful = False
+            LOG.exception("configuration not reloaded; the one before stays in force")
+            return str(error)
+        if (settings.web, settings.log) != (self.settings.web, self.settings.log):
+            LOG.warning("changes under web: and log: take effect at the next start only")
+        self.settings = settings
+        self.last_reload_successful = True
+        self.last_reload_success_timestamp = time.time()
+        LOG.info("configuration loaded", extra={"predictors": len(settings.predictors)})
+        return None
+
+    async def _apply(self, settings: Settings) -> None:
+        """Run the predictors of ``settings``. All new ones are built first, so that a failure changes nothing."""
+        assert self._session is not None  # noqa: S101  start() comes first
+        pinned = read_pinned(settings)
+        same_window = settings.window == self.settings.window
+        wanted: dict[str, PredictorRuntime] = {}
+        for predictor in settings.predictors:
+            current = self._predictors.get(predictor.name)
+            if current is not None and _same_but_baseline(current.settings, predictor) and same_window:
+                wanted[predictor.name] = current
+            else:
+                wanted[predictor.name] = PredictorRuntime(predictor, settings.window, self._session)
+        replaced, self._predictors = self._predictors, wanted
+        await asyncio.gather(*(old.stop() for name, old in replaced.items() if wanted.get(name) is not old))
+        for name, predictor_runtime in wanted.items():
+            if replaced.get(name) is not predictor_runtime:
+                predictor_runtime.start()
+            predictor_runtime.pin(pinned.get(name))
+
+    def status(self) -> Status:
+        """Return what is true of all predictors now."""
+        return Status(
+            exporter_version=__version__,
+            generated_at=time.time(),
+            window_seconds=self.settings.window,
+            predictors=tuple(predictor.status() for predictor in self.predictors),
+        )
+
+
+def read_pinned(settings: Settings) -> dict[str, PinnedBaseline]:
+    """Read the baselines, by the names of their predictors. Raises :class:`BaselineError`."""
+    paths = {predictor.name: predictor.baseline for predictor in settings.predictors if predictor.baseline}
+    if not paths:
+        return {}
+    from specdec_exporter.baseline.pinned import PinnedBaseline  # noqa: PLC0415  only with a baseline: memory is budgeted
+
+    return {name: PinnedBaseline(path) for name, path in paths.items()}
+
+
+def _same_but_baseline(one: PredictorSettings, other: PredictorSettings) -> bool:
+    return msgspec.structs.replace(one, baseline=other.baseline) == other

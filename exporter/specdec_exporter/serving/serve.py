@@ -1,0 +1,106 @@
+"""``specdec-exporter serve``: the life of the process, from start to the last read of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from specdec_exporter import __version__
+from specdec_exporter.config import Settings, parse_listen_address
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.lean import give_back_memory
+from specdec_exporter.serving.logs import configure
+from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.web.server import Endpoints, one_line_errors
+
+LOG = logging.getLogger("specdec")
+
+# Everything after the signal must be over within 5 s: kubelet's patience is the operator's setting, not ours.
+SHUTDOWN_REQUESTS_SECONDS = 2.0
+SHUTDOWN_READERS_SECONDS = 2.5
+
+
+def run(settings: Settings, load: Callable[[], Settings]) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code. ``load`` reads the configuration again."""
+    configure(settings.log)
+    return asyncio.run(_serve(settings, load))
+
+
+async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
+    stop = _stop_signal()
+    runtime = ExporterRuntime(settings, load)
+    reloads: set[asyncio.Task[str | None]] = set()
+
+    def reload() -> None:
+        task = asyncio.create_task(runtime.reload())
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+    try:
+        await runtime.start()
+        endpoints, runner = await _bind(runtime)
+    except BaseException:
+        await runtime.stop()
+        raise
+    endpoints.ready = True
+    give_back_memory()
+    LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
+    await stop.wait()
+    endpoints.ready = False
+    await _shut_down(runtime, runner)
+    return 0
+
+
+def _stop_signal() -> asyncio.Event:
+    """Return an event that SIGTERM or SIGINT sets. As process 1, Python would ignore SIGTERM without a handler."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    return stop
+
+
+async def _bind(runtime: ExporterRuntime) -> tuple[Endpoints, web.AppRunner]:
+    middlewares: list[Middleware] = [one_line_errors]
+    tls = None
+    if runtime.settings.web.config_file:
+        from specdec_exporter.web import basicauth, webconfig  # noqa: PLC0415  bcrypt and yaml only where asked for
+
+        protection = webconfig.WebConfigFile(runtime.settings.web.config_file)
+        middlewares.append(basicauth.auth_middleware(protection.current))
+        tls = protection.ssl_context()
+    endpoints = Endpoints(runtime, build_registry(runtime))
+    app = web.Application(middlewares=middlewares)
+    app.add_routes(endpoints.routes())
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_REQUESTS_SECONDS)
+    await runner.setup()
+    for address in runtime.settings.web.listen_addresses:
+        host, port = parse_listen_address(address)
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise ConfigError(f"cannot listen on {address}: {error.strerror or error}") from error
+    for bound in runner.addresses:
+        LOG.info("listening", extra={"address": f"{bound[0]}:{bound[1]}", "tls": tls is not None})
+    return endpoints, runner
+
+
+async def _shut_down(runtime: ExporterRuntime, runner: web.AppRunner) -> None:
+    started = time.monotonic()
+    LOG.info("stopping")
+    await runner.cleanup()
+    try:
+        async with asyncio.timeout(SHUTDOWN_READERS_SECONDS):
+            await runtime.stop()
+    except TimeoutError:
+        LOG.warning("stopped before the log was read to its end")
+    LOG.info("stopped", extra={"seconds": round(time.monotonic() - started, 2)})

@@ -1,0 +1,456 @@
+"""One predictor: snapshots and log events go in, what is true now comes out. The only place where state changes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+
+from specdec_exporter.histogram import HistogramCounter
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning, RequestParams, SpecDecoding
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later
+from specdec_exporter.serving.status import EngineStatus, HistoryPoint, LogStatus, PredictorStatus
+from specdec_exporter.speculation import acceptance
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName, warning_counts
+from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
+from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
+from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
+from specdec_exporter.speculation.verdict import judge, mean_acceptance_length_min, recommend
+from specdec_exporter.speculation.windows import SampleRing
+
+HISTORY_SECONDS = 3600.0
+# Upper bounds of specdec_window_acceptance_ratio: even steps resolve P10/P50/P90 to 0.05 wherever the median lies.
+WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
+# Upper bounds of specdec_request_temperature. 0 is greedy, where a draft is accepted exactly if it is the likeliest.
+TEMPERATURE_BOUNDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
+
+
+@dataclass(slots=True)
+class EngineTrack:
+    """What is remembered of one engine between fetches."""
+
+    ring: SampleRing
+    snapshot: EngineSnapshot
+    short_window_start: float
+    short_window_totals: Counts = field(default_factory=Counts)
+    ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """One engine as the collector shows it. ``snapshot`` is ``None`` when the last fetch failed."""
+
+    model_name: str
+    engine: str
+    snapshot: EngineSnapshot | None
+    window: Figures | None  # of a V0 engine whose log is not read: its lifetime's
+    recommended_num_speculative_tokens: int | None
+    state: StateName
+    ratios: HistogramCounter | None
+
+
+class PredictorState:
+    """What is known of one predictor. Not thread-safe: it lives in the event loop.
+
+    ``clock`` is monotonic seconds, ``wall_clock`` Unix seconds; both are the exporter's own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str = "",
+        *,
+        window_seconds: float = 300.0,
+        policy: Policy | None = None,
+        reader: ReaderCounters | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.url = url
+        self.window_seconds = window_seconds
+        self.policy = policy or load_policy()
+        self.reader = reader
+        self.up = False
+        self.up_reason: str | None = "not asked yet"
+        self.restarts = 0
+        self.log = LogTotals()
+        self.warnings: Counter[str] = Counter()
+        self.temperatures: HistogramCounter | None = None  # of requests, once the log has shown one
+        self.baseline: DecodingBaseline | None = None  # that what runs now is compared with
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self.snapshot: Snapshot | None = None  # of the last fetch, if that succeeded
+        self._tracks: dict[tuple[str, str], EngineTrack] = {}
+        self._process_start: float | None = None  # the latest told together with statistics, Unix time
+        self._engine_names: tuple[str, ...] = ()
+        self._log_rings: dict[str, SampleRing] = {}
+        self._born = clock()
+        self._config: EngineConfig | None = None
+        self._api_version: str | None = None
+        self.version_asked = False  # since the predictor last started, as far as we can see
+        self._history: deque[HistoryPoint] = deque()
+
+    # --- what happens ---
+
+    def observe_snapshot(self, snapshot: Snapshot) -> None:
+        """A fetch succeeded."""
+        now = self._clock()
+        self._sample_log(now)
+        self.up, self.up_reason, self.snapshot = True, None, snapshot
+        tracks: dict[tuple[str, str], EngineTrack] = {}
+        engines = snapshot.engines
+        if snapshot.stats_present and not engines:
+            # Started, and no request yet (V0): of the engines that were there before only the names hold.
+            engines = tuple(EngineSnapshot(model_name=model, engine=name) for model, name in self._tracks)
+        restarted = another_process = self._is_another_process(snapshot)
+        for engine in engines:
+            key = (engine.model_name, engine.engine)
+            track = self._tracks.get(key) or EngineTrack(SampleRing(self.window_seconds), engine, now)
+            track.snapshot = engine
+            resets = track.ring.resets
+            track.ring.add(now, timed_counts_of(engine), restarted=another_process)
+            restarted = restarted or track.ring.resets > resets
+            tracks[key] = track
+        if engines:  # a predictor without statistics says nothing about its engines: remember them
+            self._tracks = tracks
+            self._engine_names = tuple(sorted({engine for _, engine in tracks}))
+        if restarted:
+            self.restarts += 1
+            self.version_asked = False
+        self._close_short_windows(now)
+
+    def _is_another_process(self, snapshot: Snapshot) -> bool:
+        """Whether a process counts that started later than any before; one without statistics does not count."""
+        if not snapshot.stats_present:
+            return False
+        later = started_later(self._process_start, snapshot.process_start_time_seconds)
+        if later or self._process_start is None:
+            self._process_start = snapshot.process_start_time_seconds
+        return later
+
+    def observe_failure(self, reason: str) -> None:
+        """A fetch failed; ``reason`` is in words."""
+        self._sample_log(self._clock())
+        self.up, self.up_reason, self.snapshot = False, reason, None
+        self.version_asked = False  # whatever answers next may be another release
+
+    def observe_version(self, version: str | None) -> None:
+        """The predictor was asked for its version; ``None`` if it did not say."""
+        self._api_version, self.version_asked = version, True
+
+    def observe_baseline(self, baseline: DecodingBaseline | None) -> None:
+        """What runs now fits this baseline, or none."""
+        self.baseline = baseline
+
+    def observe_event(self, event: Event) -> None:
+        """A line of the predictor's log said something."""
+        if isinstance(event, SpecDecoding):
+            label = engine_label(event.engine, self._engine_names)
+            self.log.add(event, label, event.num_speculative_tokens or self.num_speculative_tokens)
+        elif isinstance(event, EngineConfig):
+            self._config = event
+            if not event.historical:
+                self.log.predictor_started()
+        elif isinstance(event, PredictorWarning):
+            self.warnings[event.warning] += 1
+        elif isinstance(event, RequestParams) and event.temperature is not None:
+            if self.temperatures is None:
+                self.temperatures = HistogramCounter(TEMPERATURE_BOUNDS)
+            self.temperatures.observe(event.temperature)
+
+    def _sample_log(self, now: float) -> None:
+        """Note the log's totals beside the metrics': reading the log itself must stay cheap."""
+        for label, totals in self.log.engines.items():
+            ring = self._log_rings.get(label)
+            if ring is None:
+                ring = self._log_rings[label] = SampleRing(self.window_seconds)
+                ring.add(self._born, Counts(drafts=0, draft_tokens=0, accepted_tokens=0))
+            ring.add(now, totals.counts())
+
+    def _close_short_windows(self, now: float) -> None:
+        if self.engine_generation == "v0":  # its counters are sums of lifetime totals: no window can be had from them
+            return
+        total = Counts()
+        closed = False
+        for track in self._tracks.values():
+            if now - track.short_window_start < self.policy.short_window_seconds:
+                continue
+            counts = track.ring.totals - track.short_window_totals
+            track.short_window_start, track.short_window_totals = now, track.ring.totals
+            total, closed = total + counts, True
+            rate = acceptance.acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+            enough = counts.drafts is None or counts.drafts >= self.policy.min_drafts
+            if rate is not None and enough:
+                track.ratios.observe(rate)
+        if not closed:
+            return
+        wall = self._wall_clock()
+        self._history.append(
+            HistoryPoint(
+                timestamp=wall,
+                acceptance_ratio=acceptance.acceptance_ratio(total.accepted_tokens, total.draft_tokens),
+                mean_acceptance_length=acceptance.mean_acceptance_length(total.accepted_tokens, total.drafts),
+            )
+        )
+        while self._history[0].timestamp < wall - HISTORY_SECONDS:
+            self._history.popleft()
+
+    # --- what is true now ---
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Served models, as the metrics name them; by the log's init line until metrics were seen."""
+        names = tuple(sorted({model for model, _ in self._tracks}))
+        if names or self._config is None:
+            return names
+        named = self._config.served_model_name or self._config.model
+        return (named,) if named else ()
+
+    @property
+    def log_model_name(self) -> str:
+        """The ``model_name`` of what the log says; empty while no source names a model."""
+        return next(iter(self.model_names), "")
+
+    @property
+    def method(self) -> str | None:
+        """Speculation method as the log's init line names it."""
+        return self._config.method if self._config else None
+
+    @property
+    def draft_model(self) -> str | None:
+        """Draft model from the log's init line."""
+        return self._config.draft_model if self._config else None
+
+    @property
+    def vllm_version(self) -> str | None:
+        """The release: what ``/version`` answered, else what the log's init line says."""
+        return self._api_version or (self._config.vllm_version if self._config else None)
+
+    @property
+    def engine_generation(self) -> str | None:
+        """``"v0"`` or ``"v1"``."""
+        if self.snapshot is not None and self.snapshot.engine_generation:
+            return self.snapshot.engine_generation
+        return self._config.engine_generation if self._config else None
+
+    @property
+    def num_speculative_tokens(self) -> int | None:
+        """K: from the log's init line, else the number of positions that the metrics or the log's lines show."""
+        if self._config is not None:
+            return self._config.num_speculative_tokens
+        snapshots = self.snapshot.engines if self.snapshot else ()
+        shown = max((len(engine.accepted_tokens_per_position or ()) for engine in snapshots), default=0)
+        logged = max((totals.num_speculative_tokens or 0 for totals in self.log.engines.values()), default=0)
+        return shown or logged or None
+
+    @property
+    def resolved_policy(self) -> ResolvedPolicy:
+        """The thresholds for this predictor's method."""
+        return self.policy.for_method(self.method)
+
+    @property
+    def mean_acceptance_length_min(self) -> float | None:
+        """Break-even length of this predictor's drafts; ``None`` while neither their length nor k is known."""
+        return mean_acceptance_length_min(self.window(), self.num_speculative_tokens, self.resolved_policy)
+
+    def engines(self) -> list[EngineView]:
+        """Every engine known, in order; without snapshots when the last fetch failed."""
+        views = []
+        for (model_name, engine), track in sorted(self._tracks.items()):
+            window = self._window([track], [engine])
+            if window is None and self.engine_generation == "v0":
+                window = self._lifetime([track])
+            views.append(
+                EngineView(
+                    model_name=model_name,
+                    engine=engine,
+                    snapshot=track.snapshot if self._counted else None,
+                    window=window,
+                    recommended_num_speculative_tokens=recommend(
+                        window, self.num_speculative_tokens, self.resolved_policy
+                    ),
+                    state=self._state([track], [engine]),
+                    ratios=track.ratios if self._has_windows(track) else None,
+                )
+            )
+        return views
+
+    def log_engines(self) -> list[tuple[str, EngineLogTotals]]:
+        """The log's totals of every engine, zeros for those known from the metrics; nothing while no log is read.
+
+        No zeros without speculation: a counter that stands still means that drafts are missing.
+        """
+        if self.reader is None or (self._config is not None and self._config.speculative is False):
+            return []
+        silent = () if self.state == "speculation_off" else self._engine_names
+        return sorted({**{engine: EngineLogTotals() for engine in silent}, **self.log.engines}.items())
+
+    @property
+    def state(self) -> StateName:
+        """The state of the predictor as a whole."""
+        return self._state(list(self._tracks.values()), list(self._log_rings))
+
+    @property
+    def _counted(self) -> bool:
+        return self.snapshot is not None and self.snapshot.stats_present
+
+    def _has_windows(self, track: EngineTrack) -> bool:
+        """Whether windows can be had from the counters: they are there, and not V0's, which sum lifetime totals."""
+        return self._counted and self.engine_generation != "v0" and track.snapshot.draft_tokens is not None
+
+    def window(self) -> Figures | None:
+        """The figures of the last window, summed over engines."""
+        return self._window(list(self._tracks.values()), list(self._log_rings))
+
+    def _window(self, tracks: Iterable[EngineTrack], log_engines: Iterable[str]) -> Figures | None:
+        countable = [track.ring for track in tracks if self._has_windows(track)]
+        logged = [ring for engine in log_engines if (ring := self._log_rings.get(engine)) is not None]
+        now = self._clock()
+        windows = [window for ring in countable or logged if (window := ring.window(self.window_seconds, now))]
+        if not windows:
+            return None
+        counts = reduce(add, (window.counts for window in windows))
+        if not countable and not counts.draft_tokens:
+            return None  # a log without lines says nothing about now
+        seconds = max(window.seconds for window in windows)
+        result = figures(counts, self.num_speculative_tokens, "metrics" if countable else "log", seconds)
+        return without_length(result) if self.engine_generation == "v0" else result
+
+    def lifetime(self) -> Figures | None:
+        """The figures since the predictor started, summed over engines."""
+        return self._lifetime(list(self._tracks.values()))
+
+    def _lifetime(self, tracks: list[EngineTrack]) -> Figures | None:
+        if not self._counted or not tracks:
+            return None
+        if self.engine_generation == "v0":
+            rates = [rate for track in tracks if (rate := track.snapshot.lifetime_acceptance_ratio) is not None]
+            if len(rates) != 1:  # V0 runs one engine; with several there is no count to weigh their ratios by
+                return None
+            return figures(Counts(), None, "metrics", None, acceptance_ratio=rates[0])
+        counts = reduce(add, (timed_counts_of(track.snapshot) for track in tracks))
+        if counts.draft_tokens is None:
+            return None
+        return figures(counts, self.num_speculative_tokens, "metrics", None)
+
+    def _state(self, tracks: list[EngineTrack], log_engines: list[str]) -> StateName:
+        if self.snapshot is None:
+            return "unreachable"
+        if not self.snapshot.stats_present:
+            return "stats_disabled"
+        configured = self._config.speculative is True if self._config else None
+        if configured is False or (configured is None and not any(_speculates(track.snapshot) for track in tracks)):
+            return "speculation_off"
+        now = self._clock()
+        span = self.policy.state_window_seconds
+        windows = [window for track in tracks if (window := track.ring.window(span, now))]
+        drafted = stepped = False
+        if windows:
+            counts = reduce(add, (window.counts for window in windows))
+            drafted = bool(counts.draft_tokens)
+            moved = counts.generation_tokens if counts.steps is None else counts.steps
+            stepped = bool(moved)
+        else:
+            drafted = any(track.snapshot.draft_tokens for track in tracks)
+            stepped = any(track.snapshot.requests_running for track in tracks)
+            drafted = drafted and stepped
+        if not drafted and self.engine_generation == "v0":  # its counters move at log intervals, its log tells more
+            rings = [ring for engine in log_engines if (ring := self._log_rings.get(engine)) is not None]
+            drafted = any((window := ring.window(span, now)) and window.counts.draft_tokens for ring in rings)
+        if drafted:
+            return "drafting"
+        return "not_drafting" if stepped else "idle"
+
+    def status(self) -> PredictorStatus:
+        """Everything a person may want to know, summed over engines where there are several."""
+        window = self.window()
+        snapshots = [track.snapshot for track in self._tracks.values()] if self._counted else []
+        judgement = judge(self.evidence(), self.policy)
+        return PredictorStatus(
+            inference_service=self.name,
+            url=self.url,
+            up=self.up,
+            up_reason=self.up_reason,
+            state=self.state,
+            model_names=self.model_names,
+            vllm_version=self.vllm_version,
+            engine_generation=self.engine_generation,
+            method=self.method,
+            draft_model=self.draft_model,
+            num_speculative_tokens=self.num_speculative_tokens,
+            recommended_num_speculative_tokens=recommend(window, self.num_speculative_tokens, self.resolved_policy),
+            requests_running=_total(snapshot.requests_running for snapshot in snapshots),
+            requests_waiting=_total(snapshot.requests_waiting for snapshot in snapshots),
+            kv_cache_usage_ratio=max(
+                (usage for snapshot in snapshots if (usage := snapshot.kv_cache_usage_ratio) is not None), default=None
+            ),
+            acceptance_ratio_min=self.resolved_policy.acceptance_ratio_min,
+            mean_acceptance_length_min=self.mean_acceptance_length_min,
+            window=window,
+            lifetime=self.lifetime(),
+            engines=tuple(
+                EngineStatus(
+                    model_name=view.model_name,
+                    engine=view.engine,
+                    window=view.window,
+                    lifetime=self._lifetime([self._tracks[view.model_name, view.engine]]),
+                )
+                for view in self.engines()
+            ),
+            history=tuple(self._history),
+            warnings=warning_counts(self.warnings),
+            pitfalls=judgement.pitfalls,
+            log=self._log_status(),
+            verdict=judgement.verdict,
+        )
+
+    def evidence(self) -> Evidence:
+        """What a judgement of this predictor rests on now."""
+        windows = {engine: totals.windows for engine, totals in self.log.engines.items() if totals.windows}
+        # Lines come at intervals: their absence says something after a while only.
+        watched = self.reader is not None and self._clock() - self._born >= self.window_seconds
+        return Evidence(
+            state=self.state,
+            figures=self.window() or self.lifetime(),
+            vllm_version=self.vllm_version,
+            engine_generation=self.engine_generation,
+            method=self.method,
+            num_speculative_tokens=self.num_speculative_tokens,
+            engines=len(self._engine_names) or len(windows),
+            log_windows=sum(windows.values()) if watched or windows else None,
+            warnings=frozenset(self.warnings),
+            baseline=self.baseline,
+        )
+
+    def _log_status(self) -> LogStatus | None:
+        if self.reader is None:
+            return None
+        return LogStatus(
+            windows=sum(totals.windows for totals in self.log.engines.values()),
+            lines=self.reader.lines,
+            parse_errors=self.reader.parse_errors,
+            bytes_behind=self.reader.bytes_behind,
+            last_line_timestamp=self.reader.last_line_timestamp,
+        )
+
+
+def _speculates(engine: EngineSnapshot) -> bool:
+    """Whether the metrics alone say that speculation is on.
+
+    From 0.8.5 on the counters exist only then. 0.8.3 and 0.8.4, which have no drafts counter, register the others
+    always, so there only a count is proof; a V0 engine shows its gauge only after it has drafted.
+    """
+    if engine.drafts is not None:
+        return True
+    return bool(engine.draft_tokens) or engine.lifetime_acceptance_ratio is not None
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,99 @@
+"""What is true of the predictors now: the documented, stable shape of ``/api/v1/status``, ``check`` and the page.
+
+Ratios are 0..1, times seconds, timestamps Unix seconds by the exporter's clock, lengths tokens. ``null`` means not
+known or not defined (no drafts, no ratio); a figure is never 0 for want of data.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.speculation.facts import StateName, WarningCount
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.verdict import Verdict
+
+
+class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine (data-parallel rank) of the predictor."""
+
+    model_name: str
+    engine: str
+    window: Figures | None
+    lifetime: Figures | None
+
+
+class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One minute or so of the last hour; ``acceptance_ratio`` is null where nothing was drafted."""
+
+    timestamp: float
+    acceptance_ratio: float | None
+    mean_acceptance_length: float | None
+
+
+class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The log reader's health."""
+
+    windows: int
+    lines: int
+    parse_errors: int
+    bytes_behind: int
+    last_line_timestamp: float | None
+
+
+class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The pinned baseline. ``remarks`` say in words where it and what runs now are not like for like."""
+
+    name: str
+    recorded_at: str  # RFC 3339, UTC
+    recorded_timestamp: float
+    duration_seconds: float
+    interrupted: bool
+    model_name: str | None
+    vllm_version: str | None
+    served: bool  # false: it does not fit, and its metrics are absent
+    refusal: str | None  # why not, in words
+    remarks: tuple[str, ...]
+    acceptance_ratio: float | None  # null: recorded without speculation
+    mean_acceptance_length: float | None
+    mean_latency_seconds: dict[str, float]  # by SLI, of those that were recorded
+
+
+class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One predictor."""
+
+    inference_service: str
+    url: str
+    up: bool
+    up_reason: str | None  # why not, in words
+    state: StateName
+    model_names: tuple[str, ...]
+    vllm_version: str | None
+    engine_generation: str | None
+    method: str | None
+    draft_model: str | None
+    num_speculative_tokens: int | None
+    recommended_num_speculative_tokens: int | None  # 0: better switched off
+    requests_running: float | None
+    requests_waiting: float | None
+    kv_cache_usage_ratio: float | None
+    acceptance_ratio_min: float  # policy for this method
+    mean_acceptance_length_min: float | None
+    window: Figures | None
+    lifetime: Figures | None
+    engines: tuple[EngineStatus, ...]
+    history: tuple[HistoryPoint, ...]
+    warnings: tuple[WarningCount, ...]
+    pitfalls: tuple[KnownPitfall, ...] = ()
+    log: LogStatus | None
+    verdict: Verdict
+    baseline: BaselineStatus | None = None  # null: none is configured
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole exporter."""
+
+    exporter_version: str
+    generated_at: float
+    window_seconds: float
+    predictors: tuple[PredictorStatus, ...]

@@ -1,0 +1,1 @@
+"""The domain: counts, figures, policy and verdict of speculative decoding. Pure; every module is public."""

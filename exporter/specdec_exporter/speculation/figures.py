@@ -1,0 +1,93 @@
+"""Counts of a span -> the figures that people look at."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
+from specdec_exporter.speculation import acceptance
+from specdec_exporter.speculation.acceptance import Counts
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """Speculation's figures over one span of time, summed over engines before dividing."""
+
+    source: Literal["metrics", "log"]
+    seconds: float | None  # the span; null for a lifetime
+    drafts: float | None
+    draft_tokens: float | None
+    accepted_tokens: float | None
+    generation_tokens: float | None
+    acceptance_ratio: float | None
+    mean_acceptance_length: float | None
+    mean_draft_length: float | None
+    tokens_per_step: float | None
+    per_position: tuple[float, ...]  # unconditional: accepted at i / drafts
+    conditional: tuple[float | None, ...]  # accepted at i / accepted at i-1
+    short_drafts: bool  # drafts shorter than k: the curve's tail reads too low
+    time_per_output_token_seconds: float | None = None  # mean over the requests that finished
+    timed_requests: float | None = None  # how many these are
+
+
+def counts_of(engine: EngineSnapshot) -> Counts:
+    """Return the counters of a snapshot as counts since the predictor started."""
+    positions = engine.accepted_tokens_per_position or {}
+    return Counts(
+        drafts=engine.drafts,
+        draft_tokens=engine.draft_tokens,
+        accepted_tokens=engine.accepted_tokens,
+        accepted_per_position=tuple(positions.get(i, 0.0) for i in range(max(positions, default=-1) + 1)),
+        generation_tokens=engine.generation_tokens,
+        first_tokens=engine.time_to_first_token.count if engine.time_to_first_token else None,
+        steps=engine.step_latency.count if engine.step_latency else None,
+    )
+
+
+def timed_counts_of(engine: EngineSnapshot) -> Counts:
+    """Return :func:`counts_of` with the time per output token of the requests that finished."""
+    timed = engine.time_per_output_token
+    if timed is None:
+        return counts_of(engine)
+    return msgspec.structs.replace(counts_of(engine), timed_requests=timed.count, output_token_seconds=timed.sum)
+
+
+def figures(
+    counts: Counts,
+    num_speculative_tokens: int | None,
+    source: Literal["metrics", "log"],
+    seconds: float | None,
+    *,
+    acceptance_ratio: float | None = None,
+) -> Figures:
+    """Derive all figures of a span. ``acceptance_ratio`` stands in where a predictor gives a ratio without counts."""
+    if source == "log" and sum(counts.accepted_per_position) != counts.accepted_tokens:
+        # Some lines had no list (Rust frontend, V0): the others' positions are not those of all drafts.
+        counts = msgspec.structs.replace(counts, accepted_per_position=())
+    return Figures(
+        source=source,
+        seconds=seconds,
+        drafts=counts.drafts,
+        draft_tokens=counts.draft_tokens,
+        accepted_tokens=counts.accepted_tokens,
+        generation_tokens=counts.generation_tokens,
+        acceptance_ratio=(
+            acceptance.acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+            if acceptance_ratio is None
+            else acceptance_ratio
+        ),
+        mean_acceptance_length=acceptance.mean_acceptance_length(counts.accepted_tokens, counts.drafts),
+        mean_draft_length=acceptance.mean_draft_length(counts.draft_tokens, counts.drafts),
+        tokens_per_step=acceptance.tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps),
+        per_position=acceptance.position_ratios(counts.accepted_per_position, counts.drafts),
+        conditional=acceptance.conditional_ratios(counts.accepted_per_position, counts.drafts),
+        short_drafts=acceptance.has_short_drafts(counts.draft_tokens, counts.drafts, num_speculative_tokens),
+        time_per_output_token_seconds=acceptance.ratio(counts.output_token_seconds, counts.timed_requests),
+        timed_requests=counts.timed_requests,
+    )
+
+
+def without_length(v0: Figures) -> Figures:
+    """Return a V0 engine's figures without a length: it counts tokens accepted after a rejected one too."""
+    return msgspec.structs.replace(v0, mean_acceptance_length=None)

@@ -1,0 +1,103 @@
+"""The spec-decode lines of one log, summed: exact where vLLM prints counts, reconstructed where it prints ratios."""
+
+from __future__ import annotations
+
+import functools
+
+from specdec_exporter.predictor.log.events import SpecDecoding
+from specdec_exporter.speculation.acceptance import Counts, reconstruct_window
+
+
+class EngineLogTotals:
+    """Totals of one engine. ``drafts`` and ``accepted_per_position`` are reconstructed, the rest is exact."""
+
+    def __init__(self) -> None:
+        self.windows = 0
+        self.draft_tokens = 0
+        self.accepted_tokens = 0
+        self.drafts = 0
+        self.accepted_per_position: list[int] = []
+        self.num_speculative_tokens: int | None = None  # of the last line
+        # The V0 engine prints lifetime totals: the last ones seen, from which the next line is differenced.
+        self.lifetime: tuple[int, int] | None = None
+
+    def counts(self) -> Counts:
+        """Return the totals as counts."""
+        return Counts(
+            drafts=self.drafts,
+            draft_tokens=self.draft_tokens,
+            accepted_tokens=self.accepted_tokens,
+            accepted_per_position=tuple(self.accepted_per_position),
+        )
+
+
+class LogTotals:
+    """Sums spec-decode lines per engine, under the engine's name as :func:`engine_label` writes it."""
+
+    def __init__(self) -> None:
+        self.engines: dict[str, EngineLogTotals] = {}
+
+    def engine(self, label: str) -> EngineLogTotals:
+        """Return the totals of an engine, zeros for a new one."""
+        totals = self.engines.get(label)
+        if totals is None:
+            totals = self.engines[label] = EngineLogTotals()
+        return totals
+
+    def predictor_started(self) -> None:
+        """Take note of a new engine (its init line): lifetime totals start from zero."""
+        for totals in self.engines.values():
+            totals.lifetime = (0, 0)
+        if not self.engines:
+            self.engine("0").lifetime = (0, 0)
+
+    def add(
+        self, event: SpecDecoding, label: str, num_speculative_tokens: int | None = None
+    ) -> tuple[int, int, int] | None:
+        """Add one line; return the drafts, draft tokens and accepted tokens it adds, ``None`` if that cannot be known.
+
+        ``num_speculative_tokens`` is k from elsewhere, for lines with a mean length and no list that would tell k (the
+        Rust frontend). Lines without a length do not get it: 0.8.3 and 0.8.4 count no drafts in their metrics either.
+        The first lifetime line of a log whose beginning was not seen only says where to count from.
+        """
+        totals = self.engines.get(label) or self.engine(label)
+        totals.windows += 1
+        k = event.num_speculative_tokens
+        if k:
+            totals.num_speculative_tokens = k
+        accepted, drafted = event.accepted_tokens, event.draft_tokens
+        length = event.mean_acceptance_length
+        if event.cumulative is True:
+            before, totals.lifetime = totals.lifetime, (accepted, drafted)
+            if before is None:
+                return None
+            if accepted >= before[0] and drafted >= before[1]:  # else restarted: all of it is new
+                accepted, drafted = accepted - before[0], drafted - before[1]
+        elif length is not None and event.bonus_included is not False:
+            length -= 1.0
+        if length is not None:
+            k = k or num_speculative_tokens
+        drafts, reached = reconstruct_window(accepted, drafted, event.per_position or (), length, k)
+        totals.accepted_tokens += accepted
+        totals.draft_tokens += drafted
+        totals.drafts += drafts
+        positions = totals.accepted_per_position
+        if len(positions) < len(reached):
+            positions.extend([0] * (len(reached) - len(positions)))
+        for i, count in enumerate(reached):
+            positions[i] += count
+        return drafts, drafted, accepted
+
+
+@functools.lru_cache(maxsize=1024)
+def engine_label(printed: str | None, known: tuple[str, ...] = ()) -> str:
+    """Return the ``engine`` label for an engine as the log prints it: ``"000"`` -> ``"0"``.
+
+    A line that names no engine belongs to the only one there is; with several ``known`` from the predictor's metrics it
+    was summed over them (the Rust frontend does that).
+    """
+    if printed is None:
+        if len(known) > 1:
+            return "aggregated"
+        return known[0] if known else "0"
+    return str(int(printed)) if printed.isdecimal() else printed

@@ -1,0 +1,134 @@
+"""What people read of a baseline: a table of what it holds, its remarks, and the progress of a recording."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.formatting import count, decimal, percent, plain
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.acceptance import (
+    acceptance_ratio,
+    mean_acceptance_length,
+    position_ratios,
+    tokens_per_step,
+)
+from specdec_exporter.terminal.console import console_for
+
+_TITLES = {
+    "time_to_first_token_seconds": "to first token",
+    "time_per_output_token_seconds": "per output token",
+    "request_latency_seconds": "end to end",
+}
+_QUANTILES = (0.5, 0.9, 0.99)
+_TICK_SECONDS = 0.25
+
+
+def print_baseline(console: Console, baseline: Baseline, remarks: tuple[str, ...]) -> None:
+    """Print everything a baseline holds, but the single buckets."""
+    console.print(Text(f"{plain(baseline.name)}: {_span(baseline)}", style="bold"))
+    console.print(_facts(baseline))
+    console.print(_latency(baseline))
+    for remark in remarks:
+        console.print(Text(f"  note: {remark}", style="yellow"))
+
+
+def _span(baseline: Baseline) -> str:
+    whole = "interrupted after" if baseline.interrupted else "recorded over"
+    return f"{whole} {baseline.duration_seconds:,.0f} s until {baseline.recorded_at}"
+
+
+def _facts(baseline: Baseline) -> Table:
+    table = Table.grid(padding=(0, 2))
+    context, counts = baseline.context, baseline.counts
+    for name in context.__struct_fields__:
+        value = getattr(context, name)
+        table.add_row(f"  {name.replace('_', ' ')}", plain(value) if value else "not given")
+    speculation = "off, or not known"
+    if counts.draft_tokens is not None:
+        k = baseline.num_speculative_tokens
+        speculation = f"{plain(baseline.method or 'method not known')}, k = {k or '?'}"
+    table.add_row("  served model", plain(baseline.model_name or "-"))
+    table.add_row("  vLLM", plain(baseline.vllm_version or "-"))
+    table.add_row("  speculation", speculation)
+    if counts.draft_tokens:
+        rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+        table.add_row("  acceptance", f"{percent(rate)} of {count(counts.draft_tokens)} draft tokens")
+        length = mean_acceptance_length(counts.accepted_tokens, counts.drafts)
+        table.add_row("  length", f"{decimal(length)} tokens a draft, the bonus token included")
+        curve = position_ratios(counts.accepted_per_position, counts.drafts)
+        table.add_row("  curve", " ".join(percent(rate) for rate in curve) or "-")
+    per_step = tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)
+    table.add_row("  tokens per step", decimal(per_step))
+    for title, total in (
+        ("requests", baseline.requests_finished),
+        ("prompt tokens", baseline.prompt_tokens),
+        ("generated tokens", counts.generation_tokens),
+    ):
+        rate = None if total is None else total / baseline.duration_seconds
+        table.add_row(f"  {title}", count(total) if rate is None else f"{count(total)} ({decimal(rate)} a second)")
+    return table
+
+
+def _latency(baseline: Baseline) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    for heading in ("  latency", "requests", "mean", *(f"P{share * 100:.0f}" for share in _QUANTILES)):
+        table.add_column(heading, justify="left" if "latency" in heading else "right", no_wrap=True)
+    for sli, histogram in baseline.histograms():
+        mean = _seconds(histogram.mean)
+        quantiles = (_bracket(histogram, share) for share in _QUANTILES)
+        table.add_row(f"  {_TITLES[sli]}", count(histogram.count), mean, *quantiles)
+    return table
+
+
+def _bracket(histogram: Histogram, share: float) -> str:
+    """The bucket that a quantile lies in: all that is certain of it."""
+    rank = share * histogram.count
+    index = next(i for i, cumulative in enumerate(histogram.counts) if cumulative >= rank)
+    if index == len(histogram.bounds) - 1:
+        return f"> {_seconds(histogram.bounds[-2])}" if index else "-"
+    below = histogram.bounds[index - 1] if index else 0.0
+    return _seconds(below, histogram.bounds[index])
+
+
+def _seconds(*values: float) -> str:
+    """A time, or from one to another, in the unit of the last."""
+    factor, unit = (1000.0, "ms") if values[-1] < 1 else (1.0, "s")
+    return f"{'-'.join(f'{value * factor:.4g}' for value in values)} {unit}"
+
+
+@asynccontextmanager
+async def recording_progress(stream: TextIO, what: str, seconds: float) -> AsyncIterator[None]:
+    """Say what is being done and, on a terminal, show how much of the span has passed."""
+    stream.write(f"Recording {plain(what)} for {seconds:g} s; Ctrl-C ends it and keeps what was measured\n")
+    stream.flush()
+    if not stream.isatty():
+        yield
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn  # noqa: PLC0415  terminals only
+
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console_for(stream), transient=True) as progress:
+        task = progress.add_task("", total=seconds)
+        started = time.monotonic()
+
+        async def tick() -> None:
+            while True:
+                progress.update(task, completed=time.monotonic() - started)
+                await asyncio.sleep(_TICK_SECONDS)
+
+        ticking = asyncio.create_task(tick())
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            with suppress(asyncio.CancelledError):
+                await ticking

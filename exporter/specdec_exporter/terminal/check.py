@@ -1,0 +1,55 @@
+"""The report of ``check``: findings, figures, curve and verdict of a running predictor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from specdec_exporter.inspection.examination import Examination, Look
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.terminal.console import heading, indented
+from specdec_exporter.terminal.figures import (
+    LEVEL_STYLE,
+    breakdown_table,
+    figures_table,
+    print_curve,
+    print_finding,
+    print_verdict,
+    print_warnings,
+)
+
+
+def print_examination(
+    console: Console, examination: Examination, look: Look, engines: Sequence[tuple[str, Figures]]
+) -> None:
+    """Print what a check found: its lines, the figures, the curve, the warnings of the log and the verdict.
+
+    ``engines`` has each engine's figures since the predictor started.
+    """
+    for finding in examination.findings:
+        print_finding(console, finding)
+    log = examination.log
+    columns: list[tuple[str, Figures]] = []
+    if look.window is not None and look.window.acceptance_ratio is not None:
+        columns.append(("now" if not look.window.seconds else f"{look.window.seconds:.1f} s", look.window))
+    if look.lifetime is not None:
+        columns.append(("since start", look.lifetime))
+    if log is not None and log.judged is not None and log.judged.figures is not None:
+        columns.append(("log", log.judged.figures))
+    if columns:
+        heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}")
+        indented(console, figures_table(columns))
+    if len(engines) > 1:
+        heading(console, "By engine, since start")
+        indented(console, breakdown_table("engine", engines))
+    if examination.basis is not None:
+        print_curve(console, examination.basis, examination.recommended_num_speculative_tokens)
+    if log is not None:
+        print_warnings(console, log.warnings)
+    print_verdict(console, examination.verdict)
+    levels = Counter(finding.level for finding in examination.findings)
+    summary = f"{levels['PASS']} passed, {levels['WARN']} to look at, {levels['FAIL']} failed"
+    console.print(Text(f"{examination.level}: {summary}", style=LEVEL_STYLE[examination.level]))

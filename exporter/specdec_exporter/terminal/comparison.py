@@ -1,0 +1,288 @@
+"""A comparison as people read it: in a terminal of 80 columns, as Markdown for a report, as JSON for programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, NamedTuple, TextIO
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specdec_exporter.baseline.file import Context
+from specdec_exporter.comparison.compare import Comparison, Side
+from specdec_exporter.comparison.decision import DecisionCode, times
+from specdec_exporter.comparison.distribution import Quantile, Shift
+from specdec_exporter.comparison.estimate import Estimate
+from specdec_exporter.comparison.latency import LatencyComparison
+from specdec_exporter.comparison.likeness import TITLES
+from specdec_exporter.formatting import count, decimal, percent, plain, seconds
+from specdec_exporter.speculation.acceptance import at
+from specdec_exporter.speculation.verdict import Finding
+from specdec_exporter.terminal.console import heading, indented, print_framed, write
+from specdec_exporter.terminal.figures import print_finding
+
+Output = Literal["text", "markdown", "json"]
+
+_STYLE: dict[DecisionCode, str] = {
+    "faster": "green",
+    "no_difference": "yellow",
+    "slower": "red",
+    "tail_worse": "red",
+    "mixed": "red",
+    "undecided": "blue",
+}
+_LEGEND: Final = (
+    "Quantiles are interpolated; [ ] holds the bucket boundaries that they lie between, chance included. "
+    "( ) holds 95 % intervals."
+)
+_CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
+
+
+class _Rows(NamedTuple):
+    """A table of one title: the last column where it has one, and the cells."""
+
+    title: str
+    last: str | None
+    rows: list[tuple[str, ...]]
+
+
+def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> None:
+    """Write ``comparison`` to ``stream``."""
+    if output == "text":
+        write(stream, lambda console: print_comparison(console, comparison))
+        return
+    text = as_markdown(comparison) if output == "markdown" else as_json(comparison)
+    stream.buffer.write(text.encode())  # UTF-8 whatever the terminal speaks: it is meant for a file or a program
+    stream.flush()
+
+
+def as_json(comparison: Comparison) -> str:
+    """Return the documented JSON, indented."""
+    return msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode() + "\n"
+
+
+# --- What both tell, as cells ----------------------------------------------------------------------------------------
+
+
+def _tables(comparison: Comparison) -> Iterator[_Rows]:
+    yield _Rows("Recordings", None, _recordings(comparison))
+    for latency in comparison.latencies:
+        if latency.mean_seconds.baseline is not None or latency.mean_seconds.candidate is not None:
+            title = TITLES[latency.sli].capitalize()
+            yield _Rows(title, "candidate / baseline", _latency(latency))
+    if comparison.baseline.figures or comparison.candidate.figures:
+        yield _Rows("Speculation", None, _speculation(comparison))
+    if curve := _curve(comparison):
+        yield _Rows("Acceptance by position (accepted there / drafts)", None, curve)
+
+
+def _of_sides(comparison: Comparison, *lines: tuple[str, Callable[[Side], str]]) -> list[tuple[str, ...]]:
+    """Return one row for each line, without those that neither side has anything to say of."""
+    rows = [(name, cell(comparison.baseline), cell(comparison.candidate)) for name, cell in lines]
+    return [row for row in rows if row[1:] != ("-", "-")]
+
+
+def _recordings(comparison: Comparison) -> list[tuple[str, ...]]:
+    return _of_sides(
+        comparison,
+        ("name", lambda side: side.name),
+        ("recorded", lambda side: side.recorded_at),
+        ("duration", lambda side: f"{side.duration_seconds:,.0f} s{', interrupted' if side.interrupted else ''}"),
+        ("requests", lambda side: count(side.requests)),
+        ("requests/s", lambda side: decimal(side.requests_per_second)),
+        ("tokens/s", lambda side: _one_decimal(side.generation_tokens_per_second)),
+        ("tokens per prompt", lambda side: _one_decimal(side.mean_prompt_tokens)),
+        ("tokens per answer", lambda side: _one_decimal(side.mean_generation_tokens)),
+        ("preemptions", lambda side: count(side.preemptions)),
+        ("speculation", _describe_speculation),
+        ("vLLM", lambda side: side.vllm_version or "-"),
+        ("served model", lambda side: side.model_name or "-"),
+        *((key.replace("_", " "), _context_cell(key)) for key in _CONTEXT),
+    )
+
+
+def _context_cell(key: str) -> Callable[[Side], str]:
+    def cell(side: Side) -> str:
+        value: str | None = getattr(side.context, key)
+        return "not given" if value is None else value
+
+    return cell
+
+
+def _one_decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _describe_speculation(side: Side) -> str:
+    if side.figures is None:
+        return "off"
+    k = f", k = {side.num_speculative_tokens}" if side.num_speculative_tokens else ""
+    return f"{side.method or 'method unknown'}{k}"
+
+
+def _latency(latency: LatencyComparison) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [
+        ("requests", count(latency.requests.baseline), count(latency.requests.candidate), ""),
+        (
+            "mean",
+            seconds(latency.mean_seconds.baseline),
+            seconds(latency.mean_seconds.candidate),
+            times(latency.mean_ratio),
+        ),
+    ]
+    rows += [
+        (f"P{row.quantile * 100:g}", quantile(row.baseline), quantile(row.candidate), times(row.ratio))
+        for row in latency.quantiles
+    ]
+    if latency.tail_shift is not None:
+        rows.append(_shift("tail shift", ">", latency.tail_shift))
+    if latency.head_shift is not None and latency.head_shift.shifted:
+        rows.append(_shift("head shift", "<", latency.head_shift))
+    return rows
+
+
+def _shift(name: str, sign: str, shift: Shift) -> tuple[str, ...]:
+    limit = f" {sign} {seconds(shift.limit_seconds)}" if shift.limit_seconds is not None else ""
+    return name, "", f"{percent(shift.share)}{limit}", f"by chance < {percent(shift.margin)}"
+
+
+def quantile(found: Quantile | None) -> str:
+    """``43.1 ms [25, 50]``: interpolated, and the boundaries it surely lies between; or why it is not resolvable."""
+    if found is None:
+        return "-"
+    if found.unresolvable == "below_first_bucket":
+        return f"unresolvable: < {seconds(found.high_seconds)}" if found.high_seconds else "unresolvable: first bucket"
+    if found.unresolvable == "above_last_bucket":
+        return f"unresolvable: > {seconds(found.low_seconds)}"
+    if found.seconds is None:
+        return "unresolvable: too few"
+    scale = 1000.0 if found.seconds < 0.9995 else 1.0
+    low, high = ("?" if bound is None else f"{bound * scale:.4g}" for bound in (found.low_seconds, found.high_seconds))
+    return f"{seconds(found.seconds)} [{low}, {high}]"
+
+
+def _speculation(comparison: Comparison) -> list[tuple[str, ...]]:
+    rows = _of_sides(
+        comparison,
+        ("drafts", lambda side: count(side.figures.drafts) if side.figures else "-"),
+        ("acceptance rate", lambda side: _share(side.acceptance_ratio)),
+        ("mean acceptance length", lambda side: _length(side.mean_acceptance_length)),
+        ("mean draft length", _draft_length),
+        ("tokens per step", lambda side: decimal(side.figures.tokens_per_step) if side.figures else "-"),
+    )
+    speedup = comparison.speedup
+    if speedup.realised is not None and speedup.realised_from is not None:
+        what = "realised speed-up" if speedup.ceiling is not None else "baseline / candidate"
+        rows.append((f"{what}, {TITLES[speedup.realised_from]}", "", times(speedup.realised)))
+    if speedup.ceiling is not None and speedup.ceiling_from is not None:
+        rows.append((f"ceiling, {speedup.ceiling_from.replace('_', ' ')}", "", f"{speedup.ceiling:.2f}x"))
+    if speedup.efficiency is not None:
+        rows.append(("efficiency, realised / ceiling", "", times(speedup.efficiency, unit="")))
+    return rows
+
+
+def _draft_length(side: Side) -> str:
+    if side.figures is None:
+        return "-"
+    short = ": short, so the curve reads low" if side.figures.short_drafts else ""
+    return f"{decimal(side.figures.mean_draft_length)}{short}"
+
+
+def _share(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    return f"{percent(estimate.value)} ({percent(estimate.low)} to {percent(estimate.high)})"
+
+
+def _length(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    return f"{decimal(estimate.value)} ({decimal(estimate.low)} to {decimal(estimate.high)})"
+
+
+def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
+    curves = [side.figures.per_position if side.figures else () for side in (comparison.baseline, comparison.candidate)]
+    return [
+        (str(position), *(percent(at(curve, position)) if position < len(curve) else "-" for curve in curves))
+        for position in range(max(map(len, curves)))
+    ]
+
+
+# --- Terminal --------------------------------------------------------------------------------------------------------
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Print the recordings, the latencies, speculation, what is flagged, and the decision."""
+    for title, last, rows in _tables(comparison):
+        heading(console, title)
+        indented(console, _table(last, rows))
+    indented(console, Text(_LEGEND, style="dim"))
+    if comparison.flags:
+        heading(console, "Not like for like, or not known to be")
+    for flag in comparison.flags:
+        print_finding(console, Finding("WARN", flag.code, flag.message, flag.action))
+    decision = comparison.decision
+    title = f"Decision: {decision.code.replace('_', ' ')}"
+    print_framed(console, title, decision.headline, decision.reasons, decision.action, style=_STYLE[decision.code])
+
+
+def _table(last: str | None, rows: Sequence[tuple[str, ...]]) -> Table:
+    result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("", "baseline", "candidate", *((last,) if last else ())):
+        result.add_column(column, overflow="fold")
+    for row in rows:
+        result.add_row(*(Text(plain(cell)) for cell in row))
+    return result
+
+
+# --- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """Return a report with everything that a number needs to be repeated: settings, commands, figures, decision."""
+    decision = comparison.decision
+    lines = [
+        f"# {_escaped(comparison.candidate.name)} against {_escaped(comparison.baseline.name)}",
+        "",
+        f"**{_escaped(decision.headline)}.**",
+        "",
+        *(f"- {_escaped(reason)}" for reason in decision.reasons),
+        "",
+        f"Next: {_escaped(decision.action)}",
+    ]
+    for title, last, rows in _tables(comparison):
+        columns = ("", "baseline", "candidate", *((last,) if last else ()))
+        lines += ["", f"## {title}", "", _row(columns), _row(["---"] * len(columns))]
+        lines += [_row(row) for row in rows]
+    lines += [
+        "",
+        _escaped(_LEGEND),
+        "",
+        "## Commands",
+    ]
+    for name, side in (("Baseline", comparison.baseline), ("Candidate", comparison.candidate)):
+        lines += ["", f"{name}:", "", *_command(side.context)]
+    if comparison.flags:
+        lines += ["", "## Not like for like, or not known to be", ""]
+        lines += [f"- `{flag.code}`: {_escaped(flag.message)}. {_escaped(flag.action)}" for flag in comparison.flags]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell if cell == '---' else _escaped(cell) for cell in cells)} |"
+
+
+def _escaped(text: str) -> str:
+    """``text`` on one line, meaning itself in Markdown, a table's cell included."""
+    return re.sub(r"([\\`*_|<\[\]])", r"\\\1", plain(" ".join(text.split())))
+
+
+def _command(context: Context) -> list[str]:
+    if context.command is None:
+        return ["not given"]
+    longest = max(map(len, re.findall("`+", context.command)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence, plain(context.command), fence]

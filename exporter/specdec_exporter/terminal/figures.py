@@ -1,0 +1,170 @@
+"""What every report shares: figures, the curve by position, findings, warnings, pitfalls and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specdec_exporter.formatting import count, decimal, percent, plain
+from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.speculation.facts import WarningCount
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.verdict import Finding, Level, Verdict, VerdictCode
+from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, print_framed, table
+
+_BAR_CELLS = 20
+LEVEL_STYLE: dict[Level, str] = {"PASS": "bold green", "WARN": "bold yellow", "FAIL": "bold red"}
+_VERDICT_STYLE: dict[VerdictCode, str] = {
+    "healthy": "green",
+    "watch": "yellow",
+    "not_paying": "red",
+    "harmful": "red",
+    "broken": "red",
+    "idle": "blue",
+    "off": "blue",
+    "unknown": "blue",
+}
+
+
+def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
+    """Return the figures of one or several spans side by side; of a single one with the definition beside each.
+
+    Lines of which no column knows anything are left out.
+    """
+    spans = [figures for _, figures in columns]
+    sources = {figures.source for figures in spans}
+    drafts = "Drafts"
+    if "log" in sources:
+        drafts = "Drafts (reconstructed)" if sources == {"log"} else "Drafts (log: reconstructed)"
+    lines: list[tuple[str, str, list[str]]] = [
+        ("Draft tokens", "", [count(figures.draft_tokens) for figures in spans]),
+        ("Accepted tokens", "", [count(figures.accepted_tokens) for figures in spans]),
+        ("Acceptance rate", "accepted / draft tokens", [percent(figures.acceptance_ratio) for figures in spans]),
+        (drafts, "", [count(figures.drafts) for figures in spans]),
+        (
+            "Mean acceptance length",
+            "1 + accepted / drafts (with the bonus token)",
+            [decimal(figures.mean_acceptance_length) for figures in spans],
+        ),
+        ("Mean draft length", "draft tokens / drafts", [decimal(figures.mean_draft_length) for figures in spans]),
+        ("Generation tokens", "", [count(figures.generation_tokens) for figures in spans]),
+        (
+            "Tokens per step",
+            "steps without a draft included",
+            [decimal(figures.tokens_per_step) for figures in spans],
+        ),
+    ]
+    known = [line for line in lines if any(cell != "-" for cell in line[2])]
+    if len(columns) > 1:
+        return table("", *(name for name, _ in columns), rows=[(name, *cells) for name, _, cells in known])
+    result = Table.grid(padding=(0, 3, 0, 0))
+    result.add_column(overflow="fold")
+    result.add_column(justify="right", no_wrap=True)
+    result.add_column(overflow="fold", style="dim")
+    for name, definition, cells in known:
+        result.add_row(name, *cells, definition)
+    return result
+
+
+def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
+    """Return one line for each engine or configuration."""
+    columns = (kind, "draft tokens", "accepted", "rate", "length")
+    return table(
+        *columns,
+        rows=[
+            (
+                label,
+                count(part.draft_tokens),
+                count(part.accepted_tokens),
+                percent(part.acceptance_ratio),
+                decimal(part.mean_acceptance_length),
+            )
+            for label, part in parts
+        ],
+    )
+
+
+def curve_table(figures: Figures, *, ascii_only: bool, cells: int = _BAR_CELLS) -> Table:
+    """Return acceptance by position as bars: of all drafts, and of the drafts that came this far."""
+    result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    result.add_column("pos.", justify="right", no_wrap=True)
+    result.add_column("all drafts", min_width=cells, no_wrap=True)
+    result.add_column("", justify="right", no_wrap=True)
+    result.add_column("conditional", min_width=cells, no_wrap=True)
+    result.add_column("", justify="right", no_wrap=True)
+    for position, (rate, conditional) in enumerate(zip(figures.per_position, figures.conditional, strict=False)):
+        result.add_row(
+            str(position),
+            Text(bar(rate, cells, ascii_only=ascii_only), style="cyan"),
+            percent(rate),
+            Text(bar(conditional, cells, ascii_only=ascii_only), style="magenta"),
+            percent(conditional),
+        )
+    return result
+
+
+def print_curve(console: Console, figures: Figures, recommended_num_speculative_tokens: int | None) -> None:
+    """Print acceptance by position, as wide as there is room for, and what it takes to read it."""
+    if not figures.per_position:
+        return
+    heading(console, "Acceptance by position")
+    # the position, two percentages, the gaps between and the indent take 28 columns
+    cells = max(6, min(_BAR_CELLS, (console.width - 28) // 2))
+    indented(console, curve_table(figures, ascii_only=is_ascii_only(console), cells=cells))
+    indented(console, Text("conditional: of the drafts accepted up to the position before", style="dim"))
+    if recommended_num_speculative_tokens is not None:
+        best = recommended_num_speculative_tokens or "0 (better switched off)"
+        indented(console, Text(f"Recommended k: {best}, by this curve and the cost that the policy assumes."))
+    if figures.short_drafts:
+        offered = "" if figures.mean_draft_length is None else f" ({figures.mean_draft_length:.2f} tokens on average)"
+        indented(
+            console,
+            Text(
+                f"Some drafts were shorter than k{offered}: the last positions read too low, since a token "
+                "that was never offered counts as not accepted.",
+                style="yellow",
+            ),
+        )
+
+
+def print_warnings(console: Console, warnings: Sequence[WarningCount]) -> None:
+    """Print the known warnings of the log: what each of them means, which releases log it and what to do."""
+    if warnings:
+        heading(console, "Warnings in the log")
+    for warning in warnings:
+        _print_known(console, f"{warning.code}, {warning.count:,} x", warning)
+
+
+def print_pitfalls(console: Console, pitfalls: Sequence[KnownPitfall]) -> None:
+    """Print what is known of the release that the log is of."""
+    if pitfalls:
+        heading(console, "Known of this release")
+    for pitfall in pitfalls:
+        _print_known(console, pitfall.code, pitfall)
+
+
+def _print_known(console: Console, label: str, known: WarningCount | KnownPitfall) -> None:
+    text = Text(f"{label} (vLLM {known.releases}): ", style="yellow")
+    indented(console, text.append(plain(f"{known.meaning} {known.action}"), style=""))
+
+
+def print_verdict(console: Console, verdict: Verdict) -> None:
+    """Print the verdict in a frame: headline, why, what to do next."""
+    title = f"Verdict: {verdict.code.replace('_', ' ')}"
+    print_framed(console, title, verdict.headline, verdict.reasons, verdict.action, style=_VERDICT_STYLE[verdict.code])
+
+
+def print_finding(console: Console, finding: Finding) -> None:
+    """Print one line of a check: the level, what was looked at, what was found; under it what to do."""
+    head = Text(f"{finding.level}  ", style=LEVEL_STYLE[finding.level])
+    grid = Table.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    found = finding.found.removeprefix(f"{finding.subject.lower()} ")  # not "Acceptance: acceptance 0.5"
+    grid.add_row(head, Text(f"{finding.subject}: ", style="bold").append(plain(found), style=""))
+    if finding.action:
+        grid.add_row("", Text("-> ", style="dim").append(plain(finding.action), style=""))
+    console.print(grid)

@@ -1,0 +1,136 @@
+"""The report of ``analyze``: what one log says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from specdec_exporter.formatting import percent, plain, size
+from specdec_exporter.inspection.logstory import Account, Analysis, NotableWindow
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import EngineConfig
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.terminal.console import heading, indented, is_ascii_only, pairs, sparkline
+from specdec_exporter.terminal.figures import (
+    breakdown_table,
+    figures_table,
+    print_curve,
+    print_pitfalls,
+    print_verdict,
+    print_warnings,
+)
+
+
+def print_analysis(
+    console: Console, analysis: Analysis, *, counters: ReaderCounters, paths: Sequence[str], min_drafts: int
+) -> None:
+    """Print what one log says. ``paths`` are its files, ``counters`` what reading them came to."""
+    for path in paths:
+        console.print(Text("stdin" if path == "-" else plain(path), style="bold"))
+    console.print(_reading(analysis, counters))
+    _print_configurations(console, analysis)
+    judged = analysis.judged
+    if judged is not None and judged.figures is not None:
+        _print_totals(console, analysis, judged, judged.figures)
+        _print_windows(console, judged, min_drafts)
+        print_curve(console, judged.figures, judged.recommended_num_speculative_tokens)
+    print_warnings(console, analysis.warnings)
+    print_pitfalls(console, analysis.pitfalls)
+    print_verdict(console, analysis.verdict)
+
+
+def _reading(analysis: Analysis, counters: ReaderCounters) -> str:
+    words = size(counters.bytes)
+    if analysis.first_timestamp:
+        words += f", {plain(analysis.first_timestamp)} to {plain(analysis.last_timestamp or '')}"
+    if counters.parse_errors:
+        words += f"; {counters.parse_errors:,} lines of vLLM's statistics could not be read (cut or garbled)"
+    if counters.oversized_lines:
+        words += f"; {counters.oversized_lines:,} oversized lines skipped"
+    return words
+
+
+def describe_config(config: EngineConfig) -> str:
+    """Return what runs, as one phrase."""
+    engine = f" ({config.engine_generation.upper()} engine)" if config.engine_generation else ""
+    words = [f"vLLM {config.vllm_version or 'of unknown version'}{engine}"]
+    if config.served_model_name or config.model:
+        words.append(f"model {config.served_model_name or config.model}")
+    if config.speculative is False:
+        words.append("speculation off")
+    if config.method:
+        words.append(f"method {config.method}")
+    if config.draft_model:
+        words.append(f"draft model {config.draft_model}")
+    if config.num_speculative_tokens:
+        words.append(f"k = {config.num_speculative_tokens}")
+    return ", ".join(words)
+
+
+def _print_configurations(console: Console, analysis: Analysis) -> None:
+    heading(console, "Configuration" if len(analysis.accounts) < 2 else "Configurations")
+    rows: list[tuple[str, str]] = []
+    for number, account in enumerate(analysis.accounts, start=1):
+        if account.config is None:
+            k = account.num_speculative_tokens
+            words = "not in this log (no engine-init line)" + (f"; k = {k} by its lines" if k else "")
+        else:
+            words = describe_config(account.config)
+            if account.since:
+                words += f"; since {account.since}"
+            if account.starts > 1:
+                words += f"; {account.starts} engine starts"
+        rows.append((f"{number}.", words))
+    indented(console, pairs(rows or [("1.", "not in this log (no engine-init line)")]))
+
+
+def _print_totals(console: Console, analysis: Analysis, judged: Account, summed: Figures) -> None:
+    heading(console, "Totals")
+    indented(console, figures_table([("", analysis.total or summed)]))
+    if analysis.total is not None:
+        heading(console, "By configuration")
+        parts = [
+            (f"{number}.", account.figures)
+            for number, account in enumerate(analysis.accounts, start=1)
+            if account.figures is not None
+        ]
+        indented(console, breakdown_table("", parts))
+        number = analysis.accounts.index(judged) + 1
+        indented(console, Text(f"From here on: configuration {number}, the last that drafted."))
+    if len(judged.engines) > 1:
+        heading(console, "By engine")
+        indented(console, breakdown_table("engine", judged.engines))
+    if judged.lifetime is not None:
+        accepted, drafted = judged.lifetime
+        words = "The V0 engine logs totals since it started; they are differenced here."
+        indented(console, Text(f"{words} Its last line: {accepted:,} of {drafted:,} draft tokens accepted."))
+
+
+def _print_windows(console: Console, judged: Account, min_drafts: int) -> None:
+    heading(console, f"Windows: {judged.windows:,}")
+    rows: list[tuple[str, str]] = []
+    if judged.percentiles is not None and judged.best is not None and judged.worst is not None:
+        low, middle, high = judged.percentiles
+        rows.append(("Acceptance", f"P10 {percent(low)}, P50 {percent(middle)}, P90 {percent(high)}"))
+        rows.append(("Best", _notable(judged.best, judged)))
+        rows.append(("Worst", _notable(judged.worst, judged)))
+        rows.append(("Counted", f"{judged.judged_windows:,} windows with at least {min_drafts} drafts"))
+    else:
+        rows.append(("Acceptance", f"no window has the {min_drafts} drafts that a percentile needs"))
+    if judged.thirds is not None:
+        first, last = judged.thirds
+        points = abs(last - first) * 100
+        change = "steady" if points < 5 else f"{'up' if last > first else 'down'} {points:.1f} points"
+        rows.append(("Trend", f"first third {percent(first)}, last third {percent(last)}: {change}"))
+    if len(judged.history) > 1:
+        line = sparkline(judged.history, ascii_only=is_ascii_only(console))
+        rows.append(("In order", f"|{line}| 0 to 100%"))
+    indented(console, pairs(rows))
+
+
+def _notable(window: NotableWindow, judged: Account) -> str:
+    when = f" at {window.timestamp}" if window.timestamp else ""
+    engine = f", engine {window.engine}" if len(judged.engines) > 1 else ""
+    return f"{percent(window.acceptance_ratio)}{when}{engine} ({window.draft_tokens:,.0f} draft tokens)"

@@ -1,0 +1,130 @@
+"""What people read of acceptance request by request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from specdec_exporter.formatting import count, decimal, percent, plain
+from specdec_exporter.inspection.requests import RequestGroup, RequestsAnalysis, TemperatureGroup
+from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
+
+_CELLS = 30
+
+
+def print_requests(console: Console, analysis: RequestsAnalysis, paths: Sequence[str]) -> None:
+    """Print totals, the distribution over requests, exact conditional rates, and requests by temperature."""
+    for path in paths:
+        console.print(Text(plain(path), style="bold"))
+    console.print(Text(_reading(analysis)))
+    group = analysis.all
+    if not group.requests:
+        indented(console, Text("Start vLLM (0.29.0 or later) with --per-request-spec-decode-metrics summary."))
+        return
+    heading(console, f"Requests: {group.requests:,}")
+    indented(console, pairs(_totals(group)))
+    if group.drafted_requests:
+        _print_distribution(console, group)
+    if group.exact is not None:
+        _print_exact(console, group)
+    if analysis.by_temperature:
+        _print_temperatures(console, analysis)
+
+
+def _reading(analysis: RequestsAnalysis) -> str:
+    words = [f"{analysis.all.requests:,} responses with a record of speculation"]
+    if analysis.without_record:
+        words.append(
+            f"{analysis.without_record:,} without (earlier chunks of a stream, a stream without include_usage, several "
+            "choices, or a server that does not write it)"
+        )
+    if analysis.junk:
+        words.append(f"{analysis.junk:,} lines that are no response (the first: {plain(analysis.junk_reason or '')})")
+    return "; ".join(words)
+
+
+def _totals(group: RequestGroup) -> list[tuple[str, str]]:
+    rows = [
+        ("Drafted", f"{group.drafted_requests:,} of {group.requests:,} requests, {count(group.drafts)} drafts"),
+        ("Draft tokens", f"{count(group.draft_tokens)}, accepted {count(group.accepted_tokens)}"),
+        ("Over tokens", f"acceptance {percent(group.acceptance_ratio)}, as the predictor counts"),
+        ("Over requests", f"acceptance {percent(group.mean_request_ratio)} on average, each request counting once"),
+        ("Mean length", f"{decimal(group.mean_acceptance_length)} tokens a draft, the bonus token included"),
+    ]
+    if group.mean_draft_length is not None:
+        rows.append(("Draft length", f"{decimal(group.mean_draft_length)} tokens offered on average"))
+    return rows
+
+
+def _print_distribution(console: Console, group: RequestGroup) -> None:
+    heading(console, "Acceptance over requests")
+    indented(console, Text(", ".join(f"{name.upper()} {percent(value)}" for name, value in group.percentiles.items())))
+    parts, most = len(group.histogram), max(group.histogram)
+    cells = [
+        f"{bar(requests / most, _CELLS, ascii_only=is_ascii_only(console))} {requests:,}" if requests else ""
+        for requests in group.histogram
+    ]
+    rows = [(f"{part / parts:.0%} to {(part + 1) / parts:.0%}", cell) for part, cell in enumerate(cells)]
+    indented(console, pairs(rows))
+
+
+def _print_exact(console: Console, group: RequestGroup) -> None:
+    exact = group.exact
+    if exact is None:
+        return
+    heading(console, "Exact conditional acceptance by position")
+    indented(
+        console,
+        table(
+            "position",
+            "offered",
+            "accepted",
+            "of all drafts",
+            rows=[
+                (str(position), count(offered), percent(conditional), percent(rate))
+                for position, (offered, conditional, rate) in enumerate(
+                    zip(exact.offered, exact.conditional, group.per_position, strict=True)
+                )
+            ],
+        ),
+    )
+    note = "offered: drafts that had a token there, with all before it accepted"
+    if exact.requests < group.drafted_requests:
+        note += (
+            f"; of {exact.requests:,} of {group.drafted_requests:,} requests: short drafts need "
+            "--per-request-spec-decode-metrics detailed"
+        )
+    indented(console, Text(note, style="dim"))
+
+
+def _print_temperatures(console: Console, analysis: RequestsAnalysis) -> None:
+    heading(console, "By temperature")
+    indented(
+        console,
+        table(
+            "temperature",
+            "requests",
+            "rate",
+            "P10",
+            "P50",
+            "P90",
+            "length",
+            rows=[_temperature_row(each) for each in analysis.by_temperature],
+        ),
+    )
+    if analysis.requests_without_temperature:
+        words = f"{analysis.requests_without_temperature:,} requests are not in the log (--enable-log-requests)."
+        indented(console, Text(words, style="dim"))
+
+
+def _temperature_row(each: TemperatureGroup) -> tuple[str, ...]:
+    group = each.group
+    return (
+        f"{each.temperature:.1f}{' or more' if each.at_least else ''}",
+        count(group.requests),
+        percent(group.acceptance_ratio),
+        *(percent(group.percentiles.get(name)) for name in ("p10", "p50", "p90")),
+        decimal(group.mean_acceptance_length),
+    )

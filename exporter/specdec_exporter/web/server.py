@@ -1,0 +1,138 @@
+"""The HTTP side: endpoints, negotiation, compression, deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest as render_text
+from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
+
+from specdec_exporter.config import Settings
+from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
+from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
+
+LOG = logging.getLogger("specdec")
+
+# What a scrape keeps back of the scraper's own deadline for rendering and the way home.
+TIMEOUT_OFFSET_SECONDS = 0.5
+SHORTEST_TIMEOUT_SECONDS = 0.1
+GZIP_FROM_BYTES = 1024
+
+
+class Exporter(Protocol):
+    """What the endpoints need of the exporter behind them."""
+
+    settings: Settings
+
+    async def refresh(self, timeout_seconds: float) -> None:
+        """Fetch everything that is served, within ``timeout_seconds``."""
+
+    async def reload(self) -> str | None:
+        """Load the configuration again; return what is wrong with it."""
+
+    def status(self) -> object:
+        """Return what is true now, as something that msgspec can encode."""
+
+
+class Endpoints:
+    """The handlers. ``ready`` is set by whoever binds the sockets."""
+
+    def __init__(self, exporter: Exporter, registry: CollectorRegistry) -> None:
+        self._exporter = exporter
+        self._registry = registry
+        # The Content-Security-Policy hashes only script and style, so a link may be set to where the metrics are.
+        link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
+        self._page = PAGE.replace(b'href="metrics"', link.encode())
+        self.ready = False
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes of design; GET routes answer HEAD too, anything else is 405."""
+        settings = self._exporter.settings.web
+        return [
+            web.get(settings.telemetry_path, self.metrics),
+            web.get("/", self.page),
+            web.get("/api/v1/status", self.status),
+            web.get("/-/healthy", self.healthy),
+            web.get("/-/ready", self.is_ready),
+            web.post("/-/reload", self.reload),
+        ]
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Fetch the predictors within the scraper's deadline, then render one consistent look at them."""
+        await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
+        chosen = choose_format(_joined(request, "Accept"))
+        render = render_openmetrics if chosen is ExpositionFormat.OPENMETRICS_1_0_0 else render_text
+        return _answer(request, render(self._registry), chosen.content_type)
+
+    async def status(self, request: web.Request) -> web.Response:
+        """Everything that the page shows, as JSON."""
+        await self._exporter.refresh(float("inf"))
+        return _answer(request, msgspec.json.encode(self._exporter.status()), "application/json")
+
+    async def page(self, request: web.Request) -> web.Response:
+        """Return the status page; it fills itself from the API."""
+        response = _answer(request, self._page, "text/html; charset=utf-8")
+        response.headers.update(SECURITY_HEADERS)
+        return response
+
+    async def healthy(self, _request: web.Request) -> web.Response:
+        """Constant time: the process answers."""
+        return web.Response(text="specdec-exporter is healthy.\n")
+
+    async def is_ready(self, _request: web.Request) -> web.Response:
+        """Constant time: configuration loaded and sockets bound. Never asks the predictor."""
+        if self.ready:
+            return web.Response(text="specdec-exporter is ready.\n")
+        return web.Response(text="specdec-exporter is not ready.\n", status=503)
+
+    async def reload(self, _request: web.Request) -> web.Response:
+        """Load the configuration again, where ``--web.enable-lifecycle`` allows it."""
+        if not self._exporter.settings.web.enable_lifecycle:
+            return web.Response(text="Start with --web.enable-lifecycle to allow this.\n", status=403)
+        if wrong := await self._exporter.reload():
+            return web.Response(text=f"{wrong}\n", status=500)
+        return web.Response(text="Configuration loaded.\n")
+
+
+def scrape_timeout(header: str | None) -> float:
+    """Seconds a fetch may take by the scraper's header; without a sane one only the predictor's own timeout holds."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        return float("inf")
+    if not 0.0 < seconds < float("inf"):
+        return float("inf")
+    return max(seconds - TIMEOUT_OFFSET_SECONDS, SHORTEST_TIMEOUT_SECONDS)
+
+
+@web.middleware
+async def one_line_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn an unexpected exception into a plain 500 and one line in the log."""
+    try:
+        return await handler(request)
+    except (web.HTTPException, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        LOG.exception("request failed", extra={"path": request.path})
+        return web.Response(text=f"Internal error: {type(error).__name__}\n", status=500)
+
+
+def _joined(request: web.Request, header: str) -> str | None:
+    """Return all values of a header as one; repeating it means the same as a comma."""
+    values = request.headers.getall(header, [])
+    return ", ".join(values) if values else None
+
+
+def _answer(request: web.Request, body: bytes, content_type: str) -> web.Response:
+    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", "Cache-Control": "no-store"}
+    if len(body) >= GZIP_FROM_BYTES and accepts_gzip(_joined(request, "Accept-Encoding")):
+        headers["Content-Encoding"] = "gzip"
+        body = gzip.compress(body, compresslevel=4, mtime=0)
+    return web.Response(body=body, headers=headers)

@@ -1,0 +1,196 @@
+"""``--web.config.file``: TLS, basic authentication and response headers, in the format of Prometheus' exporter-toolkit.
+
+Whatever of that format cannot be done here is an error when the file is read, never a setting silently not applied. The
+one exception is ``http2``: this server speaks HTTP/1.1, which every HTTP/2 client falls back to.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.web.tls import FollowingContext, TLSServerConfig, server_context
+from specdec_exporter.yamlfile import AsWritten, Node, read_yaml
+
+_log = logging.getLogger(__name__)
+
+_HEADERS: dict[str, frozenset[str] | None] = {  # the only ones the format allows, with their values where those are few
+    "Content-Security-Policy": None,
+    "Strict-Transport-Security": None,
+    "X-Content-Type-Options": frozenset({"nosniff"}),
+    "X-Frame-Options": frozenset({"deny", "sameorigin"}),
+    "X-XSS-Protection": None,
+}
+_NOT_OFFERED = {  # keys of the format that we know and do not offer, with what to do instead
+    "tls_server_config.cert": "write the certificate to a file and name that in cert_file",
+    "tls_server_config.key": "write the key to a file and name that in key_file",
+    "tls_server_config.client_ca": "write the certificates to a file and name that in client_ca_file",
+    "tls_server_config.client_allowed_sans": "use a CA in client_ca_file that signs the allowed clients only",
+    "tls_server_config.curve_preferences": "leave it out, OpenSSL's order is used",
+    "rate_limit": "put a proxy in front",
+    "auth_excluded_paths": "send the credentials with every request, probes included",
+}
+# Version, cost, 22 characters of salt (the last one carries two bits), 31 of hash. bcrypt raises on any other.
+_BCRYPT_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
+
+
+class HTTPServerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``http_server_config``. ``headers`` are set on responses that do not set them themselves."""
+
+    http2: bool = True
+    headers: dict[str, AsWritten] = {}
+
+
+class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole file. ``basic_auth_users`` maps a user to a bcrypt hash; empty means no authentication."""
+
+    tls_server_config: TLSServerConfig | None = None
+    http_server_config: HTTPServerConfig = HTTPServerConfig()
+    basic_auth_users: dict[str, AsWritten] = {}
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """A server context of the certificates as they are now, ``None`` without TLS.
+
+        Raises :class:`ConfigError` for files that cannot be read or do not belong together. To follow changes of the
+        files use :meth:`WebConfigFile.ssl_context`.
+        """
+        return server_context(self.tls_server_config) if self.tls_server_config else None
+
+
+def load_web_config(path: str | Path) -> WebConfig:
+    """Read and check a web configuration file, the files that it names included.
+
+    Raises :class:`ConfigError`, which names the file and the key, and never repeats a hash.
+    """
+    document = read_yaml(path, ConfigError)
+    _refuse_what_is_not_offered(document)
+    config: WebConfig = document.read(WebConfig)
+    try:
+        if config.tls_server_config:
+            tls = _beside(config.tls_server_config, Path(path).parent)
+            config = msgspec.structs.replace(config, tls_server_config=tls)
+        _check_headers(config.http_server_config.headers)
+        _check_users(config.basic_auth_users)
+        config.ssl_context()
+    except ConfigError as error:
+        document.blame(error)
+    return config
+
+
+class WebConfigFile:
+    """A web configuration file that is followed: read again when it, a certificate or a key has changed.
+
+    Raises :class:`ConfigError` if the file is bad at first. Later the last good one stays in force while a file is bad,
+    which is logged once. TLS cannot be switched on or off without a restart: the socket is already one or the other.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._stamp = _stamp([self._path])
+        self._config = load_web_config(self._path)
+        self._context = self._config.ssl_context()
+        self._context_stamp = self._files_stamp()
+        self._complaint = ""
+
+    def current(self) -> WebConfig:
+        """The settings now in force: one ``stat`` per call, a reading only after a change or while the file is bad."""
+        stamp = _stamp([self._path])
+        if stamp == self._stamp:
+            return self._config
+        try:
+            config = load_web_config(self._path)
+        except ConfigError as error:
+            self._complain(error)
+            return self._config
+        self._stamp = stamp
+        self._config = config
+        _log.info("web configuration read again: %s", self._path)
+        if (config.tls_server_config is None) != (self._context is None):
+            _log.warning("%s: switching TLS on or off takes a restart", self._path)
+        return config
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """One context for a server's whole life that gives each new connection the current settings and certificates.
+
+        ``None`` if the file had no ``tls_server_config`` at first.
+        """
+        return FollowingContext.over(self._current_context) if self._context else None
+
+    def _current_context(self) -> ssl.SSLContext:
+        config = self.current()
+        stamp = self._files_stamp()
+        if stamp != self._context_stamp:
+            try:
+                self._context = config.ssl_context() or self._context
+                self._context_stamp = stamp
+            except ConfigError as error:
+                self._complain(error)
+        assert self._context is not None  # noqa: S101 - only called by a context that exists because this one did
+        return self._context
+
+    def _complain(self, error: ConfigError) -> None:
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            _log.warning("the web configuration in force stays as it was: %s", error)
+
+    def _files_stamp(self) -> object:
+        tls = self._config.tls_server_config
+        files = (tls.cert_file, tls.key_file, tls.client_ca_file) if tls else ()
+        return self._stamp, _stamp(file for file in files if file)
+
+
+def _refuse_what_is_not_offered(document: Node) -> None:
+    keys = document.entries()
+    tls = keys.get("tls_server_config")
+    for node in (*keys.values(), *(tls.entries().values() if tls else ())):
+        if advice := _NOT_OFFERED.get(node.key):
+            node.refuse(f"not offered by this exporter; {advice}")
+
+
+def _beside(tls: TLSServerConfig, directory: Path) -> TLSServerConfig:
+    for key in ("cert_file", "key_file"):
+        if not getattr(tls, key):
+            raise ConfigError(f"tls_server_config.{key}: is empty")
+    return msgspec.structs.replace(
+        tls,
+        cert_file=str(directory / tls.cert_file),
+        key_file=str(directory / tls.key_file),
+        client_ca_file=str(directory / tls.client_ca_file) if tls.client_ca_file else None,
+    )
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        key_path = f"http_server_config.headers.{name}"
+        if name not in _HEADERS:
+            raise ConfigError(f"{key_path}: cannot be set; allowed are {', '.join(_HEADERS)}")
+        allowed = _HEADERS[name]
+        if value and allowed and value.lower() not in allowed:
+            raise ConfigError(f"{key_path}: expected {' or '.join(sorted(allowed))}, found {value!r}")
+
+
+def _check_users(users: Mapping[str, str]) -> None:
+    for user, hashed in users.items():
+        if ":" in user:
+            raise ConfigError(f"basic_auth_users.{user}: a user's name cannot contain a colon")
+        if not _BCRYPT_HASH.fullmatch(hashed):
+            raise ConfigError(f"basic_auth_users.{user}: not a bcrypt hash; `htpasswd -nBC 10 {user}` makes one")
+
+
+def _stamp(files: Iterable[str | Path]) -> list[tuple[int, int, int] | None]:
+    """What changes when a file is written, replaced, or a symbolic link before it swapped (as Kubernetes does)."""
+
+    def stamp(file: str | Path) -> tuple[int, int, int] | None:
+        try:
+            status = Path(file).stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_ino, status.st_size
+
+    return [stamp(file) for file in files]
