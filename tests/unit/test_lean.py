@@ -53,6 +53,10 @@ def test_no_tls_context_is_made_and_real_ones_can_be(types_file: Path) -> None:
     )
 
 
+def test_serving_imports_neither_click_nor_what_only_some_settings_need(types_file: Path) -> None:
+    _run("assert not {'bcrypt', 'click', 'rich', 'yaml'} & set(sys.modules)", types_file)
+
+
 def test_the_c_plus_plus_library_is_not_loaded(types_file: Path) -> None:
     _run("assert 'libstdc++' not in Path('/proc/self/maps').read_text()", types_file)
 

@@ -1,18 +1,13 @@
-"""The command line: find the command, run it, and word what went wrong."""
+"""The command line as click reads it: find the command and run it."""
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
 from importlib import import_module
 
 import click
 
 from specdec_exporter import __version__
 from specdec_exporter.commands import PROG
-from specdec_exporter.errors import SpecdecError
-from specdec_exporter.serving.lean import load_when_used
 
 COMMANDS = ("analyze", "baseline", "check", "compare", "healthcheck", "serve", "simulate")
 
@@ -47,25 +42,13 @@ def cli() -> None:
     """
 
 
-def main() -> None:
-    """Run a command; errors of ours are one line on stderr, usage errors exit with 2."""
-    load_when_used()
+def run() -> int:
+    """Run the command of ``sys.argv``; return the exit code, 2 for bad usage."""
     try:
         code = cli.main(prog_name=PROG, standalone_mode=False)
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        return error.exit_code
     except click.Abort:
-        code = 130
-    except SpecdecError as error:
-        click.echo(f"{PROG}: {error}", err=True)
-        code = 1
-    except Exception as error:
-        if os.environ.get("SPECDEC_TRACEBACK"):
-            raise
-        click.echo(
-            f"{PROG}: internal error: {type(error).__name__}: {error} (SPECDEC_TRACEBACK=1 shows where)", err=True
-        )
-        code = 1
-    gc.freeze()  # or the interpreter looks for garbage before it ends, a tenth of what a short command costs
-    sys.exit(code if isinstance(code, int) else 0)
+        return 130
+    return code if isinstance(code, int) else 0

@@ -1,6 +1,6 @@
 """What keeps the sidecar small: memory that importing and starting would take for nothing.
 
-``tests/unit/test_lean.py`` holds that each of these works, and ``make bench`` what they come to.
+``tests/unit/test_lean.py`` tests each measure. ``make bench`` holds the sum of them to a budget.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from typing import Any
 
-# Libraries import these modules for functions that nobody calls here: 1 MiB. Python loads them if somebody does.
+# Libraries import these modules for functions that nobody calls here: 1 MiB. Python loads one as soon as it is used.
 LOADED_WHEN_USED = frozenset(
     {
         "attr.validators",

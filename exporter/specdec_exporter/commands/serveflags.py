@@ -1,0 +1,182 @@
+"""The flags of ``serve`` as a table, the settings they set, and usual command lines read without click.
+
+click costs 1 MiB, which ``serve`` would keep as long as it runs. So a plain command line is read here. Everything else,
+help and faults above all, is left to click. What is read here, click reads alike: a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from specdec_exporter import config
+from specdec_exporter.config import Settings, load_settings
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.serving.lean import lean_imports
+
+
+class Flag(NamedTuple):
+    """One flag. ``check`` makes the setting of the text, or raises :class:`ConfigError`. A switch takes no text."""
+
+    name: str
+    help: str
+    metavar: str | None = None
+    kind: str = "text"
+    check: Callable[[str], Any] | None = None
+    choices: tuple[str, ...] = ()
+    repeatable: bool = False
+    switch: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name of the command's parameter: ``predictor_url`` for ``--predictor.url``."""
+        return self.name.lstrip("-").replace(".", "_").replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        """The flag's environment twin."""
+        return f"SPECDEC_{self.key.upper()}"
+
+    def setting(self, texts: list[str]) -> Any:
+        """Return the setting; without a text ``None``, or an empty tuple if the flag is repeatable."""
+        if self.repeatable:
+            return tuple(map(self._setting, texts))
+        return self._setting(texts[-1]) if texts else None
+
+    def _setting(self, text: str) -> Any:
+        if self.choices and text not in self.choices:
+            raise ConfigError(f"{text!r} is none of {', '.join(self.choices)}")
+        return self.check(text) if self.check else text
+
+
+FLAGS = (
+    Flag("--config.file", "YAML file with any of these settings; it can list several predictors.", "PATH"),
+    Flag(
+        "--web.listen-address",
+        "Address to listen on, repeatable; [::1]:10409 for IPv6.  [default: :10409]",
+        "[HOST]:PORT",
+        kind="listen address",
+        check=config.valid_listen_address,
+        repeatable=True,
+    ),
+    Flag(
+        "--web.telemetry-path",
+        "Path of the metrics.  [default: /metrics]",
+        kind="path",
+        check=config.valid_path,
+        metavar="PATH",
+    ),
+    Flag("--web.config.file", "TLS and basic auth, in the format of Prometheus exporters.", metavar="PATH"),
+    Flag("--web.enable-lifecycle", "Allow POST /-/reload.", switch=True),
+    Flag("--web.disable-exporter-metrics", "Leave out process_* and python_info.", switch=True),
+    Flag(
+        "--log.level",
+        "Least severe message of the exporter's own log, which goes to stderr.  [default: info]",
+        choices=("debug", "info", "warn", "error"),
+    ),
+    Flag("--log.format", "Format of the exporter's own log.  [default: logfmt]", choices=("logfmt", "json")),
+    Flag(
+        "--predictor.url",
+        "The predictor.  [default: http://127.0.0.1:8080]",
+        kind="URL",
+        check=config.valid_url,
+        metavar="URL",
+    ),
+    Flag(
+        "--predictor.name",
+        "Its name, for the label inference_service.  [default: default]",
+        kind="name",
+        check=config.valid_name,
+        metavar="NAME",
+    ),
+    Flag(
+        "--predictor.timeout",
+        "Longest time for one fetch of its metrics.  [default: 5s]",
+        kind="duration",
+        check=config.parse_duration,
+    ),
+    Flag(
+        "--predictor.log-path",
+        "Its log: a path or a glob, repeatable; - is stdin. Without this flag no log is read.",
+        repeatable=True,
+        metavar="PATH",
+    ),
+    Flag(
+        "--predictor.log-format",
+        "Framing of the log's lines.  [default: auto]",
+        choices=("auto", "plain", "cri", "docker"),
+    ),
+    Flag(
+        "--predictor.log-from",
+        "Where to begin in logs that exist when the exporter starts.  [default: end]",
+        choices=("end", "start"),
+    ),
+    Flag(
+        "--predictor.log-source",
+        "Read the log from files, or from the Kubernetes API.  [default: file]",
+        choices=("file", "kubernetes"),
+    ),
+    Flag("--predictor.log-state", "File that keeps the read positions across restarts.", metavar="PATH"),
+    Flag("--baseline.file", "Baseline to serve beside the predictor, from `baseline record`.", metavar="PATH"),
+    Flag(
+        "--window",
+        "Time span of the derived metrics, the page and the API.  [default: 5m]",
+        kind="duration",
+        check=config.parse_duration,
+    ),
+)
+# Flags whose setting is not where their names say.
+_SECTIONS = {"window": ("top", "", "window"), "baseline_file": ("predictor", "", "baseline")}
+_SETTINGS = {"listen_address": "listen_addresses", "log_path": "log_paths"}
+
+
+def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Sort what was set by flag or environment into the sections of :func:`config.load_settings`."""
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in flags.items():
+        if value is None or value == ():
+            continue
+        section, _, rest = _SECTIONS.get(key) or key.partition("_")
+        sections.setdefault(section, {})[_SETTINGS.get(rest, rest)] = value
+    return sections
+
+
+def plain_flags(arguments: Iterable[str], environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return what click would give to the command, by parameter; ``None`` where click must have a look."""
+    by_name = {flag.name: flag for flag in FLAGS}
+    texts: dict[str, list[str]] = {name: [] for name in by_name}
+    rest = iter(arguments)
+    for argument in rest:
+        name, has_text, text = argument.partition("=")
+        if name not in by_name or by_name[name].switch:
+            return None
+        if not has_text:
+            text = next(rest, "--")
+            if text.startswith("-") and text != "-":  # forgotten, it seems
+                return None
+        texts[name].append(text)
+    for name, flag in by_name.items():
+        twin = environment.get(flag.variable)
+        if twin and not texts[name]:
+            if flag.switch:
+                return None
+            texts[name] = twin.split() if flag.repeatable else [twin]
+    try:
+        return {flag.key: flag.setting(texts[name]) for name, flag in by_name.items()}
+    except ConfigError:
+        return None
+
+
+def settings_loader(config_file: str | None, flags: Mapping[str, Any]) -> Callable[[], Settings]:
+    """Return what reads the configuration under these flags, at the start and at each reload."""
+    return partial(load_settings, config_file, overrides(flags))
+
+
+def start(load: Callable[[], Settings]) -> int:
+    """Serve until a signal ends it; return the exit code."""
+    settings = load()
+    with lean_imports():
+        from specdec_exporter.serving import serve  # noqa: PLC0415
+
+    return serve.run(settings, load)
