@@ -1,4 +1,4 @@
-"""A comparison as people read it: in a terminal of 80 columns, as Markdown for a report, as JSON for programs."""
+"""A comparison for a terminal of 80 columns, as a Markdown report, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ _STYLE: dict[DecisionCode, str] = {
     "undecided": "blue",
 }
 _LEGEND: Final = (
-    "Quantiles are interpolated; [ ] holds the bucket boundaries that they lie between, chance included. "
-    "( ) holds 95 % intervals."
+    "Quantiles are interpolated. [ ] shows the bucket boundaries around them, ( ) shows 95 % intervals. "
+    "These intervals ignore run-to-run variation of a few percent."
 )
+_FLAGS_TITLE: Final = "Read the result with care"
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
 class _Rows(NamedTuple):
-    """A table of one title: the last column where it has one, and the cells."""
+    """A table: its title, the heading of the last column if it has one, and the cells."""
 
     title: str
     last: str | None
@@ -55,7 +56,7 @@ def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> 
         write(stream, lambda console: print_comparison(console, comparison))
         return
     text = as_markdown(comparison) if output == "markdown" else as_json(comparison)
-    stream.buffer.write(text.encode())  # UTF-8 whatever the terminal speaks: it is meant for a file or a program
+    stream.buffer.write(text.encode())  # always UTF-8: the reader is a file or a program
     stream.flush()
 
 
@@ -80,7 +81,7 @@ def _tables(comparison: Comparison) -> Iterator[_Rows]:
 
 
 def _of_sides(comparison: Comparison, *lines: tuple[str, Callable[[Side], str]]) -> list[tuple[str, ...]]:
-    """Return one row for each line, without those that neither side has anything to say of."""
+    """Return one row for each line; leave out the rows without a value on either side."""
     rows = [(name, cell(comparison.baseline), cell(comparison.candidate)) for name, cell in lines]
     return [row for row in rows if row[1:] != ("-", "-")]
 
@@ -146,11 +147,11 @@ def _latency(latency: LatencyComparison) -> list[tuple[str, ...]]:
 
 def _shift(name: str, sign: str, shift: Shift) -> tuple[str, ...]:
     limit = f" {sign} {seconds(shift.limit_seconds)}" if shift.limit_seconds is not None else ""
-    return name, "", f"{percent(shift.share)}{limit}", f"by chance < {percent(shift.margin)}"
+    return name, "", f"{percent(shift.share)}{limit}", f"chance: < {percent(shift.margin)}"
 
 
 def quantile(found: Quantile | None) -> str:
-    """``43.1 ms [25, 50]``: interpolated, and the boundaries it surely lies between; or why it is not resolvable."""
+    """``43.1 ms [25, 50]``: the interpolated value and the boundaries around it; or why it is unresolvable."""
     if found is None:
         return "-"
     if found.unresolvable == "below_first_bucket":
@@ -187,7 +188,7 @@ def _speculation(comparison: Comparison) -> list[tuple[str, ...]]:
 def _draft_length(side: Side) -> str:
     if side.figures is None:
         return "-"
-    short = ": short, so the curve reads low" if side.figures.short_drafts else ""
+    short = ", some shorter than k: the curve reads low" if side.figures.short_drafts else ""
     return f"{decimal(side.figures.mean_draft_length)}{short}"
 
 
@@ -215,13 +216,13 @@ def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Print the recordings, the latencies, speculation, what is flagged, and the decision."""
+    """Print the recordings, the latencies, speculation, the flags, and the decision."""
     for title, last, rows in _tables(comparison):
         heading(console, title)
         indented(console, _table(last, rows))
     indented(console, Text(_LEGEND, style="dim"))
     if comparison.flags:
-        heading(console, "Not like for like, or not known to be")
+        heading(console, _FLAGS_TITLE)
     for flag in comparison.flags:
         print_finding(console, Finding("WARN", flag.code, flag.message, flag.action))
     decision = comparison.decision
@@ -242,7 +243,7 @@ def _table(last: str | None, rows: Sequence[tuple[str, ...]]) -> Table:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Return a report with everything that a number needs to be repeated: settings, commands, figures, decision."""
+    """Return a report with everything that repeating it needs: settings, commands, figures, decision."""
     decision = comparison.decision
     lines = [
         f"# {_escaped(comparison.candidate.name)} against {_escaped(comparison.baseline.name)}",
@@ -257,16 +258,11 @@ def as_markdown(comparison: Comparison) -> str:
         columns = ("", "baseline", "candidate", *((last,) if last else ()))
         lines += ["", f"## {title}", "", _row(columns), _row(["---"] * len(columns))]
         lines += [_row(row) for row in rows]
-    lines += [
-        "",
-        _escaped(_LEGEND),
-        "",
-        "## Commands",
-    ]
+    lines += ["", _escaped(_LEGEND), "", "## Commands"]
     for name, side in (("Baseline", comparison.baseline), ("Candidate", comparison.candidate)):
         lines += ["", f"{name}:", "", *_command(side.context)]
     if comparison.flags:
-        lines += ["", "## Not like for like, or not known to be", ""]
+        lines += ["", f"## {_FLAGS_TITLE}", ""]
         lines += [f"- `{flag.code}`: {_escaped(flag.message)}. {_escaped(flag.action)}" for flag in comparison.flags]
     return "\n".join(lines) + "\n"
 
@@ -276,7 +272,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """``text`` on one line, meaning itself in Markdown, a table's cell included."""
+    """Return ``text`` on one line, escaped for Markdown and its tables."""
     return re.sub(r"([\\`*_|<\[\]])", r"\\\1", plain(" ".join(text.split())))
 
 
