@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Generic, Literal, Self, TypeVar
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning
-from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.sources.tail import LogFollower
+from specdec_exporter.serving.logsource import LogSource
 
 ROTATE_WAIT_SECONDS = 5.0
+Source = TypeVar("Source", bound=LogSource)
 
 
 class LineScanner:
@@ -54,6 +56,44 @@ def _as_event(line: bytes) -> Event:
 def texts(events: Iterable[Event]) -> list[str]:
     """The lines that :class:`LineScanner` made events of."""
     return [event.warning if isinstance(event, PredictorWarning) else f"config {event}" for event in events]
+
+
+class Following(Generic[Source]):
+    """A source of a log at work, and the lines that it gave. Its sink fails at ``bad``."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.lines: list[str] = []
+        self.stop = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._task = asyncio.create_task(source.follow(self._sink, self.stop))
+
+    def _sink(self, event: Event) -> None:
+        (line,) = texts([event])
+        if line == "bad":
+            raise ValueError(line)
+        self.lines.append(line)
+        self._arrived.set()
+
+    async def until(self, *lines: str) -> None:
+        """Wait for the last of ``lines``; all of them, and no others, must have come."""
+        async with asyncio.timeout(20):
+            while lines[-1] not in self.lines:
+                self._arrived.clear()
+                await self._arrived.wait()
+        assert self.lines == list(lines)
+
+    async def ended(self) -> None:
+        """Wait for the end of the source."""
+        async with asyncio.timeout(20):
+            await self._task
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop.set()
+        await self.ended()
 
 
 class Log:
@@ -107,16 +147,14 @@ class Reader:
         *paths: Path | str,
         start: Literal["end", "start"] = "end",
         state: Path | None = None,
-        scanner_factory: Callable[[], Scanner] = LineScanner,
         search_history: bool = False,
-        counters: ReaderCounters | None = None,
     ) -> None:
         self.now = 1000.0
-        self.counters = counters or ReaderCounters()
+        self.counters = ReaderCounters()
         self.follower = LogFollower(
             [str(path) for path in paths],
-            scanner_factory,
-            scanner_factory if search_history else None,
+            LineScanner,
+            LineScanner if search_history else None,
             counters=self.counters,
             start=start,
             state_path=str(state) if state else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -54,7 +55,9 @@ class Promtool:
 
     def _run(self, *arguments: str, folder: Path | None = None) -> str:
         command = [str(self.path), *arguments]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        # It lives for seconds and collects its garbage a fifth of its time, unless it may let more of it lie.
+        environment = {"GOGC": "400", **os.environ}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PromtoolError(f"promtool {' '.join(arguments[:2])}: {(done.stdout + done.stderr).strip()}")
         return done.stdout

@@ -73,7 +73,7 @@ $(COMPOSE_TOOLS): tools/compose/main.go
 	$(call stamp,compose)
 
 $(JSONNET_TOOLS):
-	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint
+	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnet github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint
 	$(call stamp,jsonnet)
 
 $(JB_TOOLS):

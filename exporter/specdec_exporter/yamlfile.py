@@ -31,8 +31,8 @@ _AS_WRITTEN = object()
 AsWritten = Annotated[str, _AS_WRITTEN]
 
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = ("str", "int", "float", "bool", "timestamp", "null")
-_KINDS = {"map": "a mapping", "seq": "a list", "null": "null", "str": "text"}
+_SCALARS = ("str", "int", "float", "bool", "timestamp", "null", "merge", "value")
+_KINDS = {"map": "a mapping", "seq": "a list", "null": "null", "str": "text", "merge": "<<", "value": "="}
 _KINDS |= {"int": "a number", "float": "a number", "bool": "true or false", "timestamp": "a date"}
 # Decimal. YAML 1.1 would also read 010 as 8 and 1:30 as 90.
 _NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9](?:_?[0-9])*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
@@ -123,9 +123,9 @@ class Node(NamedTuple):
         found: dict[str, Node] = {}
         merged: list[Node] = []
         for key, value in self._values("map"):
-            node = Node(self.source, self._below(str(key.value)), _line(key), value)
             if not isinstance(key.value, str) or _has_control(key.value):
                 Node(self.source, self.key, _line(key), key).fail("a word as the key", _kind(key))
+            node = Node(self.source, self._below(key.value), _line(key), value)
             if key.tag == f"{_TAG}merge":
                 merged += node._replace(key=self.key).items() if node._is("seq") else [node._replace(key=self.key)]
             elif key.value in found:
@@ -299,10 +299,7 @@ def _has_control(text: str) -> bool:
 
 def _kind(node: yaml.Node | None) -> str:
     """What a node is, in words. Its value may be a secret."""
-    tag = node.tag.removeprefix(_TAG) if node else "null"
-    if node and (isinstance(node.value, str) == (tag in ("map", "seq")) or tag not in _KINDS):
-        return f"a value with the tag {tag}"
-    return _KINDS[tag]
+    return _KINDS[node.tag.removeprefix(_TAG) if node else "null"]
 
 
 def _compose(content: bytes, source: Source) -> yaml.Node | None:
@@ -323,6 +320,8 @@ def _compose(content: bytes, source: Source) -> yaml.Node | None:
             self.depth += 1
             if self.depth > MAX_DEPTH:
                 source.refuse(_line(event), f"expected at most {MAX_DEPTH} levels, found more")
+            if tag := getattr(event, "tag", None):
+                source.refuse(_line(event), f"expected no tags, found {tag}")
             before = self.values
             self.values += 1
             node = super().compose_node(parent, index)

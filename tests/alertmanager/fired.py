@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from promtool import Promtool, PromtoolError
-from rules.scenario import Case, run
+from alertmanager.catalogue import RULES
+from promtool import promtool
+from rules import scenario
+from rules.scenario import Case
 
 BEGAN = datetime(2026, 1, 12, 14, 3, tzinfo=UTC)
 LASTED = timedelta(minutes=42)
-
-_PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*")')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,34 +42,10 @@ class Alert:
         }
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking(Case):
-    """A case that expects no alert at the minute, so that promtool tells which there are."""
-
-    minute: int
-    names: tuple[str, ...]
-
-    def text(self) -> dict[str, object]:
-        tests = [{"eval_time": f"{self.minute}m", "alertname": name, "exp_alerts": []} for name in self.names]
-        # Not super(): a dataclass with slots is another class than the one that its methods were written in.
-        return Case.text(self) | {"alert_rule_test": tests}
-
-
-def fired(promtool: Promtool, rules: Path, directory: Path, case: Case, minute: int) -> list[Alert]:
-    """Return what fires at the minute of the case, sorted by labels."""
-    names = tuple(sorted(set(re.findall(r"alert: (\w+)", rules.read_text(encoding="utf-8")))))
-    asking = _Asking(name=case.name, series=case.series, minute=minute, names=names)
-    try:
-        run(promtool, rules, directory, asking)
-    except PromtoolError as told:
-        got = re.findall(r"Labels:\{(.*?)\}\s*Annotations:\{(.*)\}", str(told))
-        alerts = [Alert(_pairs(labels), _pairs(annotations)) for labels, annotations in got]
-        return sorted(alerts, key=lambda alert: sorted(alert.labels.items()))
-    return []
-
-
-def _pairs(text: str) -> dict[str, str]:
-    return {name: json.loads(quoted) for name, quoted in _PAIR.findall(text)}
+def fired(directory: Path, *asked: tuple[int, Case]) -> list[list[Alert]]:
+    """Return what the pack fires at a minute of each case."""
+    found = scenario.fired(promtool(), RULES, directory, *asked)
+    return [[Alert(one.labels, one.annotations) for one in alerts] for alerts in found]
 
 
 def group(alerts: Iterable[Alert], group_by: Iterable[str], receiver: str = "specdec-chat") -> dict[str, Any]:

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from alertmanager.catalogue import RULES, TEMPLATES
+from alertmanager.catalogue import TEMPLATES
 from alertmanager.conftest import Release
 from alertmanager.fired import fired
 from alertmanager.server import Receiver, alertmanager, receiver
 from alertmanager.test_configuration import rendered_with
 from alertmanager.test_pages import LOW
-from promtool import promtool
 
 RUNBOOK = "runbooks/SpecDecodeAcceptanceLow.md"
 
@@ -40,7 +39,7 @@ def configured(taking: Receiver, directory: Path) -> Any:
 
 
 async def test_a_page_reaches_chat_pager_and_webhook_and_its_end_does_too(release: Release, tmp_path: Path) -> None:
-    alerts = fired(promtool(), RULES, tmp_path, LOW, 55)
+    (alerts,) = fired(tmp_path, (55, LOW))
     assert {alert.labels["severity"] for alert in alerts} == {"critical", "warning"}
     async with receiver() as taking:
         async with alertmanager(release.server, configured(taking, tmp_path), tmp_path) as server:

@@ -14,6 +14,7 @@ from vllm.server import Server
 
 _REQUESTS = 8  # in a batch; four at a time
 _MAX_TOKENS = 24
+_SHORT_MAX_TOKENS = 5
 
 
 class Traffic:
@@ -21,6 +22,7 @@ class Traffic:
 
     def __init__(self, server: Server, language: Language, scenario: Scenario, share: float) -> None:
         self.share = share
+        self.max_tokens = _MAX_TOKENS
         self.expected: Counts | None = None  # of all batches that are done
         self._server = server
         self._language = language
@@ -36,6 +38,10 @@ class Traffic:
                 await self.batch()
             await asyncio.sleep(0)
 
+    def shorten(self) -> None:
+        """Send short requests from now on: alerts about latency need many of them in a minute."""
+        self.max_tokens = _SHORT_MAX_TOKENS
+
     def end(self) -> None:
         """Let :meth:`run` return after the batch that is under way."""
         self._ended = True
@@ -44,7 +50,7 @@ class Traffic:
         """Send one batch to its end."""
         start = 23 * self._batches
         prompts = tuple(excerpt(self.share, start=(start + 7 * index) % CYCLE_LENGTH) for index in range(_REQUESTS))
-        phase = Phase(f"batch {self._batches}", prompts, _MAX_TOKENS)
+        phase = Phase(f"batch {self._batches}", prompts, self.max_tokens)
         self._batches += 1
         await asyncio.to_thread(send, self._server, phase, self._language)
         counts = self._scenario.expected(self._language, phase)

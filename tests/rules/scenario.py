@@ -1,20 +1,23 @@
 """Rule unit tests in the words of the domain: services with phases of traffic, and which alerts fire when.
 
 A phase is some minutes of constant behaviour; :func:`service` turns phases into the series that the exporter (or, with
-``source="vllm"``, vLLM itself) would serve, and :func:`document` turns cases into a file for ``promtool test rules``.
+``source="vllm"``, vLLM itself) would serve, and :func:`run` puts cases to ``promtool test rules``.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import yaml
 
 from promtool import Promtool, PromtoolError
+from rulelint import seconds
 
 INF = float("inf")
 # Buckets of vLLM since 0.8.4; the exporter keeps them.
@@ -243,9 +246,12 @@ def pinned(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One rule test. ``firing``: by minute, exactly the alerts that fire then: ``"<alert> <severity>[ <sli>]"``.
+    """One scenario. ``firing``: by minute, exactly the alerts that fire then: ``"<alert> <severity>[ <sli>]"``.
 
     Alerts in ``aside`` are not compared. ``values``: by minute, expressions and their one value (``None``: no sample).
+
+    promtool evaluates the whole pack minute by minute for each test, which takes most of its time, however few series
+    there are. So all cases of a run are one test, in which the services of a case have its name before theirs.
     """
 
     name: str
@@ -254,68 +260,116 @@ class Case:
     values: Mapping[int, Mapping[str, float | None]] = dataclasses.field(default_factory=dict)
     aside: tuple[str, ...] = ("SpecDecodeWarmingUp", "SpecDecodeBaselineMissing", "SpecDecodeTargetAbsent")
 
-    def text(self) -> dict[str, object]:
-        """The case as promtool reads it."""
+    @property
+    def prefix(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()) + "."
+
+    def input_series(self) -> Iterator[Series]:
+        for one in self.series:
+            renamed = {name: self.prefix + one.labels[name] for name in _RENAMED if name in one.labels}
+            yield dataclasses.replace(one, labels={**one.labels, **renamed})
+
+    def checks(self) -> Iterator[dict[str, object]]:
+        """What is expected, as promtool reads it."""
         fired = f'ALERTS{{alertstate="firing", alertname!~"{"|".join(self.aside)}"}}'
-        tests: list[dict[str, object]] = []
         for minute, expected in self.firing.items():
             samples = []
             for alert in sorted(expected):
                 name, severity, *sli = alert.split()
                 labels = f'alertname="{name}", severity="{severity}"' + (f', sli="{sli[0]}"' if sli else "")
                 samples.append({"labels": f"{{{labels}}}", "value": 1})
-            tests.append(
-                {
-                    "expr": f"group by (alertname, severity, sli) ({fired})",
-                    "eval_time": f"{minute}m",
-                    "exp_samples": samples,
-                }
-            )
+            yield self._check(f"group by (alertname, severity, sli) ({fired})", minute, samples)
         for minute, values in self.values.items():
             for expression, value in values.items():
-                samples = [] if value is None else [{"labels": "{}", "value": value}]
                 # Rounded: rates are extrapolated to the edges of their window.
                 rounded = f"sum(round({expression}, 0.001))"
-                tests.append({"expr": rounded, "eval_time": f"{minute}m", "exp_samples": samples})
-        return {
-            "name": self.name,
-            "interval": "1m",
-            "input_series": [series.text() for series in self.series],
-            "promql_expr_test": tests,
-        }
+                yield self._check(rounded, minute, [] if value is None else [{"labels": "{}", "value": value}])
+
+    def _check(self, expression: str, minute: int, samples: Sequence[Mapping[str, object]]) -> dict[str, object]:
+        return {"expr": self._own(expression), "eval_time": f"{minute}m", "exp_samples": samples}
+
+    def _own(self, expression: str) -> str:
+        """The same of the case's services alone, and of what is of no service."""
+        matcher = f'inference_service=~"({self.prefix[:-1]}[.].*)?"'
+        named = re.sub(rf'\b({"|".join(_RENAMED)})="', rf"\g<0>{self.prefix}", expression)
+        return _BARE.sub(rf"\1{{{matcher}}}", named.replace("{", f"{{{matcher}, "))
+
+    def fired(self, alerts: Iterable[Fired]) -> list[Fired]:
+        """Those of the case's services, which have their own names again; sorted by labels."""
+        own = [one for one in alerts if one.labels.get("inference_service", self.prefix).startswith(self.prefix)]
+        return sorted((one.without(self.prefix) for one in own), key=lambda one: sorted(one.labels.items()))
 
 
-def run(promtool: Promtool, rules: Path, directory: Path, *cases: Case) -> None:
-    """Run the cases against a file of rules."""
-    promtool.test_rules(_file(rules, directory, [case.text() for case in cases]))
+_RENAMED = ("inference_service", "job")
+_BARE = re.compile(r"\b(inference_service:\w+:\w+|ALERTS)\b(?!\{)")  # a selector without braces
 
 
-def descriptions(promtool: Promtool, rules: Path, directory: Path, case: Case, minute: int) -> list[str]:
-    """Return what each alert that fires at the minute tells people: ``"<alert> <severity>: <description>"``.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fired:
+    """An alert as the rules make it."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+    def without(self, prefix: str) -> Fired:
+        parts = (self.labels, self.annotations)
+        return Fired(*({name: text.replace(prefix, "") for name, text in part.items()} for part in parts))
+
+    def __str__(self) -> str:
+        return f"{self.labels['alertname']} {self.labels['severity']}: {self.annotations['description']}"
+
+
+def run(promtool: Promtool, rules: Path, directory: Path, *cases: Case, every: int = 1) -> None:
+    """Run the cases against a file of rules, all of which are evaluated once in ``every`` minutes.
+
+    Raises :class:`PromtoolError`, whose words have the case's name in every selector.
+    """
+    _test(promtool, rules, directory, cases, every, promql_expr_test=[one for case in cases for one in case.checks()])
+
+
+def fired(
+    promtool: Promtool, rules: Path, directory: Path, *asked: tuple[int, Case], every: int = 1
+) -> list[list[Fired]]:
+    """Return what fires at a minute of each case.
 
     promtool has no command for that, but says what it got where a test expects nothing.
     """
     names = sorted(set(re.findall(r"alert: (\w+)", rules.read_text(encoding="utf-8"))))
-    test = case.text() | {
-        "alert_rule_test": [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for name in names]
-    }
+    minutes = sorted({minute for minute, _ in asked})
+    nothing = [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for minute in minutes for name in names]
+    found: dict[float, list[Fired]] = {minute: [] for minute in minutes}
     try:
-        promtool.test_rules(_file(rules, directory, [test]))
+        _test(promtool, rules, directory, [case for _, case in asked], every, alert_rule_test=nothing)
     except PromtoolError as told:
-        alert = r'Labels:\{alertname="(\w+)".*?severity="(\w+)".*?\}\s*Annotations:\{.*?description="(.*?)", impact='
-        got = re.findall(alert, str(told))
-        return [f"{name} {severity}: {description}" for name, severity, description in got]
-    return []
+        for time, alerts in re.findall(r"time: (\w+),(.*?)\n {12}\]", str(told), re.DOTALL):
+            got = re.findall(r"Labels:\{(.*?)\}\s*Annotations:\{(.*)\}", alerts)
+            found[seconds(time) / 60] += [Fired(_pairs(labels), _pairs(annotations)) for labels, annotations in got]
+    return [case.fired(found[minute]) for minute, case in asked]
 
 
-def _file(rules: Path, directory: Path, tests: Sequence[Mapping[str, object]]) -> Path:
-    groups = yaml.safe_load(rules.read_text(encoding="utf-8"))["groups"]
+def _pairs(text: str) -> dict[str, str]:
+    return {name: json.loads(quoted) for name, quoted in re.findall(r'(\w+)=("(?:[^"\\]|\\.)*")', text)}
+
+
+def _test(
+    promtool: Promtool, rules: Path, directory: Path, cases: Sequence[Case], every: int, **expected: Sequence[object]
+) -> None:
+    assert len({case.prefix for case in cases}) == len(cases), "two cases of one name"
+    series = [one.text() for case in cases for one in case.input_series()]
+    assert len({one["series"] for one in series}) == len(series), "a series of no service can be in one case alone"
     document = {
         "rule_files": [str(rules)],
-        "evaluation_interval": "1m",
-        "group_eval_order": [group["name"] for group in groups],
-        "tests": list(tests),
+        "evaluation_interval": f"{every}m",
+        "group_eval_order": _groups(rules.read_text(encoding="utf-8")),
+        "tests": [
+            {"name": ", ".join(case.name for case in cases), "interval": "1m", "input_series": series, **expected}
+        ],
     }
     file = directory / "test.yaml"
-    file.write_text(yaml.safe_dump(document, width=10**9), encoding="utf-8")
-    return file
+    file.write_text(json.dumps(document), encoding="utf-8")  # which is YAML, too
+    promtool.test_rules(file)
+
+
+@cache
+def _groups(rules: str) -> list[str]:
+    return [group["name"] for group in yaml.safe_load(rules)["groups"]]

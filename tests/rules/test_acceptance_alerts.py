@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from promtool import Promtool
-from rules.scenario import NOWHERE, SECOND, STEADY, Case, Phase, Series, descriptions, pinned, run, service, slower
+from rules.scenario import NOWHERE, SECOND, STEADY, Case, Phase, Series, fired, pinned, run, service, slower
 
 HEALTHY = (0.85, 0.72, 0.59)  # 0.72
 COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
@@ -44,9 +44,9 @@ def test_a_collapse_of_a_release_that_counts_no_drafts(promtool: Promtool, rules
     case = Case(name="two counters", series=series, firing={60: set(), 85: {PAGE, TICKET}})
     run(promtool, rules, tmp_path, case, Case(name="too few of them", series=of_few, firing={85: set()}))
 
-    (told,) = (line for line in descriptions(promtool, rules, tmp_path, case, 85) if line.startswith(PAGE))
-    assert "Acceptance is 3" in told
-    assert "The acceptance by position is unknown." in told
+    ((page, _),) = fired(promtool, rules, tmp_path, (85, case))
+    assert f"{PAGE}: Acceptance is 3" in str(page)
+    assert "The acceptance by position is unknown." in str(page)
 
 
 def test_low_acceptance_wakes_nobody_while_a_measured_speed_up_pays(
@@ -70,8 +70,8 @@ def test_low_acceptance_wakes_nobody_while_a_measured_speed_up_pays(
         Case(name="faster, in too few requests to tell", series=against(1.6, few), firing={65: {PAGE, TICKET}}),
     )
 
-    (told,) = descriptions(promtool, rules, tmp_path, paying, 65)
-    assert "The measured speed-up is 1.60." in told
+    ((told,),) = fired(promtool, rules, tmp_path, (65, paying))
+    assert "The measured speed-up is 1.60." in str(told)
 
 
 def test_what_is_no_collapse_stays_silent(promtool: Promtool, rules: Path, tmp_path: Path) -> None:

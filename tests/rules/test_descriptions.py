@@ -15,7 +15,7 @@ from rules.scenario import (
     Phase,
     Series,
     Shares,
-    descriptions,
+    fired,
     pinned,
     service,
     slower,
@@ -97,8 +97,8 @@ CASES: tuple[tuple[int, Case], ...] = (
 
 def test_alerts_speak_in_numbers(promtool: Promtool, rules: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     lines: list[str] = []
-    for minute, case in CASES:
-        lines += [f"# {case.name}", *sorted(descriptions(promtool, rules, tmp_path, case, minute)), ""]
+    for (_, case), alerts in zip(CASES, fired(promtool, rules, tmp_path, *CASES), strict=True):
+        lines += [f"# {case.name}", *sorted(map(str, alerts)), ""]
     if pytestconfig.getoption("--update-golden"):
         EXPECTED.write_text("\n".join(lines), encoding="utf-8")
     text = "\n".join(lines)

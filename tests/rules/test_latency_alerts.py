@@ -31,6 +31,7 @@ P99 = "SpecDecodeP99Regression warning tpot"
 P99_PAGE = "SpecDecodeP99Regression critical tpot"
 SPREAD = "SpecDecodeLatencySpreadWidened info tpot"
 QUIET: set[str] = set()
+EVERY = 4  # minutes: the interval of the groups about latency
 BASELINE = "inference_service:specdec_latency_seconds:mean_baseline"
 
 
@@ -72,6 +73,7 @@ def test_the_body_and_the_tail_against_history(promtool: Promtool, rules: Path, 
             series=service(Phase(minutes=30), Phase(minutes=70, latency=BODY), families=SLIS),
             firing={60: QUIET},
         ),
+        every=EVERY,
     )
 
 
@@ -119,6 +121,7 @@ def test_against_a_baseline_from_a_file(promtool: Promtool, rules: Path, tmp_pat
             firing={85: QUIET},
             values={85: {'inference_service:specdec_latency_seconds:mean_baseline{sli="tpot"}': 0.036}},
         ),
+        every=EVERY,
     )
 
 
@@ -170,6 +173,7 @@ def test_against_a_live_control(promtool: Promtool, rules: Path, tmp_path: Path)
                 }
             },
         ),
+        every=EVERY,
     )
 
 
@@ -209,6 +213,7 @@ def test_slow_and_rejected_is_harm(promtool: Promtool, rules: Path, tmp_path: Pa
                 }
             },
         ),
+        every=EVERY,
     )
 
 
@@ -229,6 +234,7 @@ def test_a_restart_is_not_a_regression(promtool: Promtool, rules: Path, tmp_path
                 210: {"inference_service:specdec_warming_replicas:ratio": None},
             },
         ),
+        every=EVERY,
     )
 
 
@@ -258,6 +264,7 @@ def test_a_spread_that_widens(promtool: Promtool, rules: Path, tmp_path: Path) -
             ),
             firing={255: {P99, SPREAD}},
         ),
+        every=EVERY,
     )
 
 
@@ -292,6 +299,7 @@ def test_big_batches_and_a_full_cache(promtool: Promtool, rules: Path, tmp_path:
             series=service(Phase(minutes=60, kv_cache=0.95, preemptions_per_minute=1), speculative=False),
             firing={50: QUIET},
         ),
+        every=EVERY,
     )
 
 
@@ -311,7 +319,7 @@ def test_error_budgets_burn(promtool: Promtool, rules: Path, tmp_path: Path) -> 
         Case(
             name="one request in three, of a handful",
             series=service(Phase(minutes=30, latency=broken, requests_per_minute=1), families=("tpot",)),
-            firing={3: QUIET, 15: QUIET, 29: QUIET},
+            firing={4: QUIET, 16: QUIET, 28: QUIET},
         ),
         Case(
             name="within the objective",
@@ -323,6 +331,7 @@ def test_error_budgets_burn(promtool: Promtool, rules: Path, tmp_path: Path) -> 
             series=service(Phase(minutes=120, latency=broken), Phase(minutes=60, latency=healthy), families=("tpot",)),
             firing={179: {"SpecDecodeErrorBudgetBurn warning"}},
         ),
+        every=EVERY,
     )
 
 

@@ -28,7 +28,6 @@ from specdec_exporter.baseline.file import (
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.yamlfile import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 
 INF = math.inf
 EXAMPLE = Baseline(
@@ -162,13 +161,6 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ('name: "no speculation"', 'name: ""', "name: expected 1 to 4096 printable characters"),
         ('name: "no speculation"', 'name: "\\ud800"', "name: has a line break or another control character"),
         ('name: "no speculation"', 'name: "a\\nb"', "name: has a line break or another control character"),
-        (
-            'name: "no speculation"',
-            "name: !!python/name:os.system x",
-            "found a value with the tag python/name:os.system",
-        ),
-        ('name: "no speculation"', "name: !secret x", "name: expected text, found a value with the tag !secret"),
-        ('name: "no speculation"', "name: [x]", "name: expected text, found a list"),
         ('"2026-01-31T12:00:00Z"', "yesterday", "recorded_at: expected a time such as"),
         ('"2026-01-31T12:00:00Z"', '"2026-01-31T12:00:00"', "recorded_at: expected a time such as"),
         ('"2026-01-31T12:00:00Z"', '"2026-02-31T12:00:00Z"', "recorded_at: expected a time such as"),
@@ -181,12 +173,6 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("[90, 60, 30]", "[101]", "acceptance.accepted_per_position[0]: expected at most 100"),
         ("[90, 60, 30]", "90", "acceptance.accepted_per_position: expected a list"),
         ("  drafts: 100", "  drafts: null", "accepted_per_position: expected drafts beside the positions"),
-        ("method: ", "[a, b]: ", "expected a word as the key, found a list"),
-        ("method: ", "<<: {nmae: x}\nmethod: ", "nmae: unknown key"),
-        ("preemptions: 0", "preemptions: " + "[" * 9, f"expected at most {MAX_DEPTH} levels"),
-        ("interrupted: false", "interrupted: @", "is not YAML"),
-        ("interrupted: false", "---", "is not YAML"),
-        ("name:", "\x00name:", "is not YAML"),
     ],
 )
 def test_a_wrong_file_is_named_with_line_key_and_expectation(change: str, by: str, said: str, tmp_path: Path) -> None:
@@ -199,7 +185,7 @@ def test_a_wrong_file_is_named_with_line_key_and_expectation(change: str, by: st
     assert words.startswith(f"{path}")
     assert said in words
     assert "\n" not in words
-    if "is not YAML" not in said and "expected the key" not in said:
+    if "expected the key" not in said:
         line = int(re.findall(rf"^{re.escape(str(path))}, line (\d+): ", words)[0])
         changed = TEXT[: TEXT.index(change)].count("\n") + 1
         assert abs(line - changed) <= 4, words
@@ -212,32 +198,10 @@ def test_a_line_number_is_that_of_the_fault(tmp_path: Path) -> None:
         parse_baseline(text.encode(), "base.yaml")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "expected a baseline, found nothing"),
-        (b"# nothing\n", "expected a baseline, found nothing"),
-        (b"[]", "top level: expected a mapping, found a list"),
-        (b"!!map nothing", "top level: expected a mapping, found a value with the tag map"),
-        (b"just text", "top level: expected a mapping, found text"),
-        (b"\xff\xfe\x00", "is not YAML"),
-        (b"name: \xe9", "is not YAML"),
-        (b"[" * 5000, f"expected at most {MAX_DEPTH} levels"),
-        (b"- " * 5000, f"expected at most {MAX_DEPTH} levels"),
-        (b'"\\UFFFFFFFF"', "is not YAML"),
-        (b"a: [" + b"1," * MAX_VALUES + b"]", f"expected at most {MAX_VALUES} values"),
-        (b"#" * (MAX_BYTES + 1), f"at most {MAX_BYTES} bytes"),
-    ],
-)
-def test_what_is_no_baseline_is_refused_before_it_costs_anything(content: bytes, said: str) -> None:
-    with pytest.raises(BaselineError, match=re.escape(said)):
+@pytest.mark.parametrize("content", [b"", b"# nothing\n", b"null"])
+def test_an_empty_file_is_no_baseline(content: bytes) -> None:
+    with pytest.raises(BaselineError, match="expected a baseline, found nothing"):
         parse_baseline(content)
-
-
-@pytest.mark.parametrize("path", ["missing.yaml", ".", "a\x00b"])
-def test_a_file_that_cannot_be_read_is_one_clear_line(path: str, tmp_path: Path) -> None:
-    with pytest.raises(BaselineError, match="cannot be read: "):
-        read_baseline(str(tmp_path / path))
 
 
 # --- fuzzing: an error of ours, or exactly what the file says ---
@@ -308,13 +272,6 @@ def test_a_damaged_file_is_refused_or_says_exactly_what_was_read(text: str) -> N
         assert {str(numbers(key)): value for key, value in buckets.items()} == {
             str(numbers(key)): value for key, value in shown.items()
         }
-
-
-@settings(max_examples=200)
-@given(st.binary(max_size=400) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_anything_else_is_an_error_of_ours(content: bytes) -> None:
-    with pytest.raises(BaselineError):
-        parse_baseline(content)
 
 
 # --- writing ---

@@ -140,6 +140,39 @@ def test_flags_without_a_command_are_those_of_serve(tmp_path: Path) -> None:
         assert (run.code, run.out, run.err) == (0, f"{file}: 2 predictor(s), valid\n", "")
 
 
+@pytest.mark.parametrize("command", ["baseline record", "compare"])
+def test_the_conditions_of_a_recording_have_flags(command: str) -> None:
+    shown = Run(*command.split(), "--help").out
+    assert re.findall(r"^  --(hardware|model|runtime|request-parameters|command) TEXT", shown, re.MULTILINE) == [
+        "hardware", "model", "runtime", "request-parameters", "command"
+    ]  # fmt: skip
+
+
+# What only some commands need: importing it would cost the others time and memory.
+COSTLY = {"aiohttp", "asyncio", "bcrypt", "rich", "yaml", "specdec_exporter.config", "prometheus_client"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        ("--version", set()),
+        ("analyze --output=jsonl /dev/null", set()),
+        ("analyze /dev/null", {"rich"}),
+        ("healthcheck --url=nowhere", {"specdec_exporter.config"}),
+        ("baseline show nowhere", {"asyncio", "specdec_exporter.config"}),
+        ("serve --config.check", COSTLY - {"bcrypt", "rich", "yaml"}),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(arguments: str, needed: set[str]) -> None:
+    program = (
+        "import atexit, sys; from specdec_exporter.commands.cli import main;"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
+        f"sys.argv[1:] = {arguments.split()}; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert COSTLY & set(done.stderr.split()) <= needed
+
+
 # --- what is wrong ---
 
 

@@ -97,17 +97,6 @@ async def test_after_a_restart_without_a_sample_yet_nothing_of_the_former_run_is
     }
 
 
-async def test_names_have_no_colon_and_labels_none_of_the_targets_own() -> None:
-    text = await render(CAPTURES / "0.32.0-draft_model-k3/metrics-5-p60.txt", log=True)
-    for line in text.splitlines():
-        if line.startswith("#"):
-            continue
-        name, _, rest = line.partition("{")
-        assert re.fullmatch(r"specdec_[a-z_]+", name), line
-        labels = set(re.findall(r'(\w+)="', rest))
-        assert not labels & {"pod", "namespace", "cluster", "instance", "job"}, line
-
-
 async def test_what_the_python_client_serves_is_in_the_table_too() -> None:
     settings = Settings()
     text = generate_latest(build_registry(ExporterRuntime(settings, lambda: settings))).decode()
@@ -115,7 +104,10 @@ async def test_what_the_python_client_serves_is_in_the_table_too() -> None:
     assert served == {family.name: family.type for family in PROCESS.families}
 
 
-def test_every_help_text_is_sentences() -> None:
+def test_names_labels_and_help_texts_keep_to_the_conventions() -> None:
     for group in (each for each in vars(families).values() if isinstance(each, Group)):
         for family in group.families:
+            assert re.fullmatch(r"(specdec|process|python)_[a-z_]+", family.name)
+            assert family.name.endswith("_total") == (family.type == "counter"), family.name
+            assert not {*group.labels, *family.labels} & {"pod", "namespace", "cluster", "instance", "job"}, family.name
             assert re.fullmatch(r"\S.{9,}\.", help_text(group, family, "300 s")), family.name

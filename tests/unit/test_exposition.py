@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.metrics import exposition
@@ -91,44 +90,6 @@ def test_a_real_dump_reads_the_same_with_and_without_its_layout(path: Path) -> N
     body = path.read_bytes()
     first = parse_exposition(body)
     assert parse_exposition(body) == first == line_by_line(body)
-
-
-@pytest.mark.parametrize("path", DUMPS[:: len(DUMPS) // 8], ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_real_dump_holds_what_prometheus_client_finds_in_it(path: Path) -> None:
-    text = path.read_text()
-    samples = {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in parse_text(text)
-        for sample in family.samples
-    }
-    for engine in parse_exposition(text.encode()).engines:
-        own = {
-            (name, labels): value
-            for (name, labels), value in samples.items()
-            if dict(labels).get("model_name") == engine.model_name and dict(labels).get("engine", "0") == engine.engine
-        }
-        for attribute, name in {
-            "drafts": "vllm:spec_decode_num_drafts_total",
-            "prompt_tokens": "vllm:prompt_tokens_total",
-            "generation_tokens": "vllm:generation_tokens_total",
-            "preemptions": "vllm:num_preemptions_total",
-            "requests_running": "vllm:num_requests_running",
-            "requests_waiting": "vllm:num_requests_waiting",
-        }.items():
-            assert [value for (found, _), value in own.items() if found == name] == [
-                value for value in [getattr(engine, attribute)] if value is not None
-            ]
-        for attribute, name in {
-            "time_to_first_token": "vllm:time_to_first_token_seconds",
-            "request_latency": "vllm:e2e_request_latency_seconds",
-            "request_decode": "vllm:request_decode_time_seconds",
-            "time_per_output_token": "vllm:request_time_per_output_token_seconds",
-        }.items():
-            histogram = getattr(engine, attribute)
-            buckets = {
-                float(dict(labels)["le"]): value for (found, labels), value in own.items() if found == f"{name}_bucket"
-            }
-            assert (dict(zip(histogram.bounds, histogram.counts, strict=True)) if histogram else {}) == buckets
 
 
 @pytest.mark.parametrize("path", sorted(CAPTURES.glob("*/metrics-v0-*.txt")) + sorted(CAPTURES.glob("*-v0-*/metrics*")))
@@ -375,3 +336,92 @@ def test_what_is_not_utf_8_is_refused_where_it_is_read(body: bytes) -> None:
 def test_what_is_not_read_may_be_anything() -> None:
     body = HEAD.encode() + b'http_requests_total{handler="\xff\xfe"} 1\n# HELP x \xff\nvllm:num_requests_running 1\n'
     assert only_engine(body).requests_running == 1.0
+
+
+# -- the second scrape, read by the structure of the first ------------------------------------------------------------
+
+
+def refuse_to_parse(_: list[bytes]) -> Snapshot:
+    raise AssertionError("read line by line")
+
+
+def test_a_known_structure_with_new_values_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = REAL_DUMP.replace(b" 2675.0\n", b" 12675\n").replace(b" 28.0\n", b" 3.1e+01\n")
+    expected = line_by_line(later)
+    parse_exposition(REAL_DUMP)
+    monkeypatch.setattr(exposition, "_parse_lines", refuse_to_parse)
+    assert parse_exposition(later) == expected
+    assert only_engine(later).drafts == 12675.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'engine="0",model_name="tiny"} 2675.0', b'engine="1",model_name="tiny"} 2675.0'),
+        (b"drafts_total{", b"emitted_tokens_total{"),
+        (b'le="0.5"', b'le="0.6"'),
+        (b"} 2675.0\n", b"} NaN\n"),
+        (b"} 2675.0\n", b"} 1_000\n"),
+        (b"} 2675.0\n", b"} 2675.0 1700000000\n"),
+        (b"} 2675.0\n", b"} 2675.0\r\n"),
+        (b"} 2675.0\n", b"} 1,2\n"),
+        (b"} 2675.0\n", b'} "1"\n'),
+        (b"} 2675.0\n", b"} 2675.0\n\n"),
+        (b"# TYPE vllm:prompt_tokens_total counter", b"# TYPE vllm:spec_decode_efficiency gauge"),
+        (b"# EOF", b""),
+    ],
+)
+def test_a_changed_structure_is_noticed(old: bytes, new: bytes) -> None:
+    changed = REAL_DUMP.replace(old, new, 1)
+
+    def outcome() -> Snapshot | str:
+        try:
+            return parse_exposition(changed)
+        except ExpositionError as error:
+            return str(error)
+
+    fresh = outcome()
+    parse_exposition(REAL_DUMP)
+    assert outcome() == fresh
+
+
+def test_a_damaged_structure_is_not_learnt() -> None:
+    damaged = REAL_DUMP.replace(b'e2e_request_latency_seconds_bucket{engine="0",le="0.5"', b'e2e{engine="0",le="0.5"')
+    assert damaged != REAL_DUMP
+    bounds = [only_engine(body).request_latency.bounds for body in (damaged, REAL_DUMP)]  # type: ignore[union-attr]
+    assert len(bounds[1]) == len(bounds[0]) + 1
+
+
+@pytest.mark.parametrize(
+    ("old", "damaged"),
+    [
+        # Of another model, and not whole: a part of no figure of that engine.
+        (b'e2e_request_latency_seconds_bucket{engine="0",le="1.5",model_name="tiny"', b'model_name="t"'),
+        (b'e2e_request_latency_seconds_bucket{engine="0",le="1.5"', b'le="1.a5"'),
+        (b'per_pos_total{engine="0",model_name="tiny",position="1"', b'position="-"'),
+    ],
+)
+def test_a_structure_with_a_series_that_has_no_part_in_it_is_not_learnt(old: bytes, damaged: bytes) -> None:
+    label = damaged.partition(b"=")[0]
+    body = REAL_DUMP.replace(old, re.sub(label + rb'="[^"]*"', damaged, old), 1)
+    assert body != REAL_DUMP
+    parse_exposition(body)
+    assert parse_exposition(REAL_DUMP) == line_by_line(REAL_DUMP)
+
+
+def test_a_structure_with_samples_outside_their_group_is_not_learnt() -> None:
+    body = (
+        "# TYPE vllm:num_requests_running gauge\n"
+        'vllm:num_requests_running{model_name="m"} 1\n'
+        "# TYPE other counter\nother 7\n"
+        'vllm:prompt_tokens_total{model_name="m"} 5\n'
+    )
+    assert only_engine(body).generation_tokens is None
+    assert only_engine(body.replace("other 7", 'vllm:generation_tokens_total{model_name="m"} 7')).generation_tokens == 7
+
+
+def test_structures_do_not_pile_up() -> None:
+    for number in range(3 * exposition._LAYOUTS_KEPT):
+        for _ in range(2):
+            parse_exposition(REAL_DUMP.replace(b'"tiny"', f'"model-{number}"'.encode()))
+    assert len(exposition._layouts._newest_first) == exposition._LAYOUTS_KEPT

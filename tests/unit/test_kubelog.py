@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logfiles import Following, LineScanner, texts
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, PredictorWarning
@@ -24,42 +25,41 @@ LONG_AGO = "2026-01-01T00:00:0"
 PATH = "/api/v1/namespaces/prod/pods/llama-0/log"
 
 
-class EveryLine:
-    """A scanner that makes an event of every line."""
+class EveryLine(LineScanner):
+    """Puts a label before every line, and counts the ends."""
 
     def __init__(self, label: str = "") -> None:
+        super().__init__()
         self.label = label
         self.finished = 0
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
-        assert buffer[:end].endswith(b"\n")
-        return [PredictorWarning(warning=self.label + line.decode()) for line in bytes(buffer[:end]).splitlines()]
+        return [PredictorWarning(warning=self.label + text) for text in texts(super().scan(buffer, end))]
 
     def finish(self, tail: bytes = b"") -> list[Event]:
         assert not tail
         self.finished += 1
         return []
 
-    def reset(self) -> None:
-        raise AssertionError("nothing here is ever cut")
-
 
 class Api:
-    """The part of the Kubernetes API server that serves logs. Lines are ``(timestamp, text)``."""
+    """The part of the Kubernetes API server that serves logs."""
 
     def __init__(self) -> None:
-        self.log: list[tuple[str, str]] = []
+        self.log: list[str] = []  # lines with their timestamps
         self.requests: list[web.Request] = []
-        self.refuse: web.Response | None = None
+        self.refusal: tuple[int, object] | None = None  # status and body
         self.token = "first-token"
+        self.url = ""
         self._changed = asyncio.Condition()
         self._streams = 0
         self._hang_ups = 0
         self._endings = 0
 
-    async def write(self, *lines: tuple[str, str]) -> None:
+    async def write(self, *lines: str) -> None:
+        """Log lines such as ``1.5Z text``, which begin with a second of long ago."""
         async with self._changed:
-            self.log += lines
+            self.log += [f"{LONG_AGO}{line}\n" for line in lines]
             self._changed.notify_all()
 
     async def hang_up(self) -> None:
@@ -84,8 +84,9 @@ class Api:
             self._changed.notify_all()
             self._streams += 1
             number = self._streams
-        if self.refuse is not None:
-            return self.refuse
+        if self.refusal is not None:
+            status, body = self.refusal
+            return web.Response(status=status, text=body if isinstance(body, str) else json.dumps(body))
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return web.json_response({"kind": "Status", "message": "Unauthorized"}, status=401)
         since = request.query.get("sinceTime", "")
@@ -93,7 +94,7 @@ class Api:
         await response.prepare(request)
         sent = 0
         while True:
-            lines = [f"{stamp} {text}\n" for stamp, text in self.log[sent:] if stamp[:19] >= since[:19]]
+            lines = [line for line in self.log[sent:] if line[:19] >= since[:19]]
             sent = len(self.log)
             await response.write("".join(lines).encode())
             async with self._changed:
@@ -109,52 +110,22 @@ class Api:
                 return response
 
 
-@asynccontextmanager
-async def serving(api: Api) -> AsyncIterator[str]:
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    api = Api()
     app = web.Application()
     app.add_routes([web.get(PATH, api.handle)])
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
+    api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield api
     finally:
         await runner.cleanup()
 
 
-class Followed:
-    """A reader at work, and what it gave."""
-
-    def __init__(self, reader: KubernetesLogReader) -> None:
-        self.reader = reader
-        self.seen: list[str] = []
-        self._more = asyncio.Event()
-
-    def sink(self, event: Event) -> None:
-        assert isinstance(event, PredictorWarning)
-        self._more.set()
-        if event.warning == "explode":
-            raise RuntimeError("the sink is broken")
-        self.seen.append(event.warning)
-
-    async def until(self, *expected: str) -> None:
-        async with asyncio.timeout(5):
-            while len(self.seen) < len(expected):
-                self._more.clear()
-                await self._more.wait()
-        assert self.seen == list(expected)
-
-
-@asynccontextmanager
-async def following(reader: KubernetesLogReader) -> AsyncIterator[Followed]:
-    followed, stop = Followed(reader), asyncio.Event()
-    task = asyncio.create_task(reader.follow(followed.sink, stop))
-    try:
-        yield followed
-    finally:
-        stop.set()
-        async with asyncio.timeout(5):
-            await task
+Followed = Following[KubernetesLogReader]
 
 
 @pytest.fixture
@@ -164,7 +135,12 @@ def token(tmp_path: Path) -> Path:
     return path
 
 
-def reader(url: str, token: Path, *, start: str = "start", **options: EveryLine) -> KubernetesLogReader:
+@pytest.fixture
+def scanner() -> EveryLine:
+    return EveryLine()
+
+
+def reader(url: str, token: Path, scanner: EveryLine, history: EveryLine | None = None) -> KubernetesLogReader:
     return KubernetesLogReader(
         api_url=url,
         token_path=token,
@@ -172,180 +148,146 @@ def reader(url: str, token: Path, *, start: str = "start", **options: EveryLine)
         namespace="prod",
         pod="llama-0",
         container="kserve-container",
-        scanner=options.pop("scanner", EveryLine()),
+        scanner=scanner,
         counters=ReaderCounters(),
-        start="start" if start == "start" else "end",
+        history_scanner=history,
+        start="end" if history else "start",
         first_retry_seconds=0.01,
-        **options,
     )
 
 
-async def test_lines_come_as_they_are_written_and_without_their_timestamps(token: Path) -> None:
-    api = Api()
-    async with serving(api) as url, following(reader(url, token)) as followed:
-        await api.write((f"{LONG_AGO}1.5Z", "one"), (f"{LONG_AGO}1.52Z", "two"))
-        await followed.until("one", "two")
-        await api.write((f"{LONG_AGO}2Z", "2026-01-01T00:00:02Z three"))
-        await followed.until("one", "two", "2026-01-01T00:00:02Z three")
-        query = api.requests[0].query
-        assert dict(query) == {"container": "kserve-container", "follow": "true", "timestamps": "true"}
-        assert followed.reader.healthy
-        assert followed.reader.counters.bytes == sum(len(f"{stamp} {text}\n") for stamp, text in api.log)
+@pytest.fixture
+async def followed(api: Api, token: Path, scanner: EveryLine) -> AsyncIterator[Followed]:
+    async with Following(reader(api.url, token, scanner)) as followed:
+        yield followed
+    assert scanner.finished
 
 
-async def test_a_cut_connection_loses_and_repeats_nothing(token: Path) -> None:
-    api = Api()
-    async with serving(api) as url, following(reader(url, token)) as followed:
-        await api.write((f"{LONG_AGO}1.1Z", "one"), (f"{LONG_AGO}1.25Z", "two"))
-        await followed.until("one", "two")
-        await api.hang_up()
-        await api.requested(2)
-        await api.write((f"{LONG_AGO}1.3Z", "three"), (f"{LONG_AGO}9Z", "half a line"))
-        await followed.until("one", "two", "three", "half a line")
-        assert api.requests[1].query["sinceTime"] == f"{LONG_AGO}1Z"
-        assert followed.reader.counters.read_errors == 1
-        assert followed.reader.healthy
+async def test_lines_come_as_they_are_written_and_without_their_timestamps(api: Api, followed: Followed) -> None:
+    await api.write("1.5Z one", "1.52Z two")
+    await followed.until("one", "two")
+    await api.write("2Z 2026-01-01T00:00:02Z three")
+    await followed.until("one", "two", "2026-01-01T00:00:02Z three")
+    query = api.requests[0].query
+    assert dict(query) == {"container": "kserve-container", "follow": "true", "timestamps": "true"}
+    assert followed.source.healthy
+    assert followed.source.counters.bytes == sum(len(line) for line in api.log)
 
 
-async def test_within_a_connection_equal_timestamps_are_different_lines(token: Path) -> None:
-    api = Api()
-    api.log = [(f"{LONG_AGO}1Z", "one"), (f"{LONG_AGO}1Z", "two"), (f"{LONG_AGO}1Z", "three")]
-    async with serving(api) as url, following(reader(url, token)) as followed:
-        await followed.until("one", "two", "three")
-        await api.write((f"{LONG_AGO}1Z", "four"))
-        await followed.until("one", "two", "three", "four")
-        await api.hang_up()
-        await api.requested(2)
-        await api.write((f"{LONG_AGO}1Z", "in doubt"), (f"{LONG_AGO}2Z", "five"))
-        await followed.until("one", "two", "three", "four", "five")
+async def test_a_cut_connection_loses_and_repeats_nothing(api: Api, followed: Followed) -> None:
+    await api.write("1.1Z one", "1.25Z two")
+    await followed.until("one", "two")
+    await api.hang_up()
+    await api.requested(2)
+    await api.write("1.3Z three", "9Z half a line")
+    await followed.until("one", "two", "three", "half a line")
+    assert api.requests[1].query["sinceTime"] == f"{LONG_AGO}1Z"
+    assert followed.source.counters.read_errors == 1
+    assert followed.source.healthy
 
 
-async def test_lines_of_two_streams_slightly_out_of_order_are_not_repeated(token: Path) -> None:
-    api = Api()
-    api.log = [(f"{LONG_AGO}2Z", "stdout"), (f"{LONG_AGO}1Z", "stderr")]
-    async with serving(api) as url, following(reader(url, token)) as followed:
-        await followed.until("stdout", "stderr")
-        await api.hang_up()
-        await api.requested(2)
-        await api.write((f"{LONG_AGO}3Z", "next"))
-        await followed.until("stdout", "stderr", "next")
+async def test_within_a_connection_timestamps_may_repeat_and_go_back(api: Api, followed: Followed) -> None:
+    await api.write("2Z one", "2Z two", "1Z of another stream")
+    await followed.until("one", "two", "of another stream")
+    await api.write("2Z three")
+    await followed.until("one", "two", "of another stream", "three")
+    await api.hang_up()
+    await api.requested(2)
+    await api.write("2Z in doubt", "3Z four")
+    await followed.until("one", "two", "of another stream", "three", "four")
 
 
-async def test_a_restarted_container_is_followed_on(token: Path) -> None:
-    api, scanner = Api(), EveryLine()
-    async with serving(api) as url, following(reader(url, token, scanner=scanner)) as followed:
-        await api.write((f"{LONG_AGO}1Z", "old life"))
-        await followed.until("old life")
-        await api.end()
-        await api.requested(2)
-        assert scanner.finished == 1
-        api.log = [(f"{LONG_AGO}2Z", "new life")]
-        await api.write()
-        await api.end()
-        await followed.until("old life", "new life")
-        assert followed.reader.counters.read_errors == 0
-    assert scanner.finished >= 2
+async def test_a_restarted_container_is_followed_on(api: Api, followed: Followed, scanner: EveryLine) -> None:
+    await api.write("1Z old life")
+    await followed.until("old life")
+    await api.end()
+    await api.requested(2)
+    assert scanner.finished == 1
+    api.log = []
+    await api.write("2Z new life")
+    await api.end()
+    await followed.until("old life", "new life")
+    assert followed.source.counters.read_errors == 0
 
 
-async def test_what_was_written_before_the_start_is_history(token: Path) -> None:
-    api = Api()
+async def test_what_was_written_before_the_start_is_history(api: Api, token: Path) -> None:
     later = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}.000000001Z"
-    api.log = [(f"{LONG_AGO}1Z", "engine init"), (f"{LONG_AGO}2Z", "window"), (later, "window")]
-    at_end = reader("", token, start="end", history_scanner=EveryLine("before: "), scanner=EveryLine("after: "))
-    async with serving(api) as url:
-        at_end._url = url + PATH
-        async with following(at_end) as followed:
-            await followed.until("before: engine init", "before: window", "after: window")
+    await api.write("1Z engine init", "2Z window")
+    api.log.append(f"{later} window\n")
+    async with Following(reader(api.url, token, EveryLine("after: "), EveryLine("before: "))) as followed:
+        await followed.until("before: engine init", "before: window", "after: window")
 
 
-async def test_a_renewed_token_is_used(token: Path) -> None:
-    api = Api()
-    async with serving(api) as url, following(reader(url, token)) as followed:
-        await api.write((f"{LONG_AGO}1Z", "one"))
-        await followed.until("one")
-        api.token = "second-token"
-        await api.hang_up()
-        await api.requested(3)  # refused at least once
-        assert followed.reader.problem == "the Kubernetes API answered 401: Unauthorized"
-        token.write_text("second-token")
-        await api.write((f"{LONG_AGO}2Z", "two"))
-        await followed.until("one", "two")
-        assert followed.reader.healthy
+async def test_a_renewed_token_is_used(api: Api, followed: Followed, token: Path) -> None:
+    await api.write("1Z one")
+    await followed.until("one")
+    api.token = "second-token"
+    await api.hang_up()
+    await api.requested(3)  # refused at least once
+    assert followed.source.problem == "the Kubernetes API answered 401: Unauthorized"
+    token.write_text("second-token")
+    await api.write("2Z two")
+    await followed.until("one", "two")
+    assert followed.source.healthy
 
 
 @pytest.mark.parametrize(
-    ("response", "problem"),
+    ("status", "body", "problem"),
     [
-        (
-            web.json_response({"message": 'pods "llama-0" is forbidden'}, status=403),
-            'the Kubernetes API answered 403: pods "llama-0" is forbidden; let the service account "get" "pods/log"',
-        ),
-        (web.Response(status=404, text="<html>"), "the Kubernetes API answered 404: Not Found"),
-        (web.json_response({"message": "x" * 1000}, status=400), f"the Kubernetes API answered 400: {'x' * 300}"),
+        (403, {"message": 'pods "x" is forbidden'}, 'pods "x" is forbidden; let the service account "get" "pods/log"'),
+        (404, "<html>", "Not Found"),
+        (400, {"message": "x" * 1000}, "x" * 300),
     ],
 )
 async def test_a_refusal_is_reported_once_in_the_api_s_words(
-    token: Path, response: web.Response, problem: str, caplog: pytest.LogCaptureFixture
+    api: Api, token: Path, caplog: pytest.LogCaptureFixture, *, status: int, body: object, problem: str
 ) -> None:
-    api = Api()
-    body = response.body
+    problem = f"the Kubernetes API answered {status}: {problem}"
     with caplog.at_level(logging.INFO, "specdec_exporter"):
-        async with serving(api) as url, following(reader(url, token)) as followed:
-            for _ in range(3):
-                api.refuse = web.Response(body=body, status=response.status)
-                await api.requested(len(api.requests) + 1)
-            assert (followed.reader.problem, followed.reader.healthy) == (problem, False)
-            assert followed.reader.counters.read_errors >= 2
-            api.refuse = None
-            await api.write((f"{LONG_AGO}1Z", "at last"))
+        api.refusal = (status, body)
+        async with Following(reader(api.url, token, EveryLine())) as followed:
+            await api.requested(4)
+            assert (followed.source.problem, followed.source.healthy) == (problem, False)
+            assert followed.source.counters.read_errors >= 2
+            api.refusal = None
+            await api.write("1Z at last")
             await followed.until("at last")
-            assert (followed.reader.problem, followed.reader.healthy) == (None, True)
+            assert (followed.source.problem, followed.source.healthy) == (None, True)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == [f"cannot read the log of container kserve-container of pod prod/llama-0: {problem}"]
 
 
-async def test_nobody_listening_and_a_missing_token_are_problems_not_crashes(token: Path) -> None:
-    async with following(reader("http://127.0.0.1:1", token)) as followed:
+@pytest.mark.parametrize(("has_token", "problem"), [(True, "127.0.0.1:1"), (False, "No such file")])
+async def test_nobody_listening_and_a_missing_token_are_problems_not_crashes(
+    token: Path, has_token: bool, problem: str
+) -> None:
+    if not has_token:
+        token.unlink()
+    async with Following(reader("http://127.0.0.1:1", token, EveryLine())) as followed:
         async with asyncio.timeout(5):
-            while followed.reader.counters.read_errors < 2:
+            while followed.source.counters.read_errors < 2:
                 await asyncio.sleep(0.005)
-        assert "127.0.0.1:1" in (followed.reader.problem or "")
-    token.unlink()
-    async with following(reader("http://127.0.0.1:1", token)) as followed:
-        async with asyncio.timeout(5):
-            while followed.reader.healthy:
-                await asyncio.sleep(0.005)
-        assert "No such file" in (followed.reader.problem or "")
+        assert problem in (followed.source.problem or "")
 
 
-async def test_a_line_too_long_to_hold_is_skipped(token: Path) -> None:
-    api = Api()
-    async with serving(api) as url, following(reader(url, token)) as followed:
-        await api.write((f"{LONG_AGO}1Z", "x" * 600_000), (f"{LONG_AGO}2Z", "next"))
-        await followed.until("next")
-        assert followed.reader.counters.oversized_lines == 1
+async def test_a_line_too_long_to_hold_and_a_broken_sink_cost_one_event(api: Api, followed: Followed) -> None:
+    await api.write(f"1Z {'x' * 600_000}", "2Z bad", "3Z next")
+    await followed.until("next")
+    assert followed.source.counters.oversized_lines == 1
+    assert followed.source.counters.read_errors == 1
 
 
-async def test_a_broken_sink_costs_one_event(token: Path) -> None:
-    api = Api()
-    async with serving(api) as url, following(reader(url, token)) as followed:
-        await api.write((f"{LONG_AGO}1Z", "explode"), (f"{LONG_AGO}2Z", "next"))
-        await followed.until("next")
-        assert followed.reader.counters.read_errors == 1
-
-
-async def test_an_abandoned_follow_leaves_no_task_behind(token: Path) -> None:
-    api = Api()
-    async with serving(api) as url:
-        before = asyncio.all_tasks()
-        task = asyncio.create_task(reader(url, token).follow(lambda _: None, asyncio.Event()))
-        await api.requested(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert {
-            left for left in asyncio.all_tasks() - before if "follow" in repr(left) or "_connect" in repr(left)
-        } == set()
+async def test_an_abandoned_follow_leaves_no_task_behind(api: Api, token: Path) -> None:
+    before = asyncio.all_tasks()
+    follow = reader(api.url, token, EveryLine()).follow(lambda _: None, asyncio.Event())
+    task = asyncio.create_task(follow)
+    await api.requested(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert {
+        left for left in asyncio.all_tasks() - before if "follow" in repr(left) or "_connect" in repr(left)
+    } == set()
 
 
 # -- timestamps ------------------------------------------------------------------------------------------------------
@@ -398,42 +340,36 @@ def test_a_line_without_a_usable_timestamp_belongs_to_the_line_before() -> None:
 
 # -- configuration ---------------------------------------------------------------------------------------------------
 
-
-@pytest.fixture
-def service_account(tmp_path: Path) -> Path:
-    for name, text in {"token": "t", "ca.crt": "", "namespace": "prod\n"}.items():
-        (tmp_path / name).write_text(text)
-    return tmp_path
-
-
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443", "POD_NAME": "llama-0"}
 
 
-def from_environment(environ: dict[str, str], service_account: Path) -> KubernetesLogReader:
+def from_environment(service_account: Path, environ: dict[str, str], lacks: str = "") -> KubernetesLogReader:
+    for name, text in {"token": "t", "ca.crt": "", "namespace": "prod\n"}.items():
+        if name != lacks:
+            (service_account / name).write_text(text)
+    given = {name: value for name, value in (IN_POD | environ).items() if name != lacks}
     return KubernetesLogReader.from_environment(
-        scanner=EveryLine(), counters=ReaderCounters(), environ=environ, service_account=service_account
+        scanner=EveryLine(), counters=ReaderCounters(), environ=given, service_account=service_account
     )
 
 
-def test_the_pod_tells_what_to_read(service_account: Path) -> None:
-    assert from_environment(IN_POD, service_account)._url == f"https://10.0.0.1:6443{PATH}"
-    other = from_environment(
-        {**IN_POD, "KUBERNETES_SERVICE_HOST": "fd00::1", "POD_NAMESPACE": "n", "SPECDEC_PREDICTOR_CONTAINER": "vllm"},
-        service_account,
-    )
+def test_the_pod_tells_what_to_read(tmp_path: Path) -> None:
+    assert from_environment(tmp_path, {})._url == f"https://10.0.0.1:6443{PATH}"
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "POD_NAMESPACE": "n", "SPECDEC_PREDICTOR_CONTAINER": "vllm"}
+    other = from_environment(tmp_path, environ)
     assert other._url == "https://[fd00::1]:6443/api/v1/namespaces/n/pods/llama-0/log"
     assert other._container == "vllm"
 
 
-@pytest.mark.parametrize("missing", ["KUBERNETES_SERVICE_HOST", "POD_NAME"])
-def test_a_missing_variable_is_named(service_account: Path, missing: str) -> None:
-    environ = {name: value for name, value in IN_POD.items() if name != missing}
-    with pytest.raises(ConfigError, match=missing):
-        from_environment(environ, service_account)
-
-
-@pytest.mark.parametrize(("file", "says"), [("token", "automountServiceAccountToken"), ("namespace", "POD_NAMESPACE")])
-def test_a_missing_file_is_named(service_account: Path, file: str, says: str) -> None:
-    (service_account / file).unlink()
+@pytest.mark.parametrize(
+    ("lacks", "says"),
+    [
+        ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_HOST"),
+        ("POD_NAME", "POD_NAME"),
+        ("token", "automountServiceAccountToken"),
+        ("namespace", "POD_NAMESPACE"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, lacks: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        from_environment(IN_POD, service_account)
+        from_environment(tmp_path, {}, lacks)

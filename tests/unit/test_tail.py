@@ -45,14 +45,6 @@ def test_start_at_the_start_reads_what_is_there(log: Log) -> None:
     assert reader.read() == ["and a half line"]
 
 
-def test_a_line_that_is_half_there_at_the_start_is_read_whole(log: Log) -> None:
-    log.append("half ")
-    reader = Reader(log.path)
-    assert reader.read() == []
-    log.append("a line\n")
-    assert reader.read() == ["half a line"]
-
-
 def test_a_line_that_is_half_there_at_the_start_and_longer_than_any_is_skipped(log: Log) -> None:
     log.append("x" * CHUNK_BYTES * 2)
     reader = Reader(log.path)

@@ -33,32 +33,39 @@ def test_only_the_last_configuration_before_the_start_is_given_and_nothing_else(
     assert reader.events() == []
 
 
-def test_the_search_is_done_in_bounded_steps_while_new_lines_are_read(log: Log) -> None:
+@pytest.fixture
+def searching(log: Log) -> Reader:
+    """In the middle of a long search."""
     log.write("config A", *["x" * 99] * 50_000)
     reader = Reader(log.path, search_history=True)
     assert reader.follower.poll(max_bytes=300_000) == []
     assert reader.follower.more
+    return reader
+
+
+def test_new_lines_are_read_while_the_search_goes_on(log: Log, searching: Reader) -> None:
     log.write("new")
-    assert len(reader.follower.poll(max_bytes=300_000)) == 1
-    assert models(reader.events()) == ["A"]
+    assert len(searching.follower.poll(max_bytes=300_000)) == 1
+    assert models(searching.events()) == ["A"]
 
 
-def test_a_configuration_read_live_is_newer_than_any_found(log: Log) -> None:
-    log.write("config A", *["x" * 99] * 50_000)
-    reader = Reader(log.path, search_history=True)
-    assert reader.follower.poll(max_bytes=300_000) == []
+def test_a_configuration_read_live_is_newer_than_any_found(log: Log, searching: Reader) -> None:
     log.write("config B")
-    assert models(reader.events()) == ["B"]
+    assert models(searching.events()) == ["B"]
 
 
-def test_a_configuration_found_is_given_before_the_lines_of_its_round(log: Log) -> None:
-    log.write("config A", *["x" * 99] * 5_000)
-    reader = Reader(log.path, search_history=True)
-    assert reader.follower.poll(max_bytes=300_000) == []
+def test_a_configuration_found_is_given_before_the_lines_of_its_round(log: Log, searching: Reader) -> None:
     log.write("new")
-    events = reader.follower.poll(max_bytes=3_000_000)
+    events = searching.follower.poll(max_bytes=30_000_000)
     assert models(events[:1]) == ["A"]
     assert len(events) == 2
+
+
+def test_a_file_that_goes_away_during_the_search_ends_it(log: Log, searching: Reader) -> None:
+    log.truncate()
+    log.write("new")
+    assert models(searching.events()) == ["A"]
+    assert not searching.follower.more
 
 
 def test_it_is_searched_for_in_rotated_files_newest_first(log: Log) -> None:
@@ -81,27 +88,12 @@ def test_it_is_searched_for_before_a_saved_position(log: Log, tmp_path: Path) ->
     assert len(events) == 2
 
 
-def test_a_file_that_is_read_from_its_start_gives_its_configurations_once(log: Log) -> None:
-    log.write("config A", "config B")
-    reader = Reader(log.path, search_history=True, start="start")
-    assert models(reader.events()) == ["A", "B"]
-
-
-def test_a_file_that_comes_later_gives_its_configuration_once(log: Log) -> None:
+def test_what_is_read_whole_gives_its_configurations_once(log: Log) -> None:
     reader = Reader(log.path, search_history=True)
     assert reader.events() == []
-    log.write("config A")
-    assert models(reader.events()) == ["A"]
-
-
-def test_a_file_that_goes_away_during_the_search_ends_it(log: Log) -> None:
-    log.write("config A", *["x" * 99] * 50_000)
-    reader = Reader(log.path, search_history=True)
-    reader.follower.poll(max_bytes=300_000)
-    log.truncate()
-    log.write("new")
-    assert models(reader.events()) == ["A"]
-    assert not reader.follower.more
+    log.write("config A", "config B")
+    assert models(reader.events()) == ["A", "B"]
+    assert models(Reader(log.path, search_history=True, start="start").events()) == ["A", "B"]
 
 
 @pytest.mark.parametrize("release", ["0.32.0-ngram-k5", "0.25.1-draft_model-k3", "0.32.0-draft_model-jsonlog"])

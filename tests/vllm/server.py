@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +27,7 @@ _START_SECONDS: Final = 600.0  # 20 to 70 on two idle cores
 _STOP_SECONDS: Final = 60.0
 _REQUEST_SECONDS: Final = 120.0  # the first request of a server is slow
 _CONCURRENT_REQUESTS: Final = 4
+_SLICE_SECONDS: Final = 0.02
 
 ENVIRONMENT: Final = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
@@ -157,6 +159,29 @@ class Server:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    @contextlib.contextmanager
+    def slowed(self, times: int) -> Iterator[None]:
+        """Let the engine work for one slice of time in ``times``; the process that answers HTTP is left alone."""
+        assert self._process is not None
+        engines = _others_in_session(self._process.pid)
+        assert engines, "vLLM has no process beside the one that answers HTTP"
+        ended = threading.Event()
+
+        def stutter() -> None:
+            while not ended.is_set():
+                _signal(engines, signal.SIGSTOP)
+                ended.wait((times - 1) * _SLICE_SECONDS)
+                _signal(engines, signal.SIGCONT)
+                ended.wait(_SLICE_SECONDS)
+
+        thread = threading.Thread(target=stutter)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
     def metrics(self) -> str:
         """The body of the server's own ``/metrics``."""
         return get(f"{self.url}/metrics").decode()
@@ -207,6 +232,22 @@ class Server:
 
     def _log_tail(self) -> str:
         return "\n".join(self.log().splitlines()[-30:])
+
+
+def _others_in_session(leader: int) -> list[int]:
+    """The processes of a session, without the one that began it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(ValueError, ProcessLookupError):
+            if (process := int(entry.name)) != leader and os.getsid(process) == leader:
+                found.append(process)
+    return found
+
+
+def _signal(processes: Sequence[int], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@ module specdec-exporter/tools/jsonnet
 go 1.26.0
 
 tool (
+	github.com/google/go-jsonnet/cmd/jsonnet
 	github.com/google/go-jsonnet/cmd/jsonnet-lint
 	github.com/google/go-jsonnet/cmd/jsonnetfmt
 )

@@ -41,11 +41,11 @@ def _moment(text: str) -> datetime:
 @click.option("--predictor.url", "url", metavar="URL", help=f"The predictor.  [default: {_DEFAULT_URL}]")
 @click.option("--duration", type=DURATION, help="How long to record.  [default: 30m]")
 @log_paths_flag("--predictor.log-path", "Its log, for method, draft model and k: path or glob, repeatable.")
-@click.option("--prometheus", metavar="URL", help="Take a range of this Prometheus instead.")
+@click.option("--prometheus", metavar="URL", help="Record from a range of this Prometheus instead.")
 @click.option("--selector", metavar="{...}", help="With --prometheus: the labels of one service and model.")
 @click.option("--range", "span", type=DURATION, help="With --prometheus: how far back.  [default: 24h]")
 @click.option("--end", type=Checked("time", _moment), help="With --prometheus: where the range ends.  [default: now]")
-@click.option("--timeout", type=DURATION, help="Longest each request may take.  [default: 5s; Prometheus: 60s]")
+@click.option("--timeout", type=DURATION, help="Longest time for each request.  [default: 5s; Prometheus: 60s]")
 @click.option("--name", help="What to call it.  [default: the file's name]")
 @context_flags
 @click.option("-o", "--output", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
@@ -177,10 +177,10 @@ def show(file: str, output: Literal["text", "json"]) -> int:
 
 @command.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--predictor.url", "url", metavar="URL", help="Also: does it fit what this predictor serves?")
-@click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest a request may take.")
+@click.option("--predictor.url", "url", metavar="URL", help="Also check whether it fits what this predictor serves.")
+@click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest time for each request.")
 def check(files: tuple[str, ...], url: str | None, timeout: float) -> int:
-    """Check baselines, e.g. after an edit. What is wrong is named by file, line and key.
+    """Check baselines, e.g. after an edit. Every fault has its file, line and key.
 
     Exits with 0 if all are valid and 1 if one is not, or is not of the model that the predictor serves; with 2 if the
     predictor's release or buckets differ.

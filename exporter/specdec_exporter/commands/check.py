@@ -141,15 +141,15 @@ def _read_log(patterns: Sequence[str]) -> LogReading:
 @click.command("check")
 @click.argument("url")
 @log_paths_flag("--log-path", "The predictor's log: path or glob, repeatable.")
-@click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest each request may take.")
+@click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest time for each request.")
 @click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between the two readings.")
-@click.option("--baseline", metavar="FILE", help="Baseline, from `baseline record`, to compare its speed with.")
+@click.option("--baseline", metavar="FILE", help="Baseline to compare its speed with, from `baseline record`.")
 @click.option(
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="For people, or one object.",
+    help="Text for people, or one JSON object.",
 )
 def command(
     url: str,
@@ -162,7 +162,7 @@ def command(
 ) -> int:
     """Examine the predictor at URL and say what is well, what is not, and what to do.
 
-    Exits with 0 if all is well, 2 with warnings, 1 if it failed.
+    Exits with 0 if all is well, with 2 after warnings, with 1 after a failure.
     """
     return asyncio.run(
         check(

@@ -53,8 +53,8 @@ def command(
 ) -> int:
     """Compare two recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
 
-    Both are files of `baseline record`. Instead of the second, the URL of a predictor (http://...) is recorded now;
-    --hardware and the like say of it what cannot be found out.
+    Both are files of `baseline record`. If the second is the URL of a predictor (http://...), it is recorded now; flags
+    such as --hardware add what a predictor does not tell.
     """
     before = read_baseline(baseline)
     if candidate.startswith(("http://", "https://")):
@@ -62,8 +62,8 @@ def command(
         after = _record(candidate, duration, log_paths, one_line(name), given)
     elif duration or log_paths or name or any(context.values()):
         raise click.UsageError(
-            "--duration, --predictor.log-path, --name, --hardware and the like go with the URL of a predictor; what "
-            "a file says stands in it"
+            "--duration, --predictor.log-path, --name, --hardware and the like go with the URL of a predictor; a file "
+            "has its own"
         )
     else:
         after = read_baseline(candidate)

@@ -14,7 +14,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _CONTEXT_HELP = {
     "hardware": "What it runs on, e.g. '1x H100 SXM 80GB'.",
-    "model": "The model. Of several served ones, the one to record.  [default: what the predictor says]",
+    "model": "The model. If several are served: which one to record.  [default: what the predictor says]",
     "runtime": "What runs it.  [default: the predictor's vLLM release]",
     "request_parameters": "What was sent, e.g. 'ShareGPT, temperature 0, 16 at once'.",
     "command": "How vLLM was started.",

@@ -51,7 +51,7 @@ class Flag(NamedTuple):
 
 
 FLAGS = (
-    Flag("--config.file", "YAML file with any of these settings, and with several predictors.", "PATH"),
+    Flag("--config.file", "YAML file with any of these settings; it can list several predictors.", "PATH"),
     Flag(
         "--web.listen-address",
         "Address to listen on, repeatable; [::1]:10409 for IPv6.  [default: :10409]",
@@ -85,20 +85,20 @@ FLAGS = (
     ),
     Flag(
         "--predictor.name",
-        "Its name: the label inference_service.  [default: default]",
+        "Its name, for the label inference_service.  [default: default]",
         kind="name",
         check=config.valid_name,
         metavar="NAME",
     ),
     Flag(
         "--predictor.timeout",
-        "Longest a fetch of its metrics may take.  [default: 5s]",
+        "Longest time for one fetch of its metrics.  [default: 5s]",
         kind="duration",
         check=config.parse_duration,
     ),
     Flag(
         "--predictor.log-path",
-        "Its log: a path or a glob, repeatable; - is stdin. Without one no log is read.",
+        "Its log: a path or a glob, repeatable; - is stdin. Without this flag no log is read.",
         repeatable=True,
         metavar="PATH",
     ),
@@ -109,7 +109,7 @@ FLAGS = (
     ),
     Flag(
         "--predictor.log-from",
-        "Where to begin in logs that are there at the start.  [default: end]",
+        "Where to begin in logs that exist when the exporter starts.  [default: end]",
         choices=("end", "start"),
     ),
     Flag(
@@ -117,9 +117,14 @@ FLAGS = (
         "Read the log from files, or from the Kubernetes API.  [default: file]",
         choices=("file", "kubernetes"),
     ),
-    Flag("--predictor.log-state", "File that keeps the read positions over a restart.", metavar="PATH"),
-    Flag("--baseline.file", "Baseline of the predictor, from `baseline record`, to serve beside it.", metavar="PATH"),
-    Flag("--window", "Span of the figures for people.  [default: 5m]", kind="duration", check=config.parse_duration),
+    Flag("--predictor.log-state", "File that keeps the read positions across restarts.", metavar="PATH"),
+    Flag("--baseline.file", "Baseline to serve beside the predictor, from `baseline record`.", metavar="PATH"),
+    Flag(
+        "--window",
+        "Time span of the derived metrics, the page and the API.  [default: 5m]",
+        kind="duration",
+        check=config.parse_duration,
+    ),
 )
 # Flags whose setting is not where their names say.
 _SECTIONS = {"window": ("top", "", "window"), "baseline_file": ("predictor", "", "baseline")}

@@ -46,7 +46,7 @@ _FLAGS = (
     _setting("--log-path", "Append the log to this file; '-' is standard output."),
     _option(
         "--duration",
-        "Stop after so much real time. [default: run until stopped]",
+        "Stop after this much real time. [default: run until stopped]",
         key="duration_seconds",
         type=_DURATION,
     ),
@@ -93,13 +93,13 @@ _FLAGS = (
     _setting("--load", "Synthetic load: 4/s is requests per second, 16 is concurrent requests, 0 none."),
     _setting("--prompt-tokens", "Mean prompt length of synthetic requests."),
     _setting("--output-tokens", "Mean output length."),
-    _setting("--max-num-seqs", "Requests executed at once per engine; the rest waits."),
+    _setting("--max-num-seqs", "Requests that one engine executes at once; others wait."),
     _setting("--max-model-len", "Longest prompt and output together."),
     _setting("--engines", "Engines (data-parallel ranks)."),
     _setting("--api-servers", "API servers; with several there are no periodic log lines."),
     _option(
         "--disable-log-stats",
-        "As vLLM's flag: no engine metrics, no periodic lines.",
+        "Like vLLM's flag of this name: no engine metrics, no periodic lines.",
         is_flag=True,
     ),
     _option(
@@ -109,12 +109,12 @@ _FLAGS = (
         type=_DURATION,
     ),
     _setting("--step-seconds", "Duration of an engine step without drafts."),
-    _setting("--draft-token-seconds", "What each draft token adds to it."),
-    _setting("--request-seconds", "What each further request of the batch adds to it."),
+    _setting("--draft-token-seconds", "What each draft token adds to a step."),
+    _setting("--request-seconds", "What each further request of the batch adds to a step."),
     _setting("--prefill-seconds", "Median prefill time."),
-    _setting("--prefill-sigma", "Spread of prefill times (lognormal)."),
+    _setting("--prefill-sigma", "Spread of prefill times (sigma of a lognormal distribution)."),
     _setting("--tail-share", "Share of slow requests."),
-    _setting("--tail-factor", "How much slower they are."),
+    _setting("--tail-factor", "How many times slower a slow request is."),
 )
 
 

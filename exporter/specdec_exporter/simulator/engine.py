@@ -1,6 +1,6 @@
 """The simulated engine: requests, ranks, incidents and periodic reports in simulated time. No clock, no I/O.
 
-The same settings give the same run, however :meth:`Engine.advance` slices the time.
+Equal settings give equal runs, in whatever steps :meth:`Engine.advance` moves the time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ LogRecord = Started | EngineStats | SpecStats | Accessed
 
 
 class Engine:
-    """A predictor's inside. :meth:`advance` moves simulated time; :attr:`ranks` hold the figures.
+    """The inside of a predictor. :meth:`advance` moves simulated time; :attr:`ranks` hold the figures.
 
     ``start_unix`` is the wall clock at simulated second 0. Raises :class:`ConfigError` for settings that no vLLM
     release could serve.
@@ -110,7 +110,7 @@ class Engine:
 
     @property
     def next_event_at(self) -> float:
-        """The simulated second of the next event; never in the past."""
+        """Simulated second of the next event. It is never in the past."""
         return min(
             self._next_arrival_at,
             self._next_report_at,
@@ -120,7 +120,7 @@ class Engine:
 
     @property
     def process_start_unix(self) -> float:
-        """The wall clock at which the current process started, as a scraper sees it (speed-up taken out)."""
+        """Unix time at which the current process started, as a scraper sees it: without the speed-up."""
         return self.start_unix + self.started_at / self.settings.speed
 
     def advance(self, seconds: float) -> None:
@@ -137,7 +137,7 @@ class Engine:
     def submit(
         self, *, prompt_tokens: int, max_tokens: int, ignore_eos: bool = True, on_tokens: OnTokens | None = None
     ) -> Request:
-        """A request from outside, now. ``on_tokens`` is called as its tokens come; ``"restart"`` means it was lost."""
+        """Submit a request from outside. ``on_tokens`` gets its tokens as they come; ``"restart"``: it was lost."""
         request = Request(
             prompt_tokens=prompt_tokens,
             max_tokens=max_tokens,
@@ -149,7 +149,7 @@ class Engine:
         return request
 
     def abort(self, request: Request) -> None:
-        """The client of ``request`` went away."""
+        """Drop a request whose client went away. A request that is over stays as it is."""
         if not request.over:
             for rank in self.ranks:
                 rank.abort(request, self.now, self.conditions)
@@ -159,7 +159,7 @@ class Engine:
         self._records.append(Accessed(self.now, client, request_line, status))
 
     def take_records(self) -> list[LogRecord]:
-        """What belongs into the log since the last call, in order."""
+        """Return what the log has to say since the last call, in order."""
         records, self._records = self._records, []
         return records
 
@@ -189,7 +189,7 @@ class Engine:
                 request.on_tokens(0, "restart")
 
     def _run_next(self, now: float) -> None:
-        """The one event due at ``now``; the order for equal times is fixed, so that runs repeat."""
+        """Run the one event due at ``now``. The order for equal times is fixed, so that runs repeat."""
         if self._boundaries and self._boundaries[-1][0] <= now:
             self._cross_boundary(now)
             return
@@ -265,7 +265,7 @@ class Engine:
                 self._report_v1(rank, now)
 
     def _report_v1(self, rank: Rank, now: float) -> None:
-        """Engine line, then spec line. An engine idle for two intervals logs at DEBUG, which nobody sees."""
+        """Log the engine line, then the spec line. An engine idle for two intervals logs at DEBUG: nobody sees it."""
         idle_before = self._reported[rank.index][2]
         stats = self._stats(rank, now, rank.totals.generation_tokens)
         idle = not stats.prompt_throughput and not stats.generation_throughput
@@ -290,7 +290,7 @@ class Engine:
             )
 
     def _report_v0(self, rank: Rank, now: float, *, silent: bool) -> None:
-        """V0 reports only while it steps, and its counters rise by lifetime totals each time (0.6.6 to 0.9.2)."""
+        """Log as V0 does: only while it steps. Each report adds lifetime totals to its counters (0.6.6 to 0.9.2)."""
         if not rank.stepped:
             return
         rank.stepped = False

@@ -17,7 +17,7 @@ _GAUGES_OF_A_RANK = ("running", "waiting", "kv_cache_usage")
 
 
 def render_metrics(engine: Engine) -> bytes:
-    """The body of ``/metrics`` as the simulated predictor would answer now.
+    """Return the body of ``/metrics`` as the simulated predictor would answer now.
 
     Python front end: text format 0.0.4, ``_created`` gauges, families of the process. Several API servers, and the V0
     engine: no ``_created``, nothing of the process, gauges and V0 families from their first value on. Rust front end:
@@ -122,7 +122,7 @@ def _escape(value: str) -> str:
 
 
 def _process_lines(engine: Engine) -> list[str]:
-    """What the Python client says about its process; a start time that moves with a restart is the point of it."""
+    """What the Python client says about its process. The start time shows restarts."""
     major, minor, patchlevel = platform.python_version_tuple()
     info = {"implementation": "CPython", "major": major, "minor": minor, "patchlevel": patchlevel}
     return [

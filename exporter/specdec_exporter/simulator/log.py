@@ -16,7 +16,7 @@ _NO_DRAFT_MODEL = ("ngram", "suffix", "extract_hidden_states", "custom_class")
 
 
 def log_lines(engine: Engine) -> list[str]:
-    """The lines (without line ends) that the predictor has written since the last call."""
+    """Return the lines (without line ends) that the predictor wrote since the last call."""
     return [line for record in engine.take_records() for line in _lines(engine, record)]
 
 
@@ -35,7 +35,7 @@ def _lines(engine: Engine, record: Started | EngineStats | SpecStats | Accessed)
 
 
 def stats_message(release: Release, stats: EngineStats) -> str:
-    """The text of the periodic engine line."""
+    """Return the text of the periodic engine line."""
     return release.stats_line.format(
         engine=stats.engine,
         prompt=stats.prompt_throughput,
@@ -48,7 +48,7 @@ def stats_message(release: Release, stats: EngineStats) -> str:
 
 
 def spec_message(line: SpecLine, spec: SpecStats, k: int) -> str:
-    """The text of the periodic spec-decode line; ``nan`` where nothing was drafted, as vLLM prints it."""
+    """Return the text of the periodic spec-decode line. Without drafts its ratios are ``nan``, as in vLLM."""
     drafts, drafted, accepted = spec.drafts, spec.draft_tokens, spec.accepted_tokens
     rate = accepted / drafted if drafted else math.nan
     bonus = 1 if line.bonus_included else 0

@@ -114,7 +114,7 @@ class _Answer:
         self._reason: str | None = None
 
     def add(self, tokens: int, reason: str | None) -> str:
-        """Take new tokens; gives their text."""
+        """Take new tokens; return their text."""
         first, self._tokens, self._reason = self._tokens, self._tokens + tokens, reason
         return _text(first, self._tokens)
 
@@ -185,7 +185,7 @@ class _LostError(Exception):
 
 
 async def _pieces(queue: asyncio.Queue[tuple[int, str | None]]) -> AsyncIterator[tuple[int, str | None]]:
-    """Tokens as they come, up to the last. Raises :class:`_LostError` when the predictor restarts."""
+    """Yield tokens as they come, up to the last. Raises :class:`_LostError` when the predictor restarts."""
     while True:
         tokens, reason = await queue.get()
         if reason == "restart":
@@ -196,7 +196,7 @@ async def _pieces(queue: asyncio.Queue[tuple[int, str | None]]) -> AsyncIterator
 
 
 def _count_prompt_tokens(body: dict[str, Any], *, chat: bool) -> int:
-    """Token ids are counted; of text, four characters are a token. Raises HTTP 400 for anything else."""
+    """Count token ids; of text, four characters are a token. Raises HTTP 400 for anything else."""
     if chat:
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):

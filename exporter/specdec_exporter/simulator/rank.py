@@ -37,13 +37,13 @@ class Request:
 
     @property
     def remaining(self) -> int:
-        """Tokens until it ends."""
+        """Tokens that are left until it ends."""
         end = self.max_tokens if self.stop_after is None else min(self.max_tokens, self.stop_after)
         return end - self.generated
 
 
 class Rank:
-    """Runs requests in simulated time. The caller gives every call the current time and the conditions of that time."""
+    """Runs requests in simulated time. The caller tells the current time and its conditions in every call."""
 
     def __init__(
         self, index: int, settings: SimulatorSettings, release: Release, rng: random.Random, now: float
@@ -96,7 +96,7 @@ class Rank:
         self._admit(now, conditions)
 
     def abort(self, request: Request, now: float, conditions: Conditions) -> None:
-        """The client went away: what it used stays counted, it finishes nowhere (vLLM counts no abort there)."""
+        """Drop the request of a client that went away. What it used stays counted; as in vLLM it never finishes."""
         request.over = True
         if request in self._waiting:
             self._waiting.remove(request)
@@ -106,14 +106,14 @@ class Rank:
         self._admit(now, conditions)
 
     def lose_all(self) -> list[Request]:
-        """Everything not finished, for a process that dies."""
+        """Return all unfinished requests, because the process dies."""
         lost = [*self._waiting, *(request for _, _, request in self._prefilling), *self._decoding]
         for request in lost:
             request.over = True
         return lost
 
     def run_event(self, now: float, conditions: Conditions) -> list[Request]:
-        """The event due at ``now``: a first token or the end of a step. Gives the requests it finished."""
+        """Run the event due at ``now``, a first token or the end of a step; return the requests that it finished."""
         finished = self._end_step(now, conditions) if self._step_ends_at <= now else self._first_token(now)
         if finished:
             self._admit(now, conditions)
@@ -122,7 +122,7 @@ class Rank:
         return finished
 
     def take_window(self, now: float) -> Window:
-        """The draft accounting since the last call (or start), and a new one begun."""
+        """Return the counts of drafts since the last call (or start), and begin new ones."""
         window, self.window = self.window, self._new_window(now)
         return window
 
@@ -192,7 +192,7 @@ class Rank:
         return finished
 
     def _verify(self, draft_length: int, conditions: Conditions) -> int:
-        """Accepted tokens of one draft, counted. One draw decides: rates are unconditional and do not rise."""
+        """Count one draft and return its accepted tokens. One draw decides: rates are unconditional and never rise."""
         rates, draw, accepted = conditions.rates, self._rng.random(), 0
         totals, window = self.totals, self.window
         while accepted < draft_length and draw < rates[accepted]:
@@ -209,7 +209,7 @@ class Rank:
         return accepted
 
     def _count_v0(self, accepted: int, draft_length: int, rates: tuple[float, ...]) -> None:
-        """V0 judges each draft token on its own: one after a rejection may still count as accepted."""
+        """Count as V0 does: it judges each draft token alone, so one after a rejected token may count as accepted."""
         independent = accepted
         for position in range(accepted + 1, draft_length):
             before = rates[position - 1]
@@ -219,7 +219,7 @@ class Rank:
         self.totals.v0_emitted += accepted + 1
 
     def _emit(self, request: Request, tokens: int, now: float) -> bool:
-        """Hand ``tokens`` to the request; true when that finished it."""
+        """Give ``tokens`` to the request; return whether it is finished now."""
         request.generated += tokens
         request.over = request.remaining <= 0
         reason = None

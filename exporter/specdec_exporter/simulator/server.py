@@ -47,14 +47,14 @@ async def run(settings: SimulatorSettings, *, ready: Ready | None = None, stop: 
 
 
 def describe(settings: SimulatorSettings, port: int) -> str:
-    """What the command says at start: that it is a simulation, where it listens, what it pretends to be."""
+    """Return what the command says at start: that it is a simulation, where it listens and what it imitates."""
     host = settings.listen_address.rpartition(":")[0] or "127.0.0.1"
     what = f"{settings.method}, k={settings.k}" if settings.speculates else "no speculation"
     return f"{NOTICE}\nsimulating vLLM {settings.vllm_version} ({what}) at {settings.speed:g}x on http://{host}:{port}"
 
 
 class _Listener:
-    """One address that can be left and taken again: a restarting predictor refuses connections for a while."""
+    """One address that closes and opens again: a restarting predictor refuses connections for a while."""
 
     def __init__(self, runner: web.AppRunner, host: str, port: int) -> None:
         self._runner = runner
@@ -79,7 +79,7 @@ class _Listener:
             self._site = None
 
     async def follow(self, *, serving: bool) -> None:
-        """Listen exactly while the predictor serves."""
+        """Listen if the predictor serves, and only then."""
         if serving and not self._site:
             await self.open()
         elif not serving and self._site:
@@ -110,7 +110,7 @@ class _Predictor:
         return application
 
     async def live(self, listener: _Listener, stop: asyncio.Event) -> None:
-        """Move the simulated clock with the real one, write the log, close and open the door, until ``stop``."""
+        """Until ``stop``: move the simulated clock with the real one, write the log, listen while the engine serves."""
         self._write_log()
         stopping = asyncio.create_task(stop.wait())
         stopping.add_done_callback(lambda _: self._wake.set())
@@ -138,7 +138,7 @@ class _Predictor:
         return (time.monotonic() - self._started) * self._speed
 
     def _now(self) -> Engine:
-        """The engine at this moment; a machine too slow for the speed asked for is not made slower by a request."""
+        """Return the engine at this moment. If the machine is too slow for the speed, a request does not catch up."""
         if self._clock() - self.engine.now < _LONGEST_ADVANCE_SECONDS:
             self.engine.advance_to(self._clock())
         return self.engine

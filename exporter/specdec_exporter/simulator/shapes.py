@@ -1,7 +1,7 @@
 """How each vLLM release from 0.6.6 to 0.33.0 spells its metrics and its log, as data; read from servers and sources.
 
-Rows say ``since`` which release (inclusive) and ``until`` which (exclusive). The metric names are written here on their
-own, not taken from the part that reads predictors, so that a mistake there is not mirrored. HELP texts are our own.
+Rows hold ``since`` a release (inclusive) and ``until`` a release (exclusive). The simulator does not import the names
+from the part that reads predictors: a mistake there would then be invisible here. HELP texts are our own.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _REASONS = ((OLDEST, ("stop", "length", "abort")), ((0, 25, 1), ("stop", "length
 class Family(msgspec.Struct, frozen=True):
     """One metric family. ``name`` is what the samples are called (histograms: without ``_bucket``).
 
-    ``source`` names the figure of :class:`~.totals.Totals` (or a gauge of the engine). ``generation`` is the only one
-    that has the family; a ``speculative`` one exists only where a speculative configuration does.
+    ``source`` is an attribute of :class:`~.totals.Totals` or a gauge of :class:`~.rank.Rank`. If ``generation`` is set,
+    the other one lacks the family. A ``speculative`` family exists only with a speculative configuration.
     """
 
     name: str

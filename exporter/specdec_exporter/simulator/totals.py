@@ -1,4 +1,4 @@
-"""What one engine of the simulated predictor has counted since it started."""
+"""What one engine of the simulated predictor counted since it started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Window:
 
 
 class Totals:
-    """Counters and histograms of one engine, in vLLM's semantics; attribute names are the ``source`` of a family.
+    """Counters and histograms of one engine, counted as vLLM counts. A family's ``source`` is the attribute's name.
 
     ``v0_accepted`` and its like are the V0 worker's lifetime totals; ``v0_summed_*`` is what V0 exposes: the sum of
     those totals over its reports.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from specdec_exporter.yamlfile import number_of
 
 _SECONDS_PER_UNIT = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-_LOAD = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(/s)?")
 
 
 def parse_seconds(text: str | float) -> float:
@@ -31,9 +28,10 @@ class Load(msgspec.Struct, frozen=True):
 
 def parse_load(text: str | float) -> Load:
     """``"4/s"`` (requests per second, Poisson) or ``16`` (always so many requests). Raises :class:`ValueError`."""
-    match = None if isinstance(text, bool) else _LOAD.fullmatch(str(text).strip())
-    if match and match[2]:
-        return Load(requests_per_second=float(match[1]))
-    if match and float(match[1]).is_integer():
-        return Load(concurrency=int(float(match[1])))
+    written = str(text).strip()
+    number = number_of(written.removesuffix("/s"))
+    if number is not None and number >= 0 and written.endswith("/s"):
+        return Load(requests_per_second=number)
+    if number is not None and number >= 0 and number.is_integer():
+        return Load(concurrency=int(number))
     raise ValueError(f"expected requests per second (4/s) or a number of concurrent requests (16), found {text!r}")

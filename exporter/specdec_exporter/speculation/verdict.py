@@ -161,7 +161,7 @@ def _findings(
         findings.append(Finding("WARN" if length < break_even else "PASS", "Length", text))
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
-        findings.append(Finding("PASS", "Ceiling", text))
+        findings.append(Finding("PASS", "Tokens per step", text))
     if (curve := curve_finding(figures, policy.general)) is not None:
         findings.append(curve)
     if figures.short_drafts:

@@ -163,7 +163,8 @@ def print_finding(console: Console, finding: Finding) -> None:
     grid = Table.grid()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row(head, Text(f"{finding.subject}: ", style="bold").append(plain(finding.found), style=""))
+    found = finding.found.removeprefix(f"{finding.subject.lower()} ")  # not "Acceptance: acceptance 0.5"
+    grid.add_row(head, Text(f"{finding.subject}: ", style="bold").append(plain(found), style=""))
     if finding.action:
         grid.add_row("", Text("-> ", style="dim").append(plain(finding.action), style=""))
     console.print(grid)

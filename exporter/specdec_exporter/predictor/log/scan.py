@@ -31,13 +31,18 @@ _ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, Predicto
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
-# By what lines are found. The rest of a line that was wrapped inside "SpecDecoding" still says "Drafted: ".
-_DRAFTS: Final = Words((b"Decoding", b"Drafted: "))
-_STATISTICS: Final = Words((b"Running: ",))
-_SPECULATION: Final = Words((b"peculative",), place=3)  # the V0 engine's line, the engine-init line, most warnings
+# By what lines are found. The rest of a line that was wrapped inside "SpecDecoding" still says "Drafted: ", and the V0
+# engine's line says "Draft acceptance rate: ".
+_DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
+_STATISTICS: Final = b"Running: "
+_REQUEST: Final = b"Received request "
 _WARNING: Final = Words((b"WARNING",))
-_REQUEST: Final = Words((b"Received request ",))
+_ENGINE_INIT: Final = Words((b"LLM engine (v",))
 _PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
+# The V0 engine's line, the engine-init line, most warnings. Looking for it costs as much as looking for all others. In
+# vLLM's own format these find the same lines, so that it is left out where many bytes are read at once.
+_SPECULATION: Final = Words((b"peculative",), place=3)
+_MANY_BYTES: Final = 128 * 1024
 # The same, in lines that are looked at anyway.
 _OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request ")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
@@ -134,19 +139,22 @@ class LogScanner:
         self._format: LogFormat = log_format
         self._wants_stats = EngineStats in self._kinds
         self._wants_drafts = SpecDecoding in self._kinds
+        self._own_format = False  # all lines of interest in the last bytes read were usual ones
         self._words: list[Words] = []
         if self._wants_drafts:
             self._words.append(_DRAFTS)
-        if self._wants_drafts or self._wants_stats:
-            self._words.append(_STATISTICS)
-        if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
-            self._words.append(_SPECULATION)
+        texts: tuple[bytes, ...] = (_STATISTICS,) if self._wants_drafts or self._wants_stats else ()
         if RequestParams in self._kinds:
-            self._words.append(_REQUEST)
+            texts += (_REQUEST,)
+        if texts:
+            self._words.append(Words(texts))
         if PredictorWarning in self._kinds:
             self._words.append(_WARNING)
         if log_format == "cri":
             self._words.append(_PARTIAL_LINES)
+        self._words_in_own_format = [*self._words, _ENGINE_INIT]
+        if self._kinds & {SpecDecoding, EngineConfig, PredictorWarning}:
+            self._words.append(_SPECULATION)
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
         """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
@@ -161,13 +169,16 @@ class LogScanner:
                 position = self._take_line_at(buffer, position, end)
             return
         framed = self._format in ("cri", "docker")
+        words = self._words_in_own_format if self._own_format and end >= _MANY_BYTES else self._words
+        usual = others = 0
         position = self._take_continuations(buffer, 0, end)
-        for place in find_words(self._words, buffer, end):
+        for place in find_words(words, buffer, end):
             if place < position:
                 continue
             start = max(position, buffer.rfind(b"\n", position, place) + 1)
             if not framed and (after := self._take_usual(buffer, start, end)) > start:
                 position = after
+                usual += 1
             elif (
                 buffer.startswith(b"WARNING", place)
                 and versions.WARNING_HINT.search(buffer, start, stop := _line_end(buffer, place, end)) is None
@@ -175,6 +186,8 @@ class LogScanner:
                 position = stop + 1
             else:
                 position = self._take_continuations(buffer, self._take_line_at(buffer, start, end), end)
+                others += 1
+        self._own_format = usual > 0 and not others
 
     def _take_continuations(self, buffer: bytearray, position: int, end: int) -> int:
         """Take lines from ``position`` on while a line before them may go on in them; return where they end."""

@@ -1,11 +1,11 @@
 """Bytes of a predictor's ``/metrics`` -> :class:`Snapshot`, for every spelling from vLLM 0.6.6 to 0.33.0.
 
-One grammar serves the text format 0.0.4 and OpenMetrics 1.0, which differ here only in the latter's ``# EOF``. Types
-are not consulted, because vLLM's frontends disagree on them (``_total`` in the TYPE line or not, ``_created`` gauges);
-names are matched exactly, never by prefix.
+One grammar serves the text format 0.0.4 and OpenMetrics 1.0; for us they differ only in the ``# EOF`` of the latter.
+TYPE lines do not matter, because vLLM's frontends disagree on them (``_total`` or not, ``_created`` gauges).
+A name must match exactly, not only in its beginning.
 
-A body is read line by line once. What its names and labels say is then kept as a :class:`Layout`, by which the next
-scrapes of the same predictor are read without parsing them again.
+The first body is read line by line. What its names and labels say is kept as a :class:`Layout`, and the next scrapes of
+the same predictor are read by it, without parsing names and labels again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ENGINE_LINE = re.compile(
     rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])"
 )
 _DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF)[ \t\r]*")
-# How the first line that says anything begins, be it whole or cut off.
+# How the first line with content begins, whole or cut off.
 _BEGINNING = re.compile(rb"\s*(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
 
 _FOREIGN_ENCODINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -74,9 +74,9 @@ _layouts = _Layouts()
 def parse_exposition(body: bytes, content_type: str | None = None) -> Snapshot:
     """Read one answer of a predictor's ``/metrics``.
 
-    ``content_type`` is the header as received; it only decides whether the body must end in ``# EOF``. The result
-    depends on the arguments alone. Raises :class:`ExpositionError` with reason ``not_metrics`` (HTML, JSON, nothing at
-    all, a line of ours that is no sample), ``truncated`` (ends in mid-line, or without ``# EOF`` where that is due) or
+    ``content_type`` is the header as received; it only decides whether the body must end in ``# EOF``. Equal arguments
+    give equal results. Raises :class:`ExpositionError` with reason ``not_metrics`` (HTML, JSON, nothing at
+    all, a line of ours that is no sample), ``truncated`` (ends in mid-line, or without a required ``# EOF``) or
     ``encoding`` (compressed, or not UTF-8 where we read it).
     """
     _refuse_other_text(body)
@@ -86,9 +86,9 @@ def parse_exposition(body: bytes, content_type: str | None = None) -> Snapshot:
 
 
 def process_start_time(body: bytes) -> float | None:
-    """When the process behind the metrics started, Unix time; ``None`` where it does not say.
+    """Return when the process behind the metrics started, Unix time; ``None`` where it does not say.
 
-    Several API servers (the client's multiprocess mode) and the Rust frontend do not.
+    Several API servers (the client's multiprocess mode) and the Rust frontend do not say it.
     """
     at = body.find(_START_TIME)
     if at < 0:
@@ -160,7 +160,7 @@ def _parse_lines(lines: list[bytes]) -> Snapshot:
     generation = engine_generation(families, engine_labels=engine_labels)
     engines = recipe.engines([values[index] for index in recipe.order])
     snapshot = Snapshot(engines=engines, engine_generation=generation, stats_present=True)
-    # A series without a part in the figures is not looked at again, and might get one by a change of its labels.
+    # Do not cache the layout where a series was ignored: it could start to matter if its labels change.
     if plain and len(recipe.order) == len(series) > 1:
         layout = Layout(lines, places, recipe, generation)
         if layout.read(lines) == snapshot:
@@ -196,9 +196,9 @@ def _key(meaning: Meaning, labels: dict[str, str]) -> Key:
 
 
 def _refuse_unsound(lines: list[bytes]) -> None:
-    """Raise ``not_metrics`` unless every line is one of an exposition and at least one is more than a remark.
+    """Raise ``not_metrics`` unless every line is part of an exposition and at least one is more than a remark.
 
-    Only for bodies without a line of the inference engine: otherwise, other families' lines are none of our business.
+    This is for bodies without a line of the inference engine. In other bodies, other families' lines do not matter.
     """
     said_anything = False
     for line in lines:

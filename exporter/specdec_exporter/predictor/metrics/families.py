@@ -15,9 +15,9 @@ Shape = Literal["scalar", "map", "histogram"]
 class Meaning(NamedTuple):
     """What a sample's name says.
 
-    ``field`` is an attribute of :class:`EngineSnapshot`. What tells the sample from the others of its figure is the
-    label ``key_label`` or, without one, the word ``key``. ``rank`` orders the names of one figure: the first that gives
-    a usable figure wins.
+    ``field`` is an attribute of :class:`EngineSnapshot`. The label ``key_label``, or without one the word ``key``,
+    tells the sample from the others of its figure. ``rank`` orders the names of one figure: the first with a usable
+    figure wins.
     """
 
     field: str
@@ -111,10 +111,10 @@ WANTED_FAMILIES = frozenset(_COUNTERS).union(*_GAUGES.values(), *_HISTOGRAMS.val
 
 
 def engine_generation(families: set[str], *, engine_labels: bool) -> EngineGeneration:
-    """Which engine declared ``families`` (names without prefix and ``_total``, from HELP, TYPE or samples).
+    """Return which engine declared ``families`` (names without prefix and ``_total``, from HELP, TYPE or samples).
 
-    ``engine_labels`` says whether a sample carries the ``engine`` label, which V1 writes from 0.8.3 on and V0 never. It
-    decides where V0 shows none of its own families: in multiprocess mode before the first draft (seen in 0.9.2).
+    ``engine_labels`` tells whether a sample carries the label ``engine``: V1 writes it since 0.8.3, V0 never does. It
+    decides when V0 shows none of its own families: in multiprocess mode before the first draft (seen in 0.9.2).
     """
     if families & _V0_ONLY:
         return "v0"

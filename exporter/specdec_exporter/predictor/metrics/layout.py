@@ -1,7 +1,7 @@
-"""What stays the same from scrape to scrape: names and labels, and how the values behind them make up a snapshot.
+"""What stays the same from scrape to scrape: the names, the labels, and the way from values to a snapshot.
 
-A :class:`Recipe` says which value is which figure of which engine; a :class:`Layout` says where, in a body of known
-structure, the values stand.
+A :class:`Recipe` tells which value is which figure of which engine. A :class:`Layout` tells where the values stand in a
+body of known structure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from specdec_exporter.predictor.metrics.families import Meaning
 from specdec_exporter.predictor.metrics.snapshot import EngineGeneration, EngineSnapshot, Snapshot
 
 # What tells a value from the others of its figure: a bucket's bound (float), a draft position (int), a finished reason
-# or one of the words "", "sum" and "count" (str); None where the label that should say so is missing or senseless.
+# or one of the words "", "sum" and "count" (str). None if the label that should tell it is missing or makes no sense.
 Key = float | int | str | None
 
 
@@ -46,7 +46,7 @@ class _Histogram(NamedTuple):
 
 
 class _Engine(NamedTuple):
-    """Integers and slices are places in the ordered values. A field's recipes stand in the order of their ranks."""
+    """How to read one engine. Integers and slices are places in the ordered values; recipes of a field go by rank."""
 
     model_name: str
     engine: str
@@ -85,10 +85,10 @@ class Recipe:
         self.order = (*order, *(index for _, index in twins))
 
     def engines(self, values: list[float]) -> tuple[EngineSnapshot, ...]:
-        """The snapshot's engines from ``values``, which stand in :attr:`order`.
+        """Return the snapshot's engines from ``values``, which stand in :attr:`order`.
 
-        NaN, infinities and negative values give no figure; neither does a map or histogram that holds one. Values of
-        one and the same series count once where they agree and not at all where they differ.
+        NaN, infinities and negative values give no figure; neither does a map or histogram that holds one. If a series
+        appears twice with equal values, it counts once; with different values, it does not count.
         """
         for kept, twin in self._twins:
             if values[kept] != values[twin]:
@@ -97,7 +97,7 @@ class Recipe:
 
 
 def _ordered_keys(shape: str, by_key: dict[Key, list[int]]) -> list[Key]:
-    """The keys of a figure as its values are laid out, or none if no values can make it whole."""
+    """The keys of a figure in the order of its values, or none if the figure cannot be complete."""
     if None in by_key:
         return []
     if shape != "histogram":
@@ -147,10 +147,10 @@ _decode_numbers = msgspec.json.Decoder(list[float]).decode
 
 
 class Layout:
-    """The structure of one body: how many lines it has, all its comments, and the samples of interest but their values.
+    """The structure of one body: its number of lines, all comments, and the samples of interest without their values.
 
-    Relies on the rule of both formats that the samples of a family stand together below its TYPE line: with every such
-    line in its place, no sample of interest can hide among the lines that are not looked at.
+    In both formats the samples of a family stand together below its TYPE line. So if every such line is in its place,
+    no sample of interest can be among the lines that are not read.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Layout:
         self._generation = generation
 
     def read(self, lines: list[bytes]) -> Snapshot | None:
-        """The snapshot of a body of this structure; ``None`` if it is another one, or a value is no plain number."""
+        """Return the snapshot of a body; ``None`` if its structure differs or a value is no plain number."""
         if len(lines) != self._line_count or self._pick_comments(lines) != self._comments:
             return None
         samples = self._pick_samples(lines)

@@ -64,9 +64,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def started_later(before: float | None, now: float | None) -> bool:
-    """Whether the process that says ``now`` is a later one than that of ``before``, by their start times (Unix time).
+    """Tell by two start times (Unix time) whether the predictor restarted between them.
 
-    Counters that all have grown past the old ones do not show a restart; this does. It shows none where one of the two
-    does not tell (multiprocess mode, Rust frontend), nor by an earlier time: several processes answer in turn then.
+    Counters that grew past their old values hide a restart; start times do not. If one of the two is unknown
+    (multiprocess mode, Rust frontend), the answer is no. An earlier time is no restart either: then several processes
+    answer in turn.
     """
     return before is not None and now is not None and now > before
