@@ -58,14 +58,13 @@ async def raw_server(talk: Talk | bytes) -> AsyncIterator[str]:
     """The URL of a server that talks in bytes: to each connection anew, or the same after every request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             if isinstance(talk, bytes):
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(talk)
                 await writer.drain()
             else:
                 await talk(reader, writer)
-        writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
