@@ -88,7 +88,7 @@ def test_flags_say_what_to_do() -> None:
     text = " ".join(printed(compared(candidate=UNLIKE), 200).split())
     assert "hardware_differs: hardware: 1 x L4 24 GB in the baseline, 8 x H100 in the candidate -> Record both" in text
     assert "context_missing: the candidate does not say: runtime" in text
-    assert "interrupted: recording the candidate was interrupted after 600 s" in text
+    assert "interrupted: the candidate's recording was interrupted after 600 s" in text
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,10 @@ _STYLE: dict[DecisionCode, str] = {
     "undecided": "blue",
 }
 _LEGEND: Final = (
-    "Quantiles are interpolated; [ ] holds the bucket boundaries around them, including random error. "
-    "( ) holds 95 % intervals."
+    "Quantiles are interpolated. [ ] shows the bucket boundaries around them, ( ) shows 95 % intervals. "
+    "These intervals ignore run-to-run variation of a few percent."
 )
-_FLAGS_TITLE: Final = "Differences between the recordings, known or possible"
+_FLAGS_TITLE: Final = "Read the result with care"
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
@@ -147,7 +147,7 @@ def _latency(latency: LatencyComparison) -> list[tuple[str, ...]]:
 
 def _shift(name: str, sign: str, shift: Shift) -> tuple[str, ...]:
     limit = f" {sign} {seconds(shift.limit_seconds)}" if shift.limit_seconds is not None else ""
-    return name, "", f"{percent(shift.share)}{limit}", f"by chance < {percent(shift.margin)}"
+    return name, "", f"{percent(shift.share)}{limit}", f"chance: < {percent(shift.margin)}"
 
 
 def quantile(found: Quantile | None) -> str:
@@ -188,7 +188,7 @@ def _speculation(comparison: Comparison) -> list[tuple[str, ...]]:
 def _draft_length(side: Side) -> str:
     if side.figures is None:
         return "-"
-    short = ": short, so the curve reads low" if side.figures.short_drafts else ""
+    short = ", some shorter than k: the curve reads low" if side.figures.short_drafts else ""
     return f"{decimal(side.figures.mean_draft_length)}{short}"
 
 
