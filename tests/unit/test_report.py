@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from specdec_exporter.formatting import count, decimal, percent, plain, size
 from specdec_exporter.inspection.logstory import LogStory
@@ -67,13 +68,11 @@ def some_lines(model: str = "tiny", engines: int = 1) -> list[Event]:
 def analysis_on(stream: io.TextIOBase, events: list[Event]) -> None:
     story = LogStory()
     story.add(events)
-    counters = ReaderCounters(bytes=98_200_000)
-    write(
-        stream,  # type: ignore[arg-type]
-        lambda console: print_analysis(
-            console, story.analysis(), counters=counters, paths=["server.log"], min_drafts=50
-        ),
-    )
+
+    def draw(console: Console) -> None:
+        print_analysis(console, story.analysis(), counters=ReaderCounters(bytes=98_200_000), paths=["server.log"])
+
+    write(stream, draw)  # type: ignore[arg-type]
 
 
 def printed(events: list[Event]) -> str:

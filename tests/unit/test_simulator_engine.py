@@ -62,7 +62,8 @@ any_settings = st.fixed_dictionaries(
 @given(any_settings)
 @hypothesis_settings(max_examples=40, deadline=None)
 def test_counters_add_up(settings: dict[str, Any]) -> None:
-    run = engine(15, **settings)
+    run = engine(25, **settings)
+    windows = [record for record in run.take_records() if isinstance(record, SpecStats)]
     for rank in run.ranks:
         counted = rank.totals
         assert sum(counted.accepted_per_position) == counted.accepted_tokens
@@ -82,6 +83,9 @@ def test_counters_add_up(settings: dict[str, Any]) -> None:
             assert histogram.count == finished
         assert finished <= started
         assert rank.running <= settings["max_num_seqs"]
+        logged = [*(window for window in windows if window.engine == rank.index), rank.window]
+        for name in ("drafts", "draft_tokens", "accepted_tokens"):
+            assert sum(getattr(window, name) for window in logged) == getattr(counted, name)
 
 
 @given(any_settings, st.lists(st.floats(0, 7), max_size=8))
@@ -183,22 +187,9 @@ def test_v0_counters_sum_lifetime_totals() -> None:
     assert counted.v0_summed_drafted is not None
     assert counted.v0_summed_drafted > 20 * counted.v0_drafts * 3
     assert counted.v0_acceptance_ratio == reports[-1].accepted_tokens / reports[-1].draft_tokens
-
-
-def test_v0_generation_tokens_are_steps_and_first_tokens() -> None:
-    counted = totals(engine(60, vllm_version="0.9.2", engine_generation="v0"))
+    # V0 counts steps and first tokens as generated tokens
     assert counted.v0_generation_steps == counted.inter_token.count + counted.time_to_first_token.count
     assert counted.v0_generation_steps < counted.generation_tokens
-
-
-def test_log_windows_sum_to_the_counters() -> None:
-    run = engine(95, load=5)
-    windows = [record for record in run.take_records() if isinstance(record, SpecStats)]
-    assert len(windows) == 9
-    assert sum(window.drafts for window in windows) + run.ranks[0].window.drafts == totals(run).drafts
-    assert sum(window.accepted_tokens for window in windows) + run.ranks[0].window.accepted_tokens == (
-        totals(run).accepted_tokens
-    )
 
 
 # -- incidents ---------------------------------------------------------------------------------------------------------

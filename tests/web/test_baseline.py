@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,6 @@ def baseline(**changes: Any) -> str:
     shell: dict[str, Any] = {"name": "first", "model_name": "tiny", "context": Context(hardware="1x L4")}
     whole = Baseline(recorded_at="2026-01-31T12:00:00Z", duration_seconds=60.0, **(shell | changes))
     return to_yaml(with_increases(whole, recorder.increases()))
-
-
-async def reloaded(running: Exporter, said: str) -> dict[str, float]:
-    running.log.clear()
-    running.process.send_signal(signal.SIGHUP)
-    await running.said(said)
-    return await running.samples()
 
 
 async def shown(running: Exporter) -> list[Any]:
@@ -81,15 +73,15 @@ async def test_a_reload_takes_a_new_baseline_and_keeps_the_old_one_if_it_is_bad(
         lines = 'specdec_log_windows_total{engine="0",inference_service="default",model_name="tiny"}'
         before = await running.until(lambda samples: samples.get(lines, 0) > 0)
         path.write_text(baseline(name="second"))
-        samples = await reloaded(running, "configuration loaded")
+        samples = await running.reloaded("configuration loaded")
         assert [series for series in samples if 'name="second"' in series]
         assert samples[lines] >= before[lines]  # the predictor's log was not read anew
         path.write_text(baseline().replace("name:", "nmae:"))
-        samples = await reloaded(running, f"{path}, line 4: nmae: unknown key")
+        samples = await running.reloaded(f"{path}, line 4: nmae: unknown key")
         assert samples[RELOADED] == 0
         assert [series for series in samples if 'name="second"' in series]
         path.write_text(baseline(name="third"))
-        samples = await reloaded(running, "configuration loaded")
+        samples = await running.reloaded("configuration loaded")
         assert samples[RELOADED] == 1
         assert [series for series in samples if 'name="third"' in series]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from builders import CAPTURES
 from fieldtools import tool
-from running import Exporter, exporter, predictor
+from running import exporter, predictor
 
 K3 = CAPTURES / "0.32.0-draft_model-k3"
 FIRST, SECOND = (K3 / name for name in ("metrics-8-p90.txt", "metrics-5-p60.txt"))
@@ -224,23 +223,17 @@ async def test_the_log_is_followed_and_read_one_last_time(tmp_path: Path) -> Non
 
 
 async def test_sighup_takes_a_good_file_and_refuses_a_bad_one(tmp_path: Path) -> None:
-    async def reloaded(running: Exporter, said: str) -> dict[str, float]:
-        running.log.clear()
-        running.process.send_signal(signal.SIGHUP)
-        await running.said(said)
-        return await running.samples()
-
     async with predictor(FIRST.read_bytes()) as vllm:
         config = tmp_path / "specdec.yaml"
         config.write_text(f"predictors: [{{name: one, url: '{vllm.url}'}}]")
         async with exporter(f"--config.file={config}", "--web.enable-lifecycle") as running:
             assert 'specdec_up{inference_service="one"}' in await running.samples()
             config.write_text(f"predictors: [{{name: one, url: '{vllm.url}'}}, {{name: two, url: '{vllm.url}'}}]")
-            samples = await reloaded(running, "configuration loaded")
+            samples = await running.reloaded("configuration loaded")
             assert samples['specdec_up{inference_service="two"}'] == 1
             assert samples["specdec_exporter_config_last_reload_successful"] == 1
             config.write_text("predictors: [{nmae: three}]")
-            samples = await reloaded(running, "stays in force")
+            samples = await running.reloaded("stays in force")
             assert samples["specdec_exporter_config_last_reload_successful"] == 0
             assert samples['specdec_up{inference_service="two"}'] == 1
             async with running.session.post(running.url + "/-/reload") as response:
