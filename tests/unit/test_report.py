@@ -122,8 +122,7 @@ def test_the_report_of_a_log_reads_like_this() -> None:
 
 def test_several_engines_have_a_line_each() -> None:
     text = printed(some_lines(engines=8))
-    assert "By engine" in text
-    assert re.search(r"^  7 +1,200 +860 +71\.7% +3\.15$", text, re.MULTILINE)
+    assert re.search(r"^By engine$.*^  7 +1,200 +860 +71\.7% +3\.15$", text, re.MULTILINE | re.DOTALL)
 
 
 def test_a_pipe_gets_no_escapes_and_no_blanks_at_the_end_of_a_line() -> None:
@@ -162,16 +161,11 @@ def test_a_stream_without_unicode_gets_ascii_bars(encoding: str) -> None:
 
 
 def test_what_a_log_calls_its_model_cannot_steer_the_terminal() -> None:
-    text = printed(some_lines(model="[bold]x[/bold]\x1b[2J\r\n:smile:\u202e"))
-    assert ESCAPE not in text
-    assert "[bold]x[/bold]?[2J??:smile:?" in text
-
-
-def test_a_name_that_cannot_be_encoded_does_not_fail() -> None:
     raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding="utf-8")
-    analysis_on(stream, some_lines(model="ti\udc80ny"))
-    assert b"ti?ny" in raw.getvalue()
+    model = "[bold]x[/bold]\x1b[2J\r\n:smile:\u202eti\udc80ny"
+    analysis_on(io.TextIOWrapper(raw, encoding="utf-8"), some_lines(model=model))
+    assert ESCAPE not in raw.getvalue().decode()
+    assert "[bold]x[/bold]?[2J??:smile:?ti?ny" in " ".join(raw.getvalue().decode().split())
 
 
 @given(st.floats(0, 1), st.integers(1, 60), st.booleans())

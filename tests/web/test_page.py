@@ -545,7 +545,7 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
 @pytest.mark.parametrize("case", SHOWN)
 async def test_special_cases_are_explained_in_words(browser: Browser, case: str) -> None:
     changes, words = SHOWN[case]
-    async with Exporter([status(predictor(**changes))]).serving() as exporter:
+    async with Exporter([status(predictor("llama-70b", **changes))]).serving() as exporter:
         await browser.open(exporter.url)
         text = await browser.text()
         title = await browser.script("return document.title")
