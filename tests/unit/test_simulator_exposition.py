@@ -32,7 +32,7 @@ class Shape(NamedTuple):
 def shapes_of(body: str) -> dict[str, Shape]:
     """The families of an exposition; of families without samples only the type is known."""
     shapes: dict[str, Shape] = {}
-    for family in parse_text(body):  # type: ignore[no-untyped-call]
+    for family in parse_text(body):
         labels = frozenset(frozenset(sample.labels) - {"le"} for sample in family.samples)
         bounds = frozenset(sample.labels["le"] for sample in family.samples if "le" in sample.labels)
         name = f"{family.name}_total" if family.type == "counter" else family.name
