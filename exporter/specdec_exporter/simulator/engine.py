@@ -1,6 +1,6 @@
 """The simulated engine: requests, ranks, incidents and periodic reports in simulated time. No clock, no I/O.
 
-Equal settings give equal runs, in whatever steps :meth:`Engine.advance` moves the time.
+Equal settings give equal runs; the steps of :meth:`Engine.advance` make no difference.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ LogRecord = Started | EngineStats | SpecStats | Accessed
 
 
 class Engine:
-    """The inside of a predictor. :meth:`advance` moves simulated time; :attr:`ranks` hold the figures.
+    """The engines of a predictor. :meth:`advance` moves simulated time; :attr:`ranks` hold the figures.
 
-    ``start_unix`` is the wall clock at simulated second 0. Raises :class:`ConfigError` for settings that no vLLM
-    release could serve.
+    ``start_unix`` is the Unix time at simulated second 0. Raises :class:`ConfigError` for settings that no vLLM release
+    supports.
     """
 
     def __init__(self, settings: SimulatorSettings, *, start_unix: float = DEFAULT_START_UNIX) -> None:
@@ -153,7 +153,7 @@ class Engine:
         self._records.append(Accessed(self.now, client, request_line, status))
 
     def take_records(self) -> list[LogRecord]:
-        """Return what the log has to say since the last call, in order."""
+        """Return the events for the log since the last call, in order."""
         records, self._records = self._records, []
         return records
 
@@ -259,7 +259,7 @@ class Engine:
                 self._report_v1(rank, now)
 
     def _report_v1(self, rank: Rank, now: float) -> None:
-        """Log the engine line, then the spec line. An engine idle for two intervals logs at DEBUG: nobody sees it."""
+        """Log the engine line, then the spec line. After two idle intervals vLLM logs at DEBUG only."""
         idle_before = self._reported[rank.index][2]
         stats = self._stats(rank, now, rank.totals.generation_tokens)
         idle = not stats.prompt_throughput and not stats.generation_throughput

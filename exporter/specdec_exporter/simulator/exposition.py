@@ -122,7 +122,7 @@ def _escape(value: str) -> str:
 
 
 def _process_lines(engine: Engine) -> list[str]:
-    """What the Python client says about its process. The start time shows restarts."""
+    """Return the process metrics of the Python client. The start time shows restarts."""
     major, minor, patchlevel = platform.python_version_tuple()
     info = {"implementation": "CPython", "major": major, "minor": minor, "patchlevel": patchlevel}
     return [

@@ -52,7 +52,7 @@ class Rank:
         self.totals = Totals(release, len(settings.rates))
         self.window = self._new_window(now)
         self.last_step_drafted = False
-        self.stepped = False  # since the last look of the log
+        self.stepped = False  # since the last periodic report
         self.seen_request = False
         self._settings = settings
         self._release = release
@@ -96,7 +96,7 @@ class Rank:
         self._admit(now, conditions)
 
     def abort(self, request: Request, now: float, conditions: Conditions) -> None:
-        """Drop the request of a client that went away. What it used stays counted; as in vLLM it never finishes."""
+        """Drop the request of a client that went away. Its tokens stay counted; like in vLLM it never finishes."""
         request.over = True
         if request in self._waiting:
             self._waiting.remove(request)
@@ -153,7 +153,7 @@ class Rank:
 
     def _start_step(self, now: float, conditions: Conditions) -> None:
         rng, latency = self._rng, self._settings.latency
-        # A slow request takes part in only some of the steps: its own tokens are late, the others' are not.
+        # A slow request takes part in some of the steps only, so it does not delay the others.
         batch = [r for r in self._decoding if r.slow_factor <= 1 or rng.random() * r.slow_factor < 1]
         self._step = [(request, self._draft_length(request, conditions)) for request in batch]
         longest = max((length for _, length in self._step), default=0)
@@ -236,5 +236,5 @@ class Rank:
         totals.finished[reason] = totals.finished.get(reason, 0) + 1
         totals.request_latency.observe(now - request.arrived_at)
         totals.request_decode.observe(decode_seconds)
-        # a request of one token has no decode phase: vLLM observes 0
+        # a request with one token has no decode phase; vLLM observes 0
         totals.request_tpot.observe(decode_seconds / (request.generated - 1) if request.generated > 1 else 0.0)

@@ -53,7 +53,7 @@ class Restart(_Incident, frozen=True, kw_only=True, tag="restart"):
 
 
 class StopDrafting(_Incident, frozen=True, kw_only=True, tag="stop_drafting"):
-    """Drafting stops, and the engine goes on without drafts."""
+    """Drafting stops, and the engine continues without drafts."""
 
 
 class ChangeLoad(_Incident, frozen=True, kw_only=True, tag="load"):

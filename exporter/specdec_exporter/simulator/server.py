@@ -47,7 +47,7 @@ async def run(settings: SimulatorSettings, *, ready: Ready | None = None, stop: 
 
 
 def describe(settings: SimulatorSettings, port: int) -> str:
-    """Return what the command says at start: that it is a simulation, where it listens and what it imitates."""
+    """Return the announcement at the start: a simulation, its address and the release that it imitates."""
     host = settings.listen_address.rpartition(":")[0] or "127.0.0.1"
     what = f"{settings.method}, k={settings.k}" if settings.speculates else "no speculation"
     return f"{NOTICE}\nsimulating vLLM {settings.vllm_version} ({what}) at {settings.speed:g}x on http://{host}:{port}"

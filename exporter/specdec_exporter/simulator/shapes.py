@@ -1,7 +1,7 @@
 """How each vLLM release from 0.6.6 to 0.33.0 spells its metrics and its log, as data; read from servers and sources.
 
 Rows hold ``since`` a release (inclusive) and ``until`` a release (exclusive). The simulator does not import the names
-from the part that reads predictors: a mistake there would then be invisible here. HELP texts are our own.
+from the part that reads predictors, because a mistake there would then be invisible. HELP texts are our own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEWEST: Version = (0, 33, 0)
 _NEVER: Version = (99, 0, 0)
 _T = TypeVar("_T")
 
-FIRST_V1_DEFAULT: Version = (0, 8, 0)  # the V1 engine is what runs unless VLLM_USE_V1=0
+FIRST_V1_DEFAULT: Version = (0, 8, 0)  # the default is V1 unless VLLM_USE_V1=0
 LAST_V0: Version = (0, 9, 2)
 FIRST_V1: Version = (0, 7, 3)
 FIRST_ENGINE_LABEL: Version = (0, 8, 3)
@@ -59,8 +59,8 @@ class Family(msgspec.Struct, frozen=True):
     speculative: bool = False
 
 
-# The exporter or the rule pack reads these; a real vLLM has more. By the last two the exporter tells V0 from V1.
-# 0.8.3 and 0.8.4 show their two spec counters even where speculation is off.
+# The exporter or the rule pack reads these; a real vLLM has more. The last two tell V0 from V1.
+# 0.8.3 and 0.8.4 show their two spec counters even if speculation is off.
 FAMILIES: tuple[Family, ...] = (
     Family("vllm:spec_decode_num_drafts_total", "counter", "drafts", "Drafts.", "v1", (0, 8, 5), speculative=True),
     *(
@@ -126,10 +126,10 @@ RUST_STATS_LINE = (
 
 
 class SpecLine(msgspec.Struct, frozen=True):
-    """Wording of the periodic spec-decode line, and when it is left out.
+    """Wording of the periodic spec-decode line.
 
     Fields: rate (0..1), percent, length, accepted, drafted, emitted, efficiency, k, positions, accepted_throughput,
-    drafted_throughput. ``last_step_gate``: printed only if the very last step drafted; else the window carries over.
+    drafted_throughput. ``last_step_gate``: printed only if the last step drafted; otherwise the window continues.
     """
 
     text: str
@@ -170,7 +170,7 @@ V1_SPEC_LINES: tuple[tuple[Version, SpecLine | None], ...] = (
     ),
 )
 
-# What stands before a message. Fields: process, pid, level, time (%m-%d %H:%M:%S), file, line. 0.10.1 to 0.15.1
+# The prefix of a message. Fields: process, pid, level, time (%m-%d %H:%M:%S), file, line. 0.10.1 to 0.15.1
 # colour the process even in a file.
 PREFIXES: tuple[tuple[Version, str], ...] = (
     (OLDEST, "{level} {time} {file}:{line}] "),
@@ -183,7 +183,7 @@ RUST_PREFIX = (
     "\x1b[0;36m({process} pid={pid})\x1b[0m \x1b[32m{level}\x1b[0m "
     "\x1b[90m{time}\x1b[0m \x1b[90m[{file}:{line}]\x1b[0m "
 )
-# What stands before uvicorn's own lines.
+# The prefix of uvicorn's lines.
 UVICORN_PREFIXES: tuple[tuple[Version, str], ...] = (
     (OLDEST, ""),
     ((0, 10, 1), "\x1b[1;36m(APIServer pid={pid})\x1b[0;0m "),
@@ -191,7 +191,7 @@ UVICORN_PREFIXES: tuple[tuple[Version, str], ...] = (
     ((0, 16, 0), "(APIServer pid={pid}) "),
     ((0, 31, 0), ""),
 )
-# The engine-init line begins so; {engine} is V0 or V1.
+# The beginning of the engine-init line; {engine} is V0 or V1.
 INIT_LINES: tuple[tuple[Version, str], ...] = (
     (OLDEST, "Initializing an LLM engine (v{version}) with config: "),
     ((0, 7, 3), "Initializing a {engine} LLM engine (v{version}) with config: "),
@@ -203,7 +203,7 @@ SPECULATIVE_CONFIGS: tuple[tuple[Version, str], ...] = (
 
 
 class StartupWarning(msgspec.Struct, frozen=True):
-    """A warning some releases print at start with speculation; ``methods`` empty means every method."""
+    """A warning that some releases print at start with speculation; empty ``methods`` means every method."""
 
     since: Version
     until: Version
@@ -226,7 +226,7 @@ STARTUP_WARNINGS: tuple[StartupWarning, ...] = (
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that depends on the release, the engine generation and the front end, looked up once."""
+    """Everything that depends on the release, the engine generation and the front end."""
 
     text: str
     version: Version
@@ -259,7 +259,7 @@ def parse_version(text: str) -> Version:
 
 
 def release(text: str, *, generation: str = "auto", frontend: str = "python", api_servers: int = 1) -> Release:
-    """The shapes of vLLM ``text``. Raises :class:`ConfigError` for combinations that no release offers."""
+    """Return the shapes of vLLM release ``text``. Raises :class:`ConfigError` for combinations that do not exist."""
     version = parse_version(text)
     if generation == "auto":
         generation = "v1" if version >= FIRST_V1_DEFAULT else "v0"
@@ -299,7 +299,7 @@ def release(text: str, *, generation: str = "auto", frontend: str = "python", ap
         init_line=_latest(INIT_LINES, version),
         speculative_config=_latest(SPECULATIVE_CONFIGS, version),
         startup_warnings=tuple(w for w in STARTUP_WARNINGS if w.since <= version < w.until),
-        # 0.11.1 and 0.11.2 shorten a draft that would go past max_tokens; everywhere else such tokens count as accepted
+        # 0.11.1 and 0.11.2 shorten a draft that goes past max_tokens; others count such tokens as accepted
         drafts_cut_at_max_tokens=(0, 11, 1) <= version < (0, 12, 0),
     )
 

@@ -1,4 +1,4 @@
-"""What one engine of the simulated predictor counted since it started."""
+"""The counters of one engine of the simulated predictor since its start."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What people read in a terminal. The only importer of rich; the commands call the ``print_*`` functions."""
+"""Reports for people. Only this room imports rich; the commands call its ``print_*`` and ``write_*`` functions."""

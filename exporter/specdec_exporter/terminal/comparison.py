@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, Literal, NamedTuple, TextIO
 
 import msgspec
@@ -101,16 +102,13 @@ def _recordings(comparison: Comparison) -> list[tuple[str, ...]]:
         ("speculation", _describe_speculation),
         ("vLLM", lambda side: side.vllm_version or "-"),
         ("served model", lambda side: side.model_name or "-"),
-        *((key.replace("_", " "), _context_cell(key)) for key in _CONTEXT),
+        *((key.replace("_", " "), partial(_context, key)) for key in _CONTEXT),
     )
 
 
-def _context_cell(key: str) -> Callable[[Side], str]:
-    def cell(side: Side) -> str:
-        value: str | None = getattr(side.context, key)
-        return "not given" if value is None else value
-
-    return cell
+def _context(key: str, side: Side) -> str:
+    value: str | None = getattr(side.context, key)
+    return "not given" if value is None else value
 
 
 def _one_decimal(value: float | None) -> str:
