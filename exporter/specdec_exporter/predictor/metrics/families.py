@@ -6,14 +6,14 @@ from typing import Literal, NamedTuple
 
 from specdec_exporter.predictor.metrics.snapshot import EngineGeneration
 
-# "vllm:" is vLLM's own. Collectors that allow no colon write "vllm_"; Ray Serve puts "ray_" in front of either.
+# vLLM writes "vllm:". Collectors that allow no colon write "vllm_"; Ray Serve adds "ray_" in front.
 PREFIXES = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_")
 
 Shape = Literal["scalar", "map", "histogram"]
 
 
 class Meaning(NamedTuple):
-    """What a sample's name says.
+    """The meaning of a sample's name.
 
     ``field`` is an attribute of :class:`EngineSnapshot`. The label ``key_label``, or without one the word ``key``,
     tells the sample from the others of its figure. ``rank`` orders the names of one figure: the first with a usable
@@ -49,14 +49,14 @@ _GAUGES: dict[str, tuple[str, ...]] = {
 _HISTOGRAMS: dict[str, tuple[str, ...]] = {
     "time_to_first_token": ("time_to_first_token_seconds",),
     "time_per_output_token": ("request_time_per_output_token_seconds",),
-    # One sample per engine step under either name, in both engines, whatever the older name says: 0.9.2 (V0) counted
-    # 108 for 480 tokens. Both names in 0.10.2 to 0.11.2.
+    # Under both names, both engines write one sample per engine step, not per token: 0.9.2 (V0) counted 108 for 480
+    # tokens. 0.10.2 to 0.11.2 have both names.
     "step_latency": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
     "request_latency": ("e2e_request_latency_seconds",),
     "request_decode": ("request_decode_time_seconds",),
 }
 
-# Families that only the one engine ever had, without "_total".
+# Families of only one engine generation, without "_total".
 _V0_ONLY = frozenset(
     {
         "spec_decode_draft_acceptance_rate",
@@ -87,7 +87,7 @@ _V1_ONLY = frozenset(
         "request_time_per_output_token_seconds",
     }
 )
-# Families that every real server has (V0: both; V1: the first), unlike a hand-made or filtered exposition.
+# Every real server has such a family (V0: both; V1: the first); a filtered exposition may not.
 _ALWAYS_THERE = frozenset({"cache_config_info", "lora_requests_info"})
 
 
