@@ -32,7 +32,7 @@ _ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, Predicto
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
-# Words that find the lines of interest. The rest of a line that was wrapped inside "SpecDecoding" has "Drafted: ". The V0
+# Words that find the lines of interest. The rest of a line wrapped inside "SpecDecoding" has "Drafted: ". The V0
 # engine's line has "Draft acceptance rate: ".
 _DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
 _STATISTICS: Final = b"Running: "

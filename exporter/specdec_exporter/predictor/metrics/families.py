@@ -15,9 +15,8 @@ Shape = Literal["scalar", "map", "histogram"]
 class Meaning(NamedTuple):
     """The meaning of a sample's name.
 
-    ``field`` is an attribute of :class:`EngineSnapshot`. The label ``key_label``, or without one the word ``key``,
-    tells the sample from the others of its figure. ``rank`` orders the names of one figure: the first with a usable
-    figure wins.
+    ``field`` is an attribute of :class:`EngineSnapshot`. The label ``key_label`` identifies the sample within its
+    figure; without one, the word ``key`` does. ``rank`` orders the names of one figure: the first usable one wins.
     """
 
     field: str
@@ -113,8 +112,8 @@ WANTED_FAMILIES = frozenset(_COUNTERS).union(*_GAUGES.values(), *_HISTOGRAMS.val
 def engine_generation(families: set[str], *, engine_labels: bool) -> EngineGeneration:
     """Return which engine declared ``families`` (names without prefix and ``_total``, from HELP, TYPE or samples).
 
-    ``engine_labels`` tells whether a sample carries the label ``engine``: V1 writes it since 0.8.3, V0 never does. It
-    decides when V0 shows none of its own families: in multiprocess mode before the first draft (seen in 0.9.2).
+    ``engine_labels``: a sample has the label ``engine``, which V1 writes since 0.8.3 and V0 never. The label decides
+    while V0 shows none of its own families, in multiprocess mode before the first draft (seen in 0.9.2).
     """
     if families & _V0_ONLY:
         return "v0"

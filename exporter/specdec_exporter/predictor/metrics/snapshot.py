@@ -54,7 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     ``stats_present`` is false when the body is a sound exposition without a single family of the inference engine
     (``--disable-log-stats``, or the wrong port). ``engine_generation`` is ``None`` exactly then.
-    ``process_start_time_seconds`` is Unix time, where the predictor tells it.
+    ``process_start_time_seconds`` is Unix time, if the predictor exposes it.
     """
 
     engines: tuple[EngineSnapshot, ...]

@@ -57,7 +57,7 @@ class _Refused(Exception):  # noqa: N818  private: caught in this file
 
 
 class StampedLines:
-    """A scanner that removes the timestamp of each line and passes the line on at most once.
+    """A scanner that removes the timestamp of each line and passes no line on twice.
 
     Lines up to ``live_after`` (nanoseconds since the epoch) go to ``history``, later ones to ``live``. Lines of one
     connection may share a timestamp. After :meth:`resume`, lines count as repeated up to the newest timestamp seen.

@@ -187,7 +187,7 @@ class LogFile:
         self.place(start + os.pread(self.fd, size_bytes - start, start).rfind(b"\n") + 1)
 
     def look(self) -> bool:
-        """Update size and times. Return False if the bytes read before are gone: somebody cut or replaced them."""
+        """Update size and times. Return False if the bytes read before are gone: the file was cut or rewritten."""
         status = os.fstat(self.fd)
         self.links = status.st_nlink
         size_bytes = self._bounded(status.st_size)
