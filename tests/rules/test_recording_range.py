@@ -176,8 +176,8 @@ async def test_of_a_v0_engine_only_latency_is_recorded(url: str) -> None:
     [
         ('{namespace="prod",inference_service=~"steady|pair"}', r'2 services .*"pair".*"steady".*Narrow --selector'),
         ('{job=~".+"}', "7 services or models match, expected one: "),
-        (service("nobody"), "nothing of a predictor matches .*specdec_generation_tokens_total"),
-        (service("mixed"), "count time_to_first_token_seconds in different buckets"),
+        (service("nobody"), "no series of a predictor matches .*specdec_generation_tokens_total"),
+        (service("mixed"), "different buckets for time_to_first_token_seconds"),
         (service("idle"), "no request finished in the 3600 s"),
         ("{inference_service=steady}", "refused .*parse error"),
         ("steady", "expected a selector such as"),
@@ -195,7 +195,7 @@ def test_the_command_writes_the_file_and_says_how_much_of_the_range_there_was(ur
     arguments = ["baseline", "record", *source, "-o", str(path), "--hardware=1x L4"]
     result = CliRunner().invoke(cli.cli, arguments, standalone_mode=False, catch_exceptions=False)
     assert result.return_value == 0
-    assert "note: there is data for 1,7" in result.output
+    assert "note: Prometheus has data for only 1,7" in result.output
     found = read_baseline(str(path))
     assert (found.name, found.context.hardware) == ("base", "1x L4")
 
@@ -205,9 +205,9 @@ async def test_braces_may_stand_in_quotes(url: str) -> None:
 
 
 async def test_what_does_not_speak_the_api_is_one_clear_line(url: str, tmp_path: Path) -> None:
-    with pytest.raises(BaselineError, match="answered 404 and no Prometheus result: expected the base URL"):
+    with pytest.raises(BaselineError, match="answered 404 without a Prometheus result: expected the base URL"):
         await recorded(f"{url}/nowhere", service("steady"))
-    with pytest.raises(BaselineError, match="cannot be asked"):
+    with pytest.raises(BaselineError, match="cannot be queried"):
         await recorded("http://127.0.0.1:9", service("steady"))
     with pytest.raises(BaselineError, match="expected the URL of a Prometheus"):
         await recorded("127.0.0.1:9090", service("steady"))

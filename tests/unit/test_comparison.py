@@ -175,7 +175,7 @@ def test_a_worse_tail_is_told_although_the_body_is_faster() -> None:
         "latency"
     )
     assert any("more of the requests than expected are slower than" in reason for reason in decision.reasons)
-    assert any("more of them are faster than 10 ms" in reason for reason in decision.reasons)
+    assert any("more of the requests are faster than 10 ms" in reason for reason in decision.reasons)
 
 
 def test_a_body_that_is_slower_with_its_tail_is_just_slower() -> None:
@@ -332,7 +332,11 @@ def test_of_buckets_without_a_common_boundary_only_the_means_are_compared() -> N
         (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.01)), "Leave speculation off"),
         (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.03)), "Leave speculation on"),
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.02), curve=CURVE), "switch it off"),
-        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.9, 0.8, 0.7)), "too dear"),
+        (
+            recording(tpot=drawn(0.02)),
+            recording(tpot=drawn(0.03), curve=(0.9, 0.8, 0.7)),
+            "each step now costs too much",
+        ),
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.7, 0.2, 0.1)), "Lower k from 3 to 1"),
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.05, 0.01)), "Switch speculation off"),
     ],
@@ -343,7 +347,7 @@ def test_the_next_step_follows_from_speed_and_acceptance(baseline: Baseline, can
 
 def test_preemptions_are_named_where_the_candidate_has_more() -> None:
     reasons = compare(PLAIN, replace(FASTER, preemptions=12.0)).decision.reasons
-    assert any("preempted 12 times, the baseline 0" in reason for reason in reasons)
+    assert any("preempted requests 12 times, the baseline 0" in reason for reason in reasons)
 
 
 # --- Shape -----------------------------------------------------------------------------------------------------------

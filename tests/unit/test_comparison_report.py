@@ -88,7 +88,7 @@ def test_flags_say_what_to_do() -> None:
     text = " ".join(printed(compared(candidate=UNLIKE), 200).split())
     assert "hardware_differs: hardware: 1 x L4 24 GB in the baseline, 8 x H100 in the candidate -> Record both" in text
     assert "context_missing: the candidate does not say: runtime" in text
-    assert "interrupted: recording the candidate was interrupted after 600 s" in text
+    assert "interrupted: the candidate's recording was interrupted after 600 s" in text
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dic
     [
         (("plain", "other"), 1, "expected two recordings of one model"),
         (("plain", "nowhere"), 1, "nowhere: cannot be read: No such file or directory"),
-        (("plain", "faster", "--duration=5s"), 2, "go with the URL of a predictor"),
+        (("plain", "faster", "--duration=5s"), 2, "need the URL of a predictor"),
         (("plain", "faster", "--output=xml"), 2, "'xml' is not one of"),
         (("plain",), 2, "Missing argument"),
     ],

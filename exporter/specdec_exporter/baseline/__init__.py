@@ -1,1 +1,1 @@
-"""Baselines: what a predictor did while it was recorded. Their file, how they are recorded, how they are served."""
+"""Baselines: what a predictor did over a span of time. Their file, recording, and fit to a running predictor."""

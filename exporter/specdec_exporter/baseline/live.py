@@ -1,4 +1,4 @@
-"""``baseline record`` beside a predictor: fetch its metrics at both ends of a span, watch it in between."""
+"""``baseline record --predictor.url``: fetch a predictor's metrics at both ends of a span, and watch for restarts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.predictor.sources.places import look
 
-# Often enough that a predictor, which takes some 10 s to load, cannot restart and catch up unseen.
+# A predictor takes about 10 s to load, so no restart between two polls stays hidden.
 _POLL_SECONDS = 5.0
-_POLLS = 10  # at least, however short the span
+_POLLS = 10  # at least, also in a short span
 
 
 async def record(
@@ -37,10 +37,10 @@ async def record(
 ) -> Baseline:
     """Record the predictor at ``url`` (its base, or its metrics' full URL) for ``duration_seconds``.
 
-    ``context`` holds what the caller knows; its model chooses among several served ones. What the predictor or its log
-    (files or globs) can tell is filled in. ``stop`` ends the span early; what was measured is kept, and marked. Raises
-    :class:`BaselineError` if the predictor restarts or no request finishes, and :class:`FetchError` if it cannot be
-    read at the start.
+    ``context`` holds what the caller knows; its model chooses among several served models. The predictor and its log
+    (files or globs) fill in the rest. ``stop`` ends the span early and marks the recording as interrupted. Raises
+    :class:`BaselineError` if the predictor restarts or no request finishes, and :class:`FetchError` if the first fetch
+    fails.
     """
     context = context or Context()
     stop = stop or asyncio.Event()
@@ -74,12 +74,12 @@ async def record(
 async def _polled(
     fetcher: MetricsFetcher, until: float, timeout_seconds: float, stop: asyncio.Event
 ) -> AsyncIterator[Snapshot]:
-    """A snapshot every few seconds and one at the end; a fetch that fails in between is no harm."""
+    """Yield a snapshot every few seconds and one at the end; skip fetches that fail."""
     left = until - time.monotonic()
     poll_seconds = min(_POLL_SECONDS, left / _POLLS)
     while True:
         with contextlib.suppress(TimeoutError):
-            # The last poll is the end: never a short one after it.
+            # The last poll comes exactly at the end.
             await asyncio.wait_for(stop.wait(), max(left if left < 1.5 * poll_seconds else poll_seconds, 0.0))
         with contextlib.suppress(FetchError):
             yield await fetcher.fetch(timeout_seconds)
@@ -90,18 +90,22 @@ async def _polled(
 
 def _refuse_foreign(config: EngineConfig | None, version: str | None) -> None:
     if config is not None and None not in (config.vllm_version, version) and config.vllm_version != version:
-        raise BaselineError(f"the log is of vLLM {config.vllm_version}, the predictor is {version}: give its own log")
+        raise BaselineError(
+            f"the log comes from vLLM {config.vllm_version}, the predictor runs {version}: give the predictor's own log"
+        )
 
 
 def _engine_config(patterns: Sequence[str]) -> EngineConfig | None:
-    """The last engine-init line of the logs."""
+    """Return the last engine-init line of the logs."""
     if not patterns:
         return None
     found = look(patterns)
     for path, problem in found.problems.items():
         raise BaselineError(f"{path}: cannot be read: {problem}")
     if not found.places:
-        raise BaselineError(f"no log at {', '.join(patterns)}: expected the predictor's, for method and draft model")
+        raise BaselineError(
+            f"no log at {', '.join(patterns)}: expected the predictor's log, which names method and draft model"
+        )
     inputs = LogInputs([place.path for place in found.places])
     config = None
     for event in inputs.events(frozenset({EngineConfig})):
@@ -112,7 +116,7 @@ def _engine_config(patterns: Sequence[str]) -> EngineConfig | None:
 
 
 def _filled(context: Context, config: EngineConfig | None, version: str | None, root: str | None) -> Context:
-    """``context`` with what the predictor says of itself where nothing was given."""
+    """Fill the gaps in ``context`` with what the predictor says about itself."""
     model = root or (config.model if config else None)
     runtime = f"vLLM {version}" if version else None
     model = plain(model) if model else None

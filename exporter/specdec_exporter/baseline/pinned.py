@@ -1,4 +1,4 @@
-"""A pinned baseline beside a running predictor: whether it fits what runs there, and what to say of it."""
+"""A pinned baseline beside a running predictor: whether it fits, and in what the two differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specdec_exporter.speculation.facts import DecodingBaseline
 
 
 class Fit(NamedTuple):
-    """Whether a baseline is served, as which model, and if not, why; where it is, how the predictor differs from it."""
+    """The model that the baseline is served for; or why it is refused. ``differences``: from what runs now."""
 
     model_name: str | None
     refusal: str | None
@@ -31,20 +31,16 @@ class PinnedBaseline:
 
     @property
     def acceptance_ratio(self) -> float | None:
-        """Accepted draft tokens / draft tokens; ``None`` where it was recorded without speculation."""
+        """Accepted draft tokens / draft tokens; ``None`` if recorded without speculation."""
         return acceptance_ratio(self.baseline.counts.accepted_tokens, self.baseline.counts.draft_tokens)
 
     @property
     def decoding(self) -> DecodingBaseline | None:
-        """Time per output token for the verdict; ``None`` where it was not recorded, or of another model."""
+        """Time per output token for the verdict; ``None`` if not recorded, or if the model differs."""
         histogram = self.baseline.time_per_output_token_seconds
         if self.fit.model_name is None or histogram is None:
             return None
-        return DecodingBaseline(
-            mean_seconds=histogram.mean,
-            requests=histogram.count,
-            speculative=self.acceptance_ratio is not None,
-        )
+        return DecodingBaseline(histogram.mean, histogram.count, speculative=self.acceptance_ratio is not None)
 
     @property
     def mean_acceptance_length(self) -> float | None:
@@ -53,17 +49,17 @@ class PinnedBaseline:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Where it and what runs now are not like for like, and what its recording lacks."""
+        """In what the running predictor differs, and what the recording lacks."""
         return (*self.fit.differences, *remarks(self.baseline))
 
     def observe(self, snapshot: Snapshot, vllm_version: str | None) -> None:
-        """Look at what the predictor serves now. One that shows no engine says nothing new."""
+        """Decide again whether the baseline fits. A snapshot without engines changes nothing."""
         if snapshot.engines:
             self.fit = fit(self.baseline, snapshot, vllm_version)
 
 
 async def compare_with(baseline: Baseline, url: str, timeout_seconds: float) -> tuple[str, ...]:
-    """Return how the predictor at ``url`` differs from ``baseline``. Raises :class:`BaselineError` if it is no fit."""
+    """Return how the predictor at ``url`` differs. Raises :class:`BaselineError` if the baseline does not fit."""
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url)
         snapshot = await fetcher.fetch(timeout_seconds)
@@ -77,7 +73,7 @@ async def compare_with(baseline: Baseline, url: str, timeout_seconds: float) -> 
 
 
 def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit:
-    """Decide whether ``baseline`` is of what this predictor serves. ``snapshot`` has at least one engine."""
+    """Decide whether ``baseline`` fits the model that this predictor serves. ``snapshot`` has at least one engine."""
     names = sorted({engine.model_name for engine in snapshot.engines})
     shown = ", ".join(plain(name) for name in names)
     model = baseline.model_name

@@ -1,7 +1,7 @@
-"""``baseline record --prometheus``: what a range of a Prometheus says of one service, as a baseline.
+"""``baseline record --prometheus``: a baseline of one service from a range in Prometheus.
 
-One query per figure, each an ``increase()``, which corrects counter resets series by series. The series come back one
-by one and are summed here: what mixes services, models or buckets is refused, not added up.
+Each figure is one ``increase()`` query, which corrects the counter resets of each series. The series are summed here,
+so that a mix of services, models or buckets is refused and not added up.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.yamlfile import number_of
 
-# Labels that tell one service from another; a baseline is of one combination of them.
-# Two jobs are two services, or one that is scraped twice.
+# A baseline needs one combination of these labels. Two jobs are two services, or one service that is scraped twice.
 IDENTITY = ("cluster", "namespace", "job", "inference_service", "model_name")
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _SELECTOR = re.compile(r'\s*\{((?:[^{}"]|"(?:[^"\\]|\\.)*")*)\}\s*')
-_STEPS = 500  # of the look for the part of the range that has data
+_STEPS = 500  # samples of the range, to find the part with data
 
 # Field of a snapshot -> the exporter's own family, less prefix and suffix.
 _EXPORTED = {
@@ -52,7 +51,7 @@ _EXPORTED = {
 
 
 class Series(NamedTuple):
-    """One series of an answer: its labels and what it increased by."""
+    """One series of an answer: its labels and its value."""
 
     labels: Mapping[str, str]
     value: float
@@ -73,7 +72,7 @@ class _Answer(msgspec.Struct):
 
 
 class Prometheus:
-    """Instant queries to one Prometheus (or what speaks its API) at one moment."""
+    """Instant queries to one Prometheus, or a server with the same API, at one moment."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, at: datetime, timeout_seconds: float) -> None:
         self._session = session
@@ -89,7 +88,7 @@ class Prometheus:
         self._shown = str(base.with_user(None).with_query(None))
 
     async def query(self, expression: str) -> list[Series]:
-        """The vector that ``expression`` has. Raises :class:`BaselineError`."""
+        """Return the vector of ``expression``. Raises :class:`BaselineError`."""
         form = {"query": expression, "time": f"{self._at:.3f}"}
         try:
             async with self._session.post(self._url, data=form, timeout=self._timeout) as response:
@@ -101,13 +100,13 @@ class Prometheus:
                 f"{self._shown} did not answer {expression} within {self._timeout.total:g} s"
             ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise BaselineError(f"{self._shown} cannot be asked: {error}") from error
+            raise BaselineError(f"{self._shown} cannot be queried: {error}") from error
         try:
             answer = msgspec.json.decode(body, type=_Answer)
         except msgspec.MsgspecError as error:
             raise BaselineError(
-                f"{self._shown} answered {response.status} and no Prometheus result: expected the base URL of its API, "
-                "without /api/v1"
+                f"{self._shown} answered {response.status} without a Prometheus result: expected the base URL of its "
+                "API, without /api/v1"
             ) from error
         if answer.data is None:
             raise BaselineError(f"{self._shown} refused {expression}: {plain(answer.error)}")
@@ -124,10 +123,10 @@ async def record_range(
     context: Context | None = None,
     timeout_seconds: float = 60.0,
 ) -> Baseline:
-    """Record what the Prometheus at ``url`` says of the service that ``selector`` (``{...}``) matches.
+    """Record the service that ``selector`` (``{...}``) matches in the Prometheus at ``url``.
 
-    The range is the ``range_seconds`` up to ``end`` (now). The exporter's own families are taken; where there are none,
-    the predictor's. Raises :class:`BaselineError` if several services or models match, or no request finished.
+    The range is the ``range_seconds`` before ``end`` (now). It reads the exporter's families, or the predictor's if
+    there are none. Raises :class:`BaselineError` if several services or models match, or no request finished.
     """
     end = end or datetime.now(UTC)
     matchers = _matchers(selector)
@@ -157,7 +156,7 @@ async def record_range(
 
 
 def _matchers(selector: str) -> str:
-    """``{a="b"}`` -> ``a="b"``; Prometheus itself judges what is inside."""
+    """``{a="b"}`` -> ``a="b"``; Prometheus checks the matchers."""
     match = _SELECTOR.fullmatch(selector)
     if match is None:
         raise BaselineError(f'expected a selector such as {{inference_service="chat"}}, found {selector!r}')
@@ -177,35 +176,35 @@ class _Range:
         self.v0 = False
 
     async def find_service(self) -> None:
-        """Decide where the figures come from, and make sure that they are one service's and one model's."""
-        found = await self._increase("generation_tokens", "")
+        """Choose the families to read, and make sure that they belong to one service and one model."""
+        found = await self._increase("generation_tokens")
         if not found:
             self._names = _predictor_names
-            found = await self._increase("generation_tokens", "")
+            found = await self._increase("generation_tokens")
         if not found:
             raise BaselineError(
-                f"nothing of a predictor matches {{{self._matchers}}} in the range: expected "
-                f"{_exported_names('generation_tokens', '')[0]} or {_predictor_names('generation_tokens', '')[0]}"
+                f"no series of a predictor matches {{{self._matchers}}} in the range: expected "
+                f"{_exported_names('generation_tokens')[0]} or {_predictor_names('generation_tokens')[0]}"
             )
         services = sorted({tuple((key, series.labels.get(key, "")) for key in IDENTITY) for series in found})
         if len(services) > 1:
             shown = "; ".join("{" + ", ".join(f'{k}="{plain(v)}"' for k, v in each if v) + "}" for each in services[:8])
             raise BaselineError(f"{len(services)} services or models match, expected one: {shown}. Narrow --selector")
         self.identity = {key: value for key, value in services[0] if value}
-        # Predictors of V1 label every series of theirs with the engine.
+        # V1 labels every series with the engine.
         self.v0 = self._names is _predictor_names and not all("engine" in series.labels for series in found)
 
     async def increases(self) -> Increases:
-        """What happened in the range."""
+        """Return what happened in the range."""
         totals = {field: await self._total(field) for field in ("prompt_tokens", "preemptions", "requests_finished")}
         scalars = {
             field: await self._total(field)
             for field in ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens")
         }
-        for field, source in (("first_tokens", "time_to_first_token"), ("steps", "step_latency")):
-            scalars[field] = _total(await self._increase(source, "count"))
+        scalars["first_tokens"] = await self._total("time_to_first_token", "count")
+        scalars["steps"] = await self._total("step_latency", "count")
         positions: dict[int, float] = defaultdict(float)
-        for series in await self._increase("accepted_tokens_per_position", ""):
+        for series in await self._increase("accepted_tokens_per_position"):
             if (position := series.labels.get("position", "")).isdecimal() and len(position) < 4:
                 positions[int(position)] += series.value
         found = Increases(
@@ -223,7 +222,7 @@ class _Range:
         return of_v0(found) if self.v0 else found
 
     async def covered_seconds(self) -> float:
-        """How much of the range has data: all of it, unless the service came later or went."""
+        """Return the length of the part with data: the service may have started later, or stopped earlier."""
         step = max(1, round(self._seconds * 1000 / _STEPS))
         name = self._names("generation_tokens", "")[0]
         times = f"timestamp({name}{{{self._matchers}}})[{self._span[1:-1]}:{step}ms]"
@@ -232,11 +231,11 @@ class _Range:
         if not first or not last:
             return self._seconds
         covered = last[0].value - first[0].value
-        # increase() reaches from the first sample to the last, and a little beyond.
+        # increase() extrapolates a little beyond the first and the last sample.
         return self._seconds if covered > self._seconds * (1 - 4 / _STEPS) else max(covered, 1.0)
 
     async def facts(self) -> tuple[str | None, str | None, int | None]:
-        """Release, method and k, where the exporter recorded one of each throughout."""
+        """Return release, method and k; ``None`` where the exporter recorded none or several."""
         info = await self._prometheus.query(self._over("last_over_time", "specdec_predictor_info"))
         ks = await self._prometheus.query(self._over("max_over_time", "specdec_num_speculative_tokens"))
         k = _only(series.value for series in ks)
@@ -250,14 +249,15 @@ class _Range:
     def _over(self, function: str, name: str) -> str:
         return f"{function}({name}{{{self._matchers}}}{self._span})"
 
-    async def _increase(self, field: str, part: str) -> list[Series]:
+    async def _increase(self, field: str, part: str = "") -> list[Series]:
         for name in self._names(field, part):
             if found := await self._prometheus.query(self._over("increase", name)):
                 return [series for series in found if math.isfinite(series.value)]
         return []
 
-    async def _total(self, field: str) -> float | None:
-        return _total(await self._increase(field, ""))
+    async def _total(self, field: str, part: str = "") -> float | None:
+        series = await self._increase(field, part)
+        return sum(each.value for each in series) if series else None
 
     async def _histogram(self, source: str, field: str) -> Histogram | None:
         buckets: dict[tuple[tuple[str, str], ...], dict[float, float]] = defaultdict(dict)
@@ -269,25 +269,21 @@ class _Range:
         whole = [sorted(found.items()) for found in buckets.values() if math.inf in found]
         if not whole:
             return None
-        total = _total(await self._increase(source, "sum"))
         histograms = [
-            Histogram(
-                bounds=tuple(bound for bound, _ in each),
-                counts=tuple(count for _, count in each),
-                sum=(total or 0.0) if index == 0 else 0.0,  # only their sum is of interest
-            )
-            for index, each in enumerate(whole)
+            Histogram(tuple(bound for bound, _ in each), tuple(count for _, count in each), 0.0) for each in whole
         ]
+        seconds = await self._total(source, "sum") or 0.0
+        histograms[0] = msgspec.structs.replace(histograms[0], sum=seconds)  # they are summed, so any will do
         return total_of(field, histograms)
 
 
-def _exported_names(field: str, part: str) -> Sequence[str]:
-    """The exporter's name of a figure, or of a histogram's part (``bucket``, ``sum``, ``count``)."""
+def _exported_names(field: str, part: str = "") -> Sequence[str]:
+    """Return the exporter's name for a figure or for a part of a histogram (``bucket``, ``sum``, ``count``)."""
     return (f"specdec_{_EXPORTED[field]}_{part or 'total'}",)
 
 
-def _predictor_names(field: str, part: str) -> Sequence[str]:
-    """The predictor's names of it, the newest first."""
+def _predictor_names(field: str, part: str = "") -> Sequence[str]:
+    """Return the predictor's names for it, the newest first."""
     found = {
         name: meaning.rank
         for name, meaning in MEANINGS.items()
@@ -296,11 +292,7 @@ def _predictor_names(field: str, part: str) -> Sequence[str]:
     return sorted(found, key=found.__getitem__)
 
 
-def _total(series: Sequence[Series]) -> float | None:
-    return sum(each.value for each in series) if series else None
-
-
 def _only(values: Iterable[Any]) -> Any:
-    """The one value that all have, ``None`` where they differ or there is none."""
+    """Return the value if there is exactly one."""
     found = {value for value in values if value}
     return found.pop() if len(found) == 1 else None

@@ -1,13 +1,12 @@
-"""Two snapshots of a predictor -> the baseline between them. Pure: when to fetch is for :mod:`record`.
+"""Two snapshots of a predictor -> the baseline between them. Pure; :mod:`live` fetches the snapshots.
 
-A difference says what happened only if the counters ran on from one to the other, so every snapshot in between is
-looked at for a restart.
+The difference is valid only if no counter restarted in between, so every snapshot of the span is checked for a restart.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add, lt
 from typing import NamedTuple
@@ -22,8 +21,8 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.figures import counts_of
 
-# A sum may contradict its buckets by this share: several processes' counters are not read at one instant, and
-# Prometheus extrapolates each series by itself. More is no rounding.
+# A sum may contradict its buckets by this share: the counters of several processes are not read at one instant, and
+# Prometheus extrapolates each series separately.
 _TOLERANCE = 0.05
 _DIGITS = 6
 
@@ -32,7 +31,7 @@ _MAPS = ("accepted_tokens_per_position", "requests_finished")
 
 
 class Increases(NamedTuple):
-    """What happened over a span, as far as its source tells: the part of a :class:`Baseline` that was measured."""
+    """The measured part of a :class:`Baseline`: what happened over the span, ``None`` if not known."""
 
     histograms: dict[str, Histogram]  # by field of a baseline, cumulative counts
     counts: Counts
@@ -42,16 +41,16 @@ class Increases(NamedTuple):
 
 
 class Recorder:
-    """Watches one served model of a predictor; times are seconds of a monotonic clock.
+    """Records one served model of a predictor; times are seconds of a monotonic clock.
 
-    ``model`` chooses among several served models. Raises :class:`BaselineError` where there is nothing to record, or
-    where the predictor restarted since the snapshot before.
+    ``model`` chooses among several served models. Raises :class:`BaselineError` if there is nothing to record, or if
+    the predictor restarted since the previous snapshot.
     """
 
     def __init__(self, first: Snapshot, at: float, model: str | None = None) -> None:
         if not first.stats_present:
             raise BaselineError(
-                "expected the statistics of an engine among the predictor's metrics, found none: start vLLM without "
+                "expected engine statistics in the predictor's metrics, found none: start vLLM without "
                 "--disable-log-stats, and give the port of vLLM itself"
             )
         self._wanted = model
@@ -67,7 +66,7 @@ class Recorder:
 
     @property
     def num_positions(self) -> int | None:
-        """Positions of the last snapshot's curve, which are k where nothing else tells."""
+        """Positions in the last snapshot's curve: k, if no other source tells it."""
         shown = max((len(engine.accepted_tokens_per_position or ()) for engine in self._engines(self._last)), default=0)
         return shown or None
 
@@ -75,8 +74,8 @@ class Recorder:
         """Take the next snapshot."""
         if broken := _discontinuity(self._last, snapshot):
             raise BaselineError(
-                f"the predictor restarted {at - self._started:.0f} s into the recording ({broken}): its counters "
-                "started anew, so there is no difference to keep. Record again"
+                f"the predictor restarted {at - self._started:.0f} s into the recording ({broken}), and its counters "
+                "started from zero. Record again"
             )
         self.model_name = self.model_name or _choose(snapshot, self._wanted)
         self._last, self._at = snapshot, at
@@ -92,7 +91,7 @@ class Recorder:
             histograms={
                 field: total
                 for field, source in HISTOGRAMS.items()
-                if (total := _sum(field, [(getattr(a, source), getattr(b, source)) for a, b in pairs])) is not None
+                if (total := total_of(field, _increases_of(pairs, source))) is not None
             },
             counts=reduce(add, (counts_of(b) - counts_of(a) for a, b in pairs), Counts()),
             prompt_tokens=_increase(pairs, "prompt_tokens"),
@@ -106,18 +105,18 @@ class Recorder:
 
 
 def _choose(snapshot: Snapshot, model: str | None) -> str | None:
-    """The served model to record; ``None`` while the predictor shows no series yet."""
+    """Return the served model to record; ``None`` while the predictor shows no series."""
     names = sorted({engine.model_name for engine in snapshot.engines})
     if len(names) < 2:
         return names[0] if names else None
     if model in names:
         return model
     shown = ", ".join(plain(name) for name in names)
-    raise BaselineError(f"the predictor serves {len(names)} models: choose one with --model, of {shown}")
+    raise BaselineError(f"the predictor serves {len(names)} models: choose one with --model from {shown}")
 
 
 def _discontinuity(before: Snapshot, now: Snapshot) -> str | None:
-    """What shows that the counters did not run on, in words."""
+    """Return in words what proves a restart."""
     times = (before.process_start_time_seconds, now.process_start_time_seconds)
     if None not in times and times[0] != times[1]:
         return "its process has another start time"
@@ -153,15 +152,15 @@ def _fallen(before: EngineSnapshot, now: EngineSnapshot) -> str | None:
     return None
 
 
-Pairs = Sequence[tuple[EngineSnapshot, EngineSnapshot]]
+_Pairs = Sequence[tuple[EngineSnapshot, EngineSnapshot]]
 
 
-def _increase(pairs: Pairs, name: str) -> float | None:
+def _increase(pairs: _Pairs, name: str) -> float | None:
     found = [now - (getattr(a, name) or 0.0) for a, b in pairs if (now := getattr(b, name)) is not None]
     return sum(found) if found else None
 
 
-def _finished(pairs: Pairs) -> float | None:
+def _finished(pairs: _Pairs) -> float | None:
     found = [
         sum(b.requests_finished.values()) - sum((a.requests_finished or {}).values())
         for a, b in pairs
@@ -170,16 +169,16 @@ def _finished(pairs: Pairs) -> float | None:
     return sum(found) if found else None
 
 
-def _sum(name: str, pairs: Iterable[tuple[Histogram | None, Histogram | None]]) -> Histogram | None:
-    """The increase of one SLI over all engines."""
-    return total_of(name, [now if before is None else now - before for before, now in pairs if now is not None])
+def _increases_of(pairs: _Pairs, name: str) -> list[Histogram]:
+    sides: list[tuple[Histogram | None, Histogram | None]] = [(getattr(a, name), getattr(b, name)) for a, b in pairs]
+    return [now if before is None else now - before for before, now in sides if now is not None]
 
 
 def total_of(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
     """Sum histograms of one SLI, or ``None`` without requests. Raises :class:`BaselineError` if their bounds differ."""
     if len({histogram.bounds for histogram in histograms}) > 1:
         raise BaselineError(
-            f"the engines count {name} in different buckets, which cannot be summed: give them all the same "
+            f"the engines use different buckets for {name}, which cannot be summed: give all engines the same "
             "--custom-histogram-buckets"
         )
     if not histograms or not any(histogram.count for histogram in histograms):
@@ -188,7 +187,7 @@ def total_of(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
 
 
 def _consistent(name: str, found: Histogram) -> Histogram | None:
-    """The histogram without the contradictions that rounding and moments of reading cause; ``None`` if empty."""
+    """Remove small contradictions, which rounding and reads at different moments cause; ``None`` if empty."""
     counts = tuple(itertools.accumulate((round(max(count, 0.0), _DIGITS) for count in found.counts), max))
     if not counts[-1]:
         return None
@@ -196,14 +195,14 @@ def _consistent(name: str, found: Histogram) -> Histogram | None:
     low, high = sum_bounds(histogram)
     if not low * (1 - _TOLERANCE) <= total <= high * (1 + _TOLERANCE):
         raise BaselineError(
-            f"the sum of {name}, {total:g} s, is not one that its {histogram.count:g} requests can have ({low:g} to "
-            f"{high:g} s by their buckets). Record for longer"
+            f"the sum of {name}, {total:g} s, contradicts the buckets of its {histogram.count:g} requests: expected "
+            f"{low:g} to {high:g} s. Record for longer"
         )
     return msgspec.structs.replace(histogram, sum=min(max(round(total, _DIGITS + 3), low), high))
 
 
 def consistent_counts(counts: Counts) -> Counts:
-    """Counts that can be, of those that were read at slightly different moments: never more accepted than drafted."""
+    """Correct counts read at slightly different moments: never more accepted than drafted."""
     values = {name: None if (value := getattr(counts, name)) is None else _rounded(value) for name in SCALARS}
     if values["draft_tokens"] is None or values["accepted_tokens"] is None:
         values["draft_tokens"] = values["accepted_tokens"] = values["drafts"] = None
@@ -221,23 +220,23 @@ def _rounded(value: float) -> float:
 
 
 def of_v0(found: Increases) -> Increases:
-    """Without what a V0 engine (up to 0.9.2) cannot tell of a span.
+    """Remove the counts that a V0 engine (up to 0.9.2) gets wrong.
 
-    Its draft counters add lifetime totals up again and again, and its generation tokens count steps.
+    Its draft counters add up lifetime totals again and again, and its generation tokens count steps.
     """
     counts = Counts(first_tokens=found.counts.first_tokens, steps=found.counts.steps)
     return found._replace(counts=counts)
 
 
 def with_increases(baseline: Baseline, found: Increases) -> Baseline:
-    """Complete ``baseline`` by what was measured. Raises :class:`BaselineError` where no request finished."""
+    """Add what was measured to ``baseline``. Raises :class:`BaselineError` if no request finished."""
     finished = found.requests_finished
     if finished is None and "request_latency_seconds" in found.histograms:
         finished = found.histograms["request_latency_seconds"].count
     if not finished or not found.histograms:
         raise BaselineError(
-            f"no request finished in the {baseline.duration_seconds:g} s that were recorded, so there is no latency to "
-            "keep. Send the predictor traffic, or record for longer"
+            f"no request finished in the recorded {baseline.duration_seconds:g} s, so there is no latency to keep. "
+            "Send requests to the predictor, or record for longer"
         )
     return msgspec.structs.replace(
         baseline,

@@ -1,7 +1,7 @@
-"""What two recordings say about each other: the documented, stable shape of ``compare --output json``.
+"""The comparison of two recordings: the documented, stable shape of ``compare --output json``.
 
-Ratios are 0..1 or candidate / baseline as named, times are seconds, lengths tokens; intervals are of 95 %. ``null``
-means not recorded, not defined, or not bounded on that side.
+Ratios are 0..1 or candidate / baseline as named. Times are seconds, lengths tokens, intervals 95 %. ``null`` means not
+recorded or not defined; at the end of an interval it means unbounded.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
 
+CeilingSource = Literal["tokens_per_step", "mean_acceptance_length"]
+
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One recording. ``figures`` is ``null`` where nothing was drafted.
+    """One recording. ``figures`` is ``null`` if nothing was drafted.
 
-    ``acceptance_ratio`` and ``mean_acceptance_length`` have the interval that holds if all drafts of a request stand
-    or fall together, which is the widest that correlation can make it: the counters do not tell requests apart.
+    The counters do not tell requests apart. So the intervals of ``acceptance_ratio`` and ``mean_acceptance_length``
+    assume that all drafts of a request are accepted or rejected together, which is the widest case.
     """
 
     name: str
@@ -57,23 +59,23 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):
-    """What speculation gives. ``null`` where the baseline speculates, too, or the candidate does not, but for
-    ``realised``, which is baseline mean / candidate mean of ``realised_from`` all the same.
+    """The speed-up of the candidate.
 
-    ``ceiling`` is what it would be if a step with drafts took no longer than one without: tokens per step, or mean
-    acceptance length where that is not known, which leaves out steps without a draft. ``efficiency`` is realised /
-    ceiling; its interval is that of the realised speed-up.
+    ``realised`` is baseline mean / candidate mean of ``realised_from``. ``ceiling`` is the speed-up if drafting cost no
+    time: tokens per step. If the steps are not known, it is the mean acceptance length, which leaves out steps without
+    a draft. ``efficiency`` is realised / ceiling and has the interval of the realised speed-up. Ceiling and efficiency
+    are ``null`` if the baseline speculates or the candidate does not.
     """
 
     realised: Estimate | None
     realised_from: Sli | None
     ceiling: float | None
-    ceiling_from: Literal["tokens_per_step", "mean_acceptance_length"] | None
+    ceiling_from: CeilingSource | None
     efficiency: Estimate | None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. ``latencies`` are in the order of :data:`~specdec_exporter.comparison.latency.SLIS`."""
+    """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.SLIS`."""
 
     baseline: Side
     candidate: Side
@@ -85,7 +87,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparison:
-    """Compare ``candidate`` with ``baseline``. Raises ComparisonError where that says nothing (two models)."""
+    """Compare ``candidate`` with ``baseline``. Raises ComparisonError if they cannot be compared (two models)."""
     refuse_unlike(baseline, candidate)
     unlike = unlike_traffic(baseline, candidate, policy.latency)
     latencies = tuple(
@@ -154,28 +156,21 @@ def _side(recording: Baseline) -> Side:
 
 def _speedup(latencies: tuple[LatencyComparison, ...], baseline: Figures | None, candidate: Figures | None) -> Speedup:
     by_sli = {latency.sli: latency for latency in latencies}
-    # Per token where both releases have that (since 0.11.0), else end to end: the same order as in the rule pack.
+    # Time per output token exists since 0.11.0; the rule pack uses the same order.
     slis: tuple[Sli, ...] = ("time_per_output_token", "request_latency")
     source = next((sli for sli in slis if by_sli[sli].mean_ratio is not None), None)
     slower = by_sli[source].mean_ratio if source else None
     realised = slower.inverse() if slower else None
-    ceiling, ceiling_from = None, None
+    ceiling: float | None = None
+    ceiling_from: CeilingSource | None = None
     if baseline is None and candidate is not None:
-        ceiling, ceiling_from = _ceiling(candidate)
+        ceiling, ceiling_from = candidate.tokens_per_step, "tokens_per_step"
+        if ceiling is None:
+            ceiling, ceiling_from = candidate.mean_acceptance_length, "mean_acceptance_length"
     return Speedup(
         realised=realised,
         realised_from=source,
         ceiling=ceiling,
-        ceiling_from=ceiling_from,
+        ceiling_from=None if ceiling is None else ceiling_from,
         efficiency=realised.scaled(1.0 / ceiling) if realised and ceiling else None,
     )
-
-
-def _ceiling(
-    candidate: Figures,
-) -> tuple[float | None, Literal["tokens_per_step", "mean_acceptance_length"] | None]:
-    if candidate.tokens_per_step is not None:
-        return candidate.tokens_per_step, "tokens_per_step"
-    if candidate.mean_acceptance_length is not None:
-        return candidate.mean_acceptance_length, "mean_acceptance_length"
-    return None, None

@@ -1,7 +1,7 @@
-"""What a histogram of latencies tells, and what it cannot: its buckets hide where in them a request lies.
+"""Statistics of latency histograms, whose buckets hide where in them a request lies.
 
-Pure functions on :class:`~specdec_exporter.histogram.Histogram`: cumulative counts, seconds. Counts may be
-fractions (Prometheus extrapolates increases). Nothing here interpolates except where it says so.
+Pure functions on :class:`~specdec_exporter.histogram.Histogram`: cumulative counts, seconds. Counts may be fractions,
+because Prometheus extrapolates increases. Only :func:`quantile` interpolates.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Unresolvable = Literal["below_first_bucket", "above_last_bucket", "too_few_reque
 class Quantile(msgspec.Struct, frozen=True):
     """A quantile, seconds.
 
-    ``seconds`` is interpolated within its bucket, as Prometheus does it: for people, never for a decision; ``None``
-    where ``unresolvable`` says why. ``low_seconds`` and ``high_seconds`` are the bucket boundaries between which the
-    quantile lies, chance included (95 %); ``None``: no boundary on that side.
+    ``seconds`` is interpolated within its bucket, as Prometheus does it: for people, never for a decision. If it is
+    ``None``, ``unresolvable`` says why. With 95 % confidence the quantile lies between the bucket boundaries
+    ``low_seconds`` and ``high_seconds``; ``None``: no boundary on that side.
     """
 
     seconds: float | None
@@ -34,10 +34,10 @@ class Quantile(msgspec.Struct, frozen=True):
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """How much of the traffic moved across a bucket boundary.
+    """The share of all requests (0..1) that moved across a bucket boundary.
 
-    ``share`` of all requests (0..1), at the boundary ``limit_seconds`` that shows most (``None``: none shows any);
-    ``margin`` is what chance may do, ``shifted`` whether the share is beyond both margin and policy.
+    ``limit_seconds`` is the boundary with the largest share; ``None``: no request moved. ``margin`` is the largest
+    share that chance explains. ``shifted``: the share exceeds the margin and the policy's minimum.
     """
 
     share: float
@@ -47,11 +47,11 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 def mean(histogram: Histogram) -> Mean | None:
-    """Mean with the largest variance that counts and sum allow. ``None`` of an empty histogram.
+    """Return the mean and the largest variance that counts and sum allow; ``None`` for an empty histogram.
 
-    Within a bucket [a, b] the mean of squares is at most (a + b) m - a b at mean m: every value at an end. Summed over
-    the buckets that is largest when what the sum leaves free lies in the highest buckets. Values above the last finite
-    bound are bounded by the sum alone, which says too little to be of use: no bound then.
+    In a bucket [a, b] with mean m, the mean of squares is at most (a + b) m - a b, when every value lies at an end. The
+    total is largest when the highest buckets take as much of the sum as they can. Values above the last finite bound
+    leave the variance unbounded.
     """
     if histogram.count <= 0:
         return None
@@ -81,12 +81,11 @@ def _buckets(histogram: Histogram) -> zip[tuple[float, float, float]]:
 
 
 def quantile(histogram: Histogram, share: float, z: float = Z) -> Quantile | None:
-    """Return the ``share`` quantile (0.99 for P99). ``None`` of an empty histogram.
+    """Return the ``share`` quantile (0.99 for P99); ``None`` for an empty histogram.
 
-    Of n requests the number below the true quantile is binomial, so it lies between ranks n q -+ z sqrt(n q (1 - q)),
-    whatever the distribution; the interval is that of the buckets which hold these ranks. Not resolvable where the
-    rank of the quantile itself falls into the first bucket or above the last finite bound, and where there are too few
-    requests for a rank on either side.
+    The number of requests below the true quantile is binomial. So for any distribution the quantile lies between the
+    ranks n q -+ z sqrt(n q (1 - q)), and the interval consists of the buckets with these ranks. The quantile is
+    unresolvable in the first bucket, above the last finite bound, and with too few requests for both ranks.
     """
     count = histogram.count
     if count <= 0:
@@ -108,20 +107,20 @@ def quantile(histogram: Histogram, share: float, z: float = Z) -> Quantile | Non
 
 
 def _bounds_at(histogram: Histogram, rank: float) -> tuple[float, float | None]:
-    """Boundaries of the bucket that holds the request of this rank; no upper one of the last."""
+    """Return the boundaries of the bucket with the request of this rank; the last bucket has no upper one."""
     at = min(bisect_left(histogram.counts, rank), len(histogram.bounds) - 1)
     low = histogram.bounds[at - 1] if at else min(0.0, histogram.bounds[0])
     return low, None if math.isinf(histogram.bounds[at]) else histogram.bounds[at]
 
 
 def requests_needed(share: float, z: float = Z) -> int:
-    """Fewest requests for which :func:`quantile` has a rank on both sides: 381 for P99."""
+    """Return how many requests :func:`quantile` needs for a rank on both sides: 381 for P99."""
     rarer = min(share, 1.0 - share)
     return math.ceil(z * z * (1.0 - rarer) / rarer)
 
 
 def ratio_of_quantiles(numerator: Quantile | None, denominator: Quantile | None) -> Estimate | None:
-    """Ratio of two quantiles, from the furthest boundaries of both; ``None`` where one is not resolvable."""
+    """Return the ratio of two quantiles, bounded by the outermost boundaries; ``None`` if one is unresolvable."""
     if numerator is None or denominator is None or not numerator.seconds or not denominator.seconds:
         return None
     low, high = numerator.low_seconds, numerator.high_seconds
@@ -133,7 +132,7 @@ def ratio_of_quantiles(numerator: Quantile | None, denominator: Quantile | None)
 
 
 def on_common_bounds(one: Histogram, other: Histogram) -> tuple[Histogram, Histogram] | None:
-    """Both with only the boundaries that both have, which loses resolution and nothing else; ``None`` without any."""
+    """Reduce both to their common boundaries, which loses only resolution; ``None`` without a common one."""
     if one.bounds == other.bounds:
         return one, other
     common = frozenset(one.bounds) & frozenset(other.bounds)
@@ -144,22 +143,18 @@ def on_common_bounds(one: Histogram, other: Histogram) -> tuple[Histogram, Histo
 
 def _with_bounds(histogram: Histogram, bounds: frozenset[float]) -> Histogram:
     kept = [pair for pair in zip(histogram.bounds, histogram.counts, strict=True) if pair[0] in bounds]
-    return Histogram(
-        bounds=tuple(bound for bound, _ in kept),
-        counts=tuple(count for _, count in kept),
-        sum=histogram.sum,
-    )
+    return Histogram(tuple(bound for bound, _ in kept), tuple(count for _, count in kept), histogram.sum)
 
 
 def tail_shift(now: Histogram, baseline: Histogram, policy: LatencyPolicy) -> Shift | None:
-    """Return the shift of the tail, as the rule pack records and judges it. ``None`` where a histogram is empty.
+    """Return the shift of the tail, as the rule pack records and judges it; ``None`` if a histogram is empty.
 
-    At every common boundary that held ``tail_limit_share`` of the requests at baseline: share slower now minus
-    ``tail_growth`` times the share slower then; of these the largest, and at least 0. No interpolation.
+    The shift is the share slower now minus ``tail_growth`` times the share slower at baseline, at least 0. It is the
+    largest over the common boundaries that held ``tail_limit_share`` of the requests at baseline.
 
-    With s slower now, b then and v = 1 / n + 1 / n at baseline: the square root of a share has the sampling error
-    sqrt(1 / n) / 2 whatever the share is, so s exceeds b by chance by less than z sqrt(b v) + z^2 v / 4, and what
-    (g - 1) b does not cover of it is at most z^2 v g / (4 (g - 1)), whatever b is.
+    The margin, with s slower now, b at baseline, g = ``tail_growth`` and v = 1 / n + 1 / n at baseline: the square root
+    of a share has the sampling error sqrt(1 / n) / 2 for any share. So chance explains s - b up to
+    z sqrt(b v) + z^2 v / 4. At most z^2 v g / (4 (g - 1)) of this exceeds (g - 1) b, for any b.
     """
     if now.count <= 0 or baseline.count <= 0:
         return None
@@ -179,10 +174,10 @@ def tail_shift(now: Histogram, baseline: Histogram, policy: LatencyPolicy) -> Sh
 
 
 def head_shift(now: Histogram, baseline: Histogram, policy: LatencyPolicy) -> Shift | None:
-    """Return the share of requests newly faster than some boundary: whether the body became faster, tail or no tail.
+    """Return the share of requests newly faster than some boundary; ``None`` if a histogram is empty.
 
-    At every common boundary the share within it now minus that at baseline; of these the largest, and at least 0. More
-    than the share that a tail may have is the body. ``None`` where a histogram is empty. No interpolation.
+    The shift is the share within a boundary now minus the share at baseline, the largest over all common boundaries and
+    at least 0. It shows that the body became faster, even if the tail became slower.
     """
     if now.count <= 0 or baseline.count <= 0:
         return None

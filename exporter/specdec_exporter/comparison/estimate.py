@@ -1,4 +1,4 @@
-"""A figure with the interval in which it lies as far as chance goes: 95 %, two-sided. Pure; standard library only."""
+"""Figures with their two-sided 95 % interval. Pure; standard library only."""
 
 from __future__ import annotations
 
@@ -8,24 +8,14 @@ from typing import Final
 
 import msgspec
 
-CONFIDENCE: Final = 0.95
-
-
-def z_score(confidence: float) -> float:
-    """Two-sided quantile of the normal distribution: 1.96 for 0.95."""
-    return NormalDist().inv_cdf((1.0 + confidence) / 2.0)
-
-
-Z: Final = z_score(CONFIDENCE)
-# For each of two intervals that together hold with CONFIDENCE (Bonferroni).
-Z_OF_PAIR: Final = z_score((1.0 + CONFIDENCE) / 2.0)
-
-
-_MAX_ERROR: Final = 100.0  # squared and relative: an interval from nothing to everything
+Z: Final = NormalDist().inv_cdf(1.0 - 0.05 / 2.0)  # 1.96
+# For each of two intervals that hold together with 95 % (Bonferroni).
+Z_OF_PAIR: Final = NormalDist().inv_cdf(1.0 - 0.05 / 4.0)
+_MAX_ERROR: Final = 100.0  # squared and relative; beyond it an interval says nothing
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """``value`` as measured; ``low`` and ``high`` bound it. ``None``: nothing bounds it on that side."""
+    """``value`` as measured, between ``low`` and ``high``; ``None``: unbounded on that side."""
 
     value: float
     low: float | None
@@ -36,7 +26,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return Estimate(1.0 / self.value, _inverse(self.high), _inverse(self.low))
 
     def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
-        """Offset + factor * value, for a factor that is not negative and is itself taken as exact."""
+        """Offset + factor * value, for an exact factor of at least 0."""
         low, high = self.low, self.high
         return Estimate(
             offset + factor * self.value,
@@ -50,10 +40,10 @@ def _inverse(value: float | None) -> float | None:
 
 
 def proportion(successes: float, trials: float, independent: float) -> Estimate | None:
-    """Share of successes with Wilson's score interval for so many ``independent`` draws; ``None`` without trials.
+    """Share of successes with Wilson's score interval for ``independent`` draws; ``None`` without trials.
 
-    Trials in clusters (the draft tokens of a request) are not independent; with the number of clusters of like size
-    the interval is as wide as correlation within them can make it.
+    Trials in clusters (the draft tokens of a request) are not independent. Pass the number of clusters: the interval is
+    then the widest that correlation within clusters of equal size can cause.
     """
     if trials <= 0 or independent <= 0:
         return None
@@ -65,7 +55,7 @@ def proportion(successes: float, trials: float, independent: float) -> Estimate 
 
 
 class Mean(msgspec.Struct, frozen=True):
-    """Mean of ``count`` values; ``variance_max``: the largest variance that they may have, ``None`` if unbounded."""
+    """Mean of ``count`` values; ``variance_max`` is their largest possible variance, ``None`` if unbounded."""
 
     value: float
     count: float
@@ -73,15 +63,15 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 def ratio_of_means(numerator: Mean, denominator: Mean) -> Estimate | None:
-    """Ratio of two independent means with its delta-method interval; ``None`` where a mean is not positive.
+    """Ratio of two independent means with its delta-method interval; ``None`` if a mean is not positive.
 
-    The interval is normal in the logarithm, so the inverse ratio has the inverse interval. Wide rather than narrow,
-    since the largest possible variances are taken; unbounded where a variance is.
+    The interval is normal in the logarithm, so the inverse ratio has the inverse interval. It uses the largest possible
+    variances, so it is too wide rather than too narrow; it is unbounded if a variance is.
     """
     if numerator.value <= 0 or denominator.value <= 0:
         return None
     ratio = numerator.value / denominator.value
-    if not 0.0 < ratio < math.inf:  # under- or overflow: nothing that was ever measured
+    if not 0.0 < ratio < math.inf:  # under- or overflow: no real measurement
         return None
     error = 0.0
     for mean in (numerator, denominator):

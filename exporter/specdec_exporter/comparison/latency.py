@@ -1,4 +1,4 @@
-"""One latency on two sides: its mean, quantiles and tail, and which way they differ beyond doubt."""
+"""One latency of two recordings: mean, quantiles and tail, and whether they differ beyond doubt."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ QUANTILES: Final = (0.5, 0.9, 0.95, 0.99)
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """The same figure of both sides; ``None`` where a side does not have it."""
+    """One figure of both sides; ``None`` if a side does not have it."""
 
     baseline: float | None
     candidate: float | None
 
 
 class QuantileComparison(msgspec.Struct, frozen=True):
-    """One quantile (0.99 for P99) of both sides. ``ratio``: candidate / baseline, by the furthest bucket boundaries."""
+    """One quantile (0.99 for P99) of both sides; ``ratio`` is candidate / baseline."""
 
     quantile: float
     baseline: Quantile | None
@@ -37,12 +37,11 @@ class QuantileComparison(msgspec.Struct, frozen=True):
 
 
 class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One SLI of both sides. Ratios are candidate / baseline, so below 1 is faster; intervals are of 95 %.
+    """One SLI of both sides. Ratios are candidate / baseline, so below 1 is faster; intervals are 95 %.
 
-    ``tail_shift``: requests newly slower than a limit that held most of them at baseline, as the rule pack has it;
-    ``head_shift``: requests newly faster than some boundary. Both are at boundaries that both sides have, as are the
-    quantiles; ``common_bounds``: whether there are any. ``undecided_because`` says in words why ``outcome`` is
-    ``undecided``.
+    ``tail_shift``: requests newly slower than a limit that held most of them at baseline, as in the rule pack.
+    ``head_shift``: requests newly faster than some boundary. Shifts and quantiles use common boundaries only;
+    ``common_bounds``: whether any exist. ``undecided_because`` says in words why ``outcome`` is ``undecided``.
     """
 
     sli: Sli
@@ -65,13 +64,13 @@ def compare_latency(
     *,
     unlike: str | None = None,
 ) -> LatencyComparison:
-    """Compare one SLI. ``unlike`` says why nothing can be decided of it, whatever the figures (unlike traffic)."""
+    """Compare one SLI. ``unlike`` (different traffic) makes the outcome ``undecided`` and says why."""
     means = [distribution.mean(histogram) if histogram else None for histogram in (baseline, candidate)]
     before, after = means
     ratio = ratio_of_means(after, before) if before and after else None
     common = distribution.on_common_bounds(baseline, candidate) if baseline and candidate else None
     quantiles = tuple(_compare_quantile(share, *(common or (baseline, candidate))) for share in QUANTILES)
-    if common is None:  # each side at its own boundaries: for reading, not for comparing
+    if common is None:  # each side has its own boundaries: the quantiles can be read, not compared
         quantiles = tuple(msgspec.structs.replace(row, ratio=None) for row in quantiles)
     tail = distribution.tail_shift(common[1], common[0], policy) if common else None
     head = distribution.head_shift(common[1], common[0], policy) if common else None
@@ -80,7 +79,7 @@ def compare_latency(
     body = _direction(ratio, policy) or median
     why = unlike or _too_few(requests, policy)
     if why is None and body is None:
-        why = "nothing bounds the ratio of the means: requests above the last bucket, or means of 0"
+        why = "the ratio of the means has no interval: requests above the last bucket, or means of 0"
     return LatencyComparison(
         sli=sli,
         requests=requests,
@@ -96,7 +95,7 @@ def compare_latency(
 
 
 def _outcome(body: Direction, median: Direction | None, tail: Shift | None, head: Shift | None) -> Outcome:
-    """The tail's, unless the body is slower, too. A mean may be slower for its tail alone, while the head is faster."""
+    """A worse tail counts unless the body is slower too. A tail alone can make the mean slower with a faster head."""
     if tail is None or not tail.shifted:
         return body
     only_its_tail = head is not None and head.shifted and median != "slower"
@@ -107,14 +106,14 @@ def _compare_quantile(share: float, baseline: Histogram | None, candidate: Histo
     before, after = (distribution.quantile(side, share) if side else None for side in (baseline, candidate))
     ratio = None
     if baseline is not None and candidate is not None:
-        # Each interval wider than the one that is shown, so that both together hold with the same confidence.
+        # Wider than the intervals that are shown, so that both together hold with 95 %.
         wide = [distribution.quantile(side, share, Z_OF_PAIR) for side in (candidate, baseline)]
         ratio = distribution.ratio_of_quantiles(*wide)
     return QuantileComparison(share, before, after, ratio)
 
 
 def _direction(ratio: Estimate | None, policy: LatencyPolicy) -> Direction | None:
-    """Which way it goes: beyond doubt, and by more than two runs of the same differ. ``None`` without an interval."""
+    """A direction needs an interval without 1 and more than run-to-run variation; ``None`` without an interval."""
     if ratio is None or ratio.low is None or ratio.high is None:
         return None
     if ratio.high < 1.0 and ratio.value * policy.speedup_min <= 1.0:
@@ -127,7 +126,7 @@ def _direction(ratio: Estimate | None, policy: LatencyPolicy) -> Direction | Non
 def _too_few(requests: Pair, policy: LatencyPolicy) -> str | None:
     missing = [name for name in ("baseline", "candidate") if not getattr(requests, name)]
     if missing:
-        return f"the {' and the '.join(missing)} did not record it"
+        return f"not recorded in the {' and the '.join(missing)}"
     fewest = min(requests.baseline or 0.0, requests.candidate or 0.0)
     if fewest < policy.min_requests:
         return f"{fewest:,.0f} requests, at least {policy.min_requests} are needed on both sides"

@@ -1,8 +1,8 @@
-"""Are two recordings like for like? What forbids comparing them, and what must be said beside the result."""
+"""Whether two recordings are like for like: what forbids the comparison, and what the reader must know."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -40,15 +40,15 @@ TITLES: dict[Sli, str] = {
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """One reason to read the result with care: a stable code, what was found, and what to do about it."""
+    """A reason to read the result with care: a stable code, what was found, and the next step."""
 
     code: FlagCode
     message: str
     action: str
 
 
-class Traffic(msgspec.Struct, frozen=True):
-    """Means of what was asked and answered, tokens per request; ``None`` where not recorded."""
+class Traffic(NamedTuple):
+    """Mean lengths of prompts and answers, tokens; ``None``: not recorded."""
 
     prompt_tokens: float | None
     generation_tokens: float | None
@@ -61,7 +61,7 @@ def histogram_of(recording: Baseline, sli: Sli) -> Histogram | None:
 
 
 def requests_of(recording: Baseline) -> float | None:
-    """Requests that got their first token; those that finished where that is not known."""
+    """Return the number of requests with a first token; if not known, the number of finished requests."""
     first = recording.counts.first_tokens
     return recording.requests_finished if first is None else first
 
@@ -78,43 +78,37 @@ def speculates(recording: Baseline) -> bool:
 
 
 def refuse_unlike(baseline: Baseline, candidate: Baseline) -> None:
-    """Raise :class:`ComparisonError` for two models, or where no SLI was recorded on both sides."""
+    """Raise :class:`ComparisonError` if the models differ, or if the recordings share no SLI."""
     one, other = baseline.context.model, candidate.context.model
     key = "model"
     if one is None or other is None:
         one, other = baseline.model_name, candidate.model_name
         key = "model_name"
-    if _differ(_last_part(one), _last_part(other)):
+    if one is not None and other is not None and _differ(_last_part(one), _last_part(other)):
         raise ComparisonError(
-            f"expected two recordings of one model, found {key} {plain(one or '')!r} in the baseline and "
-            f"{plain(other or '')!r} in the candidate. If both names mean the same model, give both files the same "
-            "`model`"
+            f"expected two recordings of one model, found {key} {plain(one)!r} in the baseline and {plain(other)!r} "
+            "in the candidate. If both names mean the same model, give both files the same `model`"
         )
-    if not any(_both(baseline, candidate, sli) for sli in SLIS):
+    before, after = _recorded(baseline), _recorded(candidate)
+    if not set(before) & set(after):
         raise ComparisonError(
-            "expected a latency that both recordings have requests of, found "
-            f"{_recorded(baseline)} in the baseline and {_recorded(candidate)} in the candidate. Record both again "
-            "under traffic"
+            f"expected a latency with requests in both recordings, found {', '.join(before) or 'none'} in the baseline "
+            f"and {', '.join(after) or 'none'} in the candidate. Record both again under traffic"
         )
 
 
-def _last_part(model: str | None) -> str | None:
-    """A model's name without where it lies: a directory here, an organisation there."""
-    return None if model is None else model.rstrip("/").rpartition("/")[2]
+def _last_part(model: str) -> str:
+    """Return a model's name without its directory or organisation."""
+    return model.rstrip("/").rpartition("/")[2]
 
 
-def _both(baseline: Baseline, candidate: Baseline, sli: Sli) -> bool:
-    sides = (histogram_of(side, sli) for side in (baseline, candidate))
-    return all(side is not None and side.count > 0 for side in sides)
-
-
-def _recorded(recording: Baseline) -> str:
-    names = [TITLES[sli] for sli in SLIS if (found := histogram_of(recording, sli)) is not None and found.count > 0]
-    return ", ".join(names) or "none"
+def _recorded(recording: Baseline) -> list[str]:
+    """Return the titles of the SLIs with requests."""
+    return [TITLES[sli] for sli in SLIS if (found := histogram_of(recording, sli)) is not None and found.count > 0]
 
 
 def unlike_traffic(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> dict[Sli, str]:
-    """SLIs that nothing can be decided of, since they follow the length of prompts or answers, and why."""
+    """Return the SLIs that different lengths of prompts or answers leave undecided, and why."""
     before, after = traffic_of(baseline), traffic_of(candidate)
     found: dict[Sli, str] = {}
     if _apart(before.generation_tokens, after.generation_tokens, policy):
@@ -125,20 +119,21 @@ def unlike_traffic(baseline: Baseline, candidate: Baseline, policy: LatencyPolic
 
 
 def flags(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> tuple[Flag, ...]:
-    """Return what must be said beside a comparison of these two, most serious first."""
+    """Return what a reader of this comparison must know, most serious first."""
+    sides = (("baseline", baseline), ("candidate", candidate))
     return (
         *_setting(baseline, candidate),
         *_traffic(baseline, candidate, policy),
-        *_requests(baseline, candidate, policy),
+        *(flag for name, side in sides for flag in _requests(name, side, policy)),
         *_buckets(baseline, candidate),
         *_speculation(baseline, candidate),
-        *_recordings(baseline, candidate),
+        *(flag for name, side in sides for flag in _recording(name, side)),
     )
 
 
 def _setting(baseline: Baseline, candidate: Baseline) -> list[Flag]:
     before, after = baseline.context, candidate.context
-    again = "Record both in the same setting, or take the difference as one of both changes together."
+    again = "Record both in the same setting. Otherwise the result shows the effect of both changes together."
     facts: list[tuple[FlagCode, str, str | None, str | None]] = [
         ("hardware_differs", "hardware", before.hardware, after.hardware),
         ("runtime_differs", "runtime", before.runtime, after.runtime),
@@ -160,38 +155,34 @@ def _setting(baseline: Baseline, candidate: Baseline) -> list[Flag]:
 
 def _traffic(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> list[Flag]:
     before, after = traffic_of(baseline), traffic_of(candidate)
+    first_and_end = "time to first token and end-to-end latency depend on it and decide nothing"
+    end = "end-to-end latency depends on it and decides nothing"
     facts: tuple[tuple[FlagCode, str, str, float | None, float | None], ...] = (
-        ("prompts_differ", "prompts", "to first token and end to end", before.prompt_tokens, after.prompt_tokens),
-        ("answers_differ", "answers", "end to end", before.generation_tokens, after.generation_tokens),
+        ("prompts_differ", "prompt", first_and_end, before.prompt_tokens, after.prompt_tokens),
+        ("answers_differ", "answer", end, before.generation_tokens, after.generation_tokens),
     )
     return [
         Flag(
             code,
-            f"{what} have {one:.0f} tokens on average in the baseline, {other:.0f} in the candidate: latency {which} "
-            "follows their length and decides nothing",
-            "Replay the same requests to both.",
+            f"the mean {what} has {one:.0f} tokens in the baseline, {other:.0f} in the candidate: {consequence}",
+            "Send the same requests to both.",
         )
-        for code, what, which, one, other in facts
+        for code, what, consequence, one, other in facts
         if one is not None and other is not None and _apart(one, other, policy)
     ]
 
 
-def _requests(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> list[Flag]:
-    found = []
-    for name, side in (("baseline", baseline), ("candidate", candidate)):
-        counts = {sli: side_of.count for sli in SLIS if (side_of := histogram_of(side, sli)) is not None}
-        few = [sli for sli, count in counts.items() if count < policy.min_requests]
-        if few:
-            found.append(
-                Flag(
-                    "too_few_requests",
-                    f"the {name} has {min(counts[sli] for sli in few):,.0f} requests of "
-                    f"{', '.join(TITLES[sli] for sli in few)}: fewer than {policy.min_requests} decide nothing, since "
-                    "one slow request in a hundred shows, or does not, by chance",
-                    f"Record longer; a P99 needs {distribution.requests_needed(0.99)} requests.",
-                )
-            )
-    return found
+def _requests(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
+    counts = {sli: found.count for sli in SLIS if (found := histogram_of(side, sli)) is not None}
+    few = {sli: count for sli, count in counts.items() if count < policy.min_requests}
+    if not few:
+        return []
+    words = (
+        f"the {name} has {min(few.values()):,.0f} requests of {', '.join(TITLES[sli] for sli in few)}: fewer than "
+        f"{policy.min_requests} decide nothing, because one slow request in a hundred shows up only by chance"
+    )
+    action = f"Record longer; a P99 needs {distribution.requests_needed(0.99)} requests."
+    return [Flag("too_few_requests", words, action)]
 
 
 def _buckets(baseline: Baseline, candidate: Baseline) -> list[Flag]:
@@ -200,15 +191,15 @@ def _buckets(baseline: Baseline, candidate: Baseline) -> list[Flag]:
         before, after = histogram_of(baseline, sli), histogram_of(candidate, sli)
         if before is None or after is None:
             missing = [name for name, side in (("baseline", before), ("candidate", after)) if side is None]
-            words = f"{TITLES[sli]} was not recorded in the {' and the '.join(missing)}"
+            words = f"{' and '.join(missing)} without {TITLES[sli]}"
             since = "vLLM has it since 0.11.0. " if sli == "time_per_output_token" else ""
             found.append(Flag("sli_missing", words, f"{since}Record both with a release that has it."))
         elif before.bounds != after.bounds:
             common = distribution.on_common_bounds(before, after)
             words = (
-                f"{len(common[0].bounds) - 1} boundaries that both have were compared"
+                f"only the {len(common[0].bounds) - 1} common boundaries were compared"
                 if common
-                else "none is the same, so only the means were compared"
+                else "no boundary is common, so only the means were compared"
             )
             action = "Record both with the same --custom-histogram-buckets."
             found.append(Flag("buckets_differ", f"{TITLES[sli]} has different buckets: {words}", action))
@@ -218,43 +209,29 @@ def _buckets(baseline: Baseline, candidate: Baseline) -> list[Flag]:
 def _speculation(baseline: Baseline, candidate: Baseline) -> list[Flag]:
     found = []
     if speculates(baseline):
-        found.append(
-            Flag(
-                "baseline_speculates",
-                "the baseline speculates too, so the ratio is that of two settings, not what speculation gives",
-                "For that, record a baseline without --speculative-config.",
-            )
-        )
+        words = "the baseline speculates too, so the ratio compares two settings of speculation"
+        action = "To see what speculation gives, record a baseline without --speculative-config."
+        found.append(Flag("baseline_speculates", words, action))
     if not speculates(candidate):
-        found.append(
-            Flag(
-                "candidate_does_not_speculate",
-                "the candidate drafted nothing",
-                "If it should have: check --speculative-config, and whether the files are the right way round.",
-            )
-        )
+        action = "If it should draft, check --speculative-config, and check the order of the two files."
+        found.append(Flag("candidate_does_not_speculate", "the candidate drafted nothing", action))
     return found
 
 
-def _recordings(baseline: Baseline, candidate: Baseline) -> list[Flag]:
+def _recording(name: str, side: Baseline) -> list[Flag]:
     found = []
-    for name, side in (("baseline", baseline), ("candidate", candidate)):
-        if side.interrupted:
-            words = f"recording the {name} was interrupted after {side.duration_seconds:,.0f} s"
-            found.append(Flag("interrupted", words, "Record it again to the end."))
-        if side.context.missing:
-            found.append(
-                Flag(
-                    "context_missing",
-                    f"the {name} does not say: {', '.join(side.context.missing).replace('_', ' ')}",
-                    "Add it to the file: a number without it can be neither reported nor repeated.",
-                )
-            )
+    if side.interrupted:
+        words = f"the {name}'s recording was interrupted after {side.duration_seconds:,.0f} s"
+        found.append(Flag("interrupted", words, "Record it again to the end."))
+    if side.context.missing:
+        words = f"the {name} does not say: {', '.join(side.context.missing).replace('_', ' ')}"
+        action = "Add it to the file: nobody can report or repeat a number without it."
+        found.append(Flag("context_missing", words, action))
     return found
 
 
 def _differ(one: str | None, other: str | None) -> bool:
-    """Whether two texts say different things, white space and case aside; unknown is not different."""
+    """Whether two known texts differ, apart from white space and case."""
     return one is not None and other is not None and one.casefold().split() != other.casefold().split()
 
 
