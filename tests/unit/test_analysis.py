@@ -331,7 +331,7 @@ IDLE = EngineStats(generation_throughput=0.0)
 @pytest.mark.parametrize(
     ("events", "code", "words"),
     [
-        pytest.param([], "unknown", "Nothing in this log", id="nothing recognised"),
+        pytest.param([], "unknown", "This log holds no line", id="nothing recognised"),
         pytest.param([config(speculative=False, method=None), BUSY], "off", "is off", id="off"),
         pytest.param([config(), BUSY], "watch", "nothing is drafted", id="on, but not drafting"),
         pytest.param([config(), IDLE], "idle", "no tokens", id="on, idle"),

@@ -269,7 +269,7 @@ def test_checking_what_is_not_there_fails_and_says_what_to_do(closed_port: int) 
     run = Run("check", f"http://127.0.0.1:{closed_port}", "--timeout=1s")
     assert (run.code, run.err) == (1, "")
     assert run.out.startswith("FAIL  Metrics: ")
-    assert "Does the predictor run" in run.out
+    assert "Check that the predictor runs" in run.out
     assert "PASS" not in run.out
 
 

@@ -161,7 +161,7 @@ def test_a_start_time_that_is_told_once_is_no_restart() -> None:
 
 
 def test_a_span_without_a_finished_request_is_refused() -> None:
-    with pytest.raises(BaselineError, match="no request finished in the 1 s"):
+    with pytest.raises(BaselineError, match="no request finished in the recorded 1 s"):
         recorded(RUNNING, changed(RUNNING, drafts=110.0, generation_tokens=400.0))
 
 
@@ -316,7 +316,7 @@ async def test_a_predictor_that_cannot_be_read_at_all_is_an_error_at_once() -> N
 
 @pytest.mark.parametrize(
     ("paths", "said"),
-    [(["/nowhere/vllm.log"], "no log at /nowhere/vllm.log"), (["/"], "cannot be read"), ([str(LOG)], "its own log")],
+    [(["/nowhere/vllm.log"], "no log at /nowhere/vllm.log"), (["/"], "cannot be read"), ([str(LOG)], "the predictor's own log")],
 )
 async def test_a_log_that_tells_nothing_of_this_predictor_is_refused_at_once(paths: list[str], said: str) -> None:
     async with playing(BEFORE, AFTER) as server:
