@@ -1,34 +1,35 @@
-// What the Alertmanager part leaves open. Override a key where the mixin is used:
+// The settings of the Alertmanager part. Override a key where the mixin is used:
 //   (import 'specdec-exporter/mixin.libsonnet') + { _config+:: { alertmanager+: { repeat_interval_seconds: 86400 } } }
 {
   _config+:: {
     alertmanager: {
       local alertmanager = self,
 
-      // One message per service says at once all that fires for it: the pack's rules share their windows.
+      // One message per service lists all its alerts: the pack's rules share their windows, so the alerts come together.
       group_wait_seconds: 30,
       group_interval_seconds: 5 * 60,
 
-      // A ticket is reminded of twice a day, a page every four hours, context twice a week.
+      // Reminders: a ticket twice a day, a page every four hours, context twice a week.
       repeat_interval_seconds: 12 * 3600,
       page_repeat_interval_seconds: 4 * 3600,
       info_repeat_interval_seconds: 3 * 24 * 3600,
 
-      // When `info` may speak. The operator's object knows no time zone; there the times are UTC.
+      // `info` messages are sent only in these hours. The operator's object has no time zone: there the times are UTC.
       business_hours: {
         times: [{ start_time: '09:00', end_time: '17:00' }],
         weekdays: ['monday:friday'],
         location: 'UTC',
       },
 
-      // Where the templates are, from the directory of Alertmanager's own configuration file.
+      // Path of the templates, relative to the directory of Alertmanager's configuration file.
       templates: ['../templates/*.tmpl'],
 
-      // Secrets are read from files of this directory, or, by the operator, from keys of the same names in this Secret.
+      // Alertmanager reads secrets from files in this directory. The operator reads them from keys of the same names in this
+      // Secret.
       secrets_directory: '/etc/alertmanager/secrets',
       secret_name: 'specdec-alertmanager',
 
-      // Yours: addresses.
+      // Your addresses.
       slack_channel: '#specdec-alerts',
       email_to: 'inference-team@example.com',
       email_from: 'alertmanager@example.com',
@@ -36,11 +37,11 @@
       email_username: 'alertmanager',
       webhook_url: 'https://alerts.example.com/specdec',
 
-      // Who hears of what: names of integrations. Any of slack, email, pagerduty and webhook.
+      // The integrations for chat and pages. Any of slack, email, pagerduty and webhook.
       chat: ['slack'],
       pager: ['pagerduty'],
 
-      // AlertmanagerConfig: it must be in the namespace of the predictors, and have the labels that the operator selects.
+      // The AlertmanagerConfig needs the namespace of the predictors and the labels that the operator selects.
       object: {
         name: 'specdec',
         labels: { 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'alertmanager' },

@@ -1,8 +1,8 @@
-// Which alert makes which others needless, and for alerts with which labels in common.
+// Which alert silences which others (inhibition), and which labels both must share.
 //
-// `equal` may hold only labels that both sides carry: one that both lack counts as equal, and would let the alert of one
-// service silence another's. And a silenced alert silences on: what silences it must also silence all that it silences, or
-// nobody hears of those.
+// `equal` may hold only labels that both alerts carry. A label that both lack counts as equal, so the alert of one service
+// would silence that of another. A silenced alert still silences others. So if A silences B, A must also silence everything
+// that B silences, or nobody hears of it.
 local matchers = import 'matchers.libsonnet';
 
 function(config)
@@ -14,7 +14,7 @@ function(config)
   local page(name) = alert(name) + [matchers.equal('severity', 'critical')];
   local alerts(names) = [ours, matchers.oneOf('alertname', names)];
 
-  // An alert that pages needs no ticket of the same name beside it.
+  // A page makes the ticket of the same name unnecessary.
   local pageOverTicket(name, equal) = {
     source: page(name),
     target: alert(name) + [matchers.equal('severity', 'warning')],
@@ -22,14 +22,14 @@ function(config)
   };
 
   [
-    // Nothing else matters of a service that does not answer at all; what still fires is left over from before.
+    // When a service does not answer at all, nothing else matters. Its other alerts are left over from before.
     {
       source: page('SpecDecodeTargetDown'),
       target: [ours, matchers.not('alertname', 'SpecDecodeTargetDown')],
       equal: service,
     },
-    // After a start caches are cold. Rules are quiet by themselves while it lasts, but keep_firing_for outlives a restart.
-    // Not muted: acceptance, which is true from the first draft; harm, which would take acceptance with it; error budgets,
+    // After a start caches are cold. The rules are quiet meanwhile, but keep_firing_for outlives a restart. These are not
+    // silenced: acceptance, which is right from the first draft; harm, which would silence acceptance; and error budgets,
     // which are promises to users.
     {
       source: alert('SpecDecodeWarmingUp'),
@@ -45,8 +45,8 @@ function(config)
       ]),
       equal: model,
     },
-    // Harm is acceptance and latency together, and its action is the same: roll back. Time to first token is not part of
-    // it, for speculation does not touch it, so alerts about that still speak.
+    // Harm is low acceptance and high latency together, and needs the same action: roll back. Speculation does not affect
+    // the time to first token, so alerts about it are not silenced.
     {
       source: alert('SpecDecodeHarmful'),
       target: alerts([
@@ -64,7 +64,7 @@ function(config)
       ]) + [matchers.not('sli', 'ttft')],
       equal: model,
     },
-    // All of the curve is gone: no part of it is news.
+    // When the whole curve is gone, alerts about parts of it say nothing new.
     {
       source: alert('SpecDecodeAcceptanceCollapsed'),
       target: alerts([
@@ -75,13 +75,13 @@ function(config)
       ]),
       equal: model,
     },
-    // Below the minimum says more than below the baseline.
+    // Acceptance below the minimum says more than acceptance below the baseline.
     {
       source: alert('SpecDecodeAcceptanceLow'),
       target: alert('SpecDecodeAcceptanceDropped'),
       equal: model,
     },
-    // The same tail, told with its mean.
+    // Both alerts are about the same tail.
     {
       source: alert('SpecDecodeP99Regression'),
       target: alert('SpecDecodeLatencySpreadWidened'),

@@ -1,4 +1,4 @@
-// Matchers of alerts, in the form of the operator's object; `text` turns one into Alertmanager's own.
+// Matchers of alerts, in the form of the operator's object. `text` turns one into Alertmanager's own form.
 {
   local matcher(type) = function(name, value) { name: name, matchType: type, value: value },
 

@@ -1,6 +1,6 @@
-// The same as an AlertmanagerConfig, monitoring.coreos.com/v1alpha1: the version that the operator installs and stores;
-// v1beta1 needs its conversion webhook. The operator adds a matcher of the object's own namespace to the route and to both
-// sides of every inhibition, and knows no time zone and no secrets in files: those are keys of a Secret.
+// The same as an AlertmanagerConfig, monitoring.coreos.com/v1alpha1: the version that the operator installs and stores
+// (v1beta1 needs the conversion webhook). The operator adds a matcher for the object's namespace to the route and to both
+// sides of every inhibition. The object has no time zone. Its secrets are keys of a Secret, not files.
 function(config, routing, inhibition, texts)
   local own = config.alertmanager;
 

@@ -1,4 +1,4 @@
-// Who is told, when, and how often: one sub-route for the pack, and the hours in which context may speak.
+// Who gets a message, when, and how often: one sub-route for the pack, and the hours in which `info` messages are sent.
 local promql = import '../rules/promql.libsonnet';
 local matchers = import 'matchers.libsonnet';
 
@@ -11,8 +11,8 @@ function(config)
     nobody:: 'specdec-nobody',
     business_hours:: 'specdec-business-hours',
 
-    // A message, and an incident of the pager, is a service: what begins as low acceptance and turns into harm stays one
-    // incident, which ends when all of it has ended. Inhibition alone would leave the first one open.
+    // One message, and one incident of the pager, is about one service. Low acceptance that turns into harm stays one
+    // incident, and it ends when all its alerts have ended. With inhibition alone, the first incident would stay open.
     root: {
       matchers: [matchers.equal('component', config.component)],
       receiver: $.chat,
@@ -21,9 +21,9 @@ function(config)
       group_interval: promql.duration(own.group_interval_seconds),
       repeat_interval: promql.duration(own.repeat_interval_seconds),
       routes: [
-        // It is there to inhibit.
+        // This alert only inhibits others.
         { matchers: [matchers.equal('alertname', 'SpecDecodeWarmingUp')], receiver: $.nobody },
-        // `continue` goes on to the next sibling, never back to the parent: hence the last route.
+        // `continue` goes on to the next sibling and never back to the parent, so the last route sends pages to the chat.
         {
           matchers: [severity('critical')],
           receiver: $.pager,

@@ -1,4 +1,4 @@
-// Two services, or a service and its baseline, side by side: how much do they differ, and is that more than chance?
+// Two services, or a service and its baseline, side by side. How much do they differ? Is it more than chance?
 local g = import 'g.libsonnet';
 
 function(config, common)
@@ -11,7 +11,7 @@ function(config, common)
   local B = 'B: $compare_with';
   local capital(text) = std.asciiUpper(text[0]) + text[1:];
 
-  // By the order of targets, since names hold variables.
+  // By the order of the targets: their names contain variables.
   local color(letter, color) = g.override('byFrameRefID', letter, { color: { mode: 'fixed', fixedColor: color } });
   local dashed(letter, color) = g.override('byFrameRefID', letter, {
     color: { mode: 'fixed', fixedColor: color },
@@ -21,7 +21,7 @@ function(config, common)
   local lines = [color('A', 'blue'), color('B', 'orange'), dashed('C', 'blue')];
   local numbers = [color('A', 'blue'), color('B', 'orange'), color('C', 'text')];
 
-  // A signal of both, and of A's baseline where it has one.
+  // A signal of both services, and of A's baseline if there is one.
   local both(kind, name, labels={}, baseline=null) =
     [common[kind](a, name, A, labels), common[kind](b, name, B, labels)]
     + (if baseline == null then [] else [common[kind](a, baseline, 'baseline of A', labels)]);
@@ -46,8 +46,8 @@ function(config, common)
 
   local effect(sli) = panel('timeseries', {
     title: 'A / B: mean ' + config.slis[sli].title,
-    about: 'Below 1, A is faster. Within the band around 1 it may be chance. Only between services of one cluster, namespace '
-           + 'and model.',
+    about: 'Below 1, A is faster. Inside the band around 1, the difference may be chance. Both services must have the same '
+           + 'cluster, namespace and model.',
     targets: [
       common.versus(a, b, 'latency_mean', 'A / B', { sli: sli }),
       common.series(a, 'latency_ratio', 'A / its baseline', { sli: sli }),
@@ -68,19 +68,19 @@ function(config, common)
       g.override('byFrameRefID', 'D', { color: { mode: 'fixed', fixedColor: 'yellow' }, 'custom.lineWidth': 0, 'custom.fillOpacity': 0 }),
     ],
     runbook: 'SpecDecodeSlowerThanControl',
-    no_data: 'Nothing to compare: one of them has no requests, or they differ in cluster, namespace or model.',
+    no_data: 'Nothing to compare: one service has no requests, or they differ in cluster, namespace or model.',
     w: 8,
     h: 8,
   });
 
   common.dashboard('ab', {
     title: 'Speculative decoding / A/B',
-    description: 'Two services, or a service and its baseline, side by side. Choose the same service twice for the latter.',
+    description: 'Two services side by side. To compare a service with its baseline, choose it twice.',
     variables: common.variables(one=true, more=[common.otherServiceVariable]),
     annotations: common.annotations(a, true),
     rows: [
       g.row('Result', [
-        stat('Realised speed-up', 'speedup', { unit: 'suffix: x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
+        stat('Measured speed-up', 'speedup', { unit: 'suffix: x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
         stat('Mean time per output token', 'latency_mean', {
           no_data: nothing.traffic,
           runbook: 'SpecDecodeSlowerThanControl',
@@ -88,7 +88,7 @@ function(config, common)
         stat('Acceptance rate', 'acceptance', { decimals: 1, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
         stat('Mean acceptance length', 'acceptance_length', { decimals: 2, runbook: 'SpecDecodeAcceptanceLow' }),
       ] + [effect(sli) for sli in slis]),
-      g.row('Sample sizes: is it enough, and is it fair?', [
+      g.row('Is the sample large enough, and is the comparison fair?', [
         stat('Requests: time per output token', 'requests', {
           decimals: 0,
           no_data: nothing.traffic,
@@ -105,7 +105,7 @@ function(config, common)
         stat('k', 'positions_configured', { decimals: 0, w: 3 }),
         common.withExporter(panel('table', {
           title: 'Release and method',
-          about: 'Should differ in what is tested, and in nothing else.',
+          about: 'The two services should differ only in the thing under test.',
           local labels = ['inference_service', 'vllm_version', 'method', 'draft_model'],
           targets: [common.column(a, 'method', labels), common.column(b, 'method', labels)],
           transformations: [
@@ -116,13 +116,13 @@ function(config, common)
             ),
           ],
           overrides: [],
-          no_data: 'Not known: no release answered yet, and no log is read.',
+          no_data: 'Not known: no release has answered yet, and the exporter reads no log.',
           w: 7,
           h: 4,
         })),
         graph('Requests', 'requests', { no_data: nothing.traffic }, { sli: 'e2e' }),
         graph('Requests running per engine', 'requests_running_per_engine', {
-          about: 'Latency depends on the batch: compare at the same load.',
+          about: 'Latency depends on the batch size: compare at the same load.',
           no_data: nothing.predictor,
           runbook: 'SpecDecodeSaturated',
         }),
@@ -141,7 +141,7 @@ function(config, common)
         for sli in slis
       ] + [
         graph(capital(config.slis[sli].title) + ', P99', 'latency_percentile', {
-          about: 'For people: interpolated within a bucket.',
+          about: 'Interpolated within a bucket, so only for people.',
           targets: both('series', 'latency_percentile', { sli: sli, quantile: '0.99' })
                    + [common.series(a, 'p99_baseline', 'baseline of A', { sli: sli })],
           no_data: nothing.traffic,

@@ -1,9 +1,9 @@
-// What the dashboards have in common: variables, annotations, links, words for states, and panels that explain themselves.
+// Shared by all dashboards: variables, annotations, links, words for states, and panels that explain themselves.
 local promql = import '../rules/promql.libsonnet';
 local g = import 'g.libsonnet';
 local queries = import 'queries.libsonnet';
 
-// `alerts`: summary and action of the pack's alerts, by `name/severity`.
+// `alerts`: summary and action of each alert of the pack, by `name/severity`.
 function(config, alerts)
   local queriesOf = queries(config);
   local uids = {
@@ -18,7 +18,7 @@ function(config, alerts)
   {
     local common = self,
 
-    // One service, the one that it is compared with, and all that are selected.
+    // Queries about one service, about the service to compare with, and about all selected services.
     service:: queriesOf('="$inference_service"'),
     other:: queriesOf('="$compare_with"'),
     fleet:: queriesOf('=~"$inference_service"'),
@@ -26,30 +26,30 @@ function(config, alerts)
     short:: promql.duration(config.short_window_seconds),
     long:: promql.duration(config.long_window_seconds),
 
-    // --- Variables: each is asked for within what those before it select -------------------------------------------------
-    local values(query, label) = 'label_values(%s, %s)' % [query, label],
-    local chain(labels) = std.join(', ', ['%s=~"$%s"' % [label, label] for label in labels]),
-    // Services are found by what is there even while nothing can be read.
+    // --- Variables: each offers only values within the choices before it --------------------------------------------------
+    local values(query, label) = 'label_values(' + query + ', ' + label + ')',
+    local chain(labels) = std.join(', ', ['%(label)s=~"$%(label)s"' % { label: label } for label in labels]),
+    // A series that every scraped service has, also while its predictor does not answer.
     local services =
       if config.source == 'exporter' then 'specdec_up' else common.fleet.record('generation_tokens_now'),
     local serviceVariable(name, label, all) =
-      g.variable(name, label, values('%s{%s}' % [services, chain(['cluster', 'namespace'])], 'inference_service'), all),
-    // `one`: a dashboard about one service. `more`: variables between service and model.
+      g.variable(name, label, values(services + '{' + chain(['cluster', 'namespace']) + '}', 'inference_service'), all),
+    // `one`: the dashboard is about one service. `more`: variables between service and model.
     variables(one, more=[]):: [
       g.datasourceVariable('Data source'),
       g.variable('cluster', 'Cluster', values(services, 'cluster'), true),
-      g.variable('namespace', 'Namespace', values('%s{%s}' % [services, chain(['cluster'])], 'namespace'), true),
+      g.variable('namespace', 'Namespace', values(services + '{' + chain(['cluster']) + '}', 'namespace'), true),
       serviceVariable('inference_service', 'Service', !one),
     ] + more + [
       g.variable(
         'model_name',
         'Model',
         values(
-          '%s{%s, inference_service%s"$inference_service"}' % [
-            common.fleet.record('generation_tokens_now'),
-            chain(['cluster', 'namespace']),
-            if one then '=' else '=~',
-          ],
+          '%(record)s{%(matchers)s, inference_service%(operator)s"$inference_service"}' % {
+            record: common.fleet.record('generation_tokens_now'),
+            matchers: chain(['cluster', 'namespace']),
+            operator: if one then '=' else '=~',
+          },
           'model_name'
         ),
         true
@@ -75,15 +75,17 @@ function(config, alerts)
     ),
 
     // --- Links -------------------------------------------------------------------------------------------------------
-    // From a dashboard to the others. A single service goes along to where one is looked at, never to the fleet.
+    // From a dashboard to the others. A link to a dashboard about one service keeps the selected service.
     links(from)::
       local one = std.member(['service', 'ab'], from);
       local place = ['datasource', 'cluster', 'namespace'];
       [
-        g.dashboardLink(target.title, target.tooltip, '/d/%s?%s' % [
-          uids[target.name],
-          kept(place + (if one && target.name != 'fleet' then ['inference_service', 'model_name'] else [])),
-        ])
+        g.dashboardLink(
+          target.title,
+          target.tooltip,
+          '/d/' + uids[target.name] + '?'
+          + kept(place + (if one && target.name != 'fleet' then ['inference_service', 'model_name'] else []))
+        )
         for target in [
           { name: 'fleet', title: 'Fleet', tooltip: 'All services' },
           { name: 'service', title: 'Service', tooltip: 'One service in depth' },
@@ -93,14 +95,17 @@ function(config, alerts)
         if target.name != from
       ] + [g.dashboardLink('Runbooks', 'What to do, by alert', runbook('README')) { icon: 'doc', keepTime: false, targetBlank: true }],
 
-    // Of a row of a table that has the labels as columns. A column that does not exist is an empty value, which selects
-    // series without that label.
+    // For a table row whose columns are the labels. A missing column gives an empty value, which selects series without that
+    // label.
     toService:: g.link(
       'Open the service',
-      '/d/%s?${datasource:queryparam}&%s&${__url_time_range}' % [
-        uids.service,
-        std.join('&', ['var-%s=${__data.fields.%s:percentencode}' % [label, label] for label in config.level_labels]),
-      ],
+      '/d/%(uid)s?${datasource:queryparam}&%(variables)s&${__url_time_range}' % {
+        uid: uids.service,
+        variables: std.join('&', [
+          'var-%(label)s=${__data.fields.%(label)s:percentencode}' % { label: label }
+          for label in config.level_labels
+        ]),
+      },
       false
     ),
     toRunbook:: g.link('Open the runbook', config.runbook_url_prefix + '${__data.fields.alertname}.md'),
@@ -108,16 +113,16 @@ function(config, alerts)
     // --- Words -------------------------------------------------------------------------------------------------------
     // From the most urgent to the least.
     local states = [
-      [8, 'Unreachable', 'dark-purple', 'Look at the pods: starting, crashed, out of memory?'],
+      [8, 'Unreachable', 'dark-purple', 'Look at the pods: are they starting, crashed or out of memory?'],
       [7, 'Statistics off', 'semi-dark-purple', 'Start vLLM without --disable-log-stats, or correct the port.'],
-      [6, 'Not drafting', 'purple', 'Look for what keeps drafts away: sampling parameters, batch limit, nothing to copy.'],
-      [5, 'Broken', 'dark-red', 'Switch speculation off now. Then look for a draft model that does not fit the target.'],
-      [4, 'Harmful', 'red', 'Roll back or remove --speculative-config now; investigate afterwards.'],
-      [3, 'Not paying off', 'orange', 'Lower num_speculative_tokens to what Curve supports, or switch speculation off.'],
-      [2, 'Watch', 'yellow', 'Measure: compare with a baseline (A/B), and see whether another k suits better (Curve).'],
-      [1, 'Healthy', 'green', 'Nothing: speculation pays off.'],
-      [0, 'Idle', 'blue', 'Nothing: too few drafts to judge. Wait for traffic.'],
-      [-1, 'Speculation off', 'text', 'Nothing is wrong. To use it, start vLLM with --speculative-config.'],
+      [6, 'Not drafting', 'purple', 'Look for the reason: sampling parameters, a batch size limit, or prompts without text to copy.'],
+      [5, 'Broken', 'dark-red', 'Switch speculation off now. Then check whether the draft model fits the target.'],
+      [4, 'Harmful', 'red', 'Roll back or remove --speculative-config now. Investigate afterwards.'],
+      [3, 'Not paying off', 'orange', 'Lower num_speculative_tokens to the number that the row Curve supports, or switch speculation off.'],
+      [2, 'Watch', 'yellow', 'Measure: compare with a baseline (dashboard A/B), and look for a better k (row Curve).'],
+      [1, 'Healthy', 'green', 'Do nothing: speculation pays off.'],
+      [0, 'Idle', 'blue', 'Wait for traffic: there are too few drafts to judge.'],
+      [-1, 'Speculation off', 'text', 'Do nothing, or start vLLM with --speculative-config to use speculation.'],
     ],
     local ofState(column) = g.mappings({ ['%d' % state[0]]: [state[column], state[2]] for state in states }),
     statusCounts(query):: [common.last(query, 'services_by_status', state[1], { status: '%d' % state[0] }) for state in states],
@@ -129,61 +134,66 @@ function(config, alerts)
     ofAlerts(text):: g.mappings({ [key]: [alerts[key][text], null] for key in std.objectFields(alerts) }),
     severities:: g.mappings({ '3': ['critical', 'red'], '2': ['warning', 'orange'], '1': ['info', 'blue'] }),
 
-    // Why there is nothing, where there is nothing.
+    // Texts of empty panels: why there is no data.
     nothing:: {
-      drafts: 'No drafts: speculation is off, nothing is generated, or the predictor cannot be reached. Status says which.',
-      traffic: 'No finished requests: nothing is generated, or the predictor cannot be reached. Status says which.',
-      predictor: 'No series: the predictor cannot be reached, or nothing scrapes it. Status says which.',
-      baseline: 'Nothing to compare with: no live control, no baseline file, and not enough history yet.',
-      speedup: 'Not known: needs a live control or a baseline file without speculation, and requests.',
-      log: 'No log is read, or it says nothing about this.',
+      drafts: 'No drafts: speculation is off, nothing is generated, or the predictor cannot be reached. The status says which.',
+      traffic: 'No finished requests: nothing is generated, or the predictor cannot be reached. The status says which.',
+      predictor: 'No series: the predictor cannot be reached, or nothing scrapes it. The status says which.',
+      baseline: 'No baseline: there is no live control, no baseline file, and not enough history yet.',
+      speedup: 'Not measured: this needs requests, and a live control or a baseline file without speculation.',
+      log: 'The exporter reads no log, or the log says nothing about this.',
       alerts: 'No alert fires.',
       exporter: 'No exporter is scraped in this time range.',
     },
 
     // --- Panels ------------------------------------------------------------------------------------------------------
-    // A signal in a panel; the panel is described by the definitions of its signals.
+    // A signal in a panel. The panel's description lists the definitions of its signals.
     local described(signal, target) = target { help:: signal.help, unit:: std.get(signal, 'unit', 'short') },
-    // `over`: an aggregation in front of it, for what would be too many lines, for example 'max by (collector)'.
+    // `over`: an aggregation that keeps the number of lines small, for example 'max by (collector)'.
     local aggregated(query, name, labels, over) =
-      if over == null then query.expr(name, labels) else '%s (%s)' % [over, query.expr(name, labels)],
+      if over == null then query.expr(name, labels) else over + ' (' + query.expr(name, labels) + ')',
     series(query, name, legend, labels={}, over=null)::
       described(query.signal(name), g.target(aggregated(query, name, labels, over), legend)),
     last(query, name, legend, labels={}, over=null)::
       described(query.signal(name), g.lastTarget(aggregated(query, name, labels, over), legend)),
-    // Columns of a table: only `keep` of the labels, so that rows of several signals are merged.
+    // Columns of a table. Only the labels `keep` stay, so Grafana can merge the rows of several signals.
     column(query, name, keep, labels={})::
       described(query.signal(name), g.tableTarget(aggregated(query, name, labels, 'max by (%s)' % promql.list(keep)))),
-    // A signal, in one of two colors by whether it keeps its limit: two series, of which one is there.
+    // A signal in one color while it keeps its limit, and in another while it does not: two targets, and one has data.
     judged(query, name, limit, legend)::
       local value = query.expr(name);
-      local missed = '%s\n< %s' % [value, query.expr(limit)];
+      local missed = value + '\n< ' + query.expr(limit);
       [
-        described(query.signal(name), g.lastTarget('%s\nunless\n%s' % [value, missed], legend)),
+        described(query.signal(name), g.lastTarget(value + '\nunless\n' + missed, legend)),
         described(query.signal(limit), g.lastTarget(missed, legend + ' (too low)')),
       ],
     judgedColors(legend):: [g.color(legend, 'green'), g.color(legend + ' (too low)', 'red')],
 
-    // How one service's latency compares with another's of the same cluster, namespace and model, and how far chance may
-    // take it from 1 (`from`: up or down).
+    // One service's latency over another's, both of the same cluster, namespace and model. `chance`: how far chance alone may
+    // move this ratio from 1 (`from`: '1 +' or '1 -').
     versus(query, other, name, legend, labels)::
-      described(query.signal(name), g.target('%s\n/ ignoring (inference_service)\n%s' % [
-        query.expr(name, labels),
-        other.expr(name, labels),
-      ], legend)),
+      described(
+        query.signal(name),
+        g.target(query.expr(name, labels) + '\n/ ignoring (inference_service)\n' + other.expr(name, labels), legend)
+      ),
     chance(query, other, legend, sli, from)::
-      described(query.signal('mean_error'), g.target(
-        '%s %g * sqrt(\n  (%s) ^ 2\n  + ignoring (inference_service)\n  (%s) ^ 2\n)' % [
-          from,
-          config.alert_z_score,
-          query.expr('mean_error', { sli: sli }),
-          other.expr('mean_error', { sli: sli }),
-        ], legend
-      )),
+      described(query.signal('mean_error'), g.target(promql.strip(|||
+        %(from)s %(z_score)g * sqrt(
+          (%(own_error)s) ^ 2
+          + ignoring (inference_service)
+          (%(other_error)s) ^ 2
+        )
+      ||| % {
+        from: from,
+        z_score: config.alert_z_score,
+        own_error: query.expr('mean_error', { sli: sli }),
+        other_error: other.expr('mean_error', { sli: sli }),
+      }), legend)),
 
-    // `spec` as for g, without description, unit and links: `about` (what the panel is for), `runbook` (an alert's name).
+    // `spec` is that of g without description, unit and links. Instead: `about` (the purpose of the panel) and `runbook` (the
+    // name of an alert).
     panel(kind, spec)::
-      local targets = spec.targets;  // a field is computed anew at every use
+      local targets = spec.targets;  // jsonnet computes a field again at every use, and a local once
       local helps = [target.help for target in targets];
       local definitions = [helps[i] for i in std.range(0, std.length(helps) - 1) if std.find(helps[i], helps)[0] == i];
       g[kind]({ unit: targets[0].unit } + spec + {
@@ -191,12 +201,12 @@ function(config, alerts)
         description: std.join('\n', (if 'about' in spec then [spec.about, ''] else []) + ['- ' + help for help in definitions]),
         links: [g.link('Runbook', runbook(std.get(spec, 'runbook', 'README')))],
       }),
-    // For series that this source does not have.
+    // For panels whose series only the exporter has.
     withExporter(panel):: if config.source == 'exporter' then panel,
 
-    // A row per service (or per `rows`), a column per signal: [title, signal, properties, labels, rows if they
-    // are others]; with a title of null only its labels are shown.
-    // `more`: labels that are columns, too, as [label, title], after the first `ahead` of the signals.
+    // A table with a row per service (or per `rows`) and a column per signal: [title, signal, properties, labels, other
+    // rows]. A column with the title null shows only its labels.
+    // `more`: labels that become columns too, as [label, title]. They stand after the first `ahead` signals.
     local level_columns = [
       ['inference_service', 'Service'],
       ['namespace', 'Namespace'],
@@ -227,18 +237,18 @@ function(config, alerts)
         ],
       } + spec),
 
-    // `one`: of one service, which then needs no columns.
+    // `one`: the table is about one service, so it has no columns for the service.
     alertTable(query, one, spec)::
       local texts = ['meaning', 'action'];
       local target = common.series(query, 'alerts_foremost', '');
       local place = [['inference_service', 'Service'], ['namespace', 'Namespace'], ['cluster', 'Cluster']];
       local wrapped = { 'custom.cellOptions': { type: 'auto', wrapText: true } };
       common.panel('table', {
-        title: 'What fires, what it means, what to do',
-        about: 'The name of an alert leads to its runbook' + (if one then '.' else ', the service to its dashboard.'),
+        title: 'Firing alerts: meaning and action',
+        about: 'The name of an alert links to its runbook' + (if one then '.' else ', and the service to its dashboard.'),
         targets: [
           target + g.tableTarget(std.foldl(
-            function(expression, text) 'label_join(%s, "%s", "/", "alertname", "severity")' % [expression, text],
+            function(expression, text) 'label_join(' + expression + ', "' + text + '", "/", "alertname", "severity")',
             texts,
             '(\n  %s\n)' % promql.indent(target.expr)
           )),

@@ -1,4 +1,5 @@
-// The row about the curve: acceptance by position, now and as usual, and what another k would give.
+// The row about the curve: acceptance by position, now and usually, and the effect of another k.
+local promql = import '../rules/promql.libsonnet';
 local g = import 'g.libsonnet';
 
 function(config, common)
@@ -36,8 +37,8 @@ function(config, common)
   local byK = query.parts('length_with');
   g.row('Curve', [
     panel('barchart', curve(['position_acceptance', 'position_acceptance_usual'], ['now', 'usual']) + {
-      title: 'Acceptance by position, now and as usual',
-      about: 'Healthy curves fall gently. Low at the first position: the draft model does not fit. A cliff: k is too large.',
+      title: 'Acceptance by position, now and usually',
+      about: 'A healthy curve falls gently. If it starts low, the draft model does not fit. If it drops suddenly, k is too large.',
       overrides: [g.color('now', 'blue'), g.color('usual', 'text')],
       w: 8,
       h: 8,
@@ -48,7 +49,7 @@ function(config, common)
         ['position_acceptance', 'position_acceptance_usual', 'conditional_acceptance'], ['now', 'usual', 'conditional']
       ) + {
         title: 'Curve, and conditional rate',
-        about: 'The conditional rate says how good each position is once it is reached. It falls where the drafter runs out.',
+        about: 'The conditional rate shows the acceptance of a position once it is reached. It falls where the draft model loses track.',
         overrides: [g.color('now', 'blue'), g.dashed('usual', 'text'), g.color('conditional', 'orange')],
         w: 8,
         h: 8,
@@ -56,7 +57,7 @@ function(config, common)
     ),
     panel('heatmap', {
       title: 'Acceptance by position over time',
-      about: 'A collapse shows as green that turns red, from the last position (top) or from all at once.',
+      about: 'In a collapse, green turns red: either from the last position (top) down, or at all positions at once.',
       targets: [series('position_acceptance', '{{position}}')],
       min: 0,
       max: 1,
@@ -66,19 +67,19 @@ function(config, common)
       h: 8,
     }),
     common.withExporter(panel('stat', {
-      title: 'k now and supported',
-      about: 'The number of speculative tokens that runs, and the one that the curve supports.',
+      title: 'k now and recommended',
+      about: 'The number of speculative tokens in use, and the number that the curve supports.',
       targets: [last('positions_configured', 'now'), last('positions_recommended', 'recommended')],
       overrides: [g.color('now', 'text'), g.color('recommended', 'blue')],
       decimals: 0,
       runbook: 'SpecDecodeTailCollapsed',
-      no_data: 'Not known: too few drafts, short drafts, or the predictor cannot be reached.',
+      no_data: 'Not known: there are too few drafts, or drafts are short, or the predictor cannot be reached.',
       w: 4,
       h: 7,
     })),
     panel('stat', {
       title: 'Fullness of drafts',
-      about: 'Short drafts (n-gram, suffix, dynamic k) bend the curve down at its end.',
+      about: 'Short drafts (n-gram, suffix, dynamic k) lower the end of the curve.',
       targets: [last('draft_fullness', 'mean draft length / k')],
       decimals: 0,
       thresholds: g.thresholds([[null, 'orange'], [1 - config.policy.short_draft_tolerance, 'green']]),
@@ -87,15 +88,15 @@ function(config, common)
       h: 7,
     }),
     panel('barchart', {
-      title: 'What another k would give',
-      about: 'From the measured curve, so only for k up to the one that runs.',
+      title: 'Effect of another k',
+      about: 'Computed from the measured curve, so k goes up to the k in use.',
       x: 'k',
       w: 16,
       h: 7,
       no_data: nothing.drafts,
-      // Two columns: what a draft yields, and what is left after its cost.
+      // Two columns: the yield of a draft, and the speed-up after its cost.
       local all(name) = g.tableTarget(std.join('\nor\n', [
-        'label_replace(%s, "k", "%s", "", "")' % ['max by (model_name) (%s)' % query.expr(name, { k: k }), k]
+        promql.withLabel('max by (model_name) (%s)' % query.expr(name, { k: k }), 'k', k)
         for k in byK
       ])) { help:: query.signal(name).help, unit:: 'short' },
       targets: [all('length_with'), all('speedup_with')],

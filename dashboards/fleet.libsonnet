@@ -1,4 +1,4 @@
-// All services: which of them need somebody, and where speculation is missing or cannot be judged.
+// All services. Which services need attention? Where is speculation missing, and where can nobody judge it?
 local g = import 'g.libsonnet';
 
 function(config, common)
@@ -44,7 +44,7 @@ function(config, common)
     ),
     {
       title: 'Services',
-      about: 'The most urgent first. A name leads to its dashboard. TPOT: mean time per output token, and its P99, each followed by its baseline. KV: share of the cache in use. Age: of the data.',
+      about: 'The most urgent service comes first. Its name links to its dashboard. TPOT: mean time per output token. P99: of the same latency. Base: the baseline. KV: share of the cache in use. Age: age of the data.',
       sort: [g.sortBy('Status', descending=true)],
       no_data: nothing.exporter,
       w: 24,
@@ -56,7 +56,7 @@ function(config, common)
 
   common.dashboard('fleet', {
     title: 'Speculative decoding / Fleet',
-    description: 'Every service with speculative decoding: what is wrong where.',
+    description: 'Every service with speculative decoding, and what is wrong with it.',
     variables: common.variables(one=false),
     annotations: common.annotations(query, false),
     rows: [
@@ -71,7 +71,7 @@ function(config, common)
           h: 4,
         }),
         panel('stat', {
-          title: 'Alerts that fire',
+          title: 'Firing alerts',
           targets: [
             common.last(query, 'alerts_by_severity', severity, { severity: severity })
             for severity in ['critical', 'warning', 'info']
@@ -91,7 +91,7 @@ function(config, common)
           ['Hours of history', 'history_hours', { decimals: 0 }],
         ], {
           title: 'Services without a baseline',
-          about: 'Nobody is told when their latency gets worse.',
+          about: 'No alert fires when the latency of these services gets worse.',
           runbook: 'SpecDecodeBaselineMissing',
           no_data: 'Every service that drafts has a baseline.',
           w: 12,
@@ -101,10 +101,10 @@ function(config, common)
           ['Tokens per second', 'speculation_unused', { decimals: 0 }],
           ['Running per engine', 'unused_batch', { decimals: 1 }],
         ], {
-          title: 'Services that could speculate and do not',
-          about: 'A small batch on a service that generates much is where speculation gains most.',
+          title: 'Services without speculation',
+          about: 'Speculation gains most on a service that generates many tokens in small batches.',
           sort: [g.sortBy('Tokens per second', descending=true)],
-          no_data: 'Every service that generates drafts, too, or is a live control.',
+          no_data: 'Every service that generates tokens also drafts, or is a live control.',
           w: 12,
           h: 8,
         }),

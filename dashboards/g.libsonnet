@@ -1,5 +1,5 @@
-// Grafana's JSON, as much of it as these dashboards need: variables, targets, panels, rows, links, annotations. Nothing here
-// knows what is measured. Written for Grafana 10.4 (schema 39); newer releases migrate it on load.
+// The part of Grafana's JSON that these dashboards need: variables, targets, panels, rows, links, annotations. Nothing here
+// knows what is measured. Written for Grafana 10.4 (schema 39). Newer releases migrate it on load.
 {
   local g = self,
 
@@ -21,7 +21,7 @@
     skipUrlSync: false,
   },
 
-  // Values of a label. `all`: several or all of them, and all matches series without the label, too.
+  // Values of a label. `all`: the user may choose several or all values. All also matches series without the label.
   variable(name, label, query, all): {
     name: name,
     label: label,
@@ -42,7 +42,7 @@
   },
 
   // --- Links and annotations -----------------------------------------------------------------------------------------
-  // To another dashboard: the time range is kept, and the variables that the URL names.
+  // To another dashboard. The link keeps the time range and the variables in the URL.
   dashboardLink(title, tooltip, url): {
     title: title,
     tooltip: tooltip,
@@ -105,7 +105,7 @@
     matcher: { id: matcher, options: options },
     properties: [{ id: id, value: properties[id] } for id in std.objectFields(properties)],
   },
-  // Of the series or the column of this name.
+  // For the series or the column of this name.
   named(name, properties): g.override('byName', name, properties),
   color(name, color): g.named(name, { color: { mode: 'fixed', fixedColor: color } }),
   // A limit or a baseline: a dashed line of this color that fills nothing.
@@ -118,8 +118,8 @@
     }),
 
   // --- Panels --------------------------------------------------------------------------------------------------------
-  // `spec`: title, description, targets, unit, no_data (why there is nothing, where there is nothing), w, h, links,
-  // and where needed min, max, decimals, thresholds, mappings, overrides, transformations, options, custom, color.
+  // `spec`: title, description, targets, unit, no_data (the text of an empty panel), w, h, links, and optionally min, max,
+  // decimals, thresholds, mappings, overrides, transformations, options, custom, color.
   local panel(type, spec, options={}, custom={}, color={ mode: 'palette-classic' }) = {
     type: type,
     title: spec.title,
@@ -179,7 +179,7 @@
       reduceOptions: { calcs: ['lastNotNull'], fields: '', values: false },
     }, color={ mode: 'thresholds' }),
 
-  // Long cells wrap where Grafana can, and where it cannot, when pointed at. The text for no data is the table's, not a cell's.
+  // Long cells wrap in releases that can, and on hover in others. no_data is the text of the table, not of a cell.
   table(spec)::
     panel('table', spec { overrides: [g.override('byRegexp', '/.*/', { noValue: '-' })] + super.overrides }, {
       cellHeight: 'sm',
@@ -217,7 +217,7 @@
   // Lines over a column of rising numbers.
   trend(spec):: panel('trend', spec, { xField: spec.x, legend: legend, tooltip: tooltip }, lines { showPoints: 'always', pointSize: 8, lineWidth: 2 }),
 
-  // Points over a column. In the spelling of 10.4, which 11.1 and newer migrate.
+  // Points over a column, in the format of 10.4. Releases from 11.1 on migrate it.
   scatter(spec)::
     panel('xychart', spec, {
       seriesMapping: 'auto',
@@ -262,7 +262,7 @@
         max: spec.max,
       },
       exemplars: { color: 'rgba(255,0,255,0.7)' },
-      filterValues: { le: -1 },  // a rate of 0 is the worst, not nothing
+      filterValues: { le: -1 },  // keep 0: it is the worst rate, not missing data
       legend: { show: true },
       rowsFrame: { layout: 'auto' },
       showValue: 'never',
@@ -271,7 +271,7 @@
     }, { hideFrom: hidden, scaleDistribution: { type: 'linear' } }),
 
   // --- Transformations -----------------------------------------------------------------------------------------------
-  // Rows that agree in the labels that they share become one.
+  // Rows with equal values of their common labels become one row.
   merge:: { id: 'merge', options: {} },
   numbers(field):: { id: 'convertFieldType', options: { conversions: [{ targetField: field, destinationType: 'number' }], fields: {} } },
   sortBy(field, descending=false):: { id: 'sortBy', options: { fields: {}, sort: [{ field: field, desc: descending }] } },
@@ -287,10 +287,10 @@
   },
 
   // --- Layout --------------------------------------------------------------------------------------------------------
-  // `panels`: those that are null are left out.
+  // Null panels are left out.
   row(title, panels):: { title: title, panels: std.filter(function(panel) panel != null, panels) },
 
-  // Panels from left to right, in lines of 24; a line is as high as its highest panel.
+  // Panels from left to right, in lines of 24 columns. A line is as high as its highest panel.
   local flow(panels, top) =
     std.foldl(
       function(done, panel)

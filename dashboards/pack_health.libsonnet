@@ -16,7 +16,7 @@ function(config, common)
   local level = config.level_labels;
   local service = std.filter(function(label) label != 'model_name', level);
   local colored(steps) = { 'custom.cellOptions': { type: 'color-text' }, thresholds: g.thresholds(steps) };
-  // A column about scrapes or the log, which have no model.
+  // A column about scrapes or the log. Their series have no model.
   local ofTarget(title, name, properties={}, labels={}) = [title, name, properties, labels, service];
   local read = [
     ofTarget('Reads ' + collector, 'collector_' + collector, {
@@ -35,10 +35,10 @@ function(config, common)
       g.row('Scraping', [
         panel('stat', {
           title: 'Replicas that answer',
-          targets: [last('replicas_answering', 'answer'), last('replicas_silent', 'do not')],
+          targets: [last('replicas_answering', 'answer'), last('replicas_silent', 'silent')],
           overrides: [
             g.color('answer', 'green'),
-            g.named('do not', { color: { mode: 'thresholds' }, thresholds: g.thresholds([[null, 'text'], [1, 'red']]) }),
+            g.named('silent', { color: { mode: 'thresholds' }, thresholds: g.thresholds([[null, 'text'], [1, 'red']]) }),
           ],
           runbook: 'SpecDecodeTargetDown',
           no_data: nothing.exporter,
@@ -47,7 +47,7 @@ function(config, common)
         }),
         common.withExporter(panel('stat', {
           title: 'Configurations refused',
-          about: 'A file that is wrong is refused; the exporter goes on with the old one. Not narrowed to a service.',
+          about: 'An exporter refuses a wrong file and keeps the old one. This panel shows all services.',
           targets: [last('reloads_failed', 'exporters')],
           thresholds: g.thresholds([[null, 'green'], [1, 'red']]),
           no_data: nothing.exporter,
@@ -56,7 +56,7 @@ function(config, common)
         })),
         common.withExporter(panel('stat', {
           title: 'Exporters by version',
-          about: 'Not narrowed to a service.',
+          about: 'This panel shows all services.',
           targets: [last('exporter_version', '{{version}}')],
           no_data: nothing.exporter,
           w: 6,
@@ -71,17 +71,17 @@ function(config, common)
           w: 6,
           h: 4,
         }),
-        graph('Replicas that answer', [series('replicas_answering', 'answer'), series('replicas_silent', 'do not')], {
-          overrides: [g.color('answer', 'green'), g.color('do not', 'red')],
+        graph('Replicas that answer, over time', [series('replicas_answering', 'answer'), series('replicas_silent', 'silent')], {
+          overrides: [g.color('answer', 'green'), g.color('silent', 'red')],
           runbook: 'SpecDecodeTargetDown',
           no_data: nothing.exporter,
         }),
         graph('Age of the data', [series('data_age', 'oldest', {}, 'max')], {
           runbook: 'SpecDecodeTargetDown',
-          no_data: 'Nothing has answered for an hour.',
+          no_data: 'No predictor has answered for an hour.',
         } + limit(config.short_window_seconds)),
         common.withExporter(graph('Duration of reading', [series('collector_seconds', '{{collector}}', {}, 'max by (collector)')], {
-          about: 'The slowest. A scrape that takes longer than its timeout is lost.',
+          about: 'The slowest replica. A scrape is lost when it takes longer than its timeout.',
           runbook: 'SpecDecodeTargetDown',
           no_data: nothing.exporter,
         })),
@@ -94,12 +94,12 @@ function(config, common)
             ofTarget('Log lines', 'log_lines_now', { decimals: 1 }),
             ofTarget('Of interest', 'log_matched_lines_now', { decimals: 2 }),
             ofTarget('Log errors', 'log_errors_all_now', { decimals: 2 } + colored([[null, 'text'], [0.0001, 'red']])),
-            ofTarget('Still to be read', 'log_bytes_behind'),
+            ofTarget('Not read yet', 'log_bytes_behind'),
             ofTarget('Last line', 'log_age'),
           ] else []
         ), {
           title: 'Services',
-          about: 'Those that answer least come first.',
+          about: 'Services with the fewest answers come first.',
           sort: [g.sortBy('Answering')],
           runbook: 'SpecDecodeTargetDown',
           no_data: nothing.exporter,
@@ -118,34 +118,34 @@ function(config, common)
             series('log_errors_now', kind, { 'error': kind }, 'sum')
             for kind in query.parts('log_errors_now')
           ], { no_data: nothing.log, w: 6 }),
-          graph('Still to be read', [series('log_bytes_behind', 'most', {}, 'max')], { no_data: nothing.log, w: 6 }),
+          graph('Not read yet', [series('log_bytes_behind', 'most', {}, 'max')], { no_data: nothing.log, w: 6 }),
           graph('Age of the last line', [series('log_age', 'oldest', {}, 'max')], { no_data: nothing.log, w: 6 }),
         ]),
       ]
     ) + [
       g.row('Rules', [
         graph('Duration / interval', [series('rules_busy', '{{rule_group}}')], {
-          about: 'Not narrowed to a service.',
+          about: 'This panel shows all services.',
           runbook: 'SpecDecodeRulesLagging',
           no_data: 'The ruler does not publish its own metrics here: scrape it.',
           w: 12,
         } + limit(config.rules_busy_max)),
-        graph('Evaluations missed', [series('rules_missed', '{{rule_group}}')], {
-          about: 'Not narrowed to a service.',
+        graph('Missed evaluations', [series('rules_missed', '{{rule_group}}')], {
+          about: 'This panel shows all services.',
           runbook: 'SpecDecodeRulesLagging',
           no_data: 'The ruler does not publish its own metrics here: scrape it.',
           w: 12,
         }),
       ]),
       g.row('Baselines', [
-        graph('Services by source of their baseline', [series('baseline_sources', '{{sli}} {{baseline_source}}')], {
-          about: 'A live control is best, a file is next, history serves where there is neither.',
+        graph('Services by source of the baseline', [series('baseline_sources', '{{sli}} {{baseline_source}}')], {
+          about: 'A live control is best, a file comes next. History is used where there is neither.',
           runbook: 'SpecDecodeBaselineMissing',
           no_data: nothing.baseline,
           w: 6,
         }),
         common.withExporter(graph('Age of baselines from files', [series('baseline_age', 'oldest', {}, 'max')], {
-          about: 'Record them anew after a change of model, hardware or release.',
+          about: 'Record a new baseline after a change of model, hardware or release.',
           runbook: 'SpecDecodeBaselineMissing',
           no_data: 'No exporter has a baseline file.',
           w: 6,
@@ -165,7 +165,7 @@ function(config, common)
           ['Requests', 'requests_baseline', { decimals: 0 }],
         ], {
           title: 'Baselines',
-          about: 'What each service is compared with, and how large that sample is (history is large enough by its rules).',
+          about: 'The baseline of each service and its number of requests. A baseline from history has no number: it is always large enough.',
           runbook: 'SpecDecodeBaselineMissing',
           no_data: nothing.baseline,
           w: 24,
@@ -175,7 +175,7 @@ function(config, common)
       g.row('Buckets and counters', [
         common.servicesTable(query, [['Boundaries of ' + sli, 'bounds', { decimals: 0 }, { sli: sli }] for sli in slis], {
           title: 'Bucket sets',
-          about: 'Services whose sets differ cannot be compared by quantile.',
+          about: 'Quantiles of services with different bucket sets are not comparable.',
           runbook: 'SpecDecodeBucketsMixed',
           no_data: nothing.predictor,
           w: 12,
@@ -191,7 +191,7 @@ function(config, common)
         graph('Positions against totals', [series('inconsistency', '{{inference_service}} {{model_name}}')], {
           w: 24,
           runbook: 'SpecDecodeMetricsInconsistent',
-          no_data: 'The positions sum to the totals everywhere.',
+          no_data: 'The positions add up to the total on every service.',
         }),
       ]),
     ],

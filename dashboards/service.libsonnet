@@ -19,11 +19,11 @@ function(config, common)
   local verdict = g.row('Verdict', [
     panel('stat', {
       title: 'Status',
-      about: 'What the pack thinks of speculation on this service, from the thresholds of its method.',
+      about: 'The verdict on speculation for this service, by the thresholds of its method.',
       targets: [last('status', 'Status')],
       mappings: common.states,
       options: { colorMode: 'background' },
-      no_data: 'No series of this service: it was never scraped, or another data source has them.',
+      no_data: 'This service has no series: it was never scraped, or another data source has them.',
       w: 4,
       h: 4,
     }),
@@ -39,7 +39,7 @@ function(config, common)
     }),
     panel('stat', {
       title: 'Mean acceptance length',
-      about: 'Tokens that a draft yields, and how many it must yield to break even.',
+      about: 'Tokens per draft, and the tokens per draft that break even.',
       targets: common.judged(query, 'acceptance_length', 'acceptance_length_min', 'now')
                + [last('acceptance_length_min', 'break-even')],
       overrides: common.judgedColors('now') + [g.color('break-even', 'text')],
@@ -50,18 +50,18 @@ function(config, common)
       h: 4,
     }),
     panel('stat', {
-      title: 'Realised speed-up against its ceiling',
-      about: 'What speculation gives, and what it could give if drafting and verifying were free.',
+      title: 'Measured speed-up and its ceiling',
+      about: 'The speed-up by speculation, and the speed-up if drafting and verifying were free.',
       targets: [
-        last('speedup', 'realised'),
+        last('speedup', 'measured'),
         last('tokens_per_step', 'ceiling'),
-        last('efficiency', 'realised / ceiling'),
+        last('efficiency', 'measured / ceiling'),
       ],
       unit: 'suffix: x',
       thresholds: g.thresholds([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']]),
       overrides: [
         g.color('ceiling', 'text'),
-        g.named('realised / ceiling', { color: { mode: 'fixed', fixedColor: 'text' }, unit: 'percentunit', decimals: 0 }),
+        g.named('measured / ceiling', { color: { mode: 'fixed', fixedColor: 'text' }, unit: 'percentunit', decimals: 0 }),
       ],
       decimals: 2,
       runbook: 'SpecDecodeNotPayingOff',
@@ -83,18 +83,18 @@ function(config, common)
     }),
     panel('stat', {
       title: 'What to do',
-      about: 'The next step that the status asks for. The alerts below say more.',
+      about: 'The next step for this status. The alerts below say more.',
       targets: [last('status', 'What to do')],
       mappings: common.actions,
       options: { colorMode: 'background', justifyMode: 'center', text: { valueSize: 20 } },
-      no_data: 'Check that the exporter runs beside the predictor and that Prometheus scrapes it.',
+      no_data: 'Check that the exporter runs beside the predictor, and that Prometheus scrapes it.',
       w: 24,
       h: 3,
     }),
     common.alertTable(query, true, { w: 24, h: 6 }),
     panel('stateTimeline', {
       title: 'Status over time',
-      about: 'When it began. Compare with deployments and starts, which are marked in every panel.',
+      about: 'When the status changed. Every panel marks deployments and starts: compare them.',
       targets: [series('status', '{{model_name}}')],
       mappings: common.states,
       no_data: nothing.predictor,
@@ -106,7 +106,7 @@ function(config, common)
   local acceptance = g.row('Acceptance', [
     panel('timeseries', {
       title: 'Acceptance rate',
-      about: 'Now and over %s, against the minimum of its method and against what is usual for this service.' % common.long,
+      about: 'Acceptance now and over %s, the minimum of the method, and the baseline of this service.' % common.long,
       targets: [
         series('acceptance_now', common.short),
         series('acceptance', common.long),
@@ -131,9 +131,9 @@ function(config, common)
     }),
     common.withExporter(panel('timeseries', {
       title: 'Acceptance of short windows: P10, P50, P90',
-      about: 'A wide band means that acceptance depends on the request; one k does not suit all of them.',
+      about: 'A wide band means that acceptance differs between requests: one k does not suit all of them.',
       targets: [
-        series('acceptance_quantile', 'P' + std.toString(std.round(100 * std.parseJson(quantile))), { quantile: quantile })
+        series('acceptance_quantile', 'P' + std.round(100 * std.parseJson(quantile)), { quantile: quantile })
         for quantile in query.parts('acceptance_quantile')
       ],
       min: 0,
@@ -150,7 +150,7 @@ function(config, common)
     })),
     panel('timeseries', {
       title: 'Draft tokens',
-      about: 'What is drafted, what of it is kept, and what all of it is a share of.',
+      about: 'Drafted, accepted and wasted draft tokens, and all generated tokens.',
       targets: [
         series('draft_tokens_now', 'drafted'),
         series('accepted_tokens_now', 'accepted'),
@@ -188,10 +188,10 @@ function(config, common)
     }),
     panel('timeseries', {
       title: 'Drafts',
-      about: 'The sample behind every ratio: with fewer than %d of them in %s the alerts keep quiet.' % [
-        config.alert_min_drafts,
-        common.long,
-      ],
+      about: 'The sample of every ratio. With fewer than %(min_drafts)d drafts in %(long)s, acceptance alerts are silent.' % {
+        min_drafts: config.alert_min_drafts,
+        long: common.long,
+      },
       targets: [series('drafts', 'in ' + common.long)],
       min: 0,
       runbook: 'SpecDecodeNotDrafting',
@@ -204,7 +204,7 @@ function(config, common)
   local latency = g.row('Latency against baseline', [
     panel('timeseries', {
       title: capital(title(sli)),
-      about: 'Quantiles are for people: they are interpolated within a bucket. Alerts use the mean and the tail shift.',
+      about: 'Quantiles are interpolated within a bucket, so they are only for people. Alerts use the mean and the tail shift.',
       targets: [
         series('latency_mean', 'mean', { sli: sli }),
         series('latency_percentile', 'P50', { sli: sli, quantile: '0.5' }),
@@ -243,7 +243,7 @@ function(config, common)
     } + limit(config.latency_mean_ratio, 'red')),
     panel('timeseries', {
       title: 'Tail shift',
-      about: 'What the regression alert looks at: exact, unlike a P99.',
+      about: 'The regression alert compares this. It is exact; a P99 is not.',
       targets: bySli('tail_shift'),
       min: 0,
       runbook: 'SpecDecodeP99Regression',
@@ -261,11 +261,11 @@ function(config, common)
       h: 7,
     }),
     panel('timeseries', {
-      title: 'Requests beyond their objective',
+      title: 'Requests slower than their objective',
       targets: [series('slow_requests', slo, { slo: slo }) for slo in query.parts('slow_requests')],
       min: 0,
       runbook: 'SpecDecodeErrorBudgetBurn',
-      no_data: nothing.traffic + ' Or the bound of the objective is no bucket boundary.',
+      no_data: nothing.traffic + ' Or the bound of the objective is not a bucket boundary.',
       w: 6,
       h: 7,
     }),
@@ -289,7 +289,7 @@ function(config, common)
     }),
     panel('scatter', {
       title: 'Acceptance length against running requests',
-      about: 'A point per moment. Length that falls to the right: load changes what is accepted, or k is dynamic.',
+      about: 'One point per moment. If the points fall to the right, load lowers acceptance, or k is dynamic.',
       targets: [series('requests_running_per_engine', 'running per engine'), series('acceptance_length', 'mean acceptance length')],
       transformations: [g.joinByTime],
       x: 'running per engine',
@@ -301,7 +301,10 @@ function(config, common)
     }),
     panel('timeseries', {
       title: 'Requests observed',
-      about: 'The sample behind every latency: below %d in %s the alerts keep quiet.' % [config.min_requests, common.long],
+      about: 'The sample of every latency. With fewer than %(min_requests)d requests in %(long)s, latency alerts are silent.' % {
+        min_requests: config.min_requests,
+        long: common.long,
+      },
       targets: bySli('requests'),
       min: 0,
       runbook: 'SpecDecodeBaselineMissing',
@@ -314,7 +317,7 @@ function(config, common)
   local memory = g.row('Memory', [
     panel('timeseries', {
       title: 'KV cache in use',
-      about: 'Draft model and drafts take room from it.',
+      about: 'The draft model and the drafts use part of it.',
       targets: [series('kv_cache_usage', 'fullest engine')],
       min: 0,
       max: 1,
@@ -338,7 +341,7 @@ function(config, common)
   local replicas = g.row('Replicas', [
     panel('timeseries', {
       title: 'Acceptance rate by replica',
-      about: 'One that lies apart has another draft model, release or kind of requests.',
+      about: 'A replica far from the others has another draft model, release or kind of requests.',
       targets: [series('replica_acceptance', replica)],
       min: 0,
       max: 1,
@@ -357,7 +360,7 @@ function(config, common)
       h: 8,
     }),
     panel('stateTimeline', {
-      title: 'Answers, by replica',
+      title: 'Replicas that answer',
       targets: [series('up', '{{pod}} {{instance}}')],
       mappings: common.yesNo('answers', 'does not answer'),
       runbook: 'SpecDecodeTargetDown',
@@ -383,10 +386,10 @@ function(config, common)
     }),
     common.withExporter(panel('stateTimeline', {
       title: 'Release, method, draft model',
-      about: 'A line per combination; two at a time are a rollout.',
+      about: 'One line per combination. Two lines at a time are a rollout.',
       targets: [series('method', 'vLLM {{vllm_version}} {{method}} {{draft_model}}')],
       mappings: g.mappings({ '1': ['runs', 'blue'] }),
-      no_data: 'Not known: no release answered yet, and no log is read.',
+      no_data: 'Not known: no release has answered yet, and the exporter reads no log.',
       w: 8,
       h: 7,
     })),
@@ -395,7 +398,7 @@ function(config, common)
       targets: [series('warnings', '{{warning}}')],
       min: 0,
       custom: { drawStyle: 'bars', fillOpacity: 60, stacking: { group: 'A', mode: 'normal' } },
-      no_data: 'No warning about speculation, or no log is read.',
+      no_data: 'No warning about speculation, or the exporter reads no log.',
       w: 8,
       h: 7,
     })),
@@ -413,7 +416,7 @@ function(config, common)
 
   common.dashboard('service', {
     title: 'Speculative decoding / Service',
-    description: 'Does speculative decoding pay off on this service, and if not, why and what to do.',
+    description: 'Does speculative decoding pay off on this service? If not: why, and what to do?',
     variables: common.variables(one=true),
     annotations: common.annotations(query, true),
     rows: [verdict, acceptance, (import 'curve.libsonnet')(config, common), latency, load, memory, replicas, events],

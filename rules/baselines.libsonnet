@@ -275,6 +275,7 @@ function(config, source, signals, name)
     verdict: {
       record: name('verdict', 'enum'),
       unit: 'short',
+      values: { idle: 0, healthy: 1, watch: 2, not_paying: 3, harmful: 4, broken: 5 },
       help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off, 4 does harm (certainly '
             + 'slower than baseline), 5 broken (almost nothing is accepted). Absent without speculation, and while drafts are '
             + 'too few to tell.',
@@ -315,17 +316,18 @@ function(config, source, signals, name)
         pays: measured('>='),
         pays_not: measured('<'),
       },
-      local verdict(value, condition) = '0 * (' + condition % facts + ') + ' + value,
+      local values = self.values,
+      local verdict(code, condition) = '0 * (' + condition % facts + ') + ' + values[code],
       expr: promql.firstOf([
-        verdict(5, '%(broken)s and %(enough)s'),
-        verdict(4, '%(enough)s and %(on)s %(harmful)s and %(on)s (%(rejected)s or %(on)s %(gain)s)'),
-        verdict(3, '%(enough)s and %(on)s %(pays_not)s'),
-        verdict(3, '%(rejected)s and %(enough)s unless %(on)s %(pays)s'),
-        verdict(2, '%(rejected)s and %(enough)s'),
-        verdict(2, '%(acceptance)s < %(watch)s and %(enough)s unless %(on)s %(pays)s'),
-        verdict(1, '%(acceptance)s and %(enough)s'),
-        verdict(2, '%(drafts)s == 0 and %(tokens)s > 0'),
-        verdict(0, '%(drafts)s == 0'),
+        verdict('broken', '%(broken)s and %(enough)s'),
+        verdict('harmful', '%(enough)s and %(on)s %(harmful)s and %(on)s (%(rejected)s or %(on)s %(gain)s)'),
+        verdict('not_paying', '%(enough)s and %(on)s %(pays_not)s'),
+        verdict('not_paying', '%(rejected)s and %(enough)s unless %(on)s %(pays)s'),
+        verdict('watch', '%(rejected)s and %(enough)s'),
+        verdict('watch', '%(acceptance)s < %(watch)s and %(enough)s unless %(on)s %(pays)s'),
+        verdict('healthy', '%(acceptance)s and %(enough)s'),
+        verdict('watch', '%(drafts)s == 0 and %(tokens)s > 0'),
+        verdict('idle', '%(drafts)s == 0'),
       ], level),
     },
 

@@ -1,61 +1,62 @@
 // Every threshold, window, selector and label of the pack. Override a key where the mixin is used:
 //   (import 'specdec-exporter/mixin.libsonnet') + { _config+:: { alert_z_score: 3.3 } }
-// Ratios are 0..1, times seconds. Thresholds that the exporter applies too come from its policy and are not repeated here.
+// Ratios are 0..1, times are seconds. Thresholds that the exporter also applies come from its policy.
 {
   _config+:: {
     local config = self,
 
-    // 'exporter': the specdec_* families of the sidecar. 'vllm': straight from vLLM's own names, without the sidecar; then
-    // what only the log knows (method, draft model) and baselines from a file are missing. Both record the same names.
+    // 'exporter': the specdec_* families of the sidecar. 'vllm': vLLM's own names, without the sidecar. Then method, draft
+    // model (only the log has them) and baseline files are missing. Both sources record the same names.
     source: 'exporter',
 
-    // Thresholds and per-method bands. Keys of `methods` are the exporter's canonical names of a method.
+    // Thresholds, in general and by method. Keys of `methods` are the exporter's names of the methods.
     policy: import '../exporter/specdec_exporter/speculation/policy.json',
 
     // --- What is selected ------------------------------------------------------------------------------------------
 
-    // Matchers added to every selector of raw series, for example 'cluster="eu-1", job=~"predictors/.+"'.
+    // Matchers for every selector of raw series, for example 'cluster="eu-1", job=~"predictors/.+"'.
     selector: '',
 
-    // What identifies a service. `cluster` and `namespace` may be missing from the series.
+    // The labels that identify a service. The series may lack `cluster` and `namespace`.
     level_labels: ['cluster', 'namespace', 'inference_service', 'model_name'],
 
-    // What tells the replicas of a service apart. Labels that are missing do no harm.
+    // The labels that tell the replicas of a service apart. The series may lack some of them.
     replica_labels: ['pod', 'instance', 'engine'],
 
-    // Only with source 'vllm': the label of the scraped series that names the service. KServe's pods have it as a label,
-    // serving_kserve_io_inferenceservice, which the pack's PodMonitor turns into inference_service.
+    // Only with source 'vllm': the label that names the service in the scraped series. KServe's pods have the label
+    // serving_kserve_io_inferenceservice; the pack's PodMonitor renames it to inference_service.
     vllm_service_label: 'inference_service',
 
-    // Only with source 'vllm', where no series names the method: matchers of the services by method, for example
-    // { ngram: 'inference_service=~"code-.+"' }. The others get the general thresholds.
+    // Only with source 'vllm', which has no series with the method: matchers of the services by method, for example
+    // { ngram: 'inference_service=~"code-.+"' }. All other services get the general thresholds.
     vllm_method_selectors: {},
 
-    // A service whose name matches is the live control of the service that the first group names: the same model, hardware
-    // and traffic without speculation. It becomes that service's baseline as long as it does not draft.
+    // Names of live controls: the same model, hardware and traffic as another service, without speculation. The first group
+    // is the name of that other service. A control is its baseline as long as the control does not draft.
     control_service_regex: '(.+)-control',
 
     // --- Windows and intervals ---------------------------------------------------------------------------------------
 
-    // Of the slowest scrape. Windows must hold four of them, or one lost scrape leaves a gap.
+    // The interval of the slowest scrape. Windows must hold four scrapes, or one lost scrape leaves a gap.
     scrape_interval_seconds: 60,
 
-    // Alerts and the rules that they need at once.
+    // For alerts, and for the records that they need without delay.
     evaluation_interval_seconds: 60,
 
-    // Rules that read buckets or long windows. Below Prometheus' look-back of 5 minutes, or their series would flicker.
+    // For rules that read buckets or long windows. It must be below Prometheus' look-back of 5 minutes, or their series have
+    // gaps.
     slow_interval_seconds: 240,
 
-    // The hour-by-hour history that baselines are taken from. Read with windows, never with instant selectors.
+    // For the history that baselines come from, hour by hour. Read it with windows, never with instant selectors.
     history_interval_seconds: 3600,
 
-    // Of the times that alerts wait (`for`, `keep_firing_for`). Shorter together with the windows to try the pack out.
+    // The unit of `for` and `keep_firing_for`. To try the pack out, shorten it together with the windows.
     minute_seconds: 60,
 
     short_window_seconds: 5 * 60,  // what happens now
-    long_window_seconds: 30 * 60,  // what decides
+    long_window_seconds: 30 * 60,  // what alerts and verdict decide by
     warm_up_seconds: 15 * 60,  // cold caches and kernel compilation make the first requests slow
-    settling_seconds: 15 * 60,  // then until they have left the long window, less the time that latency alerts wait
+    settling_seconds: 15 * 60,  // time until warm-up samples leave the long window, minus the latency alerts' `for`
     history_days: 7,  // a week holds every hour of the week once
 
     // --- Sampling error ----------------------------------------------------------------------------------------------
@@ -73,11 +74,11 @@
     // The same limit for one replica.
     min_replica_drafts: 500,
 
-    // Draft tokens that are taken for a draft where releases count no drafts (0.8.3, 0.8.4): more than most use for k, so
-    // that the sample is rather taken for too small.
+    // Releases 0.8.3 and 0.8.4 count no drafts. There this number of draft tokens counts as one draft. It is above the usual
+    // k, so the sample is estimated too small rather than too large.
     assumed_draft_tokens: 8,
 
-    // Requests in the long window below which latency alerts are silent.
+    // Latency alerts are silent with fewer requests than this in the long window.
     min_requests: config.policy.latency.min_requests,
 
     // An hour counts as history of the acceptance rate with at least this many drafts, and as history of the latency with
@@ -85,43 +86,43 @@
     min_history_drafts: 1000,
     min_history_requests: 50,
 
-    // Hours of history before it serves as a baseline.
+    // History becomes a baseline after this many hours.
     min_history_hours: 24,
 
     // --- Acceptance --------------------------------------------------------------------------------------------------
 
-    // The minimum by method is the policy's (from the exporter: specdec_policy_acceptance_ratio_min). A page also needs the
-    // short window to lie this far below it.
+    // The minimum by method comes from the policy (from the exporter: specdec_policy_acceptance_ratio_min). For a page, the
+    // short window must also be below this share of the minimum.
     acceptance_page_factor: 0.75,
 
-    // Against the service's own baseline: both must hold.
+    // Against the service's own baseline. Both limits must be crossed.
     acceptance_drop_ratio: 0.85,
     acceptance_drop_min: 0.05,
 
-    // First and last position of the curve.
+    // At the first and the last position of the curve.
     head_acceptance_min: config.policy.head_acceptance_ratio_min,
     tail_acceptance_min: config.policy.tail_acceptance_ratio_min,
 
-    // By how much a replica must fall short of the median of the replicas.
+    // An outlier is this far below the median of the replicas.
     replica_acceptance_gap: 0.2,
     min_replicas: 3,
 
-    // Above it, with at least so many positions, the text probably repeats itself.
+    // Above this acceptance, with at least this many positions, the text probably repeats itself.
     suspicious_acceptance: config.policy.acceptance_ratio_suspicious,
     suspicious_positions: config.policy.suspicious_positions,
 
-    // Tokens per second that a service must generate before the absence of drafts means anything.
+    // A missing draft means something only at this many generated tokens per second.
     min_generation_tokens_per_second: 1,
 
-    // Draft tokens accepted by position must sum to all accepted ones; every release with both counters does that.
+    // Accepted tokens by position must add up to all accepted tokens. They do in every release with both counters.
     consistency_tolerance: 0.02,
 
     // --- Latency -----------------------------------------------------------------------------------------------------
 
-    // By label `sli`. `family`: the exporter's histogram without prefix and unit; `vllm`: vLLM's. Time per output token is
-    // per request, never the inter-token latency, which is per engine step (one sample for all tokens of a draft).
-    // `cv`: coefficient of variation that the sampling error of the mean is taken from; a histogram does not tell it.
-    // `quantiles`: recorded for people; at vLLM's buckets they are off by up to 70 %, so no alert compares them.
+    // By label `sli`. `family`: the exporter's histogram without prefix and unit. `vllm`: vLLM's histogram. Time per output
+    // token is per request. The inter-token latency does not fit: it is per engine step (one sample for all tokens of a draft).
+    // `cv`: coefficient of variation, for the sampling error of the mean. A histogram does not contain it.
+    // `quantiles`: recorded for people. At vLLM's buckets they are up to 70 % off, so no alert compares them.
     slis: {
       tpot: {
         title: 'time per output token',
@@ -146,38 +147,38 @@
       },
     },
 
-    // SLIs whose buckets are kept hour by hour, so that the tail has a baseline from history. One per service, the first
-    // that it has: each costs about twenty series per service. (Time per output token came with 0.11.0.) Live controls and
-    // baselines from a file cover all SLIs without that.
+    // SLIs with hourly buckets, so that history can be a baseline for the tail. Each costs about twenty series per service, so
+    // only the first SLI that the service has is kept. (Time per output token exists since 0.11.0.) Live controls and baseline
+    // files cover all SLIs without this.
     history_tail_slis: ['tpot', 'e2e'],
 
-    // History's baseline is a slow hour, but a usual one: three of four were faster. So the daily peak is no regression, and
-    // an incident shorter than a quarter of the history does not become the norm.
+    // The baseline from history is a slow but usual hour: three of four hours were faster. So the daily peak is no regression.
+    // And an incident shorter than a quarter of the history does not become normal.
     latency_history_quantile: 0.75,
 
-    // Of acceptance the median hour.
+    // For acceptance, the baseline from history is the median hour.
     acceptance_history_quantile: 0.5,
 
-    // The body: mean over baseline mean. Mean, since histograms have it exactly.
+    // The body: mean over baseline mean. Histograms hold the mean exactly.
     latency_mean_ratio: 1.15,
 
-    // The tail: requests slower than a limit that at baseline held this share of them ...
+    // The tail: the share of requests above a limit that held at least this share of them at baseline, ...
     tail_limit_share: config.policy.latency.tail_limit_share,
 
-    // ... beyond this many times the share that was slower at baseline, which absorbs harmless drift, ...
+    // ... minus this many times the share above it at baseline, so that harmless drift does not count. ...
     tail_growth: config.policy.latency.tail_growth,
 
-    // ... as a share of all requests.
+    // ... The difference is a share of all requests, and these are its limits.
     tail_shift_warning: config.policy.latency.tail_shift_min,
     tail_shift_critical: 0.1,
 
-    // A wider spread: the tail shifted while the mean is within this ratio of the baseline.
+    // A wider spread: the tail shifted, but the mean is within this ratio of the baseline.
     spread_mean_ratio: 1.05,
 
-    // Slower per token than baseline by this ratio while acceptance is too low: speculation does harm.
+    // Speculation does harm when tokens are slower than baseline by this ratio and acceptance is too low.
     harmful_ratio: config.policy.latency.harmful_ratio,
 
-    // Against a baseline without speculation: a speed-up below this is not worth its memory and its risk.
+    // A measured speed-up below this is not worth its memory and risk. At or above it, low acceptance pages nobody.
     speedup_min: config.policy.latency.speedup_min,
 
     // Slower than the live control by this ratio.
@@ -185,19 +186,19 @@
 
     // --- Load --------------------------------------------------------------------------------------------------------
 
-    // Verifying drafts is free only while the accelerator waits for memory; in big batches it costs what it saves.
+    // Verifying drafts is free only while the accelerator waits for memory. In big batches it costs as much as it saves.
     saturated_requests_running: 32,
     saturated_requests_waiting: 1,
     kv_cache_usage_max: 0.9,
 
     // --- Error budget ------------------------------------------------------------------------------------------------
 
-    // Objectives by name: the share of requests within a bound, which must be a bucket boundary of the SLI. A fifth of a
+    // Objectives by name: the share of requests within a bound. The bound must be a bucket boundary of the SLI. A fifth of a
     // second per token is about as slow as people read.
     slos: {
       tpot: { sli: 'tpot', le: '0.2', objective: 0.99 },
     },
-    // Burn rates as multiples of the budget of 30 days: 14.4 for an hour spends 2 % of it.
+    // Burn rates are multiples of the rate that spends the budget in 30 days. A rate of 14.4 for an hour spends 2 % of it.
     slo_burn_rates: [
       { severity: 'critical', factor: 14.4, long_seconds: 3600, short_seconds: 600 },
       { severity: 'critical', factor: 6, long_seconds: 6 * 3600, short_seconds: 1800 },
@@ -207,7 +208,7 @@
 
     // --- Alerts ------------------------------------------------------------------------------------------------------
 
-    // Routing and inhibition key on it.
+    // The label `component` of all alerts. Routing and inhibition match it.
     component: 'specdec',
 
     // Added to every alert.
@@ -216,7 +217,7 @@
     // false for rulers that refuse keep_firing_for: Prometheus before 2.42, vmalert before 1.90.
     keep_firing_for: true,
 
-    // Annotations' links.
+    // Links in the annotations.
     runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/main/rules/runbooks/',
     grafana_url: 'https://grafana.example.com',
     dashboard_uid: 'specdec-service',
@@ -230,22 +231,22 @@
     dashboard_refresh: '1m',
     dashboard_from: 'now-6h',
 
-    // The sidecar of Grafana's Helm chart looks for the label, and may read the folder from the annotation.
+    // The sidecar of Grafana's Helm chart selects by the label, and can read the folder from the annotation.
     dashboard_config_map: {
       name: 'dashboard',  // followed by the uid
       labels: { grafana_dashboard: '1', 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'dashboards' },
       annotations: { grafana_folder: 'vLLM' },
     },
 
-    // Share of its interval that a rule group may take.
+    // A rule group may take this share of its interval.
     rules_busy_max: 0.8,
 
-    // Up to so many positions the dashboard says what another k would give.
+    // The dashboard shows the effect of k up to this number.
     considered_positions: 8,
 
     // --- PrometheusRule ----------------------------------------------------------------------------------------------
 
-    // The operator selects objects by labels; kube-prometheus-stack by `release`.
+    // The operator selects objects by labels. kube-prometheus-stack selects by `release`.
     prometheus_rule: {
       name: 'specdec',
       labels: { 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'rules' },

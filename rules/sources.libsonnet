@@ -1,11 +1,10 @@
-// Where raw series come from: the only file of the pack that knows how the exporter and vLLM spell things.
-// Everything is summed over replicas and engines before anything is divided.
+// Raw series. Only this file of the pack knows the names that the exporter and vLLM use.
+// Every sum over replicas and engines comes before any division.
 local promql = import 'promql.libsonnet';
 
-// `exporter` and `vllm`: without prefix and suffix. `log`: the exporter reconstructs it from the log, too.
-// `v0`: false where vLLM's V0 engine (up to 0.9.2) writes something else under this name: it adds lifetime totals to its
+// `exporter` and `vllm`: the name without prefix and suffix. `log`: the exporter also reconstructs it from the log.
+// `v0`: false where vLLM's V0 engine (up to 0.9.2) writes other values under this name: it adds lifetime totals to its
 // counters again and again, and counts steps as generated tokens.
-// `vllm_before`: an older name; releases that have both write the same samples under both.
 local counters = {
   drafts: { exporter: 'drafts', vllm: 'spec_decode_num_drafts', log: 'drafts', v0: true },
   draft_tokens: { exporter: 'draft_tokens', vllm: 'spec_decode_num_draft_tokens', log: 'draft_tokens', v0: false },
@@ -34,46 +33,49 @@ local gauges = {
 
 function(config)
   local level = config.level_labels;
+  local on = 'on (%s)' % promql.list(level);
 
   local selector(name, matchers=[]) = name + promql.braces(matchers + [config.selector]);
 
-  // vLLM writes vllm:, collectors that allow no colon vllm_, and Ray Serve puts ray_ in front of either.
+  // vLLM writes vllm:. Collectors that allow no colon write vllm_. Ray Serve puts ray_ before either.
   local vllmSelector(name, matchers=[]) =
     promql.braces(['__name__=~"(ray_)?vllm[:_]%s"' % name] + matchers + [config.selector]);
 
-  // Series of vLLM with the label that names the service under the name that the pack uses.
+  // vLLM's series, with the service's label renamed to the pack's inference_service.
   local named(expression) =
     if config.source == 'exporter' || config.vllm_service_label == 'inference_service' then expression
     else
-      'label_replace(%s, "inference_service", "$1", "%s", "(.*)")' % [expression, config.vllm_service_label];
+      'label_replace(%(expression)s, "inference_service", "$1", "%(label)s", "(.*)")' % {
+        expression: expression,
+        label: config.vllm_service_label,
+      };
 
-  local aggregate(operator, expression, extra=[]) =
-    '%s by (%s) (%s)' % [operator, promql.list(level + extra), named(expression)];
+  local aggregate(operator, expression, extra=[]) = promql.by(operator, level + extra, named(expression));
 
-  local range(operation, expression, seconds) = '%s(%s[%s])' % [operation, expression, promql.duration(seconds)];
+  local range = promql.range;
   local ranged(operation, seconds) = function(series) range(operation, series, seconds);
 
   {
     local source = self,
 
-    // Series of one kind, unaggregated. `of` makes what is wanted of a selector, such as its rate.
+    // Series of one kind, not aggregated. `of` turns a selector into an expression, such as its rate.
     exporter:: {
       counter(name, of=function(series) series):: of(selector('specdec_%s_total' % counters[name].exporter)),
       gauge(name):: selector('specdec_' + gauges[name].exporter),
       histogram(sli, suffix, matchers=[])::
-        selector('specdec_%s_seconds_%s' % [config.slis[sli].family, suffix], matchers),
+        selector('specdec_' + config.slis[sli].family + '_seconds_' + suffix, matchers),
       steps(operation, seconds):: range(operation, selector('specdec_step_latency_seconds_count'), seconds),
       v0:: selector('specdec_predictor_info', ['engine_generation="v0"']),
     },
     vllm:: {
-      // Ray without _total before 2.10, and since then both, the same samples twice: then only the right name counts. One
-      // regular expression would not do, for a rate of both is an error.
+      // Ray before 2.10 leaves out _total. Later releases of Ray write the same samples under both names, and then only the
+      // name with _total counts. One regular expression for both names would make rate() fail.
       counter(name, of=function(series) series)::
-        '(%s or %s)' % [of(vllmSelector(counters[name].vllm + '_total')), of(vllmSelector(counters[name].vllm))],
+        '(' + of(vllmSelector(counters[name].vllm + '_total')) + ' or ' + of(vllmSelector(counters[name].vllm)) + ')',
       gauge(name):: vllmSelector(gauges[name].vllm),
       histogram(sli, suffix, matchers=[])::
-        vllmSelector('%s_seconds_%s' % [config.slis[sli].vllm, suffix], matchers),
-      // Both names in 0.10.2 to 0.11.2, hence `or` and no regular expression.
+        vllmSelector(config.slis[sli].vllm + '_seconds_' + suffix, matchers),
+      // Releases 0.10.2 to 0.11.2 have both names, so this is `or` and not a regular expression.
       steps(operation, seconds)::
         range(operation, vllmSelector('inter_token_latency_seconds_count'), seconds)
         + ' or ' + range(operation, vllmSelector('time_per_output_token_seconds_count'), seconds),
@@ -85,95 +87,97 @@ function(config)
     v0:: source.onV0('group'),
     onV0(operator):: aggregate(operator, source.raw.v0),
 
-    // increase or rate of a counter, by service.
+    // The increase or rate of a counter, by service.
     counter(operation, name, seconds, extra=[])::
       local own = aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), extra);
-      local usable = own + (if counters[name].v0 then '' else '\nunless on (%s)\n%s' % [promql.list(level), source.v0]);
-      // The same figure from the log, where the metrics do not have it: vLLM before 0.8.5, and V0 engines.
+      local usable = own + (if counters[name].v0 then '' else '\nunless %(on)s\n%(v0)s' % { on: on, v0: source.v0 });
+      // The metrics of vLLM before 0.8.5 and of V0 engines lack some figures. The log has them.
       local from_log = aggregate(
         'sum', range(operation, selector('specdec_log_%s_total' % counters[name].log), seconds), extra
       );
       if config.source == 'exporter' && 'log' in counters[name] then promql.firstOf([usable, from_log], level) else usable,
 
-    // The same without a stand-in from the log.
+    // The same, never from the log.
     summed(operation, name, seconds):: aggregate('sum', source.raw.counter(name, ranged(operation, seconds))),
 
     gauge(operator, name):: aggregate(operator, source.raw.gauge(name)),
 
-    // One sample per engine step of a request, steps without a draft included.
+    // One sample per engine step of a request, also for steps without a draft.
     steps(operation, seconds):: aggregate('sum', source.raw.steps(operation, seconds)),
 
-    // Count, sum or buckets of a latency. Buckets of replicas with different boundaries, now or within the window, have no
-    // sum: each boundary would count some of the replicas, and the others' requests would pass for slower ones.
+    // Count, sum or buckets of a latency. Buckets have no sum while replicas have different boundaries, or had them within
+    // the window: a boundary would count only some replicas, and the requests of the others would look slower.
     histogram(operation, sli, suffix, seconds, extra=[], matchers=[])::
       local sum = aggregate('sum', range(operation, source.raw.histogram(sli, suffix, matchers), seconds), extra);
       if suffix != 'bucket' then sum
       else promql.group(
-        '%s\nunless on (%s)\nmax_over_time(%s{sli="%s"}[%s])' % [
-          sum,
-          promql.list(level),
-          source.mixed_buckets,
-          sli,
-          promql.duration(seconds + config.slow_interval_seconds),
-        ]
+        '%(sum)s\nunless %(on)s\nmax_over_time(%(mixed)s{sli="%(sli)s"}[%(window)s])' % {
+          sum: sum,
+          on: on,
+          mixed: source.mixed_buckets,
+          sli: sli,
+          window: promql.duration(seconds + config.slow_interval_seconds),
+        }
       ),
 
-    // The record of the services whose replicas have different boundaries.
+    // Names the record of services whose replicas have different boundaries.
     mixed_buckets:: 'inference_service:specdec_latency_buckets:mixed',
 
-    // Replicas with each boundary.
+    // How many replicas have each boundary.
     replicasByBound(sli):: aggregate('count', source.raw.histogram(sli, 'bucket'), ['le']),
 
     // The boundary as a matcher: 5 and 5.0 are the same bound.
     bound(le):: 'le=~"%s(\\\\.0)?"' % std.strReplace(le, '.', '\\\\.'),
 
-    // A matcher for raw series of services by name.
+    // A matcher for raw series, by the service's name.
     serviceMatches(regex)::
-      '%s=~"%s"' % [if config.source == 'vllm' then config.vllm_service_label else 'inference_service', regex],
+      (if config.source == 'vllm' then config.vllm_service_label else 'inference_service') + '=~"' + regex + '"',
 
-    // The exporter's families about a service, whatever the source of the figures.
+    // The exporter's families about a service, with either source of the figures.
     family(name, matchers=[]):: selector('specdec_' + name, matchers),
 
-    // Replicas that started, or started again, within the time; and all replicas. One that was there at any moment of as
-    // long a time before has not started: a scrape that failed is no start.
+    // Replicas that started or restarted within a time, and all replicas. A failed scrape is no start: a replica counts as
+    // new only if it has no sample in an equally long time before.
     replicasStarted(seconds)::
       local generated(of) = source.raw.counter('generation_tokens', of);
-      aggregate('count', '(%s > 0) or (%s unless %s)' % [
-        generated(ranged('resets', seconds)),
-        generated(function(series) series),
-        generated(function(series) 'last_over_time(%s[%s] offset %s)' % [
-          series,
-          promql.duration(seconds),
-          promql.duration(seconds),
-        ]),
-      ]),
+      aggregate('count', '(%(resets)s > 0) or (%(now)s unless %(before)s)' % {
+        resets: generated(ranged('resets', seconds)),
+        now: generated(function(series) series),
+        before: generated(function(series) 'last_over_time(%(series)s[%(window)s] offset %(window)s)' % {
+          series: series,
+          window: promql.duration(seconds),
+        }),
+      }),
     replicas:: aggregate('count', source.raw.counter('generation_tokens')),
 
-    // By replica: the labels of the pack's level and those that tell replicas apart.
+    // By replica: the pack's level plus the labels that tell replicas apart.
     replicaCounter(operation, name, seconds)::
       aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), config.replica_labels),
 
-    // Whether the predictor answers, by replica: 1 or 0. And the labels that such a series has.
+    // Whether the predictor answers, by replica: 1 or 0. `labels`: the labels of such a series.
     up:: {
       labels: [label for label in level if config.source == 'vllm' || label != 'model_name'],
-      // Without the sidecar the target's own `up`, for targets that served vLLM's metrics within the last hour.
+      // Without the sidecar it is the target's own `up`, for targets that served vLLM's metrics within the last hour.
       expr:
         if config.source == 'exporter' then selector('specdec_up')
         else
           local lately(series) = range('last_over_time', series, 3600);
-          local replicas = 'group by (%s) (%s)' % [
-            promql.list(level + ['job', 'instance']),
-            // Gauges are absent until the first request.
-            named('%s or %s' % [lately(source.raw.gauge('requests_running')), source.raw.counter('draft_tokens', lately)]),
-          ];
-          local joined(labels) =
-            'max by (%s) (up) * on (%s) group_right () %s' % [promql.list(labels), promql.list(labels), replicas];
+          local replicas = promql.by(
+            'group',
+            level + ['job', 'instance'],
+            // Gauges are absent until the first request, so counters count as well.
+            named(lately(source.raw.gauge('requests_running')) + ' or ' + source.raw.counter('draft_tokens', lately))
+          );
+          local joined(labels) = 'max by (%(labels)s) (up) * on (%(labels)s) group_right () %(replicas)s' % {
+            labels: promql.list(labels),
+            replicas: replicas,
+          };
           local place = [label for label in level if label != 'inference_service' && label != 'model_name'];
-          // Equal addresses may stand in several clusters; a label of the series may not be one of the target.
+          // Several clusters may use the same address. But a label of the series may be missing on the target.
           promql.group(
             promql.firstOf([joined(place + ['job', 'instance']), joined(['job', 'instance'])], level + ['job', 'instance'])
           ),
-      // What every target has that is scraped, whether its predictor answers or not if there is a sidecar to say so.
+      // A series of every scraped target. With the sidecar it is there even while the predictor does not answer.
       seen(offset)::
         if config.source == 'exporter' then selector('specdec_up') + offset
         else named(source.raw.gauge('requests_running') + offset),

@@ -1,9 +1,9 @@
 // Quantities that only people look at: asked for when a panel is drawn, never recorded, read by no rule. Part of the signals.
-// Of them `by` is an object of expressions, by the value of the label that it names.
+// `by` maps each value of the label `label` to its expression.
 local promql = import 'promql.libsonnet';
 
-// `narrow`: matchers of series without a model (`target`: about scrapes), without a service (`place`: about exporters), and
-// of ALERTS (`alerts`), which have none of the labels that matchers of raw series may be about.
+// `narrow`: matchers for series without a model (`target`: about scrapes), for series without a service (`place`: about
+// exporters), and for ALERTS (`alerts`). ALERTS lack labels that matchers of raw series may use.
 function(config, source, signals, narrow)
   local policy = config.policy;
   local short = config.short_window_seconds;
@@ -11,40 +11,40 @@ function(config, source, signals, narrow)
   local level = config.level_labels;
   local service = std.filter(function(label) label != 'model_name', level);
   local on = 'on (%s)' % promql.list(level);
+  local on_sli = 'on (%s, sli)' % promql.list(level);
   local number = promql.number;
   local with_exporter = config.source == 'exporter';
 
-  local aggregate(operator, expression, labels=level) = '%s by (%s) (%s)' % [operator, promql.list(labels), expression];
-  local ratio(above, below) = '%s\n/ %s\n%s' % [promql.group(above), on, promql.group(below + ' > 0')];
+  local aggregate(operator, expression, labels=level) = promql.by(operator, labels, expression);
+  local ratio(above, below) = '%(above)s\n/ %(on)s\n%(below)s' % {
+    above: promql.group(above),
+    on: on,
+    below: promql.group(below + ' > 0'),
+  };
 
-  local recorded(signal, sli) = '%s{sli="%s"}' % [signal.record, sli];
+  local recorded(signal, sli) = '%(record)s{sli="%(sli)s"}' % { record: signal.record, sli: sli };
   local percentile(sli, quantile) =
     if std.member(config.slis[sli].quantiles, quantile)
-    then '%s{sli="%s", quantile="%s"}' % [signals.latency_quantile.record, sli, number(quantile)]
-    else
-      'histogram_quantile(%s, %s) >= 0' % [
-        number(quantile),
-        source.histogram('rate', sli, 'bucket', long, ['le']),
-      ];
+    then '%(record)s{sli="%(sli)s", quantile="%(quantile)s"}' % {
+      record: signals.latency_quantile.record,
+      sli: sli,
+      quantile: number(quantile),
+    }
+    else promql.quantile(quantile, source.histogram('rate', sli, 'bucket', long, ['le']));
 
   local firing(matchers) =
     'ALERTS' + promql.braces(['alertstate="firing"', 'component="%s"' % config.component] + matchers + [narrow.alerts]);
 
-  // State in which all replicas of a service are.
+  // 1 where all replicas of a service are in this state.
   local all(state) = aggregate('min', source.family('predictor_state', ['state="%s"' % state])) + ' == 1';
-  local status(value, expression) = '0 * (%s) + %d' % [expression, value];
+  local status(value, expression) = '0 * (' + expression + ') + ' + value;
 
-  // The curve never rises, so its first positions are its highest: topk needs no position by name.
+  // The curve never rises, so its first k positions are its k highest: topk needs no position names.
   local lengthWith(k) = |||
-    1 + %s
-    and %s
-    count without (position) (%s) >= %d
-  ||| % [
-    aggregate('sum', 'topk by (%s) (%d, %s)' % [promql.list(level), k, signals.position_acceptance.record]),
-    on,
-    signals.position_acceptance.record,
-    k,
-  ];
+    1 + sum by (%(labels)s) (topk by (%(labels)s) (%(k)d, %(curve)s))
+    and %(on)s
+    count without (position) (%(curve)s) >= %(k)d
+  ||| % { labels: promql.list(level), k: k, curve: signals.position_acceptance.record, on: on };
 
   local views = {
     // --- Verdict -----------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ function(config, source, signals, narrow)
       expr: promql.firstOf(
         (if with_exporter then [status(8, all('unreachable'))] else [])
         + [
-          status(6, '%s == 0 and %s > 0' % [signals.sample.record, signals.generation_tokens_now.record]),
+          status(6, signals.sample.record + ' == 0 and ' + signals.generation_tokens_now.record + ' > 0'),
           '1 * ' + signals.verdict.record,  // without its name, as the others
         ]
         + (if with_exporter then [status(7, all('stats_disabled')), status(-1, all('speculation_off'))] else [])
@@ -91,22 +91,22 @@ function(config, source, signals, narrow)
     },
     method: {
       unit: 'short',
-      help: 'What drafts, as the engine said when it started; two of them during a rollout.',
+      help: 'Method and draft model that the engine reported at its start. During a rollout there are two.',
       expr: aggregate('group', source.family('predictor_info'), level + ['method', 'draft_model', 'vllm_version']),
     },
     positions_configured: {
       unit: 'short',
-      help: 'k: draft tokens per draft at most (num_speculative_tokens).',
+      help: 'k: the largest number of draft tokens per draft (num_speculative_tokens).',
       expr: if with_exporter then aggregate('max', source.family('num_speculative_tokens')) else signals.positions.expr,
     },
     positions_recommended: {
       unit: 'short',
-      help: 'k that the measured curve supports; 0 is off. A hint where to measure, never above the k that was measured.',
+      help: 'k that the measured curve supports; 0 means off. A hint where to measure. Never above the k that runs.',
       expr: aggregate('min', source.family('recommended_num_speculative_tokens')),
     },
     efficiency: {
       unit: 'percentunit',
-      help: 'Realised speed-up / its ceiling: what drafting and verifying leave of it.',
+      help: 'Measured speed-up / its ceiling: the part that the cost of drafting and verifying leaves.',
       expr: ratio(signals.speedup.record, signals.tokens_per_step.record),
     },
 
@@ -124,11 +124,11 @@ function(config, source, signals, narrow)
     wasted_tokens_now: {
       unit: 'ops',
       help: 'Wasted draft tokens per second: proposed, verified and rejected.',
-      expr: '%s\n- %s\n%s' % [
-        promql.group(views.draft_tokens_now.expr),
-        on,
-        promql.group(views.accepted_tokens_now.expr),
-      ],
+      expr: '%(drafted)s\n- %(on)s\n%(accepted)s' % {
+        drafted: promql.group(views.draft_tokens_now.expr),
+        on: on,
+        accepted: promql.group(views.accepted_tokens_now.expr),
+      },
     },
     acceptance_quantile: {
       unit: 'percentunit',
@@ -136,14 +136,10 @@ function(config, source, signals, narrow)
             % policy.min_drafts,
       label: 'quantile',
       by: {
-        [number(quantile)]: 'histogram_quantile(%s, %s) >= 0' % [
-          number(quantile),
-          aggregate(
-            'sum',
-            'rate(%s[%s])' % [source.family('window_acceptance_ratio_bucket'), promql.duration(long)],
-            level + ['le']
-          ),
-        ]
+        [number(quantile)]: promql.quantile(
+          quantile,
+          aggregate('sum', promql.range('rate', source.family('window_acceptance_ratio_bucket'), long), level + ['le'])
+        )
         for quantile in [0.1, 0.5, 0.9]
       },
     },
@@ -151,13 +147,12 @@ function(config, source, signals, narrow)
     // --- The curve ---------------------------------------------------------------------------------------------------
     position_acceptance_usual: {
       unit: 'percentunit',
-      help: 'Per-position rate as it usually is: the median of the last %d days, without the last hour.'
-            % config.history_days,
-      expr: 'quantile_over_time(0.5, %s[%dd] offset %s)' % [
-        signals.position_acceptance.record,
-        config.history_days,
-        promql.duration(config.history_interval_seconds),
-      ],
+      help: 'Usual per-position rate: the median of the last %d days, without the last hour.' % config.history_days,
+      expr: 'quantile_over_time(0.5, %(record)s[%(days)dd] offset %(last)s)' % {
+        record: signals.position_acceptance.record,
+        days: config.history_days,
+        last: promql.duration(config.history_interval_seconds),
+      },
     },
     length_with: {
       unit: 'short',
@@ -168,18 +163,23 @@ function(config, source, signals, narrow)
     speedup_with: {
       unit: 'short',
       help: 'Expected speed-up with k draft tokens: mean acceptance length / (1 + k c), with c the acceptance rate that '
-            + 'breaks even. A hint where to measure, no promise.',
+            + 'breaks even. A hint where to measure, not a promise.',
       label: 'k',
       by: {
-        [k]: '%s\n/ %s\n(1 + %s * %s)' % [promql.group(views.length_with.by[k]), on, k, signals.acceptance_min.record]
+        [k]: '%(length)s\n/ %(on)s\n(1 + %(k)s * %(minimum)s)' % {
+          length: promql.group(views.length_with.by[k]),
+          on: on,
+          k: k,
+          minimum: signals.acceptance_min.record,
+        }
         for k in std.objectFields(views.length_with.by)
       },
     },
     draft_fullness: {
       unit: 'percentunit',
-      help: 'Mean draft length / k. Below %g %% drafts are short: the tail of the curve reads too low, and another k cannot '
+      help: 'Mean draft length / k. Below %g %%, drafts are short: the end of the curve reads too low, so it cannot tell '
             % (100 * (1 - policy.short_draft_tolerance))
-            + 'be judged by it.',
+            + 'whether another k is better.',
       expr: ratio(signals.draft_length.expr, signals.positions.expr),
     },
 
@@ -193,15 +193,18 @@ function(config, source, signals, narrow)
       },
     },
     mean_error: {
-      help: 'What chance does to a mean: cv / sqrt(requests), relative to it.',
+      help: 'Relative sampling error of a mean: cv / sqrt(requests).',
       by_sli: {
-        [sli]: '%s / sqrt(%s > 0)' % [number(config.slis[sli].cv), recorded(signals.requests, sli)]
+        [sli]: '%(cv)s / sqrt(%(requests)s > 0)' % {
+          cv: number(config.slis[sli].cv),
+          requests: recorded(signals.requests, sli),
+        }
         for sli in std.objectFields(config.slis)
       },
     },
     latency_spread: {
       unit: 'short',
-      help: 'Spread: P99 / P50. It grows when a few requests become slow and the typical one does not.',
+      help: 'Spread: P99 / P50. It grows when a few requests become slow and the typical request does not.',
       by_sli: {
         [sli]: ratio('max without (quantile) (%s)' % percentile(sli, 0.99), 'max without (quantile) (%s)' % percentile(sli, 0.5))
         for sli in std.objectFields(config.slis)
@@ -209,23 +212,28 @@ function(config, source, signals, narrow)
     },
     slow_requests: {
       unit: 'percentunit',
-      help: 'Share of the requests of %s beyond the bound of their objective: %s.' % [
-        promql.duration(long),
-        std.join(', ', [
-          '%s over %s s (at most %g %%)' % [slo, config.slos[slo].le, 100 * (1 - config.slos[slo].objective)]
+      help: 'Share of the requests of %(long)s that were slower than their objective: %(objectives)s.' % {
+        long: promql.duration(long),
+        objectives: std.join(', ', [
+          '%(slo)s over %(bound)s s (at most %(budget)g %%)' % {
+            slo: slo,
+            bound: config.slos[slo].le,
+            budget: 100 * (1 - config.slos[slo].objective),
+          }
           for slo in std.objectFields(config.slos)
         ]),
-      ],
+      },
       label: 'slo',
       by: {
-        [slo]: 'avg_over_time(%s{slo="%s"}[%s])\n/ (avg_over_time(%s{slo="%s"}[%s]) > 0)' % [
-          signals.slo_slow_requests.record,
-          slo,
-          promql.duration(long),
-          signals.slo_requests.record,
-          slo,
-          promql.duration(long),
-        ]
+        [slo]: promql.strip(|||
+          avg_over_time(%(slow)s{slo="%(slo)s"}[%(long)s])
+          / (avg_over_time(%(all)s{slo="%(slo)s"}[%(long)s]) > 0)
+        ||| % {
+          slow: signals.slo_slow_requests.record,
+          all: signals.slo_requests.record,
+          slo: slo,
+          long: promql.duration(long),
+        })
         for slo in std.objectFields(config.slos)
       },
     },
@@ -253,34 +261,33 @@ function(config, source, signals, narrow)
     },
     preemptions: {
       unit: 'short',
-      help: 'Requests preempted within %s: they lose their place in the KV cache and start again.' % promql.duration(long),
+      help: 'Requests preempted within %s. A preempted request loses its place in the KV cache and starts again.'
+            % promql.duration(long),
       expr: source.counter('increase', 'preemptions', long),
     },
 
     // --- Events ------------------------------------------------------------------------------------------------------
     restarts: {
       unit: 'short',
-      help: 'Replicas that started, or started again, within %s.' % promql.duration(short),
+      help: 'Replicas that started or restarted within %s.' % promql.duration(short),
       expr: source.replicasStarted(short),
     },
     changes: {
       unit: 'short',
-      help: 'A release, method or draft model that was not there %s ago.' % promql.duration(short),
-      expr: '%s\nunless\n%s' % [
-        views.method.expr,
-        aggregate(
-          'group',
-          source.family('predictor_info') + ' offset ' + promql.duration(short),
-          level + ['method', 'draft_model', 'vllm_version']
-        ),
-      ],
+      help: 'A release, method or draft model that did not run %s ago.' % promql.duration(short),
+      local before = aggregate(
+        'group',
+        source.family('predictor_info') + ' offset ' + promql.duration(short),
+        level + ['method', 'draft_model', 'vllm_version']
+      ),
+      expr: views.method.expr + '\nunless\n' + before,
     },
     warnings: {
       unit: 'short',
       help: "Known warnings about speculation in the predictor's log, within %s." % promql.duration(long),
       expr: aggregate(
         'sum',
-        'increase(%s[%s])' % [source.family('predictor_warnings_total'), promql.duration(long)],
+        promql.range('increase', source.family('predictor_warnings_total'), long),
         level + ['warning']
       ) + ' > 0',
     },
@@ -291,7 +298,10 @@ function(config, source, signals, narrow)
       help: 'Services by status. ' + views.status.help,
       label: 'status',
       local status = promql.indent(views.status.expr, 4),
-      by: { ['%d' % value]: 'count(\n  (\n    %s\n  ) == %d\n) or vector(0)' % [status, value] for value in std.range(-1, 8) },
+      by: {
+        ['%d' % value]: 'count(\n  (\n    %(status)s\n  ) == %(value)d\n) or vector(0)' % { status: status, value: value }
+        for value in std.range(-1, 8)
+      },
     },
     alerts_by_severity: {
       unit: 'short',
@@ -304,7 +314,7 @@ function(config, source, signals, narrow)
     },
     alerts_by_service: {
       unit: 'short',
-      help: 'Alerts that fire for the service, without those that only explain.',
+      help: 'Critical and warning alerts that fire for the service.',
       expr: aggregate('count', firing(['severity!="info"']), service),
     },
     pack_alerts: {
@@ -319,50 +329,53 @@ function(config, source, signals, narrow)
     },
     acceptance_headroom: {
       unit: 'percentunit',
-      help: 'Acceptance rate / its minimum: below 100 % speculation does not break even.',
-      expr: '%s / %s %s' % [signals.acceptance.record, on, signals.acceptance_min.record],
+      help: 'Acceptance rate / its minimum. Below 100 %, speculation does not break even.',
+      expr: '%(acceptance)s / %(on)s %(minimum)s' % {
+        acceptance: signals.acceptance.record,
+        on: on,
+        minimum: signals.acceptance_min.record,
+      },
     },
     without_baseline: {
       unit: 'short',
-      help: 'Requests of services that draft and whose latency has no baseline. ' + signals.latency_baseline.help,
-      expr: '%s\nand %s\n(%s > 0)\nunless on (%s, sli)\n%s' % [
-        signals.requests.record,
-        on,
-        signals.drafts.record,
-        promql.list(level),
-        signals.latency_baseline.record,
-      ],
+      help: 'Requests of services that draft but have no latency baseline. ' + signals.latency_baseline.help,
+      expr: '%(requests)s\nand %(on)s\n(%(drafts)s > 0)\nunless %(on_sli)s\n%(baseline)s' % {
+        requests: signals.requests.record,
+        on: on,
+        drafts: signals.drafts.record,
+        on_sli: on_sli,
+        baseline: signals.latency_baseline.record,
+      },
     },
     history_hours: {
       unit: 'short',
-      help: 'Hours of history with enough requests, where there is no baseline; %d of them make one.'
+      help: 'Hours of history with enough requests, for services without a baseline. %d such hours make a baseline.'
             % config.min_history_hours,
-      expr: 'count_over_time(%s[%dd])\nand %s\n%s' % [
-        signals.latency_mean_hour.record,
-        config.history_days,
-        'on (%s, sli)' % promql.list(level),
-        promql.group(views.without_baseline.expr),
-      ],
+      expr: 'count_over_time(%(record)s[%(days)dd])\nand %(on_sli)s\n%(without_baseline)s' % {
+        record: signals.latency_mean_hour.record,
+        days: config.history_days,
+        on_sli: on_sli,
+        without_baseline: promql.group(views.without_baseline.expr),
+      },
     },
     speculation_unused: {
       unit: 'ops',
-      help: 'Tokens per second of services without speculation, live controls left out.',
-      expr: '%s{inference_service!~"%s"} >= %s\nunless\n%s' % [
-        signals.generation_tokens_now.record,
-        config.control_service_regex,
-        number(config.min_generation_tokens_per_second),
-        signals.drafts_now.record,
-      ],
+      help: 'Tokens per second of services without speculation. Live controls are left out.',
+      expr: '%(tokens)s{inference_service!~"%(control)s"} >= %(min_tokens)s\nunless\n%(drafts)s' % {
+        tokens: signals.generation_tokens_now.record,
+        control: config.control_service_regex,
+        min_tokens: number(config.min_generation_tokens_per_second),
+        drafts: signals.drafts_now.record,
+      },
     },
-
     unused_batch: {
       unit: 'short',
-      help: 'Requests running per engine of these services.',
-      expr: '%s\nand %s\n%s' % [
-        promql.group(views.requests_running_per_engine.expr),
-        on,
-        promql.group(views.speculation_unused.expr),
-      ],
+      help: 'Requests running per engine of the services without speculation.',
+      expr: '%(running)s\nand %(on)s\n%(unused)s' % {
+        running: promql.group(views.requests_running_per_engine.expr),
+        on: on,
+        unused: promql.group(views.speculation_unused.expr),
+      },
     },
   };
   views + (import 'health.libsonnet')(config, source, signals, narrow)

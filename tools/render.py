@@ -18,6 +18,7 @@ import yaml
 
 import flagtables
 import metrictables
+import ruletables
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -91,8 +92,9 @@ def evaluate(config: str) -> Any:
         local mixin = (import 'mixin.libsonnet') + {{ _config+:: {config} }};
         {{
           groups: mixin.prometheusRules.groups + mixin.prometheusAlerts.groups,
-          metadata: mixin._config.prometheus_rule,
           alertmanager: mixin.specdecAlertmanager,
+          config: mixin._config,
+          verdicts: mixin._signals.verdict.values,
         }}
     """
     return _in_reading_order(json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)])))
@@ -107,7 +109,7 @@ def render_rules(name: str) -> str:
         document = {
             "apiVersion": "monitoring.coreos.com/v1",
             "kind": "PrometheusRule",
-            "metadata": pack["metadata"],
+            "metadata": pack["config"]["prometheus_rule"],
             "spec": document,
         }
     return _headed(document, "rules", purpose)
@@ -170,6 +172,8 @@ def main() -> int:
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
     files |= render_dashboards() | render_reference()
+    pack = evaluate("{}")
+    files |= ruletables.documents(ROOT, pack["config"], pack["groups"], pack["verdicts"])
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):

@@ -1,4 +1,4 @@
-"""Whoever is woken: receives Alertmanager's webhooks and prints them as a page reads."""
+"""The person on call: receives Alertmanager's webhooks and prints them as pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 100
 
 
 class Pager:
-    """A webhook receiver. ``pages`` are the notifications so far, as Alertmanager sends them (webhook version 4)."""
+    """A webhook receiver. ``pages`` holds all notifications so far, as Alertmanager sends them (webhook version 4)."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self.pages: list[dict[str, Any]] = []
@@ -25,7 +25,7 @@ class Pager:
         """Take one notification."""
         page = await request.json()
         self.pages.append(page)
-        # What pages goes to the chat as well: once is enough here.
+        # Alertmanager also sends pages to the chat. Here they are printed once.
         if page["receiver"].endswith("pager") or not any(map(_is_page, page["alerts"])):
             self._show(page_text(page))
         return web.Response()
@@ -37,7 +37,7 @@ def _is_page(alert: dict[str, Any]) -> bool:
 
 
 def page_text(page: dict[str, Any]) -> str:
-    """A notification as text: what, where, the numbers, what users feel, what to do first, and where to read on."""
+    """Return a notification as text: what, where, the numbers, the impact, the first action, and the runbook."""
     return "\n".join(_alert_text(alert) for alert in page["alerts"])
 
 
@@ -64,7 +64,7 @@ def _paragraph(label: str, text: str) -> str:
 
 @contextlib.asynccontextmanager
 async def pager(show: Callable[[str], None]) -> AsyncIterator[Pager]:
-    """Receive on a free port of this machine, under any path."""
+    """Receive on a free local port, under any path."""
     receiver = Pager(show)
     app = web.Application()
     app.add_routes([web.post("/{receiver:.*}", receiver.receive)])

@@ -1,4 +1,4 @@
-"""The predictors of the demo: simulated, ten times as fast as life. One is well, one's draft dies, one gets slow."""
+"""The simulated predictors of the demo, at ten times real speed. One stays well, one loses its draft, one gets slow."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def settings(name: str, log: Path) -> SimulatorSettings:
 
 @contextlib.asynccontextmanager
 async def predictors(directory: Path) -> AsyncIterator[dict[str, tuple[str, Path]]]:
-    """Run all; yields URL and log of each by name. They live in this process, as no model does."""
+    """Run all of them in this process (there is no model). Yields the URL and the log of each by name."""
     async with contextlib.AsyncExitStack() as stack:
         yield {
             name: (await stack.enter_async_context(_predictor(settings(name, log))), log)

@@ -1,4 +1,4 @@
-"""Servers as child processes: started, awaited until they answer, stopped by their own handle."""
+"""Servers as child processes: start them, wait until they answer, stop them by their own handle."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _STOP_SECONDS = 10.0
 
 
 class ProcessError(Exception):
-    """A server did not start, or has ended: which one, and the last lines of its log."""
+    """A server did not start, or has ended. The message names it and ends with the last lines of its log."""
 
 
 class Server:
-    """One running server. ``url`` is its base URL, ``log`` the file that its output goes to."""
+    """One running server. ``url`` is its base URL, and ``log`` the file with its output."""
 
     def __init__(self, name: str, url: str, log: Path, process: asyncio.subprocess.Process) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class Server:
             raise ProcessError(f"{self.name} ended with exit code {self.process.returncode}:\n{last}")
 
     async def stop(self) -> None:
-        """SIGTERM, and SIGKILL to whoever does not listen."""
+        """Send SIGTERM, and SIGKILL if that does not end it."""
         if self.process.returncode is not None:
             return
         self.process.terminate()
@@ -47,7 +47,7 @@ class Server:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listens on now."""
+    """Return a TCP port of 127.0.0.1 that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What the exporter says of all predictors, as a table that is drawn anew again and again."""
+"""A live table of the exporter's status of all predictors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDTHS = (9, 13, 11, 7, 12, 20, 0)
 
 
 class LiveTable:
-    """The table, and lines that go above it. Where the output is no terminal, rows follow each other as lines."""
+    """The table, with lines of text above it. If the output is no terminal, the rows are printed as plain lines."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,5 +1,5 @@
-// Which signals are recorded, in which group and how often. Within a group rules run in order, so what a rule divides by
-// stands above it; across groups a value may be one interval old.
+// Which signals are recorded, in which group and how often. Rules of a group run in order, so a rule stands below the rules
+// that it reads. Values from other groups may be one interval old.
 function(config, signals)
   local rule(signal) = { record: signal.record, expr: signal.expr };
   local bySli(signal, slis=std.objectFields(signal.by_sli)) =
@@ -18,8 +18,8 @@ function(config, signals)
     rules: rules,
   };
   local now = config.evaluation_interval_seconds;
-  // For what is read over many samples or by people. Shorter than the look-back, so alerts every minute find it; where an
-  // evaluation is lost, they wait for the next one and begin their `for` anew.
+  // For records that people read, or that are read over many samples. Shorter than the look-back, so alerts evaluated every
+  // minute find them. When an evaluation is lost, these alerts wait for the next one and begin their `for` again.
   local slow = config.slow_interval_seconds;
 
   [

@@ -25,7 +25,7 @@ GRID_PIXELS, FRAME_PIXELS, ROW_PIXELS = 38, 60, 16
 COMPARED = {"healthy": "chat-control", "regression": VIEWS["regression"], "collapse": VIEWS["collapse"]}
 # Panels that have nothing to say about a healthy service.
 QUIET_WHILE_HEALTHY = {
-    "What fires, what it means, what to do",
+    "Firing alerts: meaning and action",
     "Alerts over time",
     "Warnings in the log",
 }

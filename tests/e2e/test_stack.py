@@ -201,7 +201,7 @@ async def low_acceptance_pages(stack: Stack, traffic: Traffic) -> None:
 
 
 async def being_slower_than_without_speculation_is_told(stack: Stack, traffic: Traffic, server: Server) -> None:
-    """The baseline is minutes old, and this machine may have been busier then: an engine that stands still is surely slow."""
+    """The machine may have been busier when the baseline was recorded: an engine that stands still is surely slow."""
     traffic.share = NONE
     traffic.shorten()
     with server.slowed(SLOWED_TIMES):

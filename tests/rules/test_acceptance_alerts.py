@@ -70,8 +70,8 @@ def test_low_acceptance_wakes_nobody_while_a_measured_speed_up_pays(
         Case(name="faster, in too few requests to tell", series=against(1.6, few), firing={65: {PAGE, TICKET}}),
     )
 
-    ((told,),) = fired(promtool, rules, tmp_path, (65, paying))
-    assert "The measured speed-up is 1.60." in str(told)
+    ((ticket,),) = fired(promtool, rules, tmp_path, (65, paying))
+    assert "The measured speed-up is 1.60." in str(ticket)
 
 
 def test_what_is_no_collapse_stays_silent(promtool: Promtool, rules: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -121,6 +122,28 @@ def test_jsonnet_is_formatted() -> None:
     answer = run("jsonnetfmt", "--test", *SOURCES)
 
     assert answer.returncode == 0, f"{answer.stdout}\njsonnetfmt -i puts it right"
+
+
+# Comments, which are skipped, text blocks, and strings in either quotes.
+TEXT = re.compile(r"//[^\n]*|\|\|\|\n(.*?)\n\s*\|\|\||'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"", re.DOTALL)
+POSITIONAL = re.compile(r"%[-#0+ ]*\d*(?:\.\d+)?[sdg]")
+
+
+def positional(source: str) -> list[str]:
+    """The texts of a jsonnet source that have several placeholders without a name."""
+    texts = ("".join(part or "" for part in found.groups()) for found in TEXT.finditer(source))
+    return [text for text in texts if len(POSITIONAL.findall(text.replace("%%", ""))) > 1]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_several_placeholders_have_names(path: Path) -> None:
+    assert positional(path.read_text(encoding="utf-8")) == []
+
+
+def test_placeholders_without_a_name_are_found() -> None:
+    source = "// '%s %s'\n{ a: '%s / %d' % [1, 2], b: '%(x)s %(y)d', c: '50 %% of %s', d: |||\n  %s\n  and %s\n||| }"
+
+    assert positional(source) == ["%s / %d", "  %s\n  and %s"]
 
 
 @pytest.mark.field

@@ -195,7 +195,7 @@ def test_the_command_writes_the_file_and_says_how_much_of_the_range_there_was(ur
     arguments = ["baseline", "record", *source, "-o", str(path), "--hardware=1x L4"]
     result = CliRunner().invoke(cli.cli, arguments, standalone_mode=False, catch_exceptions=False)
     assert result.return_value == 0
-    assert "note: there is data for 1,7" in result.output
+    assert "note: Prometheus has data for only 1,7" in result.output
     found = read_baseline(str(path))
     assert (found.name, found.context.hardware) == ("base", "1x L4")
 

@@ -22,7 +22,7 @@ from promtool import Promtool
 from rules.scenario import Case, Series, run
 from running import Exporter, exporter
 from specdec_exporter.baseline.file import Baseline, write_baseline
-from specdec_exporter.commands.check import check
+from specdec_exporter.commands.livecheck import check
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName

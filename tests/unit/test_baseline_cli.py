@@ -58,7 +58,7 @@ def test_show_says_what_was_measured_and_what_is_missing(file: str) -> None:
     assert "request parameters not given" in flat
     assert "speculation eagle3, k = 3" in flat
     assert "acceptance 66.7% of 3,000 draft tokens" in flat
-    assert "length 3.00 tokens a draft" in flat
+    assert "length 3.00 tokens per draft" in flat
     assert "curve 90.0% 70.0% 40.0%" in flat
     assert "tokens per step 3.00" in flat
     assert "per output token 100 25 ms 10-25 ms 10-25 ms > 25 ms" in flat
@@ -115,9 +115,9 @@ async def test_check_compares_with_a_running_predictor(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--prometheus=http://x", "--duration=1m"), "--prometheus goes without"),
+        (("--prometheus=http://x", "--duration=1m"), "--prometheus excludes"),
         (("--prometheus=http://x",), "--prometheus needs --selector"),
-        (("--range=1h",), "go with --prometheus"),
+        (("--range=1h",), "need --prometheus"),
         (("--prometheus=http://x", "--selector={}", "--end=yesterday"), "expected a time with its zone"),
         (("--prometheus=http://x", "--selector={}", "--end=2026-01-31T12:00:00"), "expected a time with its zone"),
         (("--duration=soon",), "expected a duration"),

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from specdec_exporter.baseline.file import Baseline, write_baseline
-from specdec_exporter.commands.check import check
+from specdec_exporter.commands.livecheck import check
 from specdec_exporter.errors import BaselineError, ConfigError
 from specdec_exporter.histogram import Histogram
 

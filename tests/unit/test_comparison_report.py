@@ -310,7 +310,7 @@ async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dic
     [
         (("plain", "other"), 1, "expected two recordings of one model"),
         (("plain", "nowhere"), 1, "nowhere: cannot be read: No such file or directory"),
-        (("plain", "faster", "--duration=5s"), 2, "go with the URL of a predictor"),
+        (("plain", "faster", "--duration=5s"), 2, "need the URL of a predictor"),
         (("plain", "faster", "--output=xml"), 2, "'xml' is not one of"),
         (("plain",), 2, "Missing argument"),
     ],

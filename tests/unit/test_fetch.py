@@ -352,7 +352,7 @@ async def test_an_answer_that_drips_is_a_timeout(session: aiohttp.ClientSession,
     async with raw_server(behave) as url:
         error = await failure(MetricsFetcher(session, url), 0.1)
     assert error.reason == "timeout"
-    assert str(error) == f"GET {url}/metrics was not answered in full within 0.1 s"
+    assert str(error) == f"GET {url}/metrics did not answer in full within 0.1 s"
 
 
 class Gate:

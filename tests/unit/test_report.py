@@ -112,8 +112,8 @@ Acceptance by position
      0  █████████████████     85.0%  █████████████████     85.0%
      1  ██████████████▌       72.5%  █████████████████     85.3%
      2  ███████████▌          57.5%  ███████████████▉      79.3%
-  conditional: of the drafts accepted up to the position before
-  Recommended k: 2, by this curve and the cost that the policy assumes.
+  conditional: share of the drafts accepted up to the position before
+  Recommended k: 2, computed from this curve and the policy's draft cost.
 """
 
 

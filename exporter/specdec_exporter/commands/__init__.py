@@ -1,3 +1,3 @@
-"""Flags and commands, one module each: parse, call, print. The only importer of click; nothing imports this room."""
+"""Flags and commands, one module per command. Only this room imports click, and no other room imports this one."""
 
 PROG = "specdec-exporter"

@@ -1,7 +1,7 @@
-"""``analyze``: files of a predictor's log, or its stream on stdin, as a report or as JSON lines.
+"""``analyze``: read files of a predictor's log, or its stream on stdin, and print a report or JSON lines.
 
-Reading costs about what grep costs and works in memory of its own size, not the log's. JSON lines are written as they
-are read; a report of a stream comes at its end, or at Ctrl-C.
+Memory does not grow with the log. JSON lines are written as their lines are read; the report of a stream is written at
+its end, or at Ctrl-C.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, TextIO
 
@@ -29,12 +29,12 @@ def analyze(
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
 ) -> int:
-    """Read ``paths`` in order as one story (``-``, or none at all, is ``stdin``; gzipped files are unpacked); print it.
+    """Read ``paths`` in order as one log and print what it says.
 
-    ``text`` is one report over everything. ``jsonl`` is one object per recognised line, in order, of all kinds; lines
-    that could not be read are counted on ``stderr``. Returns the exit code: 0, also where nothing was recognised (the
-    report says why that can be), or 1 if an input could not be read to its end (named on ``stderr``; the others are
-    read all the same). Ctrl-C, and a reader of our output that went away, are no failures.
+    ``-`` is ``stdin``; gzipped files are unpacked. ``text`` is one report over everything. ``jsonl`` is one object per
+    recognised line of any kind, in order; unreadable lines are counted on ``stderr``. Returns the exit code: 0, even if
+    no line was recognised (the report gives possible reasons), or 1 if an input could not be read to its end. Such an
+    input is named on ``stderr`` and the others are still read. Ctrl-C and a closed output pipe are not failures.
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     inputs = LogInputs(paths, stdin=stdin)
@@ -57,7 +57,7 @@ def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None
             out.write(encode(event) + b"\n")
             if inputs.live:
                 out.flush()
-    _complain(inputs, stderr)
+    complain(inputs.failed.values(), stderr)
     if inputs.counters.parse_errors:
         print(f"{PROG}: {inputs.counters.parse_errors} lines could not be read (cut or garbled)", file=stderr)
 
@@ -65,13 +65,13 @@ def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None
 def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
     from specdec_exporter.inspection.logstory import LogStory  # noqa: PLC0415
     from specdec_exporter.speculation.policy import load_policy  # noqa: PLC0415
-    from specdec_exporter.terminal.console import reading_progress, write  # noqa: PLC0415  JSON lines need neither rich nor sums
+    from specdec_exporter.terminal.console import reading_progress, write  # noqa: PLC0415  JSON lines do not need rich
     from specdec_exporter.terminal.log import print_analysis  # noqa: PLC0415
 
     story = LogStory()
     with suppress(KeyboardInterrupt), reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
         story.add(inputs.events(REPORT_KINDS, progress))
-    _complain(inputs, stderr)
+    complain(inputs.failed.values(), stderr)
     if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
         return
     analysis = story.analysis()
@@ -83,13 +83,14 @@ def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
     )
 
 
-def _complain(inputs: LogInputs, stderr: TextIO) -> None:
-    for words in inputs.failed.values():
+def complain(failures: Iterable[str], stderr: TextIO) -> None:
+    """Print one line for each input that could not be read."""
+    for words in failures:
         print(f"{PROG}: {words}", file=stderr)
 
 
 def discard(stdout: TextIO) -> None:
-    """Let the interpreter's last flush of ``stdout`` go nowhere instead of failing."""
+    """Point ``stdout`` at /dev/null, so that the interpreter's last flush does not fail."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stdout.fileno())
@@ -109,14 +110,14 @@ def discard(stdout: TextIO) -> None:
     "--responses",
     multiple=True,
     metavar="FILE",
-    help="Saved responses, one JSON object a line, of vLLM 0.29.0 or later with --per-request-spec-decode-metrics; "
-    "repeatable. Logs given beside it tell the temperature of each request.",
+    help="Saved responses of vLLM 0.29.0 or later with --per-request-spec-decode-metrics, one JSON object per line; "
+    "repeatable. The temperature of each request comes from the log, if FILE is given too.",
 )
 def command(paths: tuple[str, ...], output: Literal["text", "jsonl"], responses: tuple[str, ...]) -> int:
-    """Tell what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
+    """Report what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
     if responses:
         from specdec_exporter.commands.responses import analyze_responses  # noqa: PLC0415
 
         return analyze_responses(paths, responses, output=output)
-    gc.set_threshold(100_000)  # neither loading modules nor reading a log leaves much behind
+    gc.set_threshold(100_000)  # importing modules and reading a log leave little garbage
     return analyze(paths or ("-",), output=output)

@@ -1,11 +1,10 @@
-"""``specdec-exporter baseline``: parse, call, print."""
+"""``baseline record``, ``show`` and ``check``."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import signal
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Literal
 import click
 
 from specdec_exporter.baseline import file as baselines
-from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
+from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.commands.flags import DURATION, Checked, context_flags, log_paths_flag
+from specdec_exporter.commands.recording import given_context, one_line, record_beside
 from specdec_exporter.errors import BaselineError, SpecdecError
 from specdec_exporter.formatting import plain
 
@@ -25,9 +25,9 @@ _DEFAULT_DURATION_SECONDS = 1800.0
 _DEFAULT_RANGE_SECONDS = 86400.0
 
 
-@click.group("baseline", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group("baseline")
 def command() -> None:
-    """Record, show and check baselines: what a predictor did over a span, to compare with."""
+    """Record, show and check baselines. A baseline says what a predictor did over a span of time."""
 
 
 def _moment(text: str) -> datetime:
@@ -46,7 +46,7 @@ def _moment(text: str) -> datetime:
 @click.option("--range", "span", type=DURATION, help="With --prometheus: how far back.  [default: 24h]")
 @click.option("--end", type=Checked("time", _moment), help="With --prometheus: where the range ends.  [default: now]")
 @click.option("--timeout", type=DURATION, help="Longest time for each request.  [default: 5s; Prometheus: 60s]")
-@click.option("--name", help="What to call it.  [default: the file's name]")
+@click.option("--name", help="Its name.  [default: the file's name]")
 @context_flags
 @click.option("-o", "--output", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
@@ -65,18 +65,18 @@ def record(
     force: bool,
     **context: str | None,
 ) -> int:
-    """Record a baseline: from a predictor for a while, or from a range of a Prometheus.
+    """Record a baseline from a running predictor, or from a range of a Prometheus.
 
-    The server's own histograms are recorded, so any load will do: live traffic or a load generator.
+    The figures are the predictor's own counters and histograms. The load may be live traffic or a load generator.
     """
     if output != STDOUT:
         baselines.refuse_to_overwrite(output, force=force)
         name = name or Path(output).stem
-    given = Context(**{key: one_line(value) for key, value in context.items()})
+    given = given_context(context)
     name = one_line(name)
     if prometheus is not None:
         if url or duration or log_paths:
-            raise click.UsageError("--prometheus goes without --predictor.url, --predictor.log-path and --duration")
+            raise click.UsageError("--prometheus excludes --predictor.url, --predictor.log-path and --duration")
         if selector is None:
             raise click.UsageError("--prometheus needs --selector, e.g. '{inference_service=\"chat\"}'")
         span = span or _DEFAULT_RANGE_SECONDS
@@ -94,10 +94,11 @@ def record(
             )
         )
         if recorded.duration_seconds < 0.9 * span:
-            click.echo(f"  note: there is data for {recorded.duration_seconds:,.0f} s of {span:,.0f} s only", err=True)
+            found = f"{recorded.duration_seconds:,.0f} s of {span:,.0f} s"
+            click.echo(f"  note: Prometheus has data for only {found}", err=True)
     else:
         if selector or span or end:
-            raise click.UsageError("--selector, --range and --end go with --prometheus")
+            raise click.UsageError("--selector, --range and --end need --prometheus")
         recorded = asyncio.run(
             record_beside(
                 _with_scheme(url or _DEFAULT_URL),
@@ -112,40 +113,8 @@ def record(
     return 0
 
 
-async def record_beside(
-    url: str, seconds: float, *, log_paths: tuple[str, ...], timeout_seconds: float, name: str | None, context: Context
-) -> Baseline:
-    """Record a predictor with progress on stderr; Ctrl-C and SIGTERM end it and keep what was measured."""
-    from specdec_exporter.baseline.live import record as watch  # noqa: PLC0415
-    from specdec_exporter.predictor.metrics.fetch import without_credentials  # noqa: PLC0415
-    from specdec_exporter.terminal.baseline import recording_progress  # noqa: PLC0415
-
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    async with recording_progress(sys.stderr, without_credentials(url), seconds):
-        return await watch(
-            url,
-            duration_seconds=seconds,
-            name=name,
-            context=context,
-            log_paths=log_paths,
-            timeout_seconds=timeout_seconds,
-            stop=stop,
-        )
-
-
 def _with_scheme(url: str) -> str:
     return url if "://" in url else f"http://{url}"
-
-
-def one_line(text: str | None) -> str | None:
-    """Text as a baseline can hold it; ``None`` for nothing."""
-    line = plain(" ".join((text or "").split()))
-    if len(line) > MAX_TEXT:
-        raise click.UsageError(f"expected a text of at most {MAX_TEXT} characters, found {len(line)}: {line[:40]}...")
-    return line or None
 
 
 def _keep(recorded: Baseline, output: str, *, force: bool) -> None:
@@ -163,7 +132,7 @@ def _keep(recorded: Baseline, output: str, *, force: bool) -> None:
 @click.argument("file")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(file: str, output: Literal["text", "json"]) -> int:
-    """Show what a baseline holds."""
+    """Show the contents of a baseline."""
     found = baselines.read_baseline(file)
     if output == "json":
         click.echo(json.dumps(baselines.to_document(found), indent=2, ensure_ascii=False))
@@ -177,13 +146,13 @@ def show(file: str, output: Literal["text", "json"]) -> int:
 
 @command.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--predictor.url", "url", metavar="URL", help="Also check whether it fits what this predictor serves.")
+@click.option("--predictor.url", "url", metavar="URL", help="Also check that they fit what this predictor serves.")
 @click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest time for each request.")
 def check(files: tuple[str, ...], url: str | None, timeout: float) -> int:
-    """Check baselines, e.g. after an edit. Every fault has its file, line and key.
+    """Check baselines, e.g. after an edit. Each fault is printed with its file, line and key.
 
-    Exits with 0 if all are valid and 1 if one is not, or is not of the model that the predictor serves; with 2 if the
-    predictor's release or buckets differ.
+    Exit codes: 0 all are valid; 1 one is not valid, or is of another model than the predictor serves; 2 the predictor's
+    release or buckets differ.
     """
     code = 0
     for file in files:

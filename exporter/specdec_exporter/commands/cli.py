@@ -1,4 +1,4 @@
-"""The command line as click reads it: find the command and run it."""
+"""The command line, read by click."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ COMMANDS = ("analyze", "baseline", "check", "compare", "healthcheck", "serve", "
 
 
 class _Commands(click.Group):
-    """Each command is ``command`` in the module of its name, which is imported when somebody asks for it.
+    """Each command is ``command`` in the module of its name, which is imported when it is needed.
 
-    Without a command (only flags, or nothing at all) the command is ``serve``.
+    The default command is ``serve``.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -38,7 +38,7 @@ class _Commands(click.Group):
 def cli() -> None:
     """Tell whether vLLM's speculative decoding pays off: metrics, verdict and status page for a predictor.
 
-    Without a command: serve.
+    The default command is serve.
     """
 
 

@@ -1,18 +1,16 @@
-"""``specdec-exporter compare``: parse, call, print."""
+"""``compare``: two recordings, or a recording and a running predictor."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Literal
 
 import click
 
-from specdec_exporter.baseline.file import Baseline, Context, read_baseline
-from specdec_exporter.commands.baseline import one_line, record_beside
+from specdec_exporter.baseline.file import read_baseline
 from specdec_exporter.commands.flags import DURATION, context_flags, log_paths_flag
-from specdec_exporter.comparison.compare import compare
-from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.comparison import Output, write_comparison
+from specdec_exporter.commands.recording import given_context, one_line, record_beside
 
 _DURATION_SECONDS = 300.0
 _TIMEOUT_SECONDS = 5.0
@@ -31,20 +29,20 @@ _TIMEOUT_SECONDS = 5.0
 @click.option(
     "--fail-on-regression",
     is_flag=True,
-    help="Exit with 1 if anything became slower beyond doubt, or if nothing can be decided.",
+    help="Exit with 1 if CANDIDATE is certainly slower in anything, or if the data decide nothing.",
 )
 @click.option("--duration", type=DURATION, help="With URL: how long to record.  [default: 5m]")
 @log_paths_flag(
     "--predictor.log-path",
     "With URL: the predictor's log, for method, draft model and k: path or glob, repeatable.",
 )
-@click.option("--name", help="With URL: what to call the recording.  [default: the served model]")
+@click.option("--name", help="With URL: the name of the recording.  [default: the served model]")
 @context_flags
 def command(
     *,
     baseline: str,
     candidate: str,
-    output: Output,
+    output: Literal["text", "markdown", "json"],
     fail_on_regression: bool,
     duration: float | None,
     log_paths: tuple[str, ...],
@@ -53,37 +51,34 @@ def command(
 ) -> int:
     """Compare two recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
 
-    Both are files of `baseline record`. If the second is the URL of a predictor (http://...), it is recorded now; flags
-    such as --hardware add what a predictor does not tell.
+    Both are files of `baseline record`. CANDIDATE may also be the URL of a predictor (http://...), which is then
+    recorded first; flags such as --hardware add what the predictor does not report.
     """
+    from specdec_exporter.comparison.compare import compare  # noqa: PLC0415
+    from specdec_exporter.speculation.policy import load_policy  # noqa: PLC0415
+    from specdec_exporter.terminal.comparison import write_comparison  # noqa: PLC0415
+
     before = read_baseline(baseline)
     if candidate.startswith(("http://", "https://")):
-        given = Context(**{key: one_line(value) for key, value in context.items()})
-        after = _record(candidate, duration, log_paths, one_line(name), given)
+        after = asyncio.run(
+            record_beside(
+                candidate,
+                duration or _DURATION_SECONDS,
+                log_paths=log_paths,
+                timeout_seconds=_TIMEOUT_SECONDS,
+                name=one_line(name),
+                context=given_context(context),
+            )
+        )
     elif duration or log_paths or name or any(context.values()):
         raise click.UsageError(
-            "--duration, --predictor.log-path, --name, --hardware and the like go with the URL of a predictor; a file "
-            "has its own"
+            "--duration, --predictor.log-path, --name, --hardware and the like need the URL of a predictor; a file "
+            "already says these things"
         )
     else:
         after = read_baseline(candidate)
     comparison = compare(before, after, load_policy())
     write_comparison(sys.stdout, comparison, output)
     decision = comparison.decision
-    # A pipeline must not pass for want of requests.
+    # A pipeline must not pass because there were too few requests to decide.
     return int(fail_on_regression and (decision.regression or decision.code == "undecided"))
-
-
-def _record(
-    url: str, duration: float | None, log_paths: tuple[str, ...], name: str | None, context: Context
-) -> Baseline:
-    return asyncio.run(
-        record_beside(
-            url,
-            duration or _DURATION_SECONDS,
-            log_paths=log_paths,
-            timeout_seconds=_TIMEOUT_SECONDS,
-            name=name,
-            context=context,
-        )
-    )

@@ -1,4 +1,4 @@
-"""The flags of all commands: their environment twins, their types, and those that several commands share."""
+"""Parts of all commands' flags: environment twins, types, and flags that several commands share."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from specdec_exporter.errors import ConfigError
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _CONTEXT_HELP = {
-    "hardware": "What it runs on, e.g. '1x H100 SXM 80GB'.",
-    "model": "The model. If several are served: which one to record.  [default: what the predictor says]",
-    "runtime": "What runs it.  [default: the predictor's vLLM release]",
-    "request_parameters": "What was sent, e.g. 'ShareGPT, temperature 0, 16 at once'.",
-    "command": "How vLLM was started.",
+    "hardware": "The hardware, e.g. '1x H100 SXM 80GB'.",
+    "model": "The model. If several are served: the one to record.  [default: the one that the predictor reports]",
+    "runtime": "The runtime.  [default: the predictor's vLLM release]",
+    "request_parameters": "The requests, e.g. 'ShareGPT, temperature 0, 16 at once'.",
+    "command": "The command that started vLLM.",
 }
 
 
 class Checked(click.ParamType[Any]):
-    """What ``function`` makes of the text; its ConfigError or ValueError becomes bad usage (exit code 2)."""
+    """Converts a text with ``function``; its ConfigError or ValueError becomes bad usage (exit code 2)."""
 
     def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
         self.name = name
         self._function = function
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value that a command gets."""
+        """Return the converted value."""
         try:
             return self._function(value)
         except (ConfigError, ValueError) as error:
@@ -37,22 +37,16 @@ class Checked(click.ParamType[Any]):
 
 
 DURATION = Checked("duration", config.parse_duration)
-LISTEN_ADDRESS = Checked("listen address", config.valid_listen_address)
 
 
 def flag(name: str, text: str, *, key: str | None = None, prefix: str = "SPECDEC_", **kwargs: Any) -> Decorator:
     """Return an option with its environment twin: ``--predictor.url`` and ``SPECDEC_PREDICTOR_URL``.
 
-    ``key`` is the name of the command's parameter. Unset means ``None`` (or an empty tuple) unless there is a default,
-    so that a file and its defaults can speak.
+    ``key`` is the name of the command's parameter. Without a default, an option that is not set gives ``None`` (or an
+    empty tuple), so that the value of a file counts.
     """
     words = name.lstrip("-").replace(".", "_").replace("-", "_")
     return click.option(name, key or words, envvar=f"{prefix}{words.upper()}", show_envvar=True, help=text, **kwargs)
-
-
-def listen_address_flag(text: str) -> Decorator:
-    """Return ``--web.listen-address``, which ``serve`` and its health check share."""
-    return flag("--web.listen-address", text, multiple=True, type=LISTEN_ADDRESS, metavar="[HOST]:PORT")
 
 
 def log_paths_flag(name: str, text: str) -> Decorator:
@@ -61,7 +55,7 @@ def log_paths_flag(name: str, text: str) -> Decorator:
 
 
 def with_flags(*flags: Decorator) -> Decorator:
-    """Return what adds ``flags`` to a command, in their order."""
+    """Return a decorator that adds ``flags`` to a command, in their order."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for each in reversed(flags):

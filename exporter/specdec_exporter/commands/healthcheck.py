@@ -1,4 +1,4 @@
-"""``specdec-exporter healthcheck``: an exec probe for images without a shell or curl."""
+"""``healthcheck``: an exec probe for images without a shell or curl."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ import urllib.request
 import click
 
 from specdec_exporter.commands import PROG
-from specdec_exporter.commands.flags import listen_address_flag
-from specdec_exporter.config import parse_listen_address
+from specdec_exporter.commands.flags import Checked, flag
+from specdec_exporter.config import parse_listen_address, valid_listen_address
 
 TIMEOUT_SECONDS = 2.0
 
 
 @click.command("healthcheck")
-@click.option("--url", help="What to ask.  [default: the first --web.listen-address]")
-@listen_address_flag("As given to serve.  [default: :10409]")
+@click.option("--url", help="The URL to ask.  [default: the first --web.listen-address]")
+@flag(
+    "--web.listen-address",
+    "The same as for serve.  [default: :10409]",
+    multiple=True,
+    type=Checked("listen address", valid_listen_address),
+    metavar="[HOST]:PORT",
+)
 def command(url: str | None, web_listen_address: tuple[str, ...]) -> int:
-    """Ask the exporter in this container whether it is healthy: a probe for images without a shell."""
-    return probe(url, web_listen_address)
+    """Ask the exporter in this container whether it is healthy: a probe for images without a shell.
 
-
-def probe(url: str | None, listen_addresses: tuple[str, ...]) -> int:
-    """Return 0 if the exporter answers, else 1 with one line on stderr.
-
-    Any answer below 500 will do: with basic auth on, 401 comes from a healthy process. A certificate is not verified;
-    the probe asks its own container.
+    Exits with 0 if the exporter answers, else with 1 and one line on stderr. Any status below 500 passes, because a
+    healthy exporter with basic authentication answers 401. The probe does not verify certificates, because it asks its
+    own container.
     """
     if url is None:
-        host, port = parse_listen_address(listen_addresses[0] if listen_addresses else ":10409")
+        host, port = parse_listen_address((web_listen_address or (":10409",))[0])
         candidates = [f"{scheme}://{_reachable(host)}:{port}/-/healthy" for scheme in ("http", "https")]
     else:
         candidates = [url]
@@ -55,7 +57,7 @@ def probe(url: str | None, listen_addresses: tuple[str, ...]) -> int:
 
 
 def _reachable(host: str | None) -> str:
-    """Where to reach a listener on ``host``: the loopback for one on every interface."""
+    """Return the host to ask: the loopback address for a listener on every interface."""
     if host in (None, "0.0.0.0"):
         return "127.0.0.1"
     if host == "::":

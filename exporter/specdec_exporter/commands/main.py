@@ -1,4 +1,4 @@
-"""The program: what every command starts and ends with. It imports click only if it must."""
+"""The start and the end of every command. Plain ``serve`` runs without click."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specdec_exporter.serving.lean import load_when_used
 
 
 def main() -> None:
-    """Run a command; errors of ours are one line on stderr, usage errors exit with 2."""
+    """Run a command and exit: 1 with one line on stderr after an error, 2 after bad usage."""
     load_when_used()
     try:
         code = _run(sys.argv[1:])
@@ -24,7 +24,7 @@ def main() -> None:
         if os.environ.get("SPECDEC_TRACEBACK"):
             raise
         code = _complain(f"internal error: {type(error).__name__}: {error} (SPECDEC_TRACEBACK=1 shows where)")
-    gc.freeze()  # or the interpreter looks for garbage before it ends, a tenth of what a short command costs
+    gc.freeze()  # saves the last garbage collection, a tenth of a short command's time
     sys.exit(code)
 
 
@@ -34,7 +34,7 @@ def _complain(text: str) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    """Serve if the arguments plainly say so, else let click find out what they say; return the exit code."""
+    """Serve if the arguments are plain ones of ``serve``, else let click read them; return the exit code."""
     if not arguments or arguments[0].startswith("-") or arguments[0] == "serve":
         from specdec_exporter.commands import serveflags  # noqa: PLC0415  the other commands start without it
 

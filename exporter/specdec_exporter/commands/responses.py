@@ -1,4 +1,4 @@
-"""``analyze --responses``: saved responses, request by request, with the temperatures that a log beside them tells."""
+"""``analyze --responses``: saved responses, request by request; the log gives their temperatures."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Literal, TextIO
 
 import msgspec
 
-from specdec_exporter.commands import PROG
-from specdec_exporter.commands.analyze import discard
+from specdec_exporter.commands.analyze import complain, discard
 from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestStory
@@ -28,15 +27,15 @@ def analyze_responses(
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
 ) -> int:
-    """Read logs (if any), then files of responses, one JSON object a line; print what both say.
+    """Read logs (if any), then files of responses with one JSON object per line; print what both say.
 
-    ``text`` is the report of the log and that of the requests. ``jsonl`` is the log's recognised lines, one object for
-    each response with a record (``"kind": "response"``), and last the summary (``"kind": "responses"``). A request of
-    the log is joined by its id. Returns the exit code: 0, or 1 if an input could not be read (named on ``stderr``).
+    ``text`` is a report of the log and a report of the requests. ``jsonl`` is the log's recognised lines, one object
+    for each response with a record (``"kind": "response"``), and last the summary (``"kind": "responses"``). Responses
+    and requests in the log are joined by their ids. Returns the exit code: 0, or 1 if an input could not be read. Such
+    an input is named on ``stderr``.
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
-    temperatures: dict[str, float] = {}
-    responses = _Responses(response_paths, temperatures)
+    responses = _Responses(response_paths)
     inputs = LogInputs(log_paths) if log_paths else None
     try:
         with suppress(KeyboardInterrupt):
@@ -48,22 +47,21 @@ def analyze_responses(
     except BrokenPipeError:
         discard(stdout)
     failed = [*(inputs.failed.values() if inputs else ()), *responses.failed]
-    for words in failed:
-        print(f"{PROG}: {words}", file=stderr)
+    complain(failed, stderr)
     return 1 if failed else 0
 
 
 class _Responses:
-    """The records of all files in order; what is none is counted in ``story``, as are they."""
+    """Iterates over the records of all files in order; ``story`` counts every line."""
 
-    def __init__(self, paths: Sequence[str], temperatures: dict[str, float]) -> None:
+    def __init__(self, paths: Sequence[str]) -> None:
         self.story = RequestStory()
         self.failed: list[str] = []
-        self.paths = tuple(paths)
-        self.temperatures = temperatures
+        self.paths = paths
+        self.temperatures: dict[str, float] = {}
 
     def noting_temperatures(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Pass the log's events on, and keep the temperature of each request in it."""
+        """Pass the log's events on, and remember the temperature of each request."""
         for event in events:
             if isinstance(event, RequestParams) and event.request_id and event.temperature is not None:
                 self.temperatures[event.request_id] = event.temperature
@@ -82,15 +80,9 @@ class _Responses:
     def _read(self, line: bytes) -> ResponseSpeculation | None:
         found = parse_response(line)
         if isinstance(found, ResponseSpeculation):
-            temperature = next(
-                (
-                    self.temperatures[name]
-                    for name in log_request_ids(found.request_id or "")
-                    if name in self.temperatures
-                ),
-                None,
-            )
-            found = msgspec.structs.replace(found, temperature=temperature)
+            ids = log_request_ids(found.request_id or "")
+            known = [self.temperatures[each] for each in ids if each in self.temperatures]
+            found = msgspec.structs.replace(found, temperature=known[0] if known else None)
             self.story.add(found)
             return found
         if isinstance(found, Junk):
@@ -111,7 +103,7 @@ def _write_json_lines(inputs: LogInputs | None, responses: _Responses, stdout: T
 
 
 def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
-    from specdec_exporter.terminal.console import write  # noqa: PLC0415  JSON lines need no rich
+    from specdec_exporter.terminal.console import write  # noqa: PLC0415  JSON lines do not need rich
     from specdec_exporter.terminal.log import print_analysis  # noqa: PLC0415
     from specdec_exporter.terminal.requests import print_requests  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``specdec-exporter serve`` for click: help, faults, and the command lines that are not plain."""
+"""``serve`` for click: help, errors, and command lines that ``serveflags`` does not read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The flags of ``serve`` as a table, the settings they set, and usual command lines read without click.
+"""The table of ``serve``'s flags, the settings that they set, and a reader of usual command lines without click.
 
-click costs 1 MiB, which ``serve`` would keep as long as it runs. So a plain command line is read here. Everything else,
-help and faults above all, is left to click. What is read here, click reads alike: a test compares them.
+click costs 1 MiB for as long as ``serve`` runs. So this module reads plain command lines, and click reads all others,
+such as help and bad usage. A test checks that both read alike.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from specdec_exporter.serving.lean import lean_imports
 
 
 class Flag(NamedTuple):
-    """One flag. ``check`` makes the setting of the text, or raises :class:`ConfigError`. A switch takes no text."""
+    """One flag. ``check`` turns the text into the setting or raises :class:`ConfigError`. A switch takes no text."""
 
     name: str
     help: str
@@ -39,19 +39,19 @@ class Flag(NamedTuple):
         return f"SPECDEC_{self.key.upper()}"
 
     def setting(self, texts: list[str]) -> Any:
-        """Return the setting; without a text ``None``, or an empty tuple if the flag is repeatable."""
+        """Return the setting. No text gives ``None``, or an empty tuple if the flag is repeatable."""
         if self.repeatable:
             return tuple(map(self._setting, texts))
         return self._setting(texts[-1]) if texts else None
 
     def _setting(self, text: str) -> Any:
         if self.choices and text not in self.choices:
-            raise ConfigError(f"{text!r} is none of {', '.join(self.choices)}")
+            raise ConfigError(f"expected one of {', '.join(self.choices)}, found {text!r}")
         return self.check(text) if self.check else text
 
 
 FLAGS = (
-    Flag("--config.file", "YAML file with any of these settings; it can list several predictors.", "PATH"),
+    Flag("--config.file", "YAML file with any of these settings. It can list several predictors.", "PATH"),
     Flag(
         "--web.listen-address",
         "Address to listen on, repeatable; [::1]:10409 for IPv6.  [default: :10409]",
@@ -126,13 +126,13 @@ FLAGS = (
         check=config.parse_duration,
     ),
 )
-# Flags whose setting is not where their names say.
+# Flags whose setting has another section or name than the flag.
 _SECTIONS = {"window": ("top", "", "window"), "baseline_file": ("predictor", "", "baseline")}
 _SETTINGS = {"listen_address": "listen_addresses", "log_path": "log_paths"}
 
 
 def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Sort what was set by flag or environment into the sections of :func:`config.load_settings`."""
+    """Sort the flags that were set into the sections of :func:`config.load_settings`."""
     sections: dict[str, dict[str, Any]] = {}
     for key, value in flags.items():
         if value is None or value == ():
@@ -143,7 +143,7 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def plain_flags(arguments: Iterable[str], environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return what click would give to the command, by parameter; ``None`` where click must have a look."""
+    """Return the command's parameters as click would give them; ``None`` if click must read the command line."""
     by_name = {flag.name: flag for flag in FLAGS}
     texts: dict[str, list[str]] = {name: [] for name in by_name}
     rest = iter(arguments)
@@ -153,7 +153,7 @@ def plain_flags(arguments: Iterable[str], environment: Mapping[str, str]) -> dic
             return None
         if not has_text:
             text = next(rest, "--")
-            if text.startswith("-") and text != "-":  # forgotten, it seems
+            if text.startswith("-") and text != "-":  # the text seems to be missing
                 return None
         texts[name].append(text)
     for name, flag in by_name.items():
@@ -169,12 +169,12 @@ def plain_flags(arguments: Iterable[str], environment: Mapping[str, str]) -> dic
 
 
 def settings_loader(config_file: str | None, flags: Mapping[str, Any]) -> Callable[[], Settings]:
-    """Return what reads the configuration under these flags, at the start and at each reload."""
+    """Return a function that reads the configuration under these flags, at the start and at each reload."""
     return partial(load_settings, config_file, overrides(flags))
 
 
 def start(load: Callable[[], Settings]) -> int:
-    """Serve until a signal ends it; return the exit code."""
+    """Serve until a signal; return the exit code."""
     settings = load()
     with lean_imports():
         from specdec_exporter.serving import serve  # noqa: PLC0415

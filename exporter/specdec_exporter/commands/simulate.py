@@ -1,9 +1,8 @@
-"""``specdec-exporter simulate``: flags, environment and scenario file into settings, then the server."""
+"""``simulate``: read flags, environment and scenario file, then run the simulated predictor."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from functools import partial
 from typing import Any
@@ -12,7 +11,6 @@ import click
 
 from specdec_exporter.commands.flags import Checked, Decorator, flag, with_flags
 from specdec_exporter.simulator.scenario import parse_incident
-from specdec_exporter.simulator.server import describe, run
 from specdec_exporter.simulator.settings import SimulatorSettings, load_simulation
 from specdec_exporter.simulator.units import parse_seconds
 
@@ -35,7 +33,7 @@ _option = partial(flag, prefix="SPECDEC_SIMULATE_")
 
 
 def _setting(name: str, text: str, **attributes: Any) -> Decorator:
-    """Return a flag whose default is the one of the settings."""
+    """Return a flag with the default of the setting of its name."""
     field = name.removeprefix("--").replace("-", "_")
     default = getattr(_DEFAULTS, field, getattr(_DEFAULTS.latency, field, None))
     return _option(name, text, default=default, show_default=default is not None, **attributes)
@@ -46,19 +44,19 @@ _FLAGS = (
     _setting("--log-path", "Append the log to this file; '-' is standard output."),
     _option(
         "--duration",
-        "Stop after this much real time. [default: run until stopped]",
+        "Stop after this real time. [default: run until stopped]",
         key="duration_seconds",
         type=_DURATION,
     ),
     _option(
         "--scenario",
-        "YAML file with settings and incidents; flags beat it.",
+        "YAML file with settings and incidents. Flags override it.",
         type=click.Path(dir_okay=False),
     ),
     _option(
         "--incident",
         "An incident, e.g. 'collapse at=60s for=2m acceptance=0.2'. Kinds: collapse, drift, latency, restart, "
-        "stop_drafting, load, position_cliff, metrics_error. May be repeated (in the environment: separated by ';').",
+        "stop_drafting, load, position_cliff, metrics_error. Repeatable (in the environment: separated by ';').",
         key="incidents",
         type=_IncidentText(),
         metavar="TEXT",
@@ -66,20 +64,20 @@ _FLAGS = (
     ),
     _setting("--speed", "Simulated seconds per real second."),
     _setting("--seed", "Seed of all randomness."),
-    _setting("--vllm-version", "The release whose metrics and log are imitated, 0.6.6 to 0.33.0."),
+    _setting("--vllm-version", "The vLLM release to imitate, 0.6.6 to 0.33.0."),
     _setting(
-        "--engine-generation", "V0 or V1 engine; auto: V1 from 0.8.0 on.", type=click.Choice(["auto", "v0", "v1"])
+        "--engine-generation", "V0 or V1 engine; auto is V1 since 0.8.0.", type=click.Choice(["auto", "v0", "v1"])
     ),
-    _setting("--frontend", "Front end; rust from 0.22.1 on.", type=click.Choice(["python", "rust"])),
+    _setting("--frontend", "Front end; rust exists since 0.22.1.", type=click.Choice(["python", "rust"])),
     _setting("--model", "The target model."),
     _option("--served-model-name", "The model's name in the API and in metrics. [default: --model]"),
-    _setting("--method", "Speculation method as vLLM calls it; none: speculation off."),
-    _setting("--draft-model", "The draft model, for methods that have one."),
+    _setting("--method", "Speculation method in vLLM's spelling; none switches speculation off."),
+    _setting("--draft-model", "The draft model, if the method has one."),
     _setting("--k", "Speculative tokens per draft."),
     _option(
         "--acceptance",
-        "Acceptance of every position, accepted at it / drafts, e.g. 0.9,0.7,0.5; never rising. "
-        "The number of rates is k unless --k says otherwise.",
+        "Acceptance of each position (accepted there / drafts), e.g. 0.9,0.7,0.5; it must not rise. "
+        "Without --k, k is the number of rates.",
         type=Checked("rates", _rates),
         metavar="R,R,...",
     ),
@@ -89,17 +87,17 @@ _FLAGS = (
         type=click.FloatRange(0, 1),
     ),
     _setting("--short-draft-share", "Share of drafts shorter than k, as with ngram."),
-    _setting("--no-draft-share", "Share of a request's steps without a draft, as with ngram."),
-    _setting("--load", "Synthetic load: 4/s is requests per second, 16 is concurrent requests, 0 none."),
+    _setting("--no-draft-share", "Share of steps without a draft, as with ngram."),
+    _setting("--load", "Synthetic load: 4/s is requests per second, 16 is concurrent requests, 0 is none."),
     _setting("--prompt-tokens", "Mean prompt length of synthetic requests."),
     _setting("--output-tokens", "Mean output length."),
-    _setting("--max-num-seqs", "Requests that one engine executes at once; others wait."),
+    _setting("--max-num-seqs", "Requests that one engine runs at once; others wait."),
     _setting("--max-model-len", "Longest prompt and output together."),
     _setting("--engines", "Engines (data-parallel ranks)."),
-    _setting("--api-servers", "API servers; with several there are no periodic log lines."),
+    _setting("--api-servers", "API servers; several write no periodic log lines."),
     _option(
         "--disable-log-stats",
-        "Like vLLM's flag of this name: no engine metrics, no periodic lines.",
+        "Like vLLM's flag: no engine metrics, no periodic log lines.",
         is_flag=True,
     ),
     _option(
@@ -109,8 +107,8 @@ _FLAGS = (
         type=_DURATION,
     ),
     _setting("--step-seconds", "Duration of an engine step without drafts."),
-    _setting("--draft-token-seconds", "What each draft token adds to a step."),
-    _setting("--request-seconds", "What each further request of the batch adds to a step."),
+    _setting("--draft-token-seconds", "Time that each draft token adds to a step."),
+    _setting("--request-seconds", "Time that each further request of the batch adds to a step."),
     _setting("--prefill-seconds", "Median prefill time."),
     _setting("--prefill-sigma", "Spread of prefill times (sigma of a lognormal distribution)."),
     _setting("--tail-share", "Share of slow requests."),
@@ -122,18 +120,17 @@ _FLAGS = (
 @with_flags(*_FLAGS)
 @click.pass_context
 def command(context: click.Context, /, **_: Any) -> None:
-    """Serve a simulated vLLM predictor: OpenAI API, /metrics and log in vLLM's shapes. No vLLM, no model.
+    """Serve a simulated vLLM predictor: OpenAI API, /metrics and log in vLLM's shapes. No vLLM and no model run.
 
-    Durations take units (90s, 5m, 1h). Latencies and incidents are in simulated time, which --speed makes faster.
+    Durations take units (90s, 5m, 1h). Latencies and incidents are in simulated time; --speed makes it pass faster.
     """
-    settings = settings_from_flags(context)
-    asyncio.run(_serve(settings))
+    asyncio.run(_serve(settings_from_flags(context)))
 
 
 def settings_from_flags(context: click.Context) -> SimulatorSettings:
-    """Settings from flags and environment, over those of the scenario file, over the defaults.
+    """Return the settings. Flags and environment override the scenario file, which overrides the defaults.
 
-    Raises :class:`~specdec_exporter.errors.ConfigError` naming flag or file and key.
+    Raises :class:`~specdec_exporter.errors.ConfigError`, which names the flag, or the file and the key.
     """
     given = {
         name: value
@@ -147,9 +144,10 @@ def settings_from_flags(context: click.Context) -> SimulatorSettings:
 
 
 async def _serve(settings: SimulatorSettings) -> None:
+    from specdec_exporter.simulator.server import describe, run  # noqa: PLC0415
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
     await run(settings, ready=lambda port: click.echo(describe(settings, port), err=True), stop=stop)

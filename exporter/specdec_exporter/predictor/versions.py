@@ -1,6 +1,6 @@
-"""Facts about vLLM releases, as data: warnings it logs, methods it renamed, pitfalls of single releases.
+"""Facts about vLLM releases, as data: warnings in its log, renamed methods, pitfalls of some releases.
 
-"Since" names the first release that was read and has the fact, "until" the last; ``None`` leaves that end open.
+``since`` and ``until`` are the first and the last release known to have the fact; ``None`` leaves that end open.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _RELEASE: Final = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII
 
 
 def parse_release(version: str) -> Release | None:
-    """The release in a version string: ``"0.9.2"``, ``"v0.6.6.post1"``, ``"0.32.0rc1.dev12+gabc"`` -> three integers.
+    """Return the release in ``"0.9.2"``, ``"v0.6.6.post1"`` or ``"0.32.0rc1.dev12+gabc"`` as three integers.
 
-    ``None`` where the string does not begin with one (a bare commit, ``"dev"``). Development builds and
-    post-releases count as the release that they are named after.
+    ``None`` if the string does not begin with one (a bare commit, ``"dev"``). Development builds and post-releases
+    count as the release in their name.
     """
     if (match := _RELEASE.match(version.strip())) is None:
         return None
@@ -33,7 +33,7 @@ def _dotted(release: Release) -> str:
 
 
 def releases_in_words(since: Release | None, until: Release | None) -> str:
-    """A range of releases as people say it: ``"0.8.3 to 0.8.5"``, ``"since 0.15.1"``, ``"up to 0.9.2"``."""
+    """Return a range of releases in words: ``"0.8.3 to 0.8.5"``, ``"since 0.15.1"``, ``"up to 0.9.2"``."""
     if since is not None and until is not None:
         return _dotted(since) if since == until else f"{_dotted(since)} to {_dotted(until)}"
     if since is not None:
@@ -42,7 +42,7 @@ def releases_in_words(since: Release | None, until: Release | None) -> str:
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """A message of vLLM about speculation or its own statistics. ``pattern`` matches at the message's start."""
+    """A warning of vLLM about speculation or its statistics. ``pattern`` matches the message's start."""
 
     code: str
     pattern: re.Pattern[str]
@@ -54,13 +54,14 @@ class Warned(msgspec.Struct, frozen=True):
 
 def _warned(
     code: str, pattern: str, meaning: str, action: str, *, since: Release | None = None, until: Release | None = None
-) -> tuple[str, Warned]:
-    return code, Warned(code, re.compile(pattern, re.ASCII), meaning, action, since, until)
+) -> Warned:
+    return Warned(code, re.compile(pattern, re.ASCII), meaning, action, since, until)
 
 
-# The codes are label values of specdec_predictor_warnings_total: a bounded set, never renamed.
-WARNINGS: Final[dict[str, Warned]] = dict(
-    (
+# The codes are label values of specdec_predictor_warnings_total, so they stay as they are.
+WARNINGS: Final[dict[str, Warned]] = {
+    warned.code: warned
+    for warned in (
         _warned(
             "async_scheduling_disabled",
             # 0.11.1-0.13.0 "is not yet supported", 0.14.1-0.32.0 "not supported with ngram-based", 0.33.0 "is disabled"
@@ -73,7 +74,7 @@ WARNINGS: Final[dict[str, Warned]] = dict(
         ),
         _warned(
             "sampling_params_unsupported",
-            # logged at every start with speculation, so by itself no sign of a fault
+            # logged at every start with speculation; no sign of a fault by itself
             r"min_p(?:,| and) logit_bias(?:,? and min_tokens)? parameters won't work with speculative decoding",
             "Requests with min_p or logit_bias are refused (HTTP 400 since 0.14.1); before, they ran without drafts.",
             "Look whether clients send min_p or logit_bias; send such requests to a predictor without speculation.",
@@ -143,20 +144,20 @@ WARNINGS: Final[dict[str, Warned]] = dict(
             "Send warm-up requests before traffic; if it goes on, look which shapes of requests are new.",
         ),
     )
-)
+}
 
 JIT_COMPILATION: Final = "jit_compilation"
 
-# What tells a line that may hold a warning of the table, at the price of one search.
+# Finds the lines that may hold one of these warnings with one search.
 WARNING_HINT: Final = re.compile(
     rb"peculative|jit_monitor| during inference: |disabling stats logging|is deprecated and replaced with"
     rb"|custom class-based proposer"
 )
 
-# Old name -> the name that policies and dashboards use. Every model-specific "..._mtp" became "mtp": the engine-init
-# line prints the old names up to 0.10.x, the new one afterwards.
+# Old name -> the name in policies and dashboards. Each model's "..._mtp" became "mtp"; the engine-init line prints the
+# old names up to 0.10.x.
 METHOD_ALIASES: Final[dict[str, str]] = {
-    "[ngram]": "ngram",  # the "draft model" that meant prompt look-up, up to 0.7.3
+    "[ngram]": "ngram",  # up to 0.7.3, the "draft model" of prompt look-up
     "ngram_gpu": "ngram",
     "deepseek_mtp": "mtp",
     "ernie_mtp": "mtp",
@@ -170,15 +171,15 @@ METHOD_ALIASES: Final[dict[str, str]] = {
 
 
 def canonical_method(method: str) -> str:
-    """The policy's name of a speculative method as vLLM prints or accepts it: ``"deepseek_mtp"`` -> ``"mtp"``."""
+    """Return the policy's name of a method that vLLM prints or accepts: ``"deepseek_mtp"`` -> ``"mtp"``."""
     return METHOD_ALIASES.get(method, "mtp" if method.endswith("_mtp") else method)
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one predictor, for telling its pitfalls. ``method`` as it is printed.
+    """The facts about one predictor that decide on its pitfalls. ``method`` is as printed.
 
-    ``engines``: seen in its metrics or its log. ``drafting``: whether it drafted while tokens were generated; ``None``
-    while nothing was generated. ``log_windows``: spec-decode lines; ``None`` where no log is read. ``warnings``: codes.
+    ``engines``: number in its metrics or log. ``drafting``: whether it drafted while it generated tokens; ``None`` if
+    it generated none. ``log_windows``: number of spec-decode lines; ``None`` without a log. ``warnings``: codes.
     """
 
     release: Release | None = None
@@ -191,15 +192,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def v1(self) -> bool:
-        """Whether the V1 engine runs, as far as is known."""
+        """Whether the V1 engine runs; true if unknown."""
         return self.engine_generation != "v0"
 
 
 class KnownPitfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A known trait of the releases in a range (in words) that concerns a predictor, and what to do.
+    """A known problem of some ``releases`` (in words), and what to do about it.
 
-    A figure is missing, means something else or is wrong, or speculation costs more. ``costly``: requests suffer from
-    it; otherwise only figures do.
+    ``costly``: requests suffer from it. Otherwise a figure is missing, wrong or means something else.
     """
 
     code: str
@@ -210,7 +210,7 @@ class KnownPitfall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PitfallRule(msgspec.Struct, frozen=True):
-    """A pitfall and whom it concerns: releases from ``since`` to ``until`` whose facts ``seen`` accepts."""
+    """A pitfall and its condition: a release from ``since`` to ``until`` whose facts ``seen`` accepts."""
 
     pitfall: KnownPitfall
     seen: Callable[[Facts], bool]
@@ -218,7 +218,7 @@ class PitfallRule(msgspec.Struct, frozen=True):
     until: Release | None
 
     def concerns(self, facts: Facts) -> bool:
-        """Whether the facts show it. A pitfall of all releases up to a last one holds for an unknown release too."""
+        """Whether the facts show the pitfall. An unknown release has those without ``since``."""
         release = facts.release
         if release is None:
             return self.since is None and self.seen(facts)
@@ -227,7 +227,7 @@ class PitfallRule(msgspec.Struct, frozen=True):
 
 
 def pitfalls_of(facts: Facts) -> tuple[KnownPitfall, ...]:
-    """The known pitfalls that the facts show, those that cost requests something first."""
+    """Return the known pitfalls that the facts show, costly ones first."""
     found = [rule.pitfall for rule in KNOWN_PITFALLS if rule.concerns(facts)]
     return tuple(sorted(found, key=lambda pitfall: not pitfall.costly))
 
@@ -245,10 +245,6 @@ def _pitfall(
     releases = releases_in_words(since, until)
     known = KnownPitfall(code=code, releases=releases, meaning=meaning, action=action, costly=costly)
     return PitfallRule(known, seen, since, until)
-
-
-def _on_a_cpu(facts: Facts) -> bool:
-    return "cpu_without_intel_openmp" in facts.warnings
 
 
 KNOWN_PITFALLS: Final = (
@@ -353,7 +349,7 @@ KNOWN_PITFALLS: Final = (
         "cpu_draft_model_temperature",
         "On a CPU, a draft model with a temperature above 0 gives wrong output and an acceptance near 0.",
         "Use another release, another method, or temperature 0.",
-        lambda facts: facts.method == "draft_model" and _on_a_cpu(facts),
+        lambda facts: facts.method == "draft_model" and "cpu_without_intel_openmp" in facts.warnings,
         since=(0, 32, 0),
         until=(0, 32, 0),
         costly=True,

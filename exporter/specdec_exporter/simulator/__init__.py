@@ -1,5 +1,5 @@
 """A simulated vLLM predictor for demos and tests: an OpenAI API, ``/metrics`` and a log in vLLM's shapes.
 
-Nothing here is vLLM and no model runs. :class:`~.engine.Engine` is the model (simulated time, seeded, no I/O),
-:mod:`.exposition` and :mod:`.log` render what it did, :mod:`.server` puts it behind HTTP.
+No vLLM and no model run. :class:`~.engine.Engine` simulates (simulated time, seeded, no I/O), :mod:`.exposition` and
+:mod:`.log` render its state, :mod:`.server` serves it over HTTP.
 """

@@ -1,4 +1,4 @@
-"""Per-position acceptance: from one rate, or from the curve itself, to unconditional rates of every position."""
+"""Acceptance by position: unconditional rates from a mean rate or from a list of rates."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Acceptance = float | tuple[float, ...]
 
 
 def geometric_rates(acceptance_ratio: float, num_positions: int) -> tuple[float, ...]:
-    """Unconditional rates ``p, p**2, ... p**k`` whose mean over ``k`` positions is ``acceptance_ratio`` (0..1).
+    """Return unconditional rates ``p, p**2, ... p**k`` with the mean ``acceptance_ratio`` (0..1).
 
-    ``p`` is then the conditional rate of every position: a draft model that is right with probability ``p`` each time.
+    ``p`` is the conditional rate of every position: each draft token is right with probability ``p``.
     """
     low, high = 0.0, 1.0
     for _ in range(60):
@@ -24,7 +24,7 @@ def geometric_rates(acceptance_ratio: float, num_positions: int) -> tuple[float,
 
 
 def position_rates(acceptance: Acceptance, num_positions: int) -> tuple[float, ...]:
-    """Unconditional rates of ``num_positions`` positions from a mean rate or from the rates themselves.
+    """Return the unconditional rates of ``num_positions`` positions for a mean rate or for a list of rates.
 
     Raises :class:`ConfigError` for a rate outside 0..1, a rising curve, or a curve of the wrong length.
     """
@@ -37,12 +37,12 @@ def position_rates(acceptance: Acceptance, num_positions: int) -> tuple[float, .
     if not all(0 <= rate <= 1 for rate in acceptance):
         raise ConfigError(f"acceptance: expected ratios from 0 to 1, found {_listed(acceptance)}")
     if any(later > earlier for earlier, later in itertools.pairwise(acceptance)):
-        raise ConfigError(f"acceptance: unconditional rates never rise with the position, found {_listed(acceptance)}")
+        raise ConfigError(f"acceptance: expected rates that do not rise with the position, found {_listed(acceptance)}")
     return tuple(acceptance)
 
 
 def blend(start: Sequence[float], end: Sequence[float], share: float) -> tuple[float, ...]:
-    """The curve ``share`` (0..1) of the way from ``start`` to ``end``; non-increasing where both are."""
+    """Return the curve at ``share`` (0..1) of the way from ``start`` to ``end``."""
     return tuple(a + (b - a) * share for a, b in zip(start, end, strict=True))
 
 

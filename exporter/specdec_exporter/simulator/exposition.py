@@ -36,11 +36,11 @@ def render_metrics(engine: Engine) -> bytes:
 
 
 def _python_text(engine: Engine, family: Family) -> Iterator[str]:
-    """What prometheus_client writes: sorted labels, floats, counters under their ``_total`` name."""
+    """Write like prometheus_client: sorted labels, floats, counters with ``_total``."""
     name, shared = family.name, engine.release.multiprocess
     series = [(dict(sorted(labels.items())), value) for labels, value in _series(engine, family)]
     if not series and shared:
-        return  # each process writes a family with its first value
+        return  # a process writes a family when it has the first value
     yield from _head(name, family.kind, family.help)
     for labels, value in series:
         if not isinstance(value, Histogram):
@@ -58,7 +58,7 @@ def _python_text(engine: Engine, family: Family) -> Iterator[str]:
 
 
 def _openmetrics(engine: Engine, family: Family) -> Iterator[str]:
-    """What the Rust front end of 0.22.1 and later writes: no ``_total`` in HELP and TYPE, integers, model first."""
+    """Write like the Rust front end (0.22.1 and later): no ``_total`` in HELP and TYPE, integers, model first."""
     name = family.name.removesuffix("_total")
     yield from _head(name, family.kind, family.help)
     series = list(_series(engine, family))
@@ -79,7 +79,7 @@ def _head(name: str, kind: str, text: str) -> tuple[str, str]:
 
 
 def _series(engine: Engine, family: Family) -> Iterator[tuple[Labels, float | Histogram]]:
-    """Labels and values of one family over all engines."""
+    """Yield labels and values of one family for all engines."""
     release = engine.release
     if family.source == "cache_config":
         yield from _cache_config(engine)
@@ -106,7 +106,7 @@ def _series(engine: Engine, family: Family) -> Iterator[tuple[Labels, float | Hi
 def _cache_config(engine: Engine) -> Iterator[tuple[Labels, int]]:
     blocks = engine.settings.kv_cache_tokens // _CACHE_BLOCK_TOKENS
     labels = {"block_size": str(_CACHE_BLOCK_TOKENS), "num_gpu_blocks": str(blocks)}
-    # since 0.9.0 the family says which engine, too
+    # since 0.9.0 the family has the label engine
     if engine.release.generation == "v1" and engine.release.version >= (0, 9, 0):
         yield from (({**labels, "engine": str(rank.index)}, 1) for rank in engine.ranks)
     else:

@@ -6,7 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Iterator
 
-from specdec_exporter.simulator.engine import Accessed, Engine, EngineStats, SpecStats, Started
+from specdec_exporter.simulator.engine import Accessed, Engine, EngineStats, LogRecord, SpecStats, Started
 from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.simulator.shapes import RUST_PREFIX, Release, SpecLine
 
@@ -20,7 +20,7 @@ def log_lines(engine: Engine) -> list[str]:
     return [line for record in engine.take_records() for line in _lines(engine, record)]
 
 
-def _lines(engine: Engine, record: Started | EngineStats | SpecStats | Accessed) -> Iterator[str]:
+def _lines(engine: Engine, record: LogRecord) -> Iterator[str]:
     match record:
         case Started(at=at):
             yield from _startup(engine, at)
@@ -87,10 +87,8 @@ def _startup(engine: Engine, at: float) -> Iterator[str]:
         core = _prefix(engine, at, process=process, pid=_ENGINE_PID + index, source=("core.py", 133))
         yield core + init_message(engine)
         if settings.speculates:
-            source = ("__init__.py", 211)
-            worker = _prefix(
-                engine, at, process="Worker", pid=_ENGINE_PID + 100 + index, level="WARNING", source=source
-            )
+            pid, source = _ENGINE_PID + 100 + index, ("__init__.py", 211)
+            worker = _prefix(engine, at, process="Worker", pid=pid, level="WARNING", source=source)
             for warning in release.startup_warnings:
                 if not warning.methods or settings.method in warning.methods:
                     yield worker + warning.text
@@ -109,7 +107,7 @@ def _startup(engine: Engine, at: float) -> Iterator[str]:
 
 
 def init_message(engine: Engine) -> str:
-    """The engine-init line: the only place where a predictor says its method, draft model and k."""
+    """Return the engine-init line: the only line with method, draft model and k."""
     release, settings = engine.release, engine.settings
     speculative = "None"
     if settings.speculates:
@@ -132,7 +130,7 @@ def init_message(engine: Engine) -> str:
 
 
 def _draft_model(settings: SimulatorSettings) -> str | None:
-    """What the engine-init line calls the draft model: none for lookup methods, the target itself for mtp."""
+    """Return the draft model of the engine-init line: none for lookup methods, the target model for mtp."""
     if settings.method in _NO_DRAFT_MODEL:
         return None
     return settings.model if settings.method == "mtp" else settings.draft_model
@@ -147,7 +145,7 @@ def _prefix(
     pid: int = _API_PID,
     level: str = "INFO",
 ) -> str:
-    rust = engine.release.frontend == "rust" and process is None  # its engine processes stay Python
+    rust = engine.release.frontend == "rust" and process is None  # the engine processes stay Python
     moment = dt.datetime.fromtimestamp(engine.start_unix + at, tz=dt.UTC)
     return (RUST_PREFIX if rust else engine.release.prefix).format(
         process=process or ("RustFrontend" if rust else "APIServer"),

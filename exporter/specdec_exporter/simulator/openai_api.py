@@ -1,11 +1,12 @@
 """The OpenAI API of the simulated predictor: ``/v1/completions``, ``/v1/chat/completions`` and ``/v1/models``.
 
-Every text is filler: a word per token. ``n`` is 1; sampling parameters are accepted and change nothing.
+Every answer is filler text with one word per token. ``n`` must be 1; sampling parameters have no effect.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import itertools
 import json
@@ -18,14 +19,14 @@ from specdec_exporter.simulator.engine import Engine
 
 OWNED_BY = "specdec-exporter simulator"
 _WORDS = ("simulated", "token", "draft", "accept", "reject", "verify", "step", "bonus")
-_DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's default for completions; chat runs until the model stops
+_DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's default for completions; chat has none
 
 Now = Callable[[], Engine]
-"""Gives the engine, advanced to this moment."""
+"""Returns the engine, advanced to this moment."""
 
 
 class OpenAIApi:
-    """Handlers over an engine that somebody else advances."""
+    """The handlers. ``now`` gives the engine; ``wake`` tells its owner that it has new work."""
 
     def __init__(self, now: Now, wake: Callable[[], None], *, created: int) -> None:
         self._now = now
@@ -34,7 +35,7 @@ class OpenAIApi:
         self._ids = itertools.count(1)
 
     def routes(self) -> list[web.RouteDef]:
-        """Routes of this API."""
+        """Return the routes of this API."""
         return [
             web.get("/v1/models", self._models),
             web.post("/v1/completions", functools.partial(self._generate, chat=False)),
@@ -67,10 +68,10 @@ class OpenAIApi:
         if not isinstance(max_tokens, int) or not 1 <= max_tokens <= room:
             raise _bad_request(
                 f"max_tokens: expected 1 to {room} (max_model_len {engine.settings.max_model_len} "
-                f"less {prompt_tokens} prompt tokens), found {max_tokens!r}"
+                f"minus {prompt_tokens} prompt tokens), found {max_tokens!r}"
             )
         if body.get("n", 1) != 1:
-            raise _bad_request("n: the simulator answers with one choice")
+            raise _bad_request("n: expected 1, because the simulator gives one choice")
         include_usage = bool((body.get("stream_options") or {}).get("include_usage"))
         answer = _Answer(
             f"{'chatcmpl' if chat else 'cmpl'}-simulated-{next(self._ids)}",
@@ -93,7 +94,7 @@ class OpenAIApi:
             async for tokens, reason in _pieces(queue):
                 answer.add(tokens, reason)
             return web.json_response(answer.whole())
-        except (_LostError, ConnectionResetError):  # the predictor restarts, or the client is gone
+        except (_LostError, ConnectionResetError):  # the predictor restarts, or the client went away
             if request.transport:
                 request.transport.abort()
             return web.Response(status=503)
@@ -101,61 +102,61 @@ class OpenAIApi:
             self._now().abort(submitted)
 
 
+@dataclasses.dataclass
 class _Answer:
-    """The answer to one request, whole or piece by piece, in either API's form."""
+    """The answer to one request of either API, whole or in pieces."""
 
-    def __init__(self, identifier: str, created: int, model: str, prompt_tokens: int, *, chat: bool) -> None:
-        self._identifier = identifier
-        self._created = created
-        self._model = model
-        self._prompt_tokens = prompt_tokens
-        self._chat = chat
-        self._tokens = 0
-        self._reason: str | None = None
+    identifier: str
+    created: int
+    model: str
+    prompt_tokens: int
+    chat: bool
+    tokens: int = 0
+    reason: str | None = None
 
     def add(self, tokens: int, reason: str | None) -> str:
         """Take new tokens; return their text."""
-        first, self._tokens, self._reason = self._tokens, self._tokens + tokens, reason
-        return _text(first, self._tokens)
+        first, self.tokens, self.reason = self.tokens, self.tokens + tokens, reason
+        return _text(first, self.tokens)
 
     def whole(self) -> dict[str, Any]:
-        """The answer of a request that does not stream."""
-        text = _text(0, self._tokens)
-        content = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
+        """Return the answer to a request without ``stream``."""
+        text = _text(0, self.tokens)
+        content = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
         return self._frame([self._choice(content)], stream=False) | {"usage": self.usage()}
 
     def opening(self) -> dict[str, Any] | None:
-        """The first piece of a chat stream, which says whose turn it is."""
-        if not self._chat:
+        """Return the first piece of a chat stream, which names the role."""
+        if not self.chat:
             return None
         return self._frame([self._choice({"delta": {"role": "assistant", "content": ""}})], stream=True)
 
     def piece(self, text: str) -> dict[str, Any]:
-        """One piece of a stream."""
-        content = {"delta": {"content": text}} if self._chat else {"text": text}
+        """Return one piece of a stream."""
+        content = {"delta": {"content": text}} if self.chat else {"text": text}
         return self._frame([self._choice(content)], stream=True)
 
     def closing(self) -> dict[str, Any]:
-        """The piece after the last, asked for with ``stream_options.include_usage``: no choice, the usage."""
+        """Return the last piece for ``stream_options.include_usage``: the usage without a choice."""
         return self._frame([], stream=True) | {"usage": self.usage()}
 
     def usage(self) -> dict[str, int]:
-        """Token counts."""
-        total = self._prompt_tokens + self._tokens
-        return {"prompt_tokens": self._prompt_tokens, "completion_tokens": self._tokens, "total_tokens": total}
+        """Return the token counts."""
+        total = self.prompt_tokens + self.tokens
+        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.tokens, "total_tokens": total}
 
     def _choice(self, content: dict[str, Any]) -> dict[str, Any]:
-        return {"index": 0, **content, "logprobs": None, "finish_reason": self._reason}
+        return {"index": 0, **content, "logprobs": None, "finish_reason": self.reason}
 
     def _frame(self, choices: list[dict[str, Any]], *, stream: bool) -> dict[str, Any]:
         kind = "text_completion"
-        if self._chat:
+        if self.chat:
             kind = "chat.completion.chunk" if stream else "chat.completion"
         return {
-            "id": self._identifier,
+            "id": self.identifier,
             "object": kind,
-            "created": self._created,
-            "model": self._model,
+            "created": self.created,
+            "model": self.model,
             "choices": choices,
         }
 
@@ -209,7 +210,7 @@ def _count_prompt_tokens(body: dict[str, Any], *, chat: bool) -> int:
         return _tokens_of_text(prompt)
     if isinstance(prompt, list) and prompt and all(isinstance(token, int) for token in prompt):
         return len(prompt)
-    raise _bad_request("prompt: expected a text or a list of token ids, not empty")
+    raise _bad_request("prompt: expected a text or a list of token ids that is not empty")
 
 
 def _tokens_of_text(text: str) -> int:

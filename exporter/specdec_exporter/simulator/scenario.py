@@ -1,4 +1,4 @@
-"""Incidents: what goes wrong with a simulated predictor, when, and how a scenario file says so."""
+"""Incidents of a simulated predictor, and the scenario file that lists them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOREVER = float("inf")
 
 
 class _Incident(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """``at`` is simulated seconds since the start; ``duration`` is written ``for``; without it, until the end."""
+    """``at`` is simulated seconds since the start. ``duration`` is the key ``for``; without it there is no end."""
 
     at: Annotated[float, parse_seconds]
     duration: Annotated[float, parse_seconds] | None = msgspec.field(default=None, name="for")
@@ -29,7 +29,7 @@ class _Incident(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Collapse(_Incident, frozen=True, kw_only=True, tag="collapse"):
-    """Acceptance falls at once to this rate, or to this list of rates."""
+    """Acceptance changes at once to this rate, or to this list of rates."""
 
     acceptance: float | tuple[float, ...]
 
@@ -41,7 +41,7 @@ class Drift(_Incident, frozen=True, kw_only=True, tag="drift"):
 
 
 class Latency(_Incident, frozen=True, kw_only=True, tag="latency"):
-    """Steps and prefill take ``factor`` times as long; a ``tail_share`` of requests ``tail_factor`` times that."""
+    """Steps and prefill take ``factor`` times as long; ``tail_share`` of requests take ``tail_factor`` times that."""
 
     factor: float = 1.0
     tail_share: float | None = None
@@ -53,7 +53,7 @@ class Restart(_Incident, frozen=True, kw_only=True, tag="restart"):
 
 
 class StopDrafting(_Incident, frozen=True, kw_only=True, tag="stop_drafting"):
-    """Drafting stops and the draft counters stand still. The engine goes on."""
+    """Drafting stops, and the engine goes on without drafts."""
 
 
 class ChangeLoad(_Incident, frozen=True, kw_only=True, tag="load"):
@@ -69,7 +69,7 @@ class ChangeLoad(_Incident, frozen=True, kw_only=True, tag="load"):
 
 
 class PositionCliff(_Incident, frozen=True, kw_only=True, tag="position_cliff"):
-    """From ``position`` on (from 0), acceptance is multiplied by ``factor``: one depth of the head is broken."""
+    """Acceptance of ``position`` (counted from 0) and all later ones is multiplied by ``factor``."""
 
     position: int
     factor: float = 0.05
@@ -79,7 +79,7 @@ MetricsFault = Literal["http_500", "html", "slow"]
 
 
 class BreakMetrics(_Incident, frozen=True, kw_only=True, tag="metrics_error"):
-    """``/metrics`` answers with an error, with a web page, or ``seconds`` late (real ones). The API goes on serving."""
+    """``/metrics`` answers with an error, with a web page, or ``seconds`` (real time) late. The API still works."""
 
     mode: MetricsFault
     seconds: float = 30.0
@@ -91,7 +91,7 @@ DEFAULT_DOWNTIME_SECONDS = 2.0
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario file: settings of the command line under their own names, and incidents."""
+    """A scenario file: settings, with the names of :class:`~.settings.SimulatorSettings`, and incidents."""
 
     description: Node | None = None  # for people
     settings: Node | None = None
@@ -99,7 +99,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds at one instant: the settings with the incidents of that instant applied."""
+    """The settings at one moment, with the incidents of that moment applied."""
 
     rates: tuple[float, ...]
     drafting: bool
@@ -112,7 +112,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply_incidents(conditions: Conditions, incidents: Sequence[Incident], now: float) -> Conditions:
-    """The conditions at simulated second ``now``; incidents apply in their order, a later one over an earlier."""
+    """Return the conditions at simulated second ``now``. Incidents apply in their order."""
     changes: dict[str, Any] = {}
     rates = conditions.rates
     for incident in incidents:
@@ -137,17 +137,17 @@ def apply_incidents(conditions: Conditions, incidents: Sequence[Incident], now: 
                 rates = rates[:position] + tuple(rate * factor for rate in rates[position:])
             case BreakMetrics(mode=mode, seconds=seconds):
                 changes |= {"metrics_fault": mode, "metrics_delay_seconds": seconds}
-            case _:  # a restart changes the engine, not its conditions
+            case _:  # a restart does not change the conditions
                 pass
     return msgspec.structs.replace(conditions, rates=rates, **changes)
 
 
 def check_incident(incident: Incident, *, k: int, where: str) -> None:
-    """Raises :class:`ConfigError` naming ``where`` and the key for values that cannot be simulated with ``k``."""
+    """Raise :class:`ConfigError`, which names ``where`` and the key, if ``incident`` is impossible with ``k``."""
     match incident:
         case Collapse(acceptance=acceptance) | Drift(acceptance=acceptance):
             if k == 0:
-                raise ConfigError(f"{where}: acceptance cannot change where speculation is off")
+                raise ConfigError(f"{where}: acceptance cannot change while speculation is off")
             try:
                 position_rates(acceptance, k)
             except ConfigError as error:
@@ -159,13 +159,13 @@ def check_incident(incident: Incident, *, k: int, where: str) -> None:
         case Latency(tail_share=share) if share is not None and not 0 <= share <= 1:
             raise ConfigError(f"{where}.tail_share: expected a share from 0 to 1, found {share:g}")
         case Latency(factor=factor, tail_factor=tail) if factor <= 0 or (tail is not None and tail <= 0):
-            raise ConfigError(f"{where}: factors are above 0")
+            raise ConfigError(f"{where}: expected factors above 0")
         case _:
             pass
 
 
 def parse_incident(text: str) -> Incident:
-    """An incident from the command line: ``"collapse at=60s for=2m acceptance=0.2"``, keys as in a scenario file."""
+    """Read an incident such as ``"collapse at=60s for=2m acceptance=0.2"``; the keys are those of a scenario file."""
     try:
         kind, *pairs = shlex.split(text)
     except ValueError:

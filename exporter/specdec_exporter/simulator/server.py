@@ -1,4 +1,4 @@
-"""The simulated predictor behind HTTP: a clock that may run faster, a log that is written, an API that answers."""
+"""The simulated predictor over HTTP: it moves the simulated clock, writes the log and answers requests."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from specdec_exporter.simulator.openai_api import OWNED_BY, OpenAIApi
 from specdec_exporter.simulator.settings import SimulatorSettings
 
 HEADER = "X-Simulated-By"
-_SHORTEST_SLEEP_SECONDS = 0.002  # times the speed: a fast clock is followed in coarser strides
+_SHORTEST_SLEEP_SECONDS = 0.002  # times the speed, because a fast clock needs fewer wake-ups
 _LONGEST_SLEEP_SECONDS = 0.02
-_LONGEST_ADVANCE_SECONDS = 1.0  # simulated; shorter than any downtime, and the server answers in between
+_LONGEST_ADVANCE_SECONDS = 1.0  # simulated; between two such steps the server answers requests
 _HTML = "<!doctype html><title>Bad gateway</title><p>Not metrics: a simulated fault.</p>"
 
 Ready = Callable[[int], None]
@@ -32,8 +32,8 @@ Ready = Callable[[int], None]
 async def run(settings: SimulatorSettings, *, ready: Ready | None = None, stop: asyncio.Event | None = None) -> None:
     """Serve until ``stop`` is set or ``settings.duration_seconds`` (real) have passed.
 
-    ``ready`` is called with the port once it listens. Raises :class:`ConfigError` for an address or a log file that
-    cannot be had.
+    ``ready`` is called with the port when the server listens. Raises :class:`ConfigError` for an address or a log file
+    that cannot be opened.
     """
     stop = stop or asyncio.Event()
     with _open_log(settings.log_path) as log:
@@ -69,21 +69,17 @@ class _Listener:
         except OSError as error:
             raise ConfigError(f"listen_address {self._host}:{self.port}: {error.strerror or error}") from None
         self._site = site
-        server = site._server  # noqa: SLF001  # aiohttp tells the port of one site in no other way
+        server = site._server  # noqa: SLF001  # the only way to the port of one site
         if isinstance(server, asyncio.Server):
             self.port = server.sockets[0].getsockname()[1]
-
-    async def close(self) -> None:
-        if self._site:
-            await self._site.stop()
-            self._site = None
 
     async def follow(self, *, serving: bool) -> None:
         """Listen if the predictor serves, and only then."""
         if serving and not self._site:
             await self.open()
         elif not serving and self._site:
-            await self.close()
+            await self._site.stop()
+            self._site = None
 
 
 class _Predictor:
@@ -152,7 +148,7 @@ class _Predictor:
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not self._now().serving:  # a connection kept alive from before the restart
+        if not self._now().serving:  # a connection from before the restart
             if request.transport:
                 request.transport.abort()
             return web.Response(status=503)
@@ -185,8 +181,6 @@ class _Predictor:
                 return web.Response(text=_HTML, content_type="text/html")
             case "slow":
                 await asyncio.sleep(engine.conditions.metrics_delay_seconds)
-            case None:
-                pass
         return web.Response(body=render_metrics(engine), headers={"Content-Type": engine.release.content_type})
 
 

@@ -1,4 +1,4 @@
-"""What a simulated predictor is told: one frozen object, checked when it is made."""
+"""The settings of a simulated predictor: one frozen object, checked when it is created."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _SHARES = ("short_draft_share", "no_draft_share", "tail_share", "prefix_cache_hi
 
 
 class LatencyModel(msgspec.Struct, frozen=True, kw_only=True):
-    """Where time goes, in simulated seconds. One engine step serves every decoding request.
+    """Durations in simulated seconds. One engine step serves every decoding request.
 
     A step takes ``step_seconds`` + ``draft_token_seconds`` per token of its longest draft + ``request_seconds`` for
-    every request beyond the first, times a lognormal factor of ``step_sigma``; prefill is lognormal around
+    every request after the first, times a lognormal factor of ``step_sigma``. Prefill is lognormal around
     ``prefill_seconds``. ``tail_share`` of the requests are ``tail_factor`` times slower, in prefill and in decoding.
     """
 
@@ -63,11 +63,10 @@ class LatencyModel(msgspec.Struct, frozen=True, kw_only=True):
 class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A simulated predictor. Durations are simulated seconds, ratios 0..1.
 
-    ``method`` is ``None`` where speculation is off. ``acceptance`` is the mean rate over ``k`` positions (a geometric
-    curve is solved for it), or the unconditional rates of the positions. ``short_draft_share`` of the drafts are
-    shorter than ``k`` and ``no_draft_share`` of the request-steps have none, as with ngram.
-
-    Raises :class:`ConfigError` when a value makes no sense.
+    ``method`` is ``None`` if speculation is off. ``acceptance`` is the mean rate of a geometric curve over ``k``
+    positions, or the unconditional rates of the positions. ``short_draft_share`` of the drafts are shorter than ``k``,
+    and ``no_draft_share`` of the request-steps have no draft, as with ngram. Raises :class:`ConfigError` for an
+    impossible value.
     """
 
     vllm_version: str = "0.32.0"
@@ -98,7 +97,7 @@ class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     incidents: tuple[Incident, ...] = ()
     seed: int = 42
     speed: float = 1.0
-    log_interval_seconds: float | None = None  # the release's own when None: 5 s (V0 engine) or 10 s
+    log_interval_seconds: float | None = None  # None: the release's own, 5 s (V0 engine) or 10 s
 
     listen_address: str = "127.0.0.1:8080"
     log_path: str = "-"  # "-" is standard output
@@ -123,7 +122,7 @@ class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Unconditional acceptance of every position; empty where speculation is off."""
+        """Unconditional acceptance of every position; empty if speculation is off."""
         return position_rates(self.acceptance, self.k) if self.speculates else ()
 
     @property
@@ -141,11 +140,11 @@ class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_simulation(scenario_file: str | None, overrides: Mapping[str, Any]) -> SimulatorSettings:
-    """Settings from a scenario file, or the defaults, with ``overrides`` on top.
+    """Return the settings of a scenario file, or the defaults, with ``overrides`` on top.
 
-    ``overrides`` maps field names, those of the latency model too, to values; its incidents come after the file's.
-    ``k`` is the number of acceptance rates where they are listed and ``k`` is not given; method ``none`` is no method.
-    Raises :class:`ConfigError` naming the file, the line and the key.
+    ``overrides`` maps field names, including those of the latency model, to values; its incidents follow the file's.
+    Without ``k``, a list of acceptance rates sets it. Method ``none`` switches speculation off. Raises
+    :class:`ConfigError`, which names the file, the line and the key.
     """
     document = read_yaml(scenario_file, ConfigError) if scenario_file else None
     scenario: Scenario = document.read(Scenario) if document else Scenario()

@@ -1,4 +1,4 @@
-"""What people read of a baseline: a table of what it holds, its remarks, and the progress of a recording."""
+"""The contents of a baseline as tables, and the progress of a recording."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TICK_SECONDS = 0.25
 
 
 def print_baseline(console: Console, baseline: Baseline, remarks: tuple[str, ...]) -> None:
-    """Print everything a baseline holds, but the single buckets."""
+    """Print everything in a baseline except its buckets."""
     console.print(Text(f"{plain(baseline.name)}: {_span(baseline)}", style="bold"))
     console.print(_facts(baseline))
     console.print(_latency(baseline))
@@ -52,10 +52,10 @@ def _facts(baseline: Baseline) -> Table:
     for name in context.__struct_fields__:
         value = getattr(context, name)
         table.add_row(f"  {name.replace('_', ' ')}", plain(value) if value else "not given")
-    speculation = "off, or not known"
+    speculation = "off or unknown"
     if counts.draft_tokens is not None:
         k = baseline.num_speculative_tokens
-        speculation = f"{plain(baseline.method or 'method not known')}, k = {k or '?'}"
+        speculation = f"{plain(baseline.method or 'method unknown')}, k = {k or '?'}"
     table.add_row("  served model", plain(baseline.model_name or "-"))
     table.add_row("  vLLM", plain(baseline.vllm_version or "-"))
     table.add_row("  speculation", speculation)
@@ -63,7 +63,7 @@ def _facts(baseline: Baseline) -> Table:
         rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
         table.add_row("  acceptance", f"{percent(rate)} of {count(counts.draft_tokens)} draft tokens")
         length = mean_acceptance_length(counts.accepted_tokens, counts.drafts)
-        table.add_row("  length", f"{decimal(length)} tokens a draft, the bonus token included")
+        table.add_row("  length", f"{decimal(length)} tokens per draft, including the bonus token")
         curve = position_ratios(counts.accepted_per_position, counts.drafts)
         table.add_row("  curve", " ".join(percent(rate) for rate in curve) or "-")
     per_step = tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)
@@ -74,7 +74,7 @@ def _facts(baseline: Baseline) -> Table:
         ("generated tokens", counts.generation_tokens),
     ):
         rate = None if total is None else total / baseline.duration_seconds
-        table.add_row(f"  {title}", count(total) if rate is None else f"{count(total)} ({decimal(rate)} a second)")
+        table.add_row(f"  {title}", count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)")
     return table
 
 
@@ -90,7 +90,7 @@ def _latency(baseline: Baseline) -> Table:
 
 
 def _bracket(histogram: Histogram, share: float) -> str:
-    """The bucket that a quantile lies in: all that is certain of it."""
+    """Return the bucket of a quantile; its exact value is not known."""
     rank = share * histogram.count
     index = next(i for i, cumulative in enumerate(histogram.counts) if cumulative >= rank)
     if index == len(histogram.bounds) - 1:
@@ -100,20 +100,20 @@ def _bracket(histogram: Histogram, share: float) -> str:
 
 
 def _seconds(*values: float) -> str:
-    """A time, or from one to another, in the unit of the last."""
+    """Return a time, or a range of times, in the unit of the last value."""
     factor, unit = (1000.0, "ms") if values[-1] < 1 else (1.0, "s")
     return f"{'-'.join(f'{value * factor:.4g}' for value in values)} {unit}"
 
 
 @asynccontextmanager
 async def recording_progress(stream: TextIO, what: str, seconds: float) -> AsyncIterator[None]:
-    """Say what is being done and, on a terminal, show how much of the span has passed."""
-    stream.write(f"Recording {plain(what)} for {seconds:g} s; Ctrl-C ends it and keeps what was measured\n")
+    """Announce the recording and, on a terminal, show how much of the time has passed."""
+    stream.write(f"Recording {plain(what)} for {seconds:g} s; Ctrl-C ends it early and keeps the data\n")
     stream.flush()
     if not stream.isatty():
         yield
         return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn  # noqa: PLC0415  terminals only
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn  # noqa: PLC0415  only terminals need it
 
     columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console_for(stream), transient=True) as progress:

@@ -1,4 +1,4 @@
-"""The report of ``check``: findings, figures, curve and verdict of a running predictor."""
+"""The report of ``check``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from specdec_exporter.terminal.figures import (
 def print_examination(
     console: Console, examination: Examination, look: Look, engines: Sequence[tuple[str, Figures]]
 ) -> None:
-    """Print what a check found: its lines, the figures, the curve, the warnings of the log and the verdict.
+    """Print findings, figures, acceptance by position, the warnings in the log and the verdict.
 
-    ``engines`` has each engine's figures since the predictor started.
+    ``engines`` are the figures of each engine since the predictor started.
     """
     for finding in examination.findings:
         print_finding(console, finding)

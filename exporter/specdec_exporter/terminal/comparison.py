@@ -1,4 +1,4 @@
-"""A comparison for a terminal of 80 columns, as a Markdown report, and as JSON for programs."""
+"""The output of ``compare``: text of 80 columns, Markdown for a report, JSON for programs."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _STYLE: dict[DecisionCode, str] = {
     "undecided": "blue",
 }
 _LEGEND: Final = (
-    "Quantiles are interpolated. [ ] shows the bucket boundaries around them, ( ) shows 95 % intervals. "
-    "These intervals ignore run-to-run variation of a few percent."
+    "Quantiles are interpolated. [ ] shows the bucket boundaries around them, including random error; ( ) shows 95 % "
+    "intervals. Both ignore run-to-run variation of a few percent."
 )
-_FLAGS_TITLE: Final = "Read the result with care"
+_FLAGS_TITLE: Final = "Differences between the recordings, known or possible"
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
-class _Rows(NamedTuple):
-    """A table: its title, the heading of the last column if it has one, and the cells."""
+class _Section(NamedTuple):
+    """A table with its title. The first cell of a row is its name."""
 
     title: str
-    last: str | None
     rows: list[tuple[str, ...]]
+    columns: tuple[str, ...] = ("", "baseline", "candidate")
 
 
 def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> None:
@@ -56,7 +56,7 @@ def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> 
         write(stream, lambda console: print_comparison(console, comparison))
         return
     text = as_markdown(comparison) if output == "markdown" else as_json(comparison)
-    stream.buffer.write(text.encode())  # always UTF-8: the reader is a file or a program
+    stream.buffer.write(text.encode())  # always UTF-8, because a file or a program reads it
     stream.flush()
 
 
@@ -65,23 +65,23 @@ def as_json(comparison: Comparison) -> str:
     return msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode() + "\n"
 
 
-# --- What both tell, as cells ----------------------------------------------------------------------------------------
+# --- Cells, for text and Markdown ------------------------------------------------------------------------------------
 
 
-def _tables(comparison: Comparison) -> Iterator[_Rows]:
-    yield _Rows("Recordings", None, _recordings(comparison))
+def _sections(comparison: Comparison) -> Iterator[_Section]:
+    yield _Section("Recordings", _recordings(comparison))
     for latency in comparison.latencies:
         if latency.mean_seconds.baseline is not None or latency.mean_seconds.candidate is not None:
-            title = TITLES[latency.sli].capitalize()
-            yield _Rows(title, "candidate / baseline", _latency(latency))
+            columns = ("", "baseline", "candidate", "candidate / baseline")
+            yield _Section(TITLES[latency.sli].capitalize(), _latency(latency), columns)
     if comparison.baseline.figures or comparison.candidate.figures:
-        yield _Rows("Speculation", None, _speculation(comparison))
+        yield _Section("Speculation", _speculation(comparison))
     if curve := _curve(comparison):
-        yield _Rows("Acceptance by position (accepted there / drafts)", None, curve)
+        yield _Section("Acceptance by position (accepted there / drafts)", curve)
 
 
 def _of_sides(comparison: Comparison, *lines: tuple[str, Callable[[Side], str]]) -> list[tuple[str, ...]]:
-    """Return one row for each line; leave out the rows without a value on either side."""
+    """Return one row per line; a line is left out if neither side has a value."""
     rows = [(name, cell(comparison.baseline), cell(comparison.candidate)) for name, cell in lines]
     return [row for row in rows if row[1:] != ("-", "-")]
 
@@ -151,7 +151,7 @@ def _shift(name: str, sign: str, shift: Shift) -> tuple[str, ...]:
 
 
 def quantile(found: Quantile | None) -> str:
-    """``43.1 ms [25, 50]``: the interpolated value and the boundaries around it; or why it is unresolvable."""
+    """Return ``43.1 ms [25, 50]``: interpolated, with the boundaries around it; or why it is not resolvable."""
     if found is None:
         return "-"
     if found.unresolvable == "below_first_bucket":
@@ -169,8 +169,8 @@ def _speculation(comparison: Comparison) -> list[tuple[str, ...]]:
     rows = _of_sides(
         comparison,
         ("drafts", lambda side: count(side.figures.drafts) if side.figures else "-"),
-        ("acceptance rate", lambda side: _share(side.acceptance_ratio)),
-        ("mean acceptance length", lambda side: _length(side.mean_acceptance_length)),
+        ("acceptance rate", lambda side: _interval(side.acceptance_ratio, percent)),
+        ("mean acceptance length", lambda side: _interval(side.mean_acceptance_length, decimal)),
         ("mean draft length", _draft_length),
         ("tokens per step", lambda side: decimal(side.figures.tokens_per_step) if side.figures else "-"),
     )
@@ -188,20 +188,14 @@ def _speculation(comparison: Comparison) -> list[tuple[str, ...]]:
 def _draft_length(side: Side) -> str:
     if side.figures is None:
         return "-"
-    short = ", some shorter than k: the curve reads low" if side.figures.short_drafts else ""
+    short = ", below k: the curve reads low" if side.figures.short_drafts else ""
     return f"{decimal(side.figures.mean_draft_length)}{short}"
 
 
-def _share(estimate: Estimate | None) -> str:
+def _interval(estimate: Estimate | None, shown: Callable[[float | None], str]) -> str:
     if estimate is None:
         return "-"
-    return f"{percent(estimate.value)} ({percent(estimate.low)} to {percent(estimate.high)})"
-
-
-def _length(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "-"
-    return f"{decimal(estimate.value)} ({decimal(estimate.low)} to {decimal(estimate.high)})"
+    return f"{shown(estimate.value)} ({shown(estimate.low)} to {shown(estimate.high)})"
 
 
 def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
@@ -216,10 +210,10 @@ def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Print the recordings, the latencies, speculation, the flags, and the decision."""
-    for title, last, rows in _tables(comparison):
-        heading(console, title)
-        indented(console, _table(last, rows))
+    """Print the recordings, the latencies, speculation, the flags and the decision."""
+    for section in _sections(comparison):
+        heading(console, section.title)
+        indented(console, _table(section))
     indented(console, Text(_LEGEND, style="dim"))
     if comparison.flags:
         heading(console, _FLAGS_TITLE)
@@ -230,11 +224,11 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     print_framed(console, title, decision.headline, decision.reasons, decision.action, style=_STYLE[decision.code])
 
 
-def _table(last: str | None, rows: Sequence[tuple[str, ...]]) -> Table:
+def _table(section: _Section) -> Table:
     result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("", "baseline", "candidate", *((last,) if last else ())):
+    for column in section.columns:
         result.add_column(column, overflow="fold")
-    for row in rows:
+    for row in section.rows:
         result.add_row(*(Text(plain(cell)) for cell in row))
     return result
 
@@ -243,7 +237,7 @@ def _table(last: str | None, rows: Sequence[tuple[str, ...]]) -> Table:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Return a report with everything that repeating it needs: settings, commands, figures, decision."""
+    """Return a report with settings, commands, figures and decision, so that a reader can repeat it."""
     decision = comparison.decision
     lines = [
         f"# {_escaped(comparison.candidate.name)} against {_escaped(comparison.baseline.name)}",
@@ -254,10 +248,9 @@ def as_markdown(comparison: Comparison) -> str:
         "",
         f"Next: {_escaped(decision.action)}",
     ]
-    for title, last, rows in _tables(comparison):
-        columns = ("", "baseline", "candidate", *((last,) if last else ()))
-        lines += ["", f"## {title}", "", _row(columns), _row(["---"] * len(columns))]
-        lines += [_row(row) for row in rows]
+    for section in _sections(comparison):
+        lines += ["", f"## {section.title}", "", _row(section.columns), "|" + " --- |" * len(section.columns)]
+        lines += map(_row, section.rows)
     lines += ["", _escaped(_LEGEND), "", "## Commands"]
     for name, side in (("Baseline", comparison.baseline), ("Candidate", comparison.candidate)):
         lines += ["", f"{name}:", "", *_command(side.context)]
@@ -268,11 +261,11 @@ def as_markdown(comparison: Comparison) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell if cell == '---' else _escaped(cell) for cell in cells)} |"
+    return f"| {' | '.join(map(_escaped, cells))} |"
 
 
 def _escaped(text: str) -> str:
-    """Return ``text`` on one line, escaped for Markdown and its tables."""
+    """Return ``text`` on one line, escaped for Markdown and for the cells of its tables."""
     return re.sub(r"([\\`*_|<\[\]])", r"\\\1", plain(" ".join(text.split())))
 
 

@@ -1,7 +1,7 @@
-"""How anything is printed: on a terminal or in a pipe, as tables, bars, a sparkline and frames.
+"""Printing on a terminal or into a pipe: tables, bars, sparklines and frames.
 
-Pipes get no escape sequences, ``NO_COLOR`` no colour, an ASCII-only stream ASCII; text that comes from a log or a
-predictor is stripped of control characters. Nothing is told by colour alone.
+Pipes get no escape sequences, ``NO_COLOR`` switches colours off, and a stream without Unicode gets ASCII. Text from a
+log or a predictor loses its control characters. Colour only repeats what words say.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _INDENT = (0, 0, 0, 2)
 
 
 def console_for(stream: TextIO) -> Console:
-    """Return a console on ``stream`` that takes every string as it is and never fails on a character."""
+    """Return a console on ``stream`` without markup; it replaces characters that cannot be encoded."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="replace")
     return Console(file=stream, markup=False, emoji=False, highlight=False)
 
 
 def write(stream: TextIO, draw: Callable[[Console], None]) -> None:
-    """Write what ``draw`` prints to ``stream`` in one piece; raises BrokenPipeError where nobody reads it any more."""
+    """Write what ``draw`` prints to ``stream`` in one piece; raises BrokenPipeError if the reader is gone."""
     console = console_for(stream)
-    with console.capture() as captured:  # rich, left to itself, ends the process at a broken pipe
+    with console.capture() as captured:  # without this, rich ends the process at a broken pipe
         draw(console)
     stream.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
     stream.flush()
@@ -45,14 +45,14 @@ def write(stream: TextIO, draw: Callable[[Console], None]) -> None:
 
 @contextmanager
 def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterator[Callable[[int], None] | None]:
-    """Show how far reading is, on a terminal and where it takes long enough; give what is to be told the bytes so far.
+    """Show a progress bar for large input on a terminal; give the function to call with the bytes read so far.
 
-    ``live``: the end is not known (a pipe). Gives ``None`` where nothing is shown.
+    ``live`` means that the end is not known, as in a pipe. Gives ``None`` if no bar is shown.
     """
     if not stream.isatty() or (total_bytes < PROGRESS_FROM_BYTES and not live):
         yield None
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn  # noqa: PLC0415  most runs show none
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn  # noqa: PLC0415  most runs show no bar
 
     columns = (TextColumn("Reading"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=console_for(stream), transient=True) as progress:
@@ -61,12 +61,12 @@ def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterato
 
 
 def is_ascii_only(console: Console) -> bool:
-    """Whether block characters would come out as question marks."""
+    """Whether the stream cannot encode block characters."""
     return console.options.ascii_only
 
 
 def bar(ratio: float | None, cells: int, *, ascii_only: bool) -> str:
-    """``ratio`` (0..1) as a bar of at most ``cells`` characters, to an eighth of one; a dash where it is not defined.
+    """Return a bar for ``ratio`` (0..1), in eighths of ``cells`` characters; a dash for ``None``.
 
     A ratio above 0 always shows something.
     """
@@ -80,7 +80,7 @@ def bar(ratio: float | None, cells: int, *, ascii_only: bool) -> str:
 
 
 def sparkline(ratios: Sequence[float | None], *, ascii_only: bool) -> str:
-    """One character for each ratio on the fixed scale 0..1 (so that two lines compare); a blank where undefined."""
+    """Return one character per ratio, on the fixed scale 0..1 so that two lines compare; a blank for ``None``."""
     levels = _ASCII_SPARKS if ascii_only else _SPARKS
     top = len(levels) - 1
     return "".join(
@@ -99,19 +99,18 @@ def indented(console: Console, renderable: RenderableType) -> None:
     console.print(Padding(renderable, _INDENT))
 
 
-def table(*columns: str, rows: Iterable[Sequence[str]], first_left: bool = True) -> Table:
-    """Return a borderless table; the first column to the left, the others to the right, words folded, never cut."""
-    result = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=any(columns))
+def table(*columns: str, rows: Iterable[Sequence[str]]) -> Table:
+    """Return a borderless table; the first column is left-aligned, the others right-aligned; long words are folded."""
+    result = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for index, column in enumerate(columns):
-        left = index == 0 and first_left
-        result.add_column(column, justify="left" if left else "right", overflow="fold", header_style="dim")
+        result.add_column(column, justify="right" if index else "left", overflow="fold", header_style="dim")
     for row in rows:
         result.add_row(*(Text(plain(cell)) for cell in row))
     return result
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> Table:
-    """Return names and what is to be said of them, both to the left."""
+    """Return a table of names and values, both left-aligned."""
     result = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
     result.add_column(overflow="fold", style="dim", no_wrap=True)
     result.add_column(overflow="fold")
@@ -123,7 +122,7 @@ def pairs(rows: Iterable[tuple[str, str]]) -> Table:
 def print_framed(
     console: Console, title: str, headline: str, reasons: Sequence[str], action: str, *, style: str
 ) -> None:
-    """Print a conclusion in a frame of this colour: headline, why, what to do next."""
+    """Print a conclusion in a frame of colour ``style``: headline, reasons, next action."""
     lines = [Text(plain(headline), style="bold")]
     lines += [Text(f"- {plain(reason)}") for reason in reasons]
     if action:

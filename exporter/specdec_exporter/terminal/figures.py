@@ -1,4 +1,4 @@
-"""What every report shares: figures, the curve by position, findings, warnings, pitfalls and the verdict."""
+"""Parts that several reports share: figures, acceptance by position, findings, warnings, pitfalls, the verdict."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _VERDICT_STYLE: dict[VerdictCode, str] = {
 
 
 def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
-    """Return the figures of one or several spans side by side; of a single one with the definition beside each.
+    """Return the figures of one or several spans side by side; a single span gets the definitions beside the figures.
 
-    Lines of which no column knows anything are left out.
+    A line is left out if all its figures are unknown.
     """
     spans = [figures for _, figures in columns]
     sources = {figures.source for figures in spans}
@@ -87,8 +87,8 @@ def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
     )
 
 
-def curve_table(figures: Figures, *, ascii_only: bool, cells: int = _BAR_CELLS) -> Table:
-    """Return acceptance by position as bars: of all drafts, and of the drafts that came this far."""
+def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:
+    """Return acceptance by position as bars: per draft, and per draft that was accepted up to the position before."""
     result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     result.add_column("pos.", justify="right", no_wrap=True)
     result.add_column("all drafts", min_width=cells, no_wrap=True)
@@ -107,31 +107,31 @@ def curve_table(figures: Figures, *, ascii_only: bool, cells: int = _BAR_CELLS) 
 
 
 def print_curve(console: Console, figures: Figures, recommended_num_speculative_tokens: int | None) -> None:
-    """Print acceptance by position, as wide as there is room for, and what it takes to read it."""
+    """Print acceptance by position with explanations, as wide as the console allows."""
     if not figures.per_position:
         return
     heading(console, "Acceptance by position")
     # the position, two percentages, the gaps between and the indent take 28 columns
     cells = max(6, min(_BAR_CELLS, (console.width - 28) // 2))
     indented(console, curve_table(figures, ascii_only=is_ascii_only(console), cells=cells))
-    indented(console, Text("conditional: of the drafts accepted up to the position before", style="dim"))
+    indented(console, Text("conditional: share of the drafts accepted up to the position before", style="dim"))
     if recommended_num_speculative_tokens is not None:
-        best = recommended_num_speculative_tokens or "0 (better switched off)"
-        indented(console, Text(f"Recommended k: {best}, by this curve and the cost that the policy assumes."))
+        best = recommended_num_speculative_tokens or "0 (switch speculation off)"
+        indented(console, Text(f"Recommended k: {best}, computed from this curve and the policy's draft cost."))
     if figures.short_drafts:
         offered = "" if figures.mean_draft_length is None else f" ({figures.mean_draft_length:.2f} tokens on average)"
         indented(
             console,
             Text(
-                f"Some drafts were shorter than k{offered}: the last positions read too low, since a token "
-                "that was never offered counts as not accepted.",
+                f"Some drafts were shorter than k{offered}. The last positions read too low, because a token "
+                "that was not offered counts as not accepted.",
                 style="yellow",
             ),
         )
 
 
 def print_warnings(console: Console, warnings: Sequence[WarningCount]) -> None:
-    """Print the known warnings of the log: what each of them means, which releases log it and what to do."""
+    """Print the known warnings in the log: meaning, releases and action."""
     if warnings:
         heading(console, "Warnings in the log")
     for warning in warnings:
@@ -139,9 +139,9 @@ def print_warnings(console: Console, warnings: Sequence[WarningCount]) -> None:
 
 
 def print_pitfalls(console: Console, pitfalls: Sequence[KnownPitfall]) -> None:
-    """Print what is known of the release that the log is of."""
+    """Print the known pitfalls of the log's release."""
     if pitfalls:
-        heading(console, "Known of this release")
+        heading(console, "Known pitfalls of this release")
     for pitfall in pitfalls:
         _print_known(console, pitfall.code, pitfall)
 
@@ -152,13 +152,13 @@ def _print_known(console: Console, label: str, known: WarningCount | KnownPitfal
 
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
-    """Print the verdict in a frame: headline, why, what to do next."""
+    """Print the verdict in a frame."""
     title = f"Verdict: {verdict.code.replace('_', ' ')}"
     print_framed(console, title, verdict.headline, verdict.reasons, verdict.action, style=_VERDICT_STYLE[verdict.code])
 
 
 def print_finding(console: Console, finding: Finding) -> None:
-    """Print one line of a check: the level, what was looked at, what was found; under it what to do."""
+    """Print a finding: level, subject and what was found; below it the action."""
     head = Text(f"{finding.level}  ", style=LEVEL_STYLE[finding.level])
     grid = Table.grid()
     grid.add_column(no_wrap=True)

@@ -1,4 +1,4 @@
-"""The report of ``analyze``: what one log says."""
+"""The report of ``analyze``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from specdec_exporter.terminal.figures import (
 def print_analysis(
     console: Console, analysis: Analysis, *, counters: ReaderCounters, paths: Sequence[str], min_drafts: int
 ) -> None:
-    """Print what one log says. ``paths`` are its files, ``counters`` what reading them came to."""
+    """Print what one log says. ``paths`` are its files; ``counters`` are the counts of its reader."""
     for path in paths:
         console.print(Text("stdin" if path == "-" else plain(path), style="bold"))
     console.print(_reading(analysis, counters))
@@ -53,7 +53,7 @@ def _reading(analysis: Analysis, counters: ReaderCounters) -> str:
 
 
 def describe_config(config: EngineConfig) -> str:
-    """Return what runs, as one phrase."""
+    """Return the configuration as one phrase."""
     engine = f" ({config.engine_generation.upper()} engine)" if config.engine_generation else ""
     words = [f"vLLM {config.vllm_version or 'of unknown version'}{engine}"]
     if config.served_model_name or config.model:
@@ -75,7 +75,7 @@ def _print_configurations(console: Console, analysis: Analysis) -> None:
     for number, account in enumerate(analysis.accounts, start=1):
         if account.config is None:
             k = account.num_speculative_tokens
-            words = "not in this log (no engine-init line)" + (f"; k = {k} by its lines" if k else "")
+            words = "not in this log (no engine-init line)" + (f"; k = {k} from its lines" if k else "")
         else:
             words = describe_config(account.config)
             if account.since:
@@ -98,14 +98,14 @@ def _print_totals(console: Console, analysis: Analysis, judged: Account, summed:
         ]
         indented(console, breakdown_table("", parts))
         number = analysis.accounts.index(judged) + 1
-        indented(console, Text(f"From here on: configuration {number}, the last that drafted."))
+        indented(console, Text(f"The rest is about configuration {number}, the last one that drafted."))
     if len(judged.engines) > 1:
         heading(console, "By engine")
         indented(console, breakdown_table("engine", judged.engines))
     if judged.lifetime is not None:
         accepted, drafted = judged.lifetime
-        words = "The V0 engine logs totals since it started; they are differenced here."
-        indented(console, Text(f"{words} Its last line: {accepted:,} of {drafted:,} draft tokens accepted."))
+        words = "The V0 engine logs totals since its start; this report shows their differences."
+        indented(console, Text(f"{words} The last line: {accepted:,} of {drafted:,} draft tokens accepted."))
 
 
 def _print_windows(console: Console, judged: Account, min_drafts: int) -> None:
@@ -118,7 +118,7 @@ def _print_windows(console: Console, judged: Account, min_drafts: int) -> None:
         rows.append(("Worst", _notable(judged.worst, judged)))
         rows.append(("Counted", f"{judged.judged_windows:,} windows with at least {min_drafts} drafts"))
     else:
-        rows.append(("Acceptance", f"no window has the {min_drafts} drafts that a percentile needs"))
+        rows.append(("Acceptance", f"a percentile needs a window with {min_drafts} drafts; this log has none"))
     if judged.thirds is not None:
         first, last = judged.thirds
         points = abs(last - first) * 100

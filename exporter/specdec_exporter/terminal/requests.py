@@ -1,4 +1,4 @@
-"""What people read of acceptance request by request."""
+"""The report of ``analyze --responses``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter.formatting import count, decimal, percent, plain
-from specdec_exporter.inspection.requests import RequestGroup, RequestsAnalysis, TemperatureGroup
+from specdec_exporter.inspection.requests import ExactCurve, RequestGroup, RequestsAnalysis, TemperatureGroup
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
 
 _CELLS = 30
@@ -28,7 +28,7 @@ def print_requests(console: Console, analysis: RequestsAnalysis, paths: Sequence
     if group.drafted_requests:
         _print_distribution(console, group)
     if group.exact is not None:
-        _print_exact(console, group)
+        _print_exact(console, group, group.exact)
     if analysis.by_temperature:
         _print_temperatures(console, analysis)
 
@@ -37,8 +37,8 @@ def _reading(analysis: RequestsAnalysis) -> str:
     words = [f"{analysis.all.requests:,} responses with a record of speculation"]
     if analysis.without_record:
         words.append(
-            f"{analysis.without_record:,} without (earlier chunks of a stream, a stream without include_usage, several "
-            "choices, or a server that does not write it)"
+            f"{analysis.without_record:,} without one (earlier chunks of a stream, a stream without include_usage, "
+            "several choices, or a server that does not write records)"
         )
     if analysis.junk:
         words.append(f"{analysis.junk:,} lines that are no response (the first: {plain(analysis.junk_reason or '')})")
@@ -49,9 +49,9 @@ def _totals(group: RequestGroup) -> list[tuple[str, str]]:
     rows = [
         ("Drafted", f"{group.drafted_requests:,} of {group.requests:,} requests, {count(group.drafts)} drafts"),
         ("Draft tokens", f"{count(group.draft_tokens)}, accepted {count(group.accepted_tokens)}"),
-        ("Over tokens", f"acceptance {percent(group.acceptance_ratio)}, as the predictor counts"),
-        ("Over requests", f"acceptance {percent(group.mean_request_ratio)} on average, each request counting once"),
-        ("Mean length", f"{decimal(group.mean_acceptance_length)} tokens a draft, the bonus token included"),
+        ("Over tokens", f"acceptance {percent(group.acceptance_ratio)}, as the predictor counts it"),
+        ("Over requests", f"acceptance {percent(group.mean_request_ratio)} on average; each request counts once"),
+        ("Mean length", f"{decimal(group.mean_acceptance_length)} tokens per draft, including the bonus token"),
     ]
     if group.mean_draft_length is not None:
         rows.append(("Draft length", f"{decimal(group.mean_draft_length)} tokens offered on average"))
@@ -70,10 +70,7 @@ def _print_distribution(console: Console, group: RequestGroup) -> None:
     indented(console, pairs(rows))
 
 
-def _print_exact(console: Console, group: RequestGroup) -> None:
-    exact = group.exact
-    if exact is None:
-        return
+def _print_exact(console: Console, group: RequestGroup, exact: ExactCurve) -> None:
     heading(console, "Exact conditional acceptance by position")
     indented(
         console,
@@ -90,10 +87,10 @@ def _print_exact(console: Console, group: RequestGroup) -> None:
             ],
         ),
     )
-    note = "offered: drafts that had a token there, with all before it accepted"
+    note = "offered: drafts with a token at this position and all tokens before it accepted"
     if exact.requests < group.drafted_requests:
         note += (
-            f"; of {exact.requests:,} of {group.drafted_requests:,} requests: short drafts need "
+            f"; from {exact.requests:,} of {group.drafted_requests:,} requests, because short drafts need "
             "--per-request-spec-decode-metrics detailed"
         )
     indented(console, Text(note, style="dim"))

@@ -1,1 +1,1 @@
-"""HTTP: endpoints, negotiation, authentication, TLS and the status page. It knows no predictor."""
+"""HTTP: endpoints, negotiation, authentication, TLS and the status page. Nothing here knows a predictor."""

@@ -1,4 +1,4 @@
-"""The middleware of ``--web.config.file``: basic authentication with bcrypt hashes, and the configured headers."""
+"""The middleware for ``--web.config.file``: basic authentication with bcrypt hashes, and response headers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from specdec_exporter.web.webconfig import WebConfig
 
 
 def auth_middleware(config_provider: Callable[[], WebConfig]) -> Middleware:
-    """Aiohttp middleware that asks every request for a user's password and sets the configured headers.
+    """Return aiohttp middleware that checks the password of each request and sets the configured headers.
 
-    ``config_provider`` is called once per request: :meth:`WebConfigFile.current` for a file that is followed. Without
-    users everyone is let in. A response's own headers win over configured ones.
+    ``config_provider`` is called once per request, e.g. :meth:`WebConfigFile.current`. A configuration without users
+    needs no password. A header that the response sets itself stays.
     """
     passwords = _Passwords()
 
@@ -49,17 +49,17 @@ def _add_headers(response: web.StreamResponse | web.HTTPException, config: WebCo
 
 
 class _Passwords:
-    """Checks passwords one at a time off the event loop, and remembers the right ones.
+    """Checks passwords one at a time outside the event loop, and remembers correct ones.
 
-    bcrypt is slow on purpose (50 ms and more), a scrape is not. What is remembered is a keyed digest that covers the
-    stored hash, so that a changed hash is forgotten by itself.
+    bcrypt needs 50 ms or more, which is too slow for each scrape. The memory holds keyed digests of user, stored hash
+    and password, so a changed hash makes the old digest useless.
     """
 
     _REMEMBERED = 128
 
     def __init__(self) -> None:
         self._key = os.urandom(32)
-        self._right: dict[bytes, None] = {}
+        self._right: dict[bytes, None] = {}  # ordered, so that the oldest can go
         self._turn = asyncio.Lock()
 
     async def admit(self, users: Mapping[str, str], authorization: str | None) -> bool:
@@ -71,9 +71,9 @@ class _Passwords:
         if digest in self._right:
             return True
         async with self._turn:
-            if digest in self._right:  # another request of the same user was first
+            if digest in self._right:  # another request checked it meanwhile
                 return True
-            # An unknown user costs as much as a known one, so that time does not tell who exists.
+            # An unknown user takes as long as a known one, so that the time does not reveal which users exist.
             right = await asyncio.to_thread(_matches, password, stored or _decoy(users))
         if stored is None or not right:
             return False
@@ -83,12 +83,12 @@ class _Passwords:
         return True
 
     def _digest(self, user: str, stored: str, password: bytes) -> bytes:
-        # Neither a user nor a hash can contain a colon, the password comes last: one reading only.
+        # Unambiguous: neither user nor hash contains a colon, and the password comes last.
         return hashlib.blake2b(f"{user}:{stored}:".encode() + password, key=self._key).digest()
 
 
 def _credentials(authorization: str | None) -> tuple[str, bytes] | None:
-    """User and password of an ``Authorization`` header, ``None`` if it is not sound Basic authentication."""
+    """Return user and password of an ``Authorization`` header, ``None`` if it is not valid Basic authentication."""
     scheme, _, encoded = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -100,12 +100,12 @@ def _credentials(authorization: str | None) -> tuple[str, bytes] | None:
 
 
 def _matches(password: bytes, stored: str) -> bool:
-    import bcrypt  # noqa: PLC0415 - only those who use basic authentication pay for it
+    import bcrypt  # noqa: PLC0415 - only basic authentication needs it
 
-    # bcrypt has never looked beyond 72 bytes; bcrypt 5.0 raises where 4.x and htpasswd cut off.
+    # bcrypt only uses 72 bytes. Version 5.0 refuses longer passwords; 4.x and htpasswd cut them.
     return bcrypt.checkpw(password[:72], stored.encode())
 
 
 def _decoy(users: Mapping[str, str]) -> str:
-    """A hash that no password has, as costly as the costliest stored one."""
+    """Return a hash that no password has, as expensive as the most expensive stored hash."""
     return f"$2b${max(hashed.split('$')[2] for hashed in users.values())}${'.' * 53}"

@@ -1,7 +1,7 @@
-"""Which exposition format and coding a scraper gets: pure functions on request headers.
+"""Choose the exposition format and coding for a scraper: pure functions on request headers.
 
-Ours, because ``prometheus_client.exposition.choose_encoder`` (0.21 to 0.26) ignores q-values, announces whatever
-version it was asked for, and raises on a version that is not a number.
+``prometheus_client.exposition.choose_encoder`` (0.21 to 0.26) ignores q-values, announces any version that was asked
+for, and raises on a version that is not a number.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# A comma or semicolon inside a quoted string separates nothing (RFC 9110, section 5.6).
+# A comma or semicolon inside a quoted string does not separate (RFC 9110, section 5.6).
 _ELEMENT = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"?)+')
 _PARAMETER = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*"?)+')
 _QUALITY = re.compile(r"0?\.\d+|[01](?:\.0*)?")
 
 
 class ExpositionFormat(enum.Enum):
-    """What we can write; the value is the exact ``Content-Type``, which Prometheus 3 insists on.
+    """The formats that we write; the value is the exact ``Content-Type`` that Prometheus 3 expects.
 
-    An ``escaping`` parameter is never announced: our names are plain ``[a-z_]``, so every escaping scheme leaves them
-    as they are, and a scraper that asks for one reads the answer without it.
+    It has no ``escaping`` parameter: no escaping scheme changes our names, which consist of ``[a-z_]``.
     """
 
     TEXT_0_0_4 = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,8 +35,8 @@ class ExpositionFormat(enum.Enum):
 class _Offer(NamedTuple):
     exposition: ExpositionFormat
     media_type: str
-    version: str  # what we write
-    compatible_version: str  # whoever asks for this one can read what we write
+    version: str
+    compatible_version: str  # a scraper that asks for this version can read ``version`` too
 
 
 _OFFERS = (  # the first one wins a tie
@@ -51,11 +50,11 @@ _ANY, _ANY_SUBTYPE, _NAMED, _COMPATIBLE_VERSION, _EXACT_VERSION = range(1, 6)
 
 
 def choose_format(accept: str | None) -> ExpositionFormat:
-    """Choose by an ``Accept`` header: the highest q-value wins, ``q=0`` excludes.
+    """Choose by an ``Accept`` header: the highest q-value wins, ``q=0`` excludes. Never raises.
 
-    Ties go to the format that is named more closely (with version, without, by a wildcard), then to OpenMetrics if it
-    is named at all. Elements that are malformed or ask for a version we do not write are passed over. Where nothing we
-    write is acceptable the answer is text 0.0.4, which every scraper reads. Never raises.
+    Of equal q-values, the more specific name wins (with version, without version, wildcard), then OpenMetrics if the
+    header names it. Malformed elements and versions that we do not write are ignored. If the header accepts none of our
+    formats, the result is text 0.0.4, which every scraper reads.
     """
     ranges = list(_elements(accept or ""))
 
@@ -69,7 +68,7 @@ def choose_format(accept: str | None) -> ExpositionFormat:
 
 
 def accepts_gzip(accept_encoding: str | None) -> bool:
-    """Whether an ``Accept-Encoding`` header welcomes gzip at least as much as no coding at all; never raises."""
+    """Whether an ``Accept-Encoding`` header prefers gzip, or accepts it as much as no coding. Never raises."""
     qualities = {element.value: element.quality for element in _elements(accept_encoding or "")}
     gzip = qualities.get("gzip", qualities.get("x-gzip", qualities.get("*", 0.0)))
     return gzip > 0 and gzip >= qualities.get("identity", 0.0)
@@ -94,19 +93,19 @@ def _elements(header: str) -> Iterator[_Element]:
                 case "q" if _QUALITY.fullmatch(text):
                     quality = float(text)
                 case "q":
-                    break  # not a quality: the element cannot be weighed
+                    break  # malformed: ignore the element
         else:
             yield _Element(value.strip().lower(), version, quality)
 
 
 def _match(offer: _Offer, ranges: list[_Element]) -> tuple[int, float]:
-    """Closeness and quality of the range that names the offer most closely; ``(0, 0)`` where none does."""
+    """Return closeness and quality of the most specific range for the offer; ``(0, 0)`` without one."""
     matches = ((_closeness(offer, element), element.quality) for element in ranges)
     return max((match for match in matches if match[0]), default=(0, 0.0))
 
 
 def _closeness(offer: _Offer, element: _Element) -> int:
-    if element.value in {"*/*", "*"}:  # a lone "*" comes from java.net.HttpURLConnection
+    if element.value in {"*/*", "*"}:  # java.net.HttpURLConnection sends "*"
         return _ANY
     if element.value == offer.media_type.partition("/")[0] + "/*":
         return _ANY_SUBTYPE

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import pkgutil
 import re
-
-
-def _load() -> bytes:
-    page = pkgutil.get_data(__package__, "page.html")
-    if page is None:  # a loader that cannot read data: never with a wheel, a checkout or a zip
-        raise FileNotFoundError("page.html is not beside page.py")
-    return page
+from pathlib import Path
 
 
 def _hash_source(page: bytes, element: str) -> str:
-    """The CSP source of the page's one inline ``element``: of its text exactly as it stands between the tags."""
+    """Return the CSP source of the page's only inline ``element``: the hash of the text between its tags."""
     (text,) = re.findall(rb"<%b>(.*?)</%b>" % (element.encode(), element.encode()), page, re.DOTALL)
     return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
 
 
-#: One self-contained HTML document; its URLs are relative, so that it works below any path that ends with a slash.
-PAGE: bytes = _load()
+#: One self-contained HTML document. Its URLs are relative, so it works below any path that ends with a slash.
+PAGE: bytes = Path(__file__).with_name("page.html").read_bytes()
 
-#: For the page's response. The policy lets the page run its own script and talk to its own origin, and nothing else.
+#: Headers of the page. The policy allows its own script and style, and requests to its own origin.
 SECURITY_HEADERS: dict[str, str] = {
     "Content-Security-Policy": "; ".join(
         (

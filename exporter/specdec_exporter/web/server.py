@@ -1,4 +1,4 @@
-"""The HTTP side: endpoints, negotiation, compression, deadlines."""
+"""The endpoints, with negotiation, compression and deadlines."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
 
 LOG = logging.getLogger("specdec")
 
-# What a scrape keeps back of the scraper's own deadline for rendering and the way home.
+# Rendering and the network need this part of the scraper's timeout.
 TIMEOUT_OFFSET_SECONDS = 0.5
 SHORTEST_TIMEOUT_SECONDS = 0.1
 GZIP_FROM_BYTES = 1024
 
 
 class Exporter(Protocol):
-    """What the endpoints need of the exporter behind them."""
+    """The part of the exporter that the endpoints use."""
 
     settings: Settings
 
@@ -35,25 +35,25 @@ class Exporter(Protocol):
         """Fetch everything that is served, within ``timeout_seconds``."""
 
     async def reload(self) -> str | None:
-        """Load the configuration again; return what is wrong with it."""
+        """Load the configuration again; return the error, if any."""
 
     def status(self) -> object:
-        """Return what is true now, as something that msgspec can encode."""
+        """Return the current status, which msgspec can encode."""
 
 
 class Endpoints:
-    """The handlers. ``ready`` is set by whoever binds the sockets."""
+    """The handlers. The owner sets ``ready`` when the sockets are bound."""
 
     def __init__(self, exporter: Exporter, registry: CollectorRegistry) -> None:
         self._exporter = exporter
         self._registry = registry
-        # The Content-Security-Policy hashes only script and style, so a link may be set to where the metrics are.
+        # Changing a link is allowed: the Content-Security-Policy hashes only script and style.
         link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
         self.ready = False
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes of design; GET routes answer HEAD too, anything else is 405."""
+        """Return the routes. GET routes answer HEAD too; other methods get 405."""
         settings = self._exporter.settings.web
         return [
             web.get(settings.telemetry_path, self.metrics),
@@ -65,35 +65,35 @@ class Endpoints:
         ]
 
     async def metrics(self, request: web.Request) -> web.Response:
-        """Fetch the predictors within the scraper's deadline, then render one consistent look at them."""
+        """Fetch the predictors within the scraper's timeout, then render their metrics."""
         await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
         chosen = choose_format(_joined(request, "Accept"))
         render = render_openmetrics if chosen is ExpositionFormat.OPENMETRICS_1_0_0 else render_text
         return _answer(request, render(self._registry), chosen.content_type)
 
     async def status(self, request: web.Request) -> web.Response:
-        """Everything that the page shows, as JSON."""
+        """Return everything that the page shows, as JSON."""
         await self._exporter.refresh(float("inf"))
         return _answer(request, msgspec.json.encode(self._exporter.status()), "application/json")
 
     async def page(self, request: web.Request) -> web.Response:
-        """Return the status page; it fills itself from the API."""
+        """Return the status page, which reads its data from the API."""
         response = _answer(request, self._page, "text/html; charset=utf-8")
         response.headers.update(SECURITY_HEADERS)
         return response
 
     async def healthy(self, _request: web.Request) -> web.Response:
-        """Constant time: the process answers."""
+        """Answer without asking a predictor."""
         return web.Response(text="specdec-exporter is healthy.\n")
 
     async def is_ready(self, _request: web.Request) -> web.Response:
-        """Constant time: configuration loaded and sockets bound. Never asks the predictor."""
+        """Answer 200 when the configuration is loaded and the sockets are bound, without asking a predictor."""
         if self.ready:
             return web.Response(text="specdec-exporter is ready.\n")
         return web.Response(text="specdec-exporter is not ready.\n", status=503)
 
     async def reload(self, _request: web.Request) -> web.Response:
-        """Load the configuration again, where ``--web.enable-lifecycle`` allows it."""
+        """Load the configuration again if ``--web.enable-lifecycle`` allows it."""
         if not self._exporter.settings.web.enable_lifecycle:
             return web.Response(text="Start with --web.enable-lifecycle to allow this.\n", status=403)
         if wrong := await self._exporter.reload():
@@ -102,7 +102,7 @@ class Endpoints:
 
 
 def scrape_timeout(header: str | None) -> float:
-    """Seconds a fetch may take by the scraper's header; without a sane one only the predictor's own timeout holds."""
+    """Return the seconds that a fetch may take; infinity if the scraper's header is missing or invalid."""
     try:
         seconds = float(header or "")
     except ValueError:
@@ -114,7 +114,7 @@ def scrape_timeout(header: str | None) -> float:
 
 @web.middleware
 async def one_line_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn an unexpected exception into a plain 500 and one line in the log."""
+    """Turn an unexpected exception into status 500 and one line in the log."""
     try:
         return await handler(request)
     except (web.HTTPException, asyncio.CancelledError):
@@ -125,7 +125,7 @@ async def one_line_errors(request: web.Request, handler: Handler) -> web.StreamR
 
 
 def _joined(request: web.Request, header: str) -> str | None:
-    """Return all values of a header as one; repeating it means the same as a comma."""
+    """Return all values of a repeated header as one, joined by commas."""
     values = request.headers.getall(header, [])
     return ", ".join(values) if values else None
 

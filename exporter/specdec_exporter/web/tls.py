@@ -1,4 +1,4 @@
-"""``tls_server_config`` of a web configuration file: certificates, client authentication, versions and ciphers."""
+"""``tls_server_config`` of a web configuration file: certificates, client authentication, versions, ciphers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TLSVersion = Literal["TLS10", "TLS11", "TLS12", "TLS13"]
 _TLS_VERSIONS: dict[TLSVersion, ssl.TLSVersion] = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _VERIFY_MODES: dict[ClientAuthType, ssl.VerifyMode] = {
     "NoClientCert": ssl.CERT_NONE,
-    "RequestClientCert": ssl.CERT_NONE,  # Go asks, then lets everyone in: nothing here would read the certificate
+    "RequestClientCert": ssl.CERT_NONE,  # Go asks for a certificate and then ignores it
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
 _TLS13_CIPHER_SUITES = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
-_CIPHER_SUITES = {  # Go's names (crypto/tls.CipherSuites), which the format uses, to OpenSSL's
+_CIPHER_SUITES = {  # the format uses Go's names (crypto/tls.CipherSuites); the values are OpenSSL's
     f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{openssl}"
     for key in ("ECDSA", "RSA")
     for go, openssl in (
@@ -38,7 +38,7 @@ _CIPHER_SUITES = {  # Go's names (crypto/tls.CipherSuites), which the format use
 
 
 class TLSServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``tls_server_config``. Relative paths in the file start beside it; here they start in the working directory."""
+    """``tls_server_config``. Paths are absolute or relative to the working directory, not to the file."""
 
     cert_file: str
     key_file: str
@@ -46,26 +46,26 @@ class TLSServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     client_ca_file: str | None = None
     min_version: TLSVersion = "TLS12"
     max_version: TLSVersion = "TLS13"
-    cipher_suites: tuple[str, ...] = ()  # Go's names; of TLS 1.2 and below, those of 1.3 are always on
+    cipher_suites: tuple[str, ...] = ()  # Go's names, for TLS 1.2; the suites of TLS 1.3 are always on
     prefer_server_cipher_suites: bool = True
 
 
 def server_context(tls: TLSServerConfig) -> ssl.SSLContext:
-    """Return a server context of the certificates as they are now.
+    """Return a server context with the current certificates.
 
-    Raises :class:`ConfigError`, which names the key, for files that cannot be read or do not belong together and for
-    what is not offered.
+    Raises :class:`ConfigError`, which names the key, for files that cannot be read or do not belong together, and for
+    settings that are not supported.
     """
     key_path = "tls_server_config"
     for key, version in (("min_version", tls.min_version), ("max_version", tls.max_version)):
         if version not in _TLS_VERSIONS:
-            raise ConfigError(f"{key_path}.{key}: {version} is obsolete and not offered; use TLS12 or TLS13")
+            raise ConfigError(f"{key_path}.{key}: {version} is obsolete and not supported; use TLS12 or TLS13")
     if tls.min_version > tls.max_version:
         raise ConfigError(f"{key_path}: min_version {tls.min_version} is above max_version {tls.max_version}")
     if tls.client_auth_type not in _VERIFY_MODES:
         raise ConfigError(
-            f"{key_path}.client_auth_type: {tls.client_auth_type} is not offered, because it takes any certificate for "
-            "a proof; use RequireAndVerifyClientCert"
+            f"{key_path}.client_auth_type: {tls.client_auth_type} is not supported, because it accepts any "
+            "certificate; use RequireAndVerifyClientCert"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _TLS_VERSIONS[tls.min_version]
@@ -83,10 +83,10 @@ def _set_cipher_suites(context: ssl.SSLContext, tls: TLSServerConfig) -> None:
     key_path = "tls_server_config.cipher_suites"
     for suite in tls.cipher_suites:
         if suite not in _CIPHER_SUITES and suite not in _TLS13_CIPHER_SUITES:
-            raise ConfigError(f"{key_path}: {suite!r} is not offered; known are {', '.join(_CIPHER_SUITES)}")
+            raise ConfigError(f"{key_path}: {suite!r} is not supported; expected one of {', '.join(_CIPHER_SUITES)}")
     names = [_CIPHER_SUITES[suite] for suite in tls.cipher_suites if suite in _CIPHER_SUITES]
     if not names and tls.min_version != "TLS13":
-        raise ConfigError(f"{key_path}: leaves none for TLS 1.2; set min_version to TLS13 to offer TLS 1.3 alone")
+        raise ConfigError(f"{key_path}: no cipher suite for TLS 1.2; add one, or set min_version to TLS13")
     if names:
         context.set_ciphers(":".join(names))
 
@@ -95,11 +95,11 @@ def _load_certificates(context: ssl.SSLContext, tls: TLSServerConfig) -> None:
     for key, file in (("cert_file", tls.cert_file), ("key_file", tls.key_file), ("client_ca_file", tls.client_ca_file)):
         try:
             if file is not None:
-                Path(file).read_bytes()  # OpenSSL would not say which file it is
+                Path(file).read_bytes()  # an error of OpenSSL would not name the file
         except OSError as error:
             raise ConfigError(f"tls_server_config.{key}: {file}: {error.strerror}") from error
     try:
-        # Without a password OpenSSL would ask for an encrypted key's one on the terminal, and wait.
+        # Without a password, OpenSSL would ask for the one of an encrypted key on the terminal.
         context.load_cert_chain(tls.cert_file, tls.key_file, password="")
     except ssl.SSLError as error:
         mismatch = error.reason == "KEY_VALUES_MISMATCH"
@@ -127,19 +127,17 @@ def _trust_clients(context: ssl.SSLContext, tls: TLSServerConfig) -> None:
     try:
         context.load_verify_locations(tls.client_ca_file)
     except ssl.SSLError as error:
-        raise ConfigError(
-            f"tls_server_config.client_ca_file: {tls.client_ca_file}: no PEM certificate in it"
-        ) from error
+        raise ConfigError(f"tls_server_config.client_ca_file: {tls.client_ca_file}: no PEM certificate") from error
 
 
 class FollowingContext(ssl.SSLContext):
-    """Stands in for a context that changes. asyncio makes each connection's TLS object with ``wrap_bio``."""
+    """A context that asks another one for each connection's TLS object, which asyncio makes with ``wrap_bio``."""
 
     _current: Callable[[], ssl.SSLContext]
 
     @classmethod
     def over(cls, current: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        """Return a context whose connections are each made by the context that ``current`` returns then."""
+        """Return a context that makes each connection with the context that ``current`` returns at that time."""
         context = cls(ssl.PROTOCOL_TLS_SERVER)
         context._current = current
         return context

@@ -1,7 +1,7 @@
 """``--web.config.file``: TLS, basic authentication and response headers, in the format of Prometheus' exporter-toolkit.
 
-Whatever of that format cannot be done here is an error when the file is read, never a setting silently not applied. The
-one exception is ``http2``: this server speaks HTTP/1.1, which every HTTP/2 client falls back to.
+A setting that is not supported here is an error when the file is read. The one exception is ``http2``: this server
+speaks HTTP/1.1, and every HTTP/2 client can do so.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from specdec_exporter.yamlfile import AsWritten, Node, read_yaml
 
 _log = logging.getLogger(__name__)
 
-_HEADERS: dict[str, frozenset[str] | None] = {  # the only ones the format allows, with their values where those are few
+_HEADERS: dict[str, frozenset[str] | None] = {  # all that the format allows, some with a list of values
     "Content-Security-Policy": None,
     "Strict-Transport-Security": None,
     "X-Content-Type-Options": frozenset({"nosniff"}),
     "X-Frame-Options": frozenset({"deny", "sameorigin"}),
     "X-XSS-Protection": None,
 }
-_NOT_OFFERED = {  # keys of the format that we know and do not offer, with what to do instead
-    "tls_server_config.cert": "write the certificate to a file and name that in cert_file",
-    "tls_server_config.key": "write the key to a file and name that in key_file",
-    "tls_server_config.client_ca": "write the certificates to a file and name that in client_ca_file",
+_NOT_SUPPORTED = {  # keys of the format that are not supported here, with what to do instead
+    "tls_server_config.cert": "write the certificate to a file and name the file in cert_file",
+    "tls_server_config.key": "write the key to a file and name the file in key_file",
+    "tls_server_config.client_ca": "write the certificates to a file and name the file in client_ca_file",
     "tls_server_config.client_allowed_sans": "use a CA in client_ca_file that signs the allowed clients only",
-    "tls_server_config.curve_preferences": "leave it out, OpenSSL's order is used",
+    "tls_server_config.curve_preferences": "remove it; OpenSSL's order holds",
     "rate_limit": "put a proxy in front",
     "auth_excluded_paths": "send the credentials with every request, probes included",
 }
-# Version, cost, 22 characters of salt (the last one carries two bits), 31 of hash. bcrypt raises on any other.
+# Version, cost, 22 characters of salt (the last one holds two bits), 31 of hash. bcrypt raises on anything else.
 _BCRYPT_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 
 
 class HTTPServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``http_server_config``. ``headers`` are set on responses that do not set them themselves."""
+    """``http_server_config``. ``headers`` are added to responses that do not set them."""
 
     http2: bool = True
     headers: dict[str, AsWritten] = {}
@@ -55,21 +55,21 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
     basic_auth_users: dict[str, AsWritten] = {}
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """A server context of the certificates as they are now, ``None`` without TLS.
+        """Return a server context with the current certificates, ``None`` without TLS.
 
-        Raises :class:`ConfigError` for files that cannot be read or do not belong together. To follow changes of the
-        files use :meth:`WebConfigFile.ssl_context`.
+        Raises :class:`ConfigError` for files that cannot be read or do not belong together.
+        :meth:`WebConfigFile.ssl_context` follows changes of the files.
         """
         return server_context(self.tls_server_config) if self.tls_server_config else None
 
 
 def load_web_config(path: str | Path) -> WebConfig:
-    """Read and check a web configuration file, the files that it names included.
+    """Read and check a web configuration file and the files that it names.
 
-    Raises :class:`ConfigError`, which names the file and the key, and never repeats a hash.
+    Raises :class:`ConfigError`, which names the file and the key. It never contains a hash.
     """
     document = read_yaml(path, ConfigError)
-    _refuse_what_is_not_offered(document)
+    _refuse_unsupported(document)
     config: WebConfig = document.read(WebConfig)
     try:
         if config.tls_server_config:
@@ -84,10 +84,10 @@ def load_web_config(path: str | Path) -> WebConfig:
 
 
 class WebConfigFile:
-    """A web configuration file that is followed: read again when it, a certificate or a key has changed.
+    """A web configuration file. It is read again when it, a certificate or a key has changed.
 
-    Raises :class:`ConfigError` if the file is bad at first. Later the last good one stays in force while a file is bad,
-    which is logged once. TLS cannot be switched on or off without a restart: the socket is already one or the other.
+    Raises :class:`ConfigError` if the file is invalid at first. Later an invalid file is logged once and the last valid
+    settings stay. Switching TLS on or off needs a restart, because the socket already has TLS or not.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -99,7 +99,7 @@ class WebConfigFile:
         self._complaint = ""
 
     def current(self) -> WebConfig:
-        """The settings now in force: one ``stat`` per call, a reading only after a change or while the file is bad."""
+        """Return the current settings. Each call does one ``stat``; only a changed or invalid file is read again."""
         stamp = _stamp([self._path])
         if stamp == self._stamp:
             return self._config
@@ -112,11 +112,11 @@ class WebConfigFile:
         self._config = config
         _log.info("web configuration read again: %s", self._path)
         if (config.tls_server_config is None) != (self._context is None):
-            _log.warning("%s: switching TLS on or off takes a restart", self._path)
+            _log.warning("%s: switching TLS on or off needs a restart", self._path)
         return config
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """One context for a server's whole life that gives each new connection the current settings and certificates.
+        """Return a context that gives each new connection the current settings and certificates.
 
         ``None`` if the file had no ``tls_server_config`` at first.
         """
@@ -131,13 +131,13 @@ class WebConfigFile:
                 self._context_stamp = stamp
             except ConfigError as error:
                 self._complain(error)
-        assert self._context is not None  # noqa: S101 - only called by a context that exists because this one did
+        assert self._context is not None  # noqa: S101 - ssl_context() returns a caller only if there is one
         return self._context
 
     def _complain(self, error: ConfigError) -> None:
         if str(error) != self._complaint:
             self._complaint = str(error)
-            _log.warning("the web configuration in force stays as it was: %s", error)
+            _log.warning("the web configuration is unchanged: %s", error)
 
     def _files_stamp(self) -> object:
         tls = self._config.tls_server_config
@@ -145,12 +145,12 @@ class WebConfigFile:
         return self._stamp, _stamp(file for file in files if file)
 
 
-def _refuse_what_is_not_offered(document: Node) -> None:
+def _refuse_unsupported(document: Node) -> None:
     keys = document.entries()
     tls = keys.get("tls_server_config")
     for node in (*keys.values(), *(tls.entries().values() if tls else ())):
-        if advice := _NOT_OFFERED.get(node.key):
-            node.refuse(f"not offered by this exporter; {advice}")
+        if advice := _NOT_SUPPORTED.get(node.key):
+            node.refuse(f"not supported; {advice}")
 
 
 def _beside(tls: TLSServerConfig, directory: Path) -> TLSServerConfig:
@@ -169,7 +169,7 @@ def _check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         key_path = f"http_server_config.headers.{name}"
         if name not in _HEADERS:
-            raise ConfigError(f"{key_path}: cannot be set; allowed are {', '.join(_HEADERS)}")
+            raise ConfigError(f"{key_path}: expected one of {', '.join(_HEADERS)}")
         allowed = _HEADERS[name]
         if value and allowed and value.lower() not in allowed:
             raise ConfigError(f"{key_path}: expected {' or '.join(sorted(allowed))}, found {value!r}")
@@ -184,7 +184,7 @@ def _check_users(users: Mapping[str, str]) -> None:
 
 
 def _stamp(files: Iterable[str | Path]) -> list[tuple[int, int, int] | None]:
-    """What changes when a file is written, replaced, or a symbolic link before it swapped (as Kubernetes does)."""
+    """Return values that change when a file is written or replaced, or when Kubernetes swaps a link to it."""
 
     def stamp(file: str | Path) -> tuple[int, int, int] | None:
         try:

@@ -1,6 +1,6 @@
-"""Messages that print Python objects: the engine's configuration, a request's sampling parameters. Pure.
+"""Messages that print Python objects: the engine's configuration and a request's sampling parameters. Pure.
 
-The engine-init line is the only place where vLLM states method, draft model and the number of speculative tokens::
+vLLM prints method, draft model and the number of speculative tokens in no other line than this one::
 
     Initializing a V1 LLM engine (v0.32.0) with config: model='m', speculative_config=SpeculativeConfig(...), ...
 """
@@ -13,7 +13,7 @@ from typing import Final
 from specdec_exporter.predictor.log.events import EngineConfig, Malformed, RequestParams
 
 _STRING: Final = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
-# A string that is not closed reaches to the end, which keeps reading it linear.
+# An unclosed string reaches to the end, which keeps the search linear.
 _TOKEN: Final = re.compile(
     r"""'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[(\[{]|[)\]}]|,|[^'"()\[\]{},]+""", re.DOTALL
 )
@@ -26,13 +26,13 @@ _ENGINE_INIT: Final = re.compile(
     r"Initializing an? (?:(?P<generation>V\d) )?LLM engine \(v(?P<version>[^()\s]{1,100})\) with config:",
     re.ASCII,
 )
-# The prompt stands before the parameters up to 0.10.0, quoted as Python does.
+# Up to 0.10.0, the prompt precedes the parameters, as a Python string.
 _REQUEST: Final = re.compile(
     rf"Received request (?P<id>\S{{1,200}}): (?:prompt: (?:{_STRING}|None), )?params: SamplingParams\("
 )
 _ANY_REQUEST: Final = re.compile(r"Received request (?P<id>\S{1,200}): ")
 _PARAMS: Final = "params: SamplingParams("
-# Almost every request's list: no strings, nothing nested but empty lists. Then a third of the work will do.
+# Almost every list has no strings and nests only empty lists. Reading it so takes a third of the time.
 _FLAT_LIST: Final = re.compile(r"(?:[A-Za-z_]\w*+=(?:\[\]|[^'\"()\[\]{},]*+)(?:, )?+)*+\)", re.ASCII)
 _FLAT_ARGUMENT: Final = re.compile(r"([A-Za-z_]\w*)=([^,)]*)", re.ASCII)
 
@@ -42,9 +42,9 @@ _ENGINE_FIELDS: Final = frozenset({"model", "speculative_config", "served_model_
 def split_arguments(text: str, start: int = 0, *, wanted: frozenset[str] | None = None) -> tuple[dict[str, str], bool]:
     """``"a=1, b=F(x='y')), c=..."`` -> ``({"a": "1", "b": "F(x='y')"}, True)``: the text of each named value.
 
-    Reads from ``start`` to the bracket that closes the list, or to the end of the text. Brackets and commas inside
-    quotes or nested values do not count. The flag says whether the list was closed; where it was not, a last value that
-    no comma ends is left out: it may be cut short. ``wanted`` stops the reading when all of them are there.
+    Reads from ``start`` to the bracket that closes the list, or to the end of the text. Ignores brackets and commas
+    inside quotes or nested values. The flag says whether the list was closed. If not, a last value without a comma is
+    left out, because it may be cut. Stops early when it has all ``wanted`` names.
     """
     values: dict[str, str] = {}
     depth = 0
@@ -68,7 +68,7 @@ def split_arguments(text: str, start: int = 0, *, wanted: frozenset[str] | None 
 
 
 def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
-    """The engine-init message. ``None`` where it is another message, Malformed where it breaks off too early."""
+    """Read the engine-init message. ``None`` for another message, Malformed if it breaks off too early."""
     if (init := _ENGINE_INIT.match(message)) is None:
         return None
     fields, _ = split_arguments(message, init.end(), wanted=_ENGINE_FIELDS)
@@ -88,12 +88,12 @@ def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
 
 
 def _speculative(text: str) -> tuple[str | None, str | None, int | None]:
-    """Method, draft model and number of tokens of a printed ``SpeculativeConfig(...)``, in both spellings."""
+    """Return method, draft model and number of tokens of a printed ``SpeculativeConfig(...)``."""
     if not text.startswith("SpeculativeConfig("):
         return None, None, None
     fields, _ = split_arguments(text, len("SpeculativeConfig("))
     method = _unquoted(fields.get("method"))
-    # "draft_model" is the spelling up to 0.7.3, which prints no method; its "[ngram]" is no model.
+    # Up to 0.7.3 the key is "draft_model", there is no method, and "[ngram]" is the method.
     draft_model = _unquoted(fields.get("model", fields.get("draft_model")))
     if method is None and draft_model == "[ngram]":
         method, draft_model = "ngram", None
@@ -101,7 +101,7 @@ def _speculative(text: str) -> tuple[str | None, str | None, int | None]:
 
 
 def _unquoted(value: str | None) -> str | None:
-    """A printed string, with or without quotes; of a printed list of strings its first. ``None`` for ``None``."""
+    """Return a printed string without its quotes; of a printed list, its first string. ``None`` for ``None``."""
     if value is None or value in {"None", ""}:
         return None
     if value[0] in "[(":
@@ -113,16 +113,15 @@ def _unquoted(value: str | None) -> str | None:
 
 
 def parse_request_params(message: str) -> RequestParams | Malformed | None:
-    """The sampling parameters of a ``Received request`` message, never its text.
+    """Read the sampling parameters of a ``Received request`` message, never its text.
 
-    ``None`` for requests of other kinds (pooling, beam search), Malformed where the list breaks off.
+    ``None`` for requests of other kinds (pooling, beam search), Malformed if the list breaks off.
     """
-    start = -1
     if (request := _REQUEST.match(message)) is not None:
         start = request.end()
     elif (request := _ANY_REQUEST.match(message)) is not None and (last := message.rfind(_PARAMS)) >= 0:
-        start = last + len(_PARAMS)  # a prompt in a shape that we do not know: what counts stands behind it
-    if request is None or start < 0:
+        start = last + len(_PARAMS)  # the parameters follow a prompt of an unknown shape
+    else:
         return None
     if (flat := _FLAT_LIST.match(message, start)) is not None:
         fields, closed = dict(_FLAT_ARGUMENT.findall(message, start, flat.end())), True

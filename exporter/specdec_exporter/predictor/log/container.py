@@ -1,9 +1,9 @@
-r"""One line of a container runtime's log file -> what the container wrote. Pure; nothing here raises on any bytes.
+r"""One line of a container runtime's log file -> what the container wrote. Pure; raises on no input.
 
-Kubernetes' CRI text format (containerd, CRI-O): ``<RFC 3339 time> <stream> <tags> <text>``, tags ``F`` (the line ends
-here) or ``P`` (it goes on in the stream's next piece; runtimes cut at 16 KiB), perhaps with attributes after a colon.
-Docker's json-file driver: ``{"log":"text\n","stream":"stdout","time":"..."}``, where a missing newline at the end of
-``log`` is what makes a piece partial.
+Kubernetes' CRI text format (containerd, CRI-O): ``<RFC 3339 time> <stream> <tag> <text>``. Tag ``F``: the line ends
+here. Tag ``P``: it goes on in the stream's next piece, because runtimes cut at 16 KiB. Attributes may follow the tag
+after a colon. Docker's json-file driver: ``{"log":"text\n","stream":"stdout","time":"..."}``. A ``log`` without a
+newline at its end is partial.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _CRI: Final = re.compile(
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """One framed line's contents: ``payload`` without newline; where ``partial``, the stream's next piece goes on."""
+    """The content of one framed line. ``payload`` has no newline; if ``partial``, it goes on in the next piece."""
 
     payload: bytes
     stream: str
     partial: bool
-    timestamp: str | None  # RFC 3339, as written by the runtime
+    timestamp: str | None  # the runtime's, RFC 3339
 
 
 class _DockerLine(msgspec.Struct):
@@ -40,15 +40,15 @@ _DOCKER: Final = msgspec.json.Decoder(_DockerLine)
 
 
 def unwrap(line: bytes, log_format: FramedFormat) -> Piece | None:
-    """The piece inside one line (without its newline; a carriage return at the end is tolerated).
+    """Return the piece inside one line (without its newline; a carriage return may end it).
 
-    ``None`` where the line is not framed in that format.
+    ``None`` where the line is not in that format.
     """
     return _unwrap_cri(line) if log_format == "cri" else _unwrap_docker(line)
 
 
 def detect_format(line: bytes) -> FramedFormat | None:
-    """Which runtime framed this line; ``None`` where it is a plain line (vLLM's own JSON lines are plain)."""
+    """Return the format of this line; ``None`` for a plain line (vLLM's own JSON lines are plain)."""
     if _unwrap_cri(line) is not None:
         return "cri"
     return "docker" if _unwrap_docker(line) is not None else None

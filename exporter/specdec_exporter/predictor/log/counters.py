@@ -1,4 +1,4 @@
-"""What the log reader counts about itself."""
+"""The log reader's counters of its own work."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class ReaderCounters(msgspec.Struct):
     lines: int = 0
     bytes: int = 0
     matched_lines: int = 0  # lines that gave an event
-    parse_errors: int = 0  # lines that were certainly ours and could not be read
+    parse_errors: int = 0  # lines of vLLM that could not be read
     rotations: int = 0
     truncations: int = 0
     oversized_lines: int = 0  # skipped to the next newline
     read_errors: int = 0  # permission, I/O, unusable position file
-    last_line_timestamp: float | None = None  # Unix time at which a whole line was last read
+    last_line_timestamp: float | None = None  # Unix time of the last reading of a whole line
     bytes_behind: int = 0
-    round_seconds: float = 0.0  # time the last round of reading took
+    round_seconds: float = 0.0  # duration of the last round of reading

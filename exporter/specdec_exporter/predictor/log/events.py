@@ -1,9 +1,8 @@
-"""What one line of a predictor's log said. ``None`` means that the line does not carry the figure.
+"""The events of a predictor's log, one per line. ``None``: the line does not have this figure.
 
-Times are the line's own words (no year, no zone in most releases), throughputs tokens/s, ratios 0..1. ``engine`` is as
-printed (``"000"``; ``"aggregated"`` for a line summed over engines); the spec-decoding line itself carries none and
-gets the one of the engine-stats line before it from the same process. Events never hold references to each other, so
-the garbage collector need not know them (``gc=False``).
+Times are as printed (in most releases without year and zone), throughputs in tokens/s, ratios 0..1. ``engine`` is as
+printed (``"000"``; ``"aggregated"`` for a line summed over engines). The spec-decoding line has no engine; it gets the
+one of the same process's engine-stats line before it. ``gc=False``: events hold no references to each other.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import msgspec
 
 
 class LogEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", gc=False):
-    """What every recognised line has. ``process`` is vLLM's own name for the writer, e.g. ``APIServer``."""
+    """The fields of every event. ``process`` is vLLM's own name for the writer, e.g. ``APIServer``."""
 
     timestamp: str | None = None
     engine: str | None = None
@@ -25,7 +24,7 @@ class SpecDecoding(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     accepted_tokens: int
     draft_tokens: int
-    # accepted / drafted, exact; None (written as null) where nothing was drafted and vLLM prints nan
+    # accepted / drafted, exact; None (null in JSON) where nothing was drafted and vLLM prints nan
     acceptance_ratio: float | msgspec.UnsetType | None = msgspec.UNSET
     mean_acceptance_length: float | None = None  # as printed; see bonus_included
     bonus_included: bool | None = None
@@ -60,11 +59,11 @@ class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
     method: str | None = None
     draft_model: str | None = None
     num_speculative_tokens: int | None = None
-    historical: bool = False  # stands before the place where reading began, so that it tells of no start now
+    historical: bool = False  # written before reading began, so no sign of a restart
 
 
 class PredictorWarning(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="warning", gc=False):
-    """A line of the bounded set in :data:`versions.WARNINGS`; ``warning`` is its code."""
+    """One of the warnings in :data:`versions.WARNINGS`; ``warning`` is its code."""
 
     warning: str
     message: str | None = None
@@ -83,9 +82,9 @@ class RequestParams(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Malformed(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that is certainly one of ours and cannot be read: counted as a parse error, never as a window.
+    """A line of vLLM that cannot be read. It counts as a parse error.
 
-    ``incomplete`` is true where the line is a sound beginning that breaks off, so that the next line may complete it.
+    ``incomplete``: the line is right as far as it goes, so the next line may complete it.
     """
 
     reason: str

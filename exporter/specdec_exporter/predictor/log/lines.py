@@ -1,8 +1,4 @@
-"""Whole lines for a scanner, out of a log that arrives in pieces.
-
-The one reading core of :mod:`tail`, :mod:`history` and :mod:`stream`: they differ in where bytes come from, not in what
-a line is.
-"""
+"""Cutting a log that arrives in pieces into whole lines; shared by all sources."""
 
 from __future__ import annotations
 
@@ -11,27 +7,27 @@ from typing import Protocol
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
 
-# One read, and the longest line that is read at all. The engine-init line, vLLM's longest of interest, has a few KiB.
+# The size of one read and the limit of a line. The longest line of interest, the engine-init line, has a few KiB.
 CHUNK_BYTES = 256 * 1024
 
 
 class Scanner(Protocol):
-    """What a reader needs of :class:`~specdec_exporter.predictor.log.scan.LogScanner`."""
+    """The methods of :class:`~specdec_exporter.predictor.log.scan.LogScanner` that a reader calls."""
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
-        """Events of the whole lines in ``buffer[:end]``."""
+        """Return the events of the whole lines in ``buffer[:end]``."""
 
     def finish(self, tail: bytes = b"") -> list[Event]:
-        """Events still held back, the stream having ended with the unterminated ``tail``."""
+        """End the stream with the unterminated line ``tail``; return the events still held back."""
 
     def reset(self) -> None:
-        """Forget what was held back."""
+        """Forget the events held back."""
 
 
 class LineCutter:
-    """Hands one stream's whole lines to its scanner; skips lines too long to hold, and NUL holes.
+    """Gives one stream's whole lines to its scanner; skips oversized lines and holes.
 
-    A hole (NULs in front of a line) is what remains where a log was truncated under a writer that does not append.
+    A hole is a run of NULs before a line. It appears when a log is truncated under a writer that does not append.
     """
 
     __slots__ = ("_counters", "scanner", "skipping")
@@ -39,13 +35,13 @@ class LineCutter:
     def __init__(self, scanner: Scanner, counters: ReaderCounters) -> None:
         self._counters = counters
         self.scanner = scanner
-        self.skipping = False  # what comes up to the next newline belongs to a line already disposed of
+        self.skipping = False  # until the next newline: that line was counted or given up
 
     def cut(self, buffer: bytearray, filled: int) -> tuple[list[Event], int]:
-        """Read what can be read of ``buffer[:filled]``; return its events and the number of bytes done with.
+        """Read the whole lines of ``buffer[:filled]``; return their events and the number of bytes used.
 
-        Bytes not done with must stand at the start of ``buffer`` at the next call. Call again as long as bytes are done
-        with: a call may stop early. A full buffer is never left as it is.
+        A call may stop early, so call again until it uses no bytes. At each call, ``buffer`` must start with the bytes
+        not used so far. From a full buffer, a call always uses some.
         """
         if not filled:
             return [], 0
@@ -57,7 +53,7 @@ class LineCutter:
             return [], filled - len(buffer[:filled].lstrip(b"\0"))
 
         end = buffer.rfind(b"\n", 0, filled) + 1
-        # The search for one byte is a memchr, some ten times faster than the search for two.
+        # A search for one byte is some ten times faster than a search for two.
         if buffer.find(0, 0, end) >= 0 and (hole := buffer.find(b"\n\0", 0, end)) >= 0:
             end = hole + 1
         if end:

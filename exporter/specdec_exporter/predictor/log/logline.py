@@ -1,9 +1,9 @@
-r"""One line of a predictor's log -> what it said. Pure; nothing here raises on any bytes.
+r"""One line of a predictor's log -> its event. Pure; raises on no input.
 
 A line counts only if vLLM itself wrote it: the message begins directly after the line's first header, or at the line's
-start where the operator's formatter prints none. A line that a user's text quotes never does.
+start if the operator's formatter prints no header. A line that a user's text quotes does not count.
 
-Shapes, where PREFIX is what log collectors and VLLM_LOGGING_PREFIX put in front::
+Shapes, where log collectors and VLLM_LOGGING_PREFIX add the PREFIX::
 
     PREFIX INFO 11-20 21:44:52 metrics.py:489] MESSAGE                                up to 0.7.3
     PREFIX (APIServer pid=1) INFO 11-20 21:44:52 [metrics.py:96] MESSAGE              later; the process since 0.10.1
@@ -23,13 +23,13 @@ from specdec_exporter.predictor.log.events import EngineConfig, Event, Malformed
 from specdec_exporter.predictor.log.message import NOWHERE, SPEC_DECODING, SPECULATIVE_V0, Origin, read_message
 
 _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
-# From here on for verbose patterns as well.
+# The following also fit verbose patterns.
 _DAY: Final = r"(?:\d\d\d\d-\d\d-\d\d|\d\d/\d\d/\d\d\d\d)"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _TIME: Final = rf"{_DAY}[T\ ]{_CLOCK}(?:\ [AP]M)?"
 _PROCESS: Final = r"\((?P<process>[A-Za-z][\w:.-]{0,63})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"
 _LOGGER: Final = r"vllm(?:\.\w+)*"
-# Other words of formatters: level, source position, process id, Python's names of the process and the thread.
+# Other words that formatters print: level, source position, process id, names of the process and the thread.
 _WORD: Final = rf"(?:{_LEVEL}|[\w/.-]{{1,200}}\.(?:py|rs):\d{{1,6}}|\d{{1,10}}|Main(?:Process|Thread))"
 _BRACKETED_TIME: Final = rf"\[(?P<bracketed_time>{_TIME})\]"
 
@@ -39,7 +39,7 @@ _HEADER: Final = re.compile(
     re.ASCII,
 )
 
-# Colours: vLLM's own, and what is left of them where a collector dropped or spelled out the escape character.
+# Colours, also where a collector dropped the escape character or spelled it out.
 _ANSI: Final = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033|#033|\^\[)(?:\[[0-9;?]{0,20}[A-Za-z]|\([A-Z0-9])|\[\d{1,3}(?:;\d{1,3}){0,4}m",
     re.ASCII,
@@ -63,15 +63,15 @@ _WRAPPING: Final = re.compile(
     """,
     re.ASCII | re.VERBOSE,
 )
-# VLLM_LOGGING_PREFIX is the operator's: a word or two. More than that is a sentence that quotes a line, and so is what
-# begins with the mark of a quotation or the name of a speaker.
+# The operator sets VLLM_LOGGING_PREFIX to a word or two. More words are a sentence that quotes a line. A quotation mark
+# or the name of a speaker at the beginning also shows a quotation.
 _OPERATORS_WORD: Final = re.compile(
     r"(?!>|(?i:user|human|assistant)\ ?:)"
     r"(?:\[[^\[\]]{1,80}\]\s*|(?:(?!\([A-Za-z][\w:.-]{0,63} pid=)\S){1,80}(?:\s+|(?=\()|$))",
     re.ASCII,
 )
 _OPERATORS_WORDS: Final = 2
-_NAME_MARK: Final = re.compile(r"[\d\[\]():|/=_-]", re.ASCII)  # such as names of pods and nodes have
+_NAME_MARK: Final = re.compile(r"[\d\[\]():|/=_-]", re.ASCII)  # as in names of pods and nodes
 _USER_TEXT: Final = re.compile(rf"[\"'`{{}}\\\u2018-\u201e\xab\xbb]|\b{_LEVEL}\b", re.ASCII)
 
 # Headers of operators' own formatters.
@@ -86,7 +86,7 @@ _OWN_HEADER: Final = re.compile(
 _FORMATTED: Final = frozenset({"time", "bracketed_time", "clock", "word"})
 _MOST_PARTS: Final = 12
 
-# Where JSON formatters put the message, in order of preference, and what they call the rest. Keys in lower case.
+# JSON keys of the message, in order of preference, and of the other parts. All in lower case.
 _MESSAGE_KEYS: Final = (
     "message", "msg", "event", "text", "log", "body", "@message", "short_message", "full_message", "textpayload",
 )  # fmt: skip
@@ -108,23 +108,23 @@ _MOST_NESTED: Final = 2  # a collector's object around vLLM's
 
 
 def parse_line(line: bytes) -> Event | Malformed | None:
-    """What one line (without its newline) says; ``None`` where it is not one of vLLM's that matter here."""
+    """Return the event of one line (without its newline); ``None`` where vLLM did not write it, or it is of no use."""
     return parse_text(line.decode("utf-8", "replace"))
 
 
 def parse_text(text: str, *, joined: bool = False) -> Event | Malformed | None:
-    """As :func:`parse_line`, of decoded text. ``joined`` as in :func:`message.read_message`."""
+    """Like :func:`parse_line`, for decoded text. ``joined`` as in :func:`message.read_message`."""
     text = _ANSI.sub("", text.lstrip("\0\ufeff").rstrip("\r\n"))
     return _read_line(_after_progress_bar(text), joined=joined, nested=0)
 
 
 def has_header(text: str) -> bool:
-    """Whether vLLM's header, or a JSON object, stands in the line: it is a line of its own, not another one's rest."""
+    """Whether the text is a line of its own and not the rest of another: it has vLLM's header or is a JSON object."""
     return _HEADER.search(text) is not None or text.startswith("{")
 
 
 def _after_progress_bar(text: str) -> str:
-    """A progress bar returns to the line's start, so that the next writer's line follows its carriage return."""
+    """Return the text after a progress bar, which ends in a carriage return instead of a newline."""
     bars, returned, line = text.rpartition("\r")
     if not returned or _HEADER.search(bars) is not None or _USER_TEXT.search(bars) is not None:
         return text
@@ -147,14 +147,14 @@ def _read_line(text: str, *, joined: bool, nested: int) -> Event | Malformed | N
 
 
 def _read_prefix(prefix: str) -> Origin | None:
-    """Who wrote the line, by what stands before its header; ``None`` where that is not a prefix but a text."""
+    """Return the writer that the text before a header names; ``None`` where that text is no prefix."""
     if _USER_TEXT.search(prefix) is not None:
         return None
     origin = NOWHERE
     prefix = prefix.lstrip()
     position = 0
     words_left = _OPERATORS_WORDS
-    words: list[str] = []  # with no process behind them, which sentences seldom go on with
+    words: list[str] = []  # not followed by a process, which a sentence seldom is
     while position < len(prefix):
         if (wrapping := _WRAPPING.match(prefix, position)) is not None:
             position = wrapping.end()
@@ -172,14 +172,14 @@ def _read_prefix(prefix: str) -> Origin | None:
 
 
 def _with_process(origin: Origin, part: re.Match[str]) -> Origin:
-    # The last of several is vLLM's own: others, such as Ray's, are put around it.
+    # Of several processes, the last is vLLM's own. Others, such as Ray, print theirs before it.
     if part["process"] is not None:
         return origin._replace(process=part["process"], pid=int(part["pid"]))
     return origin._replace(timestamp=part["time"] or part["bracketed_time"] or origin.timestamp)
 
 
 def _read_without_header(text: str, *, joined: bool) -> Event | Malformed | None:
-    """A line of an operator's formatter: nothing, or times, level, logger and the like, and then the message."""
+    """Read a line of an operator's formatter: perhaps times, level, logger and the like, then the message."""
     origin = NOWHERE
     position = 0
     kinds: set[str | None] = set()
@@ -194,10 +194,10 @@ def _read_without_header(text: str, *, joined: bool) -> Event | Malformed | None
 
 
 def _is_another_servers(kinds: set[str | None]) -> bool:
-    """Whether a header of such parts is not vLLM's.
+    """Whether a header of such parts belongs to another server.
 
-    SGLang and LMDeploy print nothing but the time, in brackets. A formatter's name in brackets may be any server's; one
-    that stands alone is a log collector's.
+    SGLang and LMDeploy print only the time, in brackets. A name in brackets beside other parts of a formatter may be
+    that of another server. A name alone comes from a log collector.
     """
     if "logger" in kinds:
         return False
@@ -214,7 +214,7 @@ def _read_json(text: str, brace: int, *, joined: bool, nested: int) -> Event | M
         return None
     if (fields := _decode(text[brace:])) is not None:
         return _read_fields(fields, joined=joined, nested=nested)
-    # Cut inside the message, it still tells an engine's configuration, which stands at the message's beginning.
+    # An object that was cut inside the message may still hold the engine's configuration, at the message's beginning.
     if (fields := _decode(text[brace:] + '"}')) is not None:
         said = _read_fields(fields, joined=joined, nested=nested)
         if isinstance(said, EngineConfig):
@@ -255,7 +255,7 @@ def _read_fields(fields: Mapping[str, object], *, joined: bool, nested: int) -> 
 
 
 def _read_value(value: str, outer: Origin, *, joined: bool, nested: int) -> Event | Malformed | None:
-    """A JSON string: the message alone, or a whole line that a collector wrapped up."""
+    """Read a JSON string: the message alone, or a whole line that a collector wrapped."""
     value = _ANSI.sub("", value.rstrip("\r\n"))
     said = read_message(value, outer, joined=joined)
     if said is None and outer.tag is None:

@@ -1,11 +1,12 @@
-"""The text of one vLLM log message, without header or prefix -> what it said. Pure; nothing here raises on any text.
+"""The text of one vLLM log message, without header or prefix -> its event. Pure; :func:`read_message` never raises.
 
-The statistics lines are lists of ``Name: value`` fields. Fields that a later release adds, leaves out or reorders do no
-harm; anything else than fields does: a line that another process wrote into must not pass for a measurement.
+The statistics lines are lists of ``Name: value`` fields. A later release may add, drop or reorder fields. Any other
+text in such a line makes it malformed, because another process may have written into it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from specdec_exporter.predictor.log.events import EngineStats, Event, Malformed,
 
 
 class Origin(NamedTuple):
-    """What stood around the message. ``tag`` is the source file (or logger name), ``level`` in capitals."""
+    """The parts of the line around the message. ``tag``: source file or logger name; ``level``: in capitals."""
 
     timestamp: str | None = None
     process: str | None = None
@@ -39,17 +40,28 @@ _ENGINE_STATS: Final = re.compile(
 )
 _REQUEST: Final = "Received request "
 
-# Loggers of requests and responses: their messages carry users' text.
+# The loggers of requests and responses print users' text.
 _USER_TEXT_TAGS: Final = frozenset({"logger", "request_logger"})
 
 
-def read_message(message: str, origin: Origin = NOWHERE, *, joined: bool = False) -> Event | Malformed | None:
-    """What a message says; ``None`` where it is none of the known ones.
+class _Unreadable(Exception):  # noqa: N818  private: caught in this file
+    """One of vLLM's lines cannot be read; becomes :class:`Malformed`."""
 
-    ``joined`` says that the text was put together from several lines: then only fields known by name are taken, so that
-    a wrong seam cannot pass for a new field.
+    def __init__(self, reason: str, *, incomplete: bool = False) -> None:
+        super().__init__(reason)
+        self.incomplete = incomplete
+
+
+def read_message(message: str, origin: Origin = NOWHERE, *, joined: bool = False) -> Event | Malformed | None:
+    """Return the event of a message; ``None`` where the message is of no known kind.
+
+    ``joined``: the text consists of several lines. Then every field must be known by name, because text at a wrong seam
+    may look like a new field.
     """
-    said = _read(message.rstrip(), origin, joined=joined)
+    try:
+        said = _read(message.rstrip(), origin, joined=joined)
+    except _Unreadable as error:
+        return Malformed(reason=str(error), incomplete=error.incomplete)
     if said is None or isinstance(said, Malformed):
         return said
     return msgspec.structs.replace(said, timestamp=origin.timestamp, process=origin.process, pid=origin.pid)
@@ -70,7 +82,7 @@ def _read(message: str, origin: Origin, *, joined: bool) -> Event | Malformed | 
     if message.startswith("Initializing a"):
         return parse_engine_config(message)
     if origin.timestamp and len(message) >= len("SpecDec") and SPEC_DECODING.startswith(message):
-        return Malformed(reason="the line breaks off in its first words", incomplete=True)
+        raise _Unreadable("the line breaks off in its first words", incomplete=True)
     return _warning(message, origin)
 
 
@@ -84,15 +96,16 @@ def _module(tag: str) -> str:
 _COUNT: Final = r"(\d{1,15})"
 _NUMBER: Final = r"(\d{1,15}(?:\.\d{1,9})?|[nN]a[nN])"
 _PERCENT: Final = _NUMBER + "%"
-# Fields of later releases. All names begin with a capital letter: others are what is left of one that was torn. Neither
-# names nor values hold a colon or a process, so that no other writer's line passes for either.
+# Fields of later releases. Their names begin with a capital letter; other words are the rest of a torn name. Names and
+# values hold neither a colon nor a process, so that no line of another writer passes for a field.
 _EXTRA_NAME: Final = re.compile(r"[A-Z][\w /().-]{0,60}", re.ASCII)
 _ITEM: Final = r"[\w.+%=@/() -]{1,80}"
 _VALUE: Final = rf"(?!.*\w pid=\d){_ITEM}(?:,{_ITEM}){{0,200}},?"  # "1,234", "3 waiting, 2 running", a curve
 _EXTRA_VALUE: Final = re.compile(_VALUE, re.ASCII)
-# A list's items follow the separator with a digit, a small letter or "NaN", a field's name with a capital letter.
+# After this separator, a field's name begins with a capital letter, an item of a list with a digit, a small letter or
+# "NaN".
 _SEPARATOR: Final = re.compile(r", (?=[A-Z])(?!NaN\b)", re.ASCII)
-# A field that breaks off: part of a name, or a name and part of a value.
+# A field that breaks off in its name or its value.
 _BROKEN_OFF: Final = re.compile(
     r"(?:[A-Z][\w /().-]{0,60}(?::(?: [\d., ]*(?:[a-zA-Z/ ]{0,12}|%))?)?)?[, ]{0,2}", re.ASCII
 )
@@ -108,8 +121,8 @@ def _known(fields: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
     return {name: re.compile(value, re.ASCII) for name, value in fields.items()}
 
 
-def _read_fields(body: str, known: Known, rename: Callable[[str], str], *, joined: bool) -> Fields | Malformed:
-    """``"A: 1 x, B: 2"`` -> ``{"A": "1", "B": "2"}``: of known fields the number, without its unit."""
+def _read_fields(body: str, known: Known, rename: Callable[[str], str] = str, *, joined: bool) -> Fields:
+    """``"A: 1 x, B: 2"`` -> ``{"A": "1", "B": "2"}``: the number of each known field, without its unit."""
     fields: Fields = {}
     pieces = _SEPARATOR.split(body)
     for piece in pieces:
@@ -120,26 +133,18 @@ def _read_fields(body: str, known: Known, rename: Callable[[str], str], *, joine
                 continue
         elif (match := pattern.fullmatch(value)) is not None:
             if name in fields:
-                return Malformed(reason=f"{name!r} stands twice")
+                raise _Unreadable(f"the field {name!r} occurs twice")
             fields[name] = match[1]
             continue
-        last = piece is pieces[-1]
-        return Malformed(
-            reason=f"cannot read the field {piece[:60]!r}",
-            incomplete=last and _BROKEN_OFF.fullmatch(piece) is not None,
-        )
+        breaks_off = piece is pieces[-1] and _BROKEN_OFF.fullmatch(piece) is not None
+        raise _Unreadable(f"cannot read the field {piece[:60]!r}", incomplete=breaks_off)
     return fields
 
 
-def _same_name(name: str) -> str:
-    return name
-
-
-def _missing(fields: Fields, *names: str) -> Malformed | None:
+def _require(fields: Fields, *names: str) -> None:
     for name in names:
         if name not in fields:
-            return Malformed(reason=f"the field {name!r} is missing", incomplete=True)
-    return None
+            raise _Unreadable(f"the field {name!r} is missing", incomplete=True)
 
 
 def _float(fields: Fields, name: str) -> float | None:
@@ -152,12 +157,12 @@ def _int(fields: Fields, name: str) -> int | None:
 
 
 def _ratio(fields: Fields, name: str) -> float | None:
-    """A printed percentage as 0..1, without the noise of a binary division by 100."""
+    """Return a printed percentage as 0..1, rounded so that the division by 100 adds no digits."""
     return None if (percent := _float(fields, name)) is None else round(percent / 100, 9)
 
 
 def _half_unit(printed: str) -> float:
-    """Half of a printed number's last digit: ``"81.3"`` -> 0.05. Plus a little for binary fractions."""
+    """Return half a unit of a number's last printed digit, ``"81.3"`` -> 0.05, and a little for binary fractions."""
     return 0.5 * 10.0 ** -len(printed.partition(".")[2]) + 1e-9
 
 
@@ -170,7 +175,7 @@ _SPEC_FIELDS: Final = _known(
         "Drafted throughput": _NUMBER + " tokens/s",
         "Accepted": _COUNT + " tokens",
         "Drafted": _COUNT + " tokens",
-        # Exactly three decimals in all releases: one digit less is a line that breaks off. Shares of no drafts are nan.
+        # All releases print three decimals; with fewer, the line breaks off. Without drafts the rates are nan.
         "Per-position acceptance rate": r"([01]\.\d{3}(?:, [01]\.\d{3})*|[nN]a[nN](?:, [nN]a[nN])*)",
         "Draft acceptance rate": _PERCENT,
     }
@@ -192,43 +197,48 @@ def _without_average(name: str) -> str:
     return "Draft acceptance rate" if name == "Avg Draft acceptance rate" else name  # so since 0.10.2
 
 
-def _spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | Malformed | None:
-    fields = _read_fields(body, _SPEC_FIELDS, _without_average, joined=joined)
-    if isinstance(fields, Malformed):
+def _spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | None:
+    try:
+        fields = _read_fields(body, _SPEC_FIELDS, _without_average, joined=joined)
+    except _Unreadable:
         first_name = body.partition(":")[0]
         ours = any(f"{name}: " in body or name.startswith(first_name) for name in _SPEC_FIELDS)
-        return fields if ours or _ANOTHER_WRITER.search(body) else None
+        if ours or _ANOTHER_WRITER.search(body):
+            raise
+        return None
     if not fields:
         return None  # another server's wording
-    # Every wording carries these; the rate also says that a line of 0.10.2 and later is whole: it stands last.
-    if (missing := _missing(fields, "Accepted", "Drafted", "Draft acceptance rate")) is not None:
-        return missing
+    # Every wording has these. Since 0.10.2 the rate comes last, so it shows that the line is whole.
+    _require(fields, "Accepted", "Drafted", "Draft acceptance rate")
     curve_text = fields.get("Per-position acceptance rate")
     with_throughput = "Accepted throughput" in fields or "Drafted throughput" in fields  # 0.10.2 and later
     if curve_text is None and not with_throughput and "Mean acceptance length" in fields:
-        return _missing(fields, "Per-position acceptance rate")  # stands last in 0.8.5-0.10.1
-    if joined and with_throughput and (missing := _missing(fields, *_THROUGHPUT_WORDING)) is not None:
-        return missing
+        _require(fields, "Per-position acceptance rate")  # comes last in 0.8.5-0.10.1
+    if joined and with_throughput:
+        _require(fields, *_THROUGHPUT_WORDING)
 
     accepted, drafted = int(fields["Accepted"]), int(fields["Drafted"])
-    if (broken := check_counts(accepted, drafted, fields["Draft acceptance rate"], percent=True)) is not None:
-        return broken
+    _check_counts(accepted, drafted, fields["Draft acceptance rate"], scale=100)
     curve = None if curve_text is None else tuple(map(float, curve_text.split(", ")))
     if curve is not None and math.isnan(curve[0]):
         if drafted:
-            return Malformed(reason=f"per-position rates of nothing for {drafted} draft tokens")
-        curve = None  # nor is its length told: where it stands last, any part of it looks whole
+            raise _Unreadable(f"the per-position rates are nan for {drafted} draft tokens")
+        curve = None  # its length is unknown as well: if it comes last, part of it would look whole
+    # A position is accepted only if the one before it was, so these shares of all drafts never rise.
+    if curve is not None and any(later > earlier for earlier, later in itertools.pairwise((1.0, *curve))):
+        raise _Unreadable("the per-position rates rise")
     length = _float(fields, "Mean acceptance length")
-    if curve is not None and (broken := check_curve(curve)) is not None:
-        return broken
-    # The Rust frontend takes its curve and its counts from two reads of live counters, which need not agree.
-    agreeing = not tag.endswith(".rs")
     bonus_included = _bonus_included(length, curve, with_throughput=with_throughput)
-    if agreeing and curve is not None and length is not None:
-        tolerance = _half_unit(fields["Mean acceptance length"])
-        if (broken := check_length(length, curve, tolerance, bonus_included=bonus_included)) is not None:
-            # Where the list stands last (0.8.5-0.10.1), its end may be what is missing.
-            return msgspec.structs.replace(broken, incomplete=body.endswith(curve_text or "") and length > sum(curve))
+    # The Rust frontend reads live counters twice, for the curve and for the counts, so these may differ.
+    if curve is not None and length is not None and not tag.endswith(".rs"):
+        # The accepted tokens per draft are the sum over positions (three decimals each), plus 1 for the bonus token.
+        tolerance = _half_unit(fields["Mean acceptance length"]) + 0.0005 * len(curve)
+        if abs(length - sum(curve) - (1 if bonus_included else 0)) > tolerance:
+            raise _Unreadable(
+                f"a mean length of {length} contradicts per-position rates that sum to {sum(curve):.3f}",
+                # Where the list comes last (0.8.5-0.10.1), its end may be missing.
+                incomplete=body.endswith(curve_text or "") and length > sum(curve),
+            )
     return SpecDecoding(
         accepted_tokens=accepted,
         draft_tokens=drafted,
@@ -244,7 +254,7 @@ def _spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | Malfo
 
 
 def _bonus_included(length: float | None, curve: tuple[float, ...] | None, *, with_throughput: bool) -> bool | None:
-    """Whether the printed length counts the bonus token: not in 0.8.5, which prints the same words as 0.9.0-0.10.1."""
+    """Whether the printed length counts the bonus token. 0.8.5 does not, 0.9.0-0.10.1 do so in the same words."""
     if length is None:
         return None
     if with_throughput:
@@ -256,52 +266,26 @@ def _bonus_included(length: float | None, curve: tuple[float, ...] | None, *, wi
     return abs(length - 1 - sum(curve)) < abs(length - sum(curve))
 
 
-def check_counts(accepted: int, drafted: int, rate: str, *, percent: bool) -> Malformed | None:
-    """Accepted tokens are drafted ones, and the printed rate is their ratio to the printed digits."""
-    if accepted > drafted:
-        return Malformed(reason=f"{accepted} tokens accepted of {drafted} drafted")
+def _check_counts(accepted: int, drafted: int, rate: str, *, scale: int) -> None:
+    """Check that the printed ``rate`` is the ratio of the counts, times ``scale``, to its printed digits."""
     printed = float(rate)
+    if accepted > drafted:
+        raise _Unreadable(f"{accepted} tokens were accepted, but only {drafted} drafted")
     if math.isnan(printed) != (drafted == 0):
-        return Malformed(reason=f"a rate of {rate} for {drafted} draft tokens")
-    scale = 100 if percent else 1
+        raise _Unreadable(f"a rate of {rate} contradicts {drafted} draft tokens")
     if drafted and abs(printed - scale * accepted / drafted) > _half_unit(rate):
-        return Malformed(reason=f"a rate of {rate} for {accepted} of {drafted} tokens")
-    return None
+        raise _Unreadable(f"a rate of {rate} contradicts {accepted} accepted of {drafted} draft tokens")
 
 
-def check_curve(curve: tuple[float, ...]) -> Malformed | None:
-    """A position is accepted only where the one before it was: shares of all drafts, within 0..1 and never rising."""
-    previous = 1.0
-    for share in curve:
-        if share > previous:
-            return Malformed(reason="the per-position rates rise")
-        previous = share
-    return None
-
-
-def check_length(
-    length: float, curve: tuple[float, ...], tolerance: float, *, bonus_included: bool | None
-) -> Malformed | None:
-    """The accepted tokens per draft are the sum over positions (three decimals each), plus one for the bonus token."""
-    expected = sum(curve) + (1 if bonus_included else 0)
-    if abs(length - expected) > tolerance + 0.0005 * len(curve):
-        return Malformed(reason=f"a mean length of {length} for per-position rates that sum to {sum(curve):.3f}")
-    return None
-
-
-def _speculative_v0(body: str, *, joined: bool) -> SpecDecoding | Malformed | None:
-    fields = _read_fields(body.removesuffix("."), _V0_FIELDS, _same_name, joined=joined)
-    if isinstance(fields, Malformed):
-        return fields
+def _speculative_v0(body: str, *, joined: bool) -> SpecDecoding | None:
+    fields = _read_fields(body.removesuffix("."), _V0_FIELDS, joined=joined)
     if not fields:
         return None
-    if (missing := _missing(fields, *_V0_FIELDS)) is not None:
-        return missing
+    _require(fields, *_V0_FIELDS)
     if not body.endswith("."):
-        return Malformed(reason="the full stop at the end is missing", incomplete=True)
+        raise _Unreadable("the full stop at the end is missing", incomplete=True)
     accepted, drafted = int(fields["Number of accepted tokens"]), int(fields["Number of draft tokens"])
-    if (broken := check_counts(accepted, drafted, fields["Draft acceptance rate"], percent=False)) is not None:
-        return broken
+    _check_counts(accepted, drafted, fields["Draft acceptance rate"], scale=1)
     return SpecDecoding(
         accepted_tokens=accepted,
         draft_tokens=drafted,
@@ -335,7 +319,7 @@ _STATS_FIELDS: Final = _known(
     }
 )
 _STATS_NAMES: Final = {
-    # the Rust frontend's words
+    # the Rust frontend's wording
     "Avg prompt tput": "Avg prompt throughput",
     "Avg generation tput": "Avg generation throughput",
     "Reqs Running": "Running",
@@ -344,22 +328,17 @@ _KV_CACHE: Final = re.compile(r"(\w{1,20}) KV cache (?:usage|used)", re.ASCII)
 
 
 def _stats_name(name: str) -> str:
-    """One name per figure. The device's name stands before "KV cache" since 0.30, before that it is "GPU"."""
+    """Return one name per figure. Since 0.30 the device's name precedes "KV cache"; earlier releases print "GPU"."""
     if (match := _KV_CACHE.fullmatch(name)) is not None:
-        # V0 prints a second figure for its swap space on the CPU; with V1 the CPU may be the device itself.
+        # For V0, "CPU" is the swap space, printed after the GPU's figure. For V1, the CPU may be the device itself.
         return "CPU KV cache usage" if match[1] == "CPU" else "KV cache usage"
     return _STATS_NAMES.get(name, name)
 
 
-def _engine_stats(body: str, engine: str | None, *, joined: bool) -> EngineStats | Malformed:
+def _engine_stats(body: str, engine: str | None, *, joined: bool) -> EngineStats:
     fields = _read_fields(body.removesuffix("."), _STATS_FIELDS, _stats_name, joined=joined)
-    if isinstance(fields, Malformed):
-        return fields
-    if (missing := _missing(fields, "Avg prompt throughput", "Avg generation throughput", "Running")) is not None:
-        return missing
     usage = "KV cache usage" if "KV cache usage" in fields else "CPU KV cache usage"
-    if (missing := _missing(fields, usage)) is not None:
-        return missing
+    _require(fields, "Avg prompt throughput", "Avg generation throughput", "Running", usage)
     waiting = _int(fields, "Waiting")
     return EngineStats(
         engine=engine,
@@ -379,15 +358,10 @@ _MAX_WARNING_LENGTH: Final = 500
 
 def _warning(message: str, origin: Origin) -> PredictorWarning | None:
     for code, warned in versions.WARNINGS.items():
-        # The compilation monitor also says, at INFO, that it runs.
+        found = warned.pattern.match(message) is not None
         if code == versions.JIT_COMPILATION:
-            monitored = origin.tag is not None and _module(origin.tag) == "jit_monitor"
-            if origin.level != "WARNING" or not (monitored or warned.pattern.match(message)):
-                continue
-        elif warned.pattern.match(message) is None:
-            continue
-        return PredictorWarning(
-            warning=code,
-            message=message[:_MAX_WARNING_LENGTH],
-        )
+            # The compilation monitor also logs at INFO that it runs.
+            found = origin.level == "WARNING" and (found or _module(origin.tag or "") == "jit_monitor")
+        if found:
+            return PredictorWarning(warning=code, message=message[:_MAX_WARNING_LENGTH])
     return None

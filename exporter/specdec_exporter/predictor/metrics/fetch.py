@@ -1,4 +1,4 @@
-"""A predictor's ``/metrics`` and ``/version`` over HTTP; whatever goes wrong on the way becomes one FetchError."""
+"""Fetching ``/metrics``, ``/version`` and ``/v1/models`` of a predictor over HTTP. Every failure is a FetchError."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 import ssl
 import zlib
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
@@ -22,24 +22,24 @@ from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
 from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
-MAX_BODY_BYTES: Final = 16 * 1024 * 1024  # as received and as decompressed; 300 times a dump of 0.32.0
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024  # compressed and decompressed; 300 times the body of 0.32.0
 
 _MAX_REDIRECTS: Final = 3
 _MAX_VERSION_BODY_BYTES: Final = 64 * 1024
 _MAX_MODELS_BODY_BYTES: Final = 1024 * 1024
-# Reading this much line by line takes some 40 ms: more than the event loop should be kept waiting.
+# Parsing this much takes some 40 ms, too long for the event loop.
 _PARSE_IN_THREAD_BYTES: Final = 1024 * 1024
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
-# Asked for OpenMetrics, prometheus_client 0.23 to 0.26 (vLLM 0.32.0) renames "vllm:x" to "vllm_x" in the samples only.
-# A server that keeps connections for 5 s (vLLM's) and a scrape every 15 s leave nothing to gain from keep-alive.
+# In OpenMetrics, prometheus_client 0.23 to 0.26 (vLLM 0.32.0) renames "vllm:x" to "vllm_x" in the samples only.
+# Keep-alive gains nothing: vLLM keeps a connection for 5 s, and scrapes come every 15 s.
 _HEADERS: Final = {
     "Accept": "text/plain;version=0.0.4",
     "Accept-Encoding": "identity",
     "Connection": "close",
     "User-Agent": f"specdec-exporter/{__version__}",
 }
-# Every caller brings its own deadline, and several may wait for one request.
+# Several callers with different deadlines may wait for one request.
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 
 
@@ -56,8 +56,11 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
+_Answer = TypeVar("_Answer")
+
+
 class _Flight:
-    """A request under way, and how many wait for it."""
+    """A request under way; ``waiting`` callers want its result."""
 
     def __init__(self, task: asyncio.Task[Snapshot]) -> None:
         self.task = task
@@ -65,15 +68,15 @@ class _Flight:
 
 
 def open_session() -> aiohttp.ClientSession:
-    """A session for fetchers: no proxies or passwords from the environment, no cookies. The caller closes it."""
+    """Open a session without cookies and without proxies or passwords from the environment. The caller closes it."""
     return aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar())
 
 
 class MetricsFetcher:
     """Fetches from one predictor.
 
-    ``url`` is its base (``http://127.0.0.1:8080``, a path in front is kept) or the full URL of its ``/metrics``; a user
-    and password in it are sent as basic authentication and shown nowhere. Raises :class:`ConfigError` if it is no
+    ``url`` is its base, such as ``http://127.0.0.1:8080/path``, or the full URL of its ``/metrics``. A user and
+    password in it are sent as basic authentication and appear in no message. Raises :class:`ConfigError` if it is no
     http(s) URL.
     """
 
@@ -83,10 +86,10 @@ class MetricsFetcher:
         self._flight: _Flight | None = None
 
     async def fetch(self, timeout_seconds: float) -> Snapshot:
-        """What the predictor's ``/metrics`` says now.
+        """Fetch the predictor's ``/metrics``.
 
-        Concurrent calls share one request, which lasts as long as anybody waits for it. Raises :class:`FetchError`,
-        with reason ``timeout`` when ``timeout_seconds`` have passed for this caller.
+        Concurrent calls share one request, which is cancelled when its last caller leaves. Raises :class:`FetchError`,
+        with reason ``timeout`` after this caller's ``timeout_seconds``.
         """
         flight = self._flight
         if flight is None or flight.task.done():
@@ -97,7 +100,7 @@ class MetricsFetcher:
                 return await asyncio.shield(flight.task)
         except TimeoutError as error:
             raise FetchError(
-                "timeout", f"GET {_shown(self._metrics_url)} was not answered in full within {timeout_seconds:g} s"
+                "timeout", f"GET {_shown(self._metrics_url)} did not answer in full within {timeout_seconds:g} s"
             ) from error
         finally:
             flight.waiting -= 1
@@ -107,24 +110,22 @@ class MetricsFetcher:
                     self._flight = None
 
     async def version(self, timeout_seconds: float) -> str | None:
-        """Release of vLLM from ``GET /version``, e.g. ``0.32.0``; ``None`` where that cannot be had."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                body, _ = await self._get(self._version_url, _MAX_VERSION_BODY_BYTES)
-            version = msgspec.json.decode(body, type=_Version).version
-        except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
-            return None
-        return version if _VERSION.fullmatch(version) else None
+        """Return the release of vLLM from ``GET /version``, e.g. ``0.32.0``; ``None`` if there is no such answer."""
+        found = await self._ask(self._version_url, _MAX_VERSION_BODY_BYTES, _Version, timeout_seconds)
+        return found.version if found and _VERSION.fullmatch(found.version) else None
 
     async def models(self, timeout_seconds: float) -> dict[str, str | None]:
-        """What was loaded, by the name it is served under, from ``GET /v1/models``; empty where that cannot be had."""
+        """Return loaded models by served name, from ``GET /v1/models``; empty if there is no such answer."""
+        found = await self._ask(self._models_url, _MAX_MODELS_BODY_BYTES, _Models, timeout_seconds)
+        return {model.id: model.root for model in found.data} if found else {}
+
+    async def _ask(self, url: URL, max_bytes: int, kind: type[_Answer], timeout_seconds: float) -> _Answer | None:
         try:
             async with asyncio.timeout(timeout_seconds):
-                body, _ = await self._get(self._models_url, _MAX_MODELS_BODY_BYTES)
-            models = msgspec.json.decode(body, type=_Models).data
+                body, _ = await self._get(url, max_bytes)
+            return msgspec.json.decode(body, type=kind)
         except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
-            return {}
-        return {model.id: model.root for model in models}
+            return None
 
     async def _fetch(self) -> Snapshot:
         body, content_type = await self._get(self._metrics_url, MAX_BODY_BYTES)
@@ -138,11 +139,11 @@ class MetricsFetcher:
         return msgspec.structs.replace(snapshot, process_start_time_seconds=process_start_time(body))
 
     async def _get(self, url: URL, max_bytes: int) -> tuple[bytes, str | None]:
-        """Body and Content-Type of ``url``, after redirects that stay on its host and port."""
+        """Return body and Content-Type of ``url``, after redirects within its host and port."""
         target = url
         for _ in range(_MAX_REDIRECTS + 1):
             try:
-                # Retries once by itself where a connection is cut before the answer begins.
+                # aiohttp retries once if the connection is cut before the answer begins.
                 response = await self._session.get(
                     target,
                     headers=_HEADERS,
@@ -169,12 +170,12 @@ class MetricsFetcher:
 
 @functools.cache
 def _trust() -> ssl.SSLContext:
-    """Certificates that the system trusts, loaded only where a predictor speaks TLS (see ``lean.py``)."""
+    """Load the certificates that the system trusts; only for a predictor with TLS (see ``lean.py``)."""
     return ssl.create_default_context()
 
 
 def _endpoints(text: str) -> tuple[URL, URL, URL]:
-    """The URLs of ``/metrics``, ``/version`` and ``/v1/models``."""
+    """Return the URLs of ``/metrics``, ``/version`` and ``/v1/models``."""
     try:
         url = URL(text.strip()).with_fragment(None)
     except ValueError:
@@ -187,7 +188,7 @@ def _endpoints(text: str) -> tuple[URL, URL, URL]:
 
 
 def _shown(url: URL) -> str:
-    """``url`` for people: without user, password and query."""
+    """Return ``url`` without user, password and query."""
     return str(url.with_user(None).with_query(None))
 
 
@@ -211,19 +212,19 @@ def _connect_failure(error: Exception) -> str:
 
 
 def _redirected(source: URL, location: str | None) -> URL:
-    """Where ``source`` is redirected to, with its credentials. Never to another server: that one was not configured."""
+    """Return the target of a redirect, with the credentials of ``source``. Refuses other servers."""
     try:
         target = source.join(URL(location or "")).with_fragment(None)
         if location and target.origin() == source.origin():
             return target.with_user(source.user).with_password(source.password)
         where = _shown(target)
-    except ValueError:  # also no host at all
+    except ValueError:  # also without a host
         where = "an unusable address"
     raise FetchError("redirect", f"GET {_shown(source)} was redirected to {where}; expected the same host and port")
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int, what: str) -> bytes:
-    """The whole body, decompressed."""
+    """Read and decompress the whole body."""
     too_large = FetchError("too_large", f"{what} answered more than {max_bytes} bytes")
     if (response.content_length or 0) > max_bytes:
         raise too_large
@@ -242,7 +243,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int, what: str) -> 
             if received > max_bytes or len(body) > max_bytes:
                 raise too_large
     except zlib.error as error:
-        raise FetchError("encoding", f"{what}: expected {encoding} data, found something else") from error
+        raise FetchError("encoding", f"{what}: expected {encoding} data, found other bytes") from error
     except (aiohttp.ClientError, OSError) as error:
         raise FetchError("truncated", f"{what}: the connection was cut after {received} bytes of the answer") from error
     if inflate and not inflate.eof:
@@ -251,7 +252,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int, what: str) -> 
 
 
 def without_credentials(url: str) -> str:
-    """``url`` without user and password, for showing."""
+    """Return ``url`` without user and password."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, parts.query, ""))

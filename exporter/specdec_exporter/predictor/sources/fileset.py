@@ -1,11 +1,10 @@
-"""Which files a log is in just now: the one under its path, those that left it, and in what order they are read."""
+"""The files that hold a log now: the one under its path, its rotated files, and the order of reading."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -14,23 +13,23 @@ from typing import Literal
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import LineCutter, Scanner
-from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position, open_regular
+from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position, bases_of, open_regular
 from specdec_exporter.predictor.sources.places import Place
 from specdec_exporter.predictor.sources.rotation import KnownRotatedFiles, Sibling, base_of, begin_alike, siblings
 
 _logger = logging.getLogger(__name__)
 
-_MAX_PAST = 64  # places in closed files remembered
-_CLOCK_TICK_NS = 1_000_000_000  # of some network file systems
+_MAX_PAST = 64  # remembered positions in closed files
+_CLOCK_TICK_NS = 1_000_000_000  # the coarsest modification times, on some network file systems
 
 Start = Literal["end", "start"]
 
 
 class FileSet:
-    """The open files of one predictor. ``files`` stand in the order of reading: each after the one it took over from.
+    """The open files of one predictor. ``files`` are in the order of reading: each after its predecessor.
 
-    ``troubles`` collects by path what could not be read, ``moved`` tells that the set has changed. Times are of the
-    caller's clock, seconds. Raises nothing for anything that a file does.
+    ``troubles`` maps each unreadable path to the reason. ``moved`` says that the set has changed. Times are seconds of
+    the caller's clock. Problems with files raise nothing.
     """
 
     def __init__(
@@ -44,12 +43,12 @@ class FileSet:
         self._counters = counters
         self._start = start
         self._known = KnownRotatedFiles()
-        self._past: deque[Position] = deque(maxlen=_MAX_PAST)  # in files closed, which may come back
-        self._directories: dict[str, list[int]] = {}  # when a log's were last modified, by its path; nanoseconds
-        self._unopened: dict[Identity, int] = {}  # there at the start, but not readable: size then, bytes
+        self._past: deque[Position] = deque(maxlen=_MAX_PAST)  # in closed files, which may return
+        self._directories: dict[str, list[int]] = {}  # modification times of a log's directories, ns, by its path
+        self._unopened: dict[Identity, int] = {}  # size in bytes at the start of files that could not be opened
 
     def begin(self, places: Iterable[Place], positions: Iterable[Position], now: float) -> None:
-        """The first look: go on from saved positions, otherwise where ``start`` says."""
+        """Take up the files of the first look, at their saved positions or where ``start`` says."""
         self.moved = True
         for place in places:
             if file := self._open(place.path, now):
@@ -72,11 +71,10 @@ class FileSet:
         for file in [file for file in self.files if file not in placed]:
             if self._start == "end":
                 self._place(file, None)
-        self._note_rotated_files([base for path in self._paths for base in (path, os.path.realpath(path))])
-        self._note_rotated_files([base for file in self.files for base in file.bases])
+        self._note_rotated_files([*map(bases_of, self._paths), *(file.bases for file in self.files)])
 
     def update(self, places: Sequence[Place], now: float) -> None:
-        """Every further look: see which files left, which are new, and which file each new one took over from."""
+        """Take in a further look: which files have left their path, which are new, and what each new file follows."""
         by_identity = {place.identity: place for place in places}
         left: list[LogFile] = []
         stayed = [file for file in self.files if file.retired_at is None]
@@ -90,7 +88,7 @@ class FileSet:
                 left.append(file)
                 self.moved = True
         for place in by_identity.values():
-            if not place.rotated:  # rotated ones are looked for when their path is left or taken
+            if not place.rotated:  # a rotated file is searched for when a file leaves or takes its path
                 self._adopt(place, now)
         taken = {file.path for file in self.files if file.retired_at is None}
         for file in left:
@@ -103,9 +101,9 @@ class FileSet:
                 self._note_new_siblings(file)
 
     def cut(self, file: LogFile, now: float) -> None:
-        """The content of ``file`` was taken away: look for what was not read of it in a copy, and go back."""
+        """Handle a ``file`` whose content was cut: read the rest of it from a copy, and the file itself anew."""
         if file.retired_at is not None:
-            self.close(file)  # nobody cuts a rotated file, except to put a copy in its place
+            self.close(file)  # a rotated file is cut only to be replaced by a copy
             return
         self._counters.truncations += 1
         self.moved = True
@@ -117,7 +115,7 @@ class FileSet:
             self.lose(file, error)
 
     def pass_over_copy(self, file: LogFile) -> None:
-        """Pass over what was added to a rotated ``file`` where that is the log itself, appended by hand."""
+        """Skip what was added to a rotated ``file`` if somebody appended the log itself to it."""
         if file.retired_at is None:
             return
         for log in self.files:
@@ -126,13 +124,13 @@ class FileSet:
                 self._place(file, file.size_bytes)
 
     def lose(self, file: LogFile, error: OSError) -> None:
-        """``file`` cannot be read any more; should it be found again, go on where it stood."""
+        """Close ``file``, which cannot be read any more. If it returns, go on at the same place."""
         self.troubles[file.path] = error.strerror or str(error)
         self._forget(file)
 
     def close(self, file: LogFile) -> None:
-        """Let go of ``file``, which was read to its end."""
-        self._remember(file)
+        """Close ``file``, which was read to its end."""
+        self._remember(file, file)
         self._forget(file)
 
     def _forget(self, file: LogFile) -> None:
@@ -150,7 +148,7 @@ class FileSet:
             return
         self.moved = True
         before = next((old for old in reversed(self.files) if old.path == place.path), None)
-        # Replaced by a copy of itself (an editor, rsync, a copy-up of overlayfs): its bytes were read.
+        # An editor, rsync or overlayfs replaced the file by a copy of itself, whose bytes were read.
         copied = before is not None and not before.is_linked() and _holds(before.position(), file)
         read_bytes = before.offset if before and copied else 0
         past = self._saved_position(file)
@@ -170,25 +168,20 @@ class FileSet:
                 self._place(file, read_bytes)
         self._counters.rotations += len(missed)
         self._queue([*([before] if before else []), *missed, file])
-        self._note_rotated_files(file.bases)
+        self._note_rotated_files([file.bases])
 
     def _open(self, path: str, now: float) -> LogFile | None:
         """Open ``path``, unless it is open already."""
         try:
             fd, status = open_regular(path)
+            file = LogFile(path, fd, status, LineCutter(self._scanner_factory(), self._counters))
         except FileNotFoundError:
             return None
         except OSError as error:
             self.troubles[path] = error.strerror or str(error)
             return None
-        if (status.st_dev, status.st_ino) in self._held():
-            os.close(fd)
-            return None
-        try:
-            file = LogFile(path, fd, status, LineCutter(self._scanner_factory(), self._counters))
-        except OSError as error:
-            self.troubles[path] = error.strerror or str(error)
-            os.close(fd)
+        if file.identity in self._held():
+            file.close()
             return None
         file.grew_at = now
         return file
@@ -196,7 +189,7 @@ class FileSet:
     def _place(
         self, file: LogFile, offset: int | None, *, skipping: bool = False, size_bytes: int | None = None
     ) -> None:
-        """Go on from ``offset``; None: from the end of the first ``size_bytes``, by default of all."""
+        """Go on from ``offset``; if None, from the end of the first ``size_bytes`` (default: of the file)."""
         try:
             if offset is None:
                 file.place_at_end(file.size_bytes if size_bytes is None else size_bytes)
@@ -206,24 +199,24 @@ class FileSet:
             self.lose(file, error)
 
     def _held(self) -> dict[Identity, bytes]:
-        """The files that are open, and their first bytes."""
+        """Return the first bytes of each open file."""
         return {file.identity: file.head for file in self.files}
 
     def _queue(self, chain: Sequence[LogFile]) -> None:
-        """Let the files of ``chain`` be read one after the other."""
+        """Make each file of ``chain`` wait for the one before it."""
         for older, newer in itertools.pairwise(chain):
             newer.predecessor = older
         self.files = [*(file for file in self.files if file not in chain), *chain]
 
-    def _note_rotated_files(self, bases: Iterable[str]) -> None:
+    def _note_rotated_files(self, bases: Iterable[Sequence[str]]) -> None:
         """Note the rotated files that exist when a path is first followed."""
-        for base in dict.fromkeys(bases):
+        for base in dict.fromkeys(itertools.chain.from_iterable(bases)):
             self._known.look(base, self._held())
 
-    # --- files that have left their path -----------------------------------------------------------------------------
+    # --- rotated files -----------------------------------------------------------------------------------------------
 
     def _siblings(self, file: LogFile) -> list[Sibling]:
-        """Rotated files of the log that ``file`` is of, oldest first; each once, however many paths lead to it."""
+        """Return the rotated files of the same log, oldest first; each once, even if several paths lead to it."""
         found: dict[Identity, Sibling] = {}
         for base in file.bases:
             for sibling in self._known.look(base, self._held()):
@@ -234,16 +227,16 @@ class FileSet:
     def _note_new_siblings(self, file: LogFile) -> None:
         """Note rotated files that appear while ``file`` stays under its path.
 
-        No rotation made them: somebody copied, edited or restored a file.
+        Rotation did not make them: somebody copied, edited or restored a file.
         """
         if not self._directory_changed(file):
             return
         new = [sibling for sibling in self._siblings(file) if sibling.new]
         with contextlib.suppress(OSError):
             status = Path(file.path).stat()
-            if (status.st_dev, status.st_ino) == file.identity:  # still: all of them were there before it leaves
+            if (status.st_dev, status.st_ino) == file.identity:  # so no rotation came in between
                 for sibling in new:
-                    self._note_rotated_file(file, sibling.identity, sibling.head)
+                    self._remember(file, sibling)
 
     def _directory_changed(self, file: LogFile) -> bool:
         """Whether files may have been created, renamed or deleted beside ``file`` since this was last asked."""
@@ -251,7 +244,7 @@ class FileSet:
         for base in file.bases:
             with contextlib.suppress(OSError):
                 modified_ns.append(Path(base).parent.stat().st_mtime_ns)
-        # The clock of a file system is coarse: a change may follow that leaves the same time.
+        # The clock of a file system is coarse, so a later change may leave the same time.
         settled = all(time.time_ns() - modified > _CLOCK_TICK_NS for modified in modified_ns)
         if settled and self._directories.get(file.path) == modified_ns:
             return False
@@ -259,12 +252,12 @@ class FileSet:
         return True
 
     def _missed(self, file: LogFile, now: float) -> list[LogFile]:
-        """Files rotated away from where ``file`` is or was, so fast that they were never seen; oldest first."""
+        """Open rotated files of the same log that were never seen under its path, oldest first."""
         all_rotated = self._siblings(file)
-        # Rotated after the file, they stand after it. What stands before it was edited, or restored, or copied there.
+        # Files rotated after ``file`` come after it. Somebody edited, restored or copied those before it.
         begin = next((index for index, sibling in enumerate(all_rotated) if sibling.identity == file.identity), 0)
         for sibling in all_rotated[:begin]:
-            self._note_rotated_file(file, sibling.identity, sibling.head)
+            self._remember(file, sibling)
         found: list[LogFile] = []
         for sibling in all_rotated[begin:]:
             if sibling.new and (rotated := self._open_retired(sibling.path, file.path, now)):
@@ -274,15 +267,15 @@ class FileSet:
         return found
 
     def _unread_copies(self, file: LogFile, now: float) -> list[LogFile]:
-        """Copies made before ``file`` was cut that have bytes which were not read: one of it, and of what came after.
+        """Return copies from before ``file`` was cut that hold unread bytes: one of ``file``, then of later content.
 
-        The first goes on where ``file`` stood, the others are read whole.
+        The first goes on where ``file`` stood; the others are read whole.
         """
         lost = file.position()
         rotated: list[tuple[Sibling, LogFile]] = []
         for sibling in self._siblings(file):
             if sibling.identity == file.identity:
-                break  # cut, and then rotated: what is newer is no copy
+                break  # it was cut and then rotated, so newer files are no copies
             if other := self._open_retired(sibling.path, file.path, now):
                 rotated.append((sibling, other))
         copy = _fullest([other for _, other in rotated if lost.offset and _holds(lost, other)])
@@ -291,12 +284,12 @@ class FileSet:
             if other is copy or (sibling.new and (copies or copy is None)):
                 copies.append(other)
             else:
-                self._remember(other)
+                self._remember(other, other)
                 other.close()
         if copy is not None:  # otherwise they may be files that were renamed
             for other in copies:
                 other.freeze()
-            # It carries on the stream: a line's pieces, or a pair of lines, may be on both sides of the place.
+            # The scanner moves to the copy, because lines that belong together may stand on both sides of the place.
             copy.cutter.scanner, file.cutter.scanner = file.cutter.scanner, copy.cutter.scanner
             self._place(copy, lost.offset, skipping=lost.skipping)
         return copies
@@ -309,25 +302,21 @@ class FileSet:
             file.retired_at = now
         return file
 
-    def _remember(self, file: LogFile) -> None:
-        """Note a rotated file that needs no further reading."""
-        self._note_rotated_file(file, file.identity, file.head)
-
-    def _note_rotated_file(self, file: LogFile, identity: Identity, head: bytes) -> None:
-        for base in file.bases:
-            self._known.add(base, identity, head)
+    def _remember(self, log: LogFile, rotated: LogFile | Sibling) -> None:
+        """Note that the file ``rotated`` from ``log`` needs no further reading."""
+        for base in log.bases:
+            self._known.add(base, rotated.identity, rotated.head)
 
     # --- positions -------------------------------------------------------------------------------------------------
 
     def _saved_position(self, file: LogFile) -> Position | None:
-        """Where ``file`` was left, if it was read before."""
+        """Return where reading of ``file`` stopped, if it was read before."""
         return next((past for past in reversed(self._past) if _matching(past, [file])), None)
 
     def _resume_rotated(self, position: Position, placed: Sequence[LogFile], now: float) -> list[LogFile]:
-        """Finish the file of ``position`` where it has been rotated to; return the files that are placed by that."""
+        """Find the file of ``position`` among the rotated files and queue it; return all files that this places."""
         live = next((file for file in self.files if file.path == position.path and file not in placed), None)
-        bases = dict.fromkeys((position.path, os.path.realpath(position.path)))
-        for base in bases if position.path in self._paths or live else ():
+        for base in bases_of(position.path) if position.path in self._paths or live else ():
             rotated = [file for path in siblings(base) if (file := self._open_retired(path, position.path, now))]
             found = _matching(position, rotated, anywhere=True)
             newer = _newer(position, found, rotated, live) if found and live else []
@@ -340,7 +329,7 @@ class FileSet:
             if not live or position.rotated:
                 self.files.insert(0, found)
                 return [found]
-            if live.identity == position.identity:  # it was cut after all of them were copied from it
+            if live.identity == position.identity:  # all are copies from before it was cut
                 for copy in (found, *newer):
                     copy.freeze()
             chain = [found, *newer, live]
@@ -351,7 +340,7 @@ class FileSet:
         if live and not position.rotated:
             self._counters.read_errors += 1
             _logger.warning(
-                "%s is not the file whose position was saved, nor is that among its rotated files; reading from its %s",
+                "%s is not the file whose position was saved, and no rotated file of it is; reading from its %s",
                 position.path,
                 self._start,
             )
@@ -359,26 +348,26 @@ class FileSet:
 
 
 def _matching(position: Position, files: Sequence[LogFile], *, anywhere: bool = False) -> LogFile | None:
-    """The one of ``files`` that ``position`` is in, by content; ``anywhere``: under whatever path."""
+    """Return the file that has the content of ``position``; ``anywhere``: its path may differ."""
     for file in files:
         if file.identity == position.identity and _holds(position, file):
             return file
-    # A copy, or the file itself on a volume that was mounted anew, with other numbers.
+    # The numbers differ for a copy, and for the file itself after its volume was mounted anew.
     candidates = [file for file in files if anywhere or file.path == position.path]
     return _fullest([file for file in candidates if position.offset and _holds(position, file)])
 
 
 def _fullest(files: Sequence[LogFile]) -> LogFile | None:
-    """The largest of ``files``; of equal ones the last."""
+    """Return the largest of ``files``; of equal ones the last."""
     return max(reversed(files), key=lambda file: file.size_bytes, default=None)
 
 
 def _newer(position: Position, found: LogFile, rotated: Sequence[LogFile], live: LogFile) -> list[LogFile]:
-    """Those of the ``rotated`` files, oldest first, that are newer than the one in which ``position`` was ``found``.
+    """Return the ``rotated`` files, oldest first, that are newer than ``found``, which holds ``position``.
 
-    They were never seen, if that is the file itself, renamed, or a copy made before it was cut; of any other copy the
-    age tells nothing. (The number of a device changes when its volume is mounted anew.) Of files that were rotated
-    before only the place is known, not what came after.
+    They are unread if ``found`` is the renamed file itself or a copy from before it was cut. The age of any other copy
+    proves nothing. Nothing is known of the files that follow one which was already rotated. Only inodes count here,
+    because the number of a device changes when its volume is mounted anew.
     """
     newer: list[LogFile] = []
     if position.rotated or position.inode not in {found.identity[1], live.identity[1]}:

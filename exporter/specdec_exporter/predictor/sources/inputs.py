@@ -1,4 +1,4 @@
-"""Logs that are read once, from start to end: files, gzipped files and stdin, in order, as one sequence of events."""
+"""Logs that are read once from start to end: files, gzipped files and stdin, as one sequence of events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class LogInputs:
-    """The inputs of one run and what became of them. A failed input is words in ``failed``, not an exception."""
+    """The inputs of one run. ``failed`` maps each input that could not be read to an error message."""
 
     def __init__(self, paths: Sequence[str], *, stdin: BinaryStream | None = None) -> None:
         self.paths = tuple(paths) or (STDIN,)
@@ -34,11 +34,11 @@ class LogInputs:
 
     @property
     def live(self) -> bool:
-        """Whether somebody may be waiting for lines as they come."""
+        """Whether lines may come while they are read."""
         return STDIN in self.paths
 
     def size(self) -> int:
-        """Bytes on disk of all inputs, as far as they have a size."""
+        """Return the size on disk of all inputs that have one, bytes."""
         total = 0
         for path in self.paths:
             with suppress(OSError):
@@ -46,9 +46,9 @@ class LogInputs:
         return total
 
     def events(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None = None) -> Iterator[Event]:
-        """Events of all inputs in order; ``kinds`` as for :class:`LogScanner`.
+        """Yield the events of all inputs in order; ``kinds`` as for :class:`LogScanner`.
 
-        ``progress`` is told how many of the :meth:`size` bytes have been read.
+        ``progress`` gets the number of :meth:`size` bytes read so far.
         """
         return chain.from_iterable(self._read(kinds, progress))
 
@@ -63,7 +63,7 @@ class LogInputs:
                     ):
                         yield events
                         if kinds is REPORT_KINDS and any(type(event) is SpecDecoding for event in events):
-                            # A report wants engine statistics only to tell idle from off where there are no drafts.
+                            # A report needs engine statistics only without drafts, to tell idle from off.
                             kinds = REPORT_KINDS - {EngineStats}
                             scanner.narrow(kinds)
                     done += position() if position else 0
@@ -72,7 +72,7 @@ class LogInputs:
 
     @contextmanager
     def _open(self, path: str) -> Iterator[tuple[BinaryStream, Callable[[], int] | None]]:
-        """Open one input: its bytes, and what tells how much of the file on disk they took, if it is one."""
+        """Open one input: its bytes, and for a file a function that returns how many bytes of it were read."""
         if path == STDIN:
             yield self._stdin or cast("BinaryStream", sys.stdin.buffer), None
             return
@@ -85,7 +85,7 @@ class LogInputs:
             if magic != _GZIP_MAGIC:
                 yield raw, raw.tell
                 return
-            import gzip  # noqa: PLC0415  most logs are not packed
+            import gzip  # noqa: PLC0415  most logs are not gzipped
 
             with gzip.GzipFile(fileobj=raw) as unpacked:
                 yield unpacked, raw.tell
@@ -94,7 +94,7 @@ class LogInputs:
 def _telling(
     progress: Callable[[int], None] | None, done: int, position: Callable[[], int] | None
 ) -> Callable[[int], None] | None:
-    """Turn "bytes of this input" into "bytes of all inputs, as they lie on disk"."""
+    """Turn "bytes read of this input" into "bytes on disk read of all inputs"."""
     if progress is None:
         return None
     return lambda read: progress(done + (position() if position else read))
@@ -105,6 +105,6 @@ def _in_words(path: str, error: Exception) -> str:
     cause = error.__cause__ or error
     damaged = isinstance(cause, OSError) and cause.errno is None  # gzip.BadGzipFile
     if damaged or isinstance(cause, EOFError | zlib.error):
-        return f"cannot read {name}: damaged gzip data ({cause}); what was read before that counts"
+        return f"cannot read {name}: damaged gzip data ({cause}); the lines before it count"
     reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
     return f"cannot read {name}: {reason}"

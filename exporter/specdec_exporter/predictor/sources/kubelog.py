@@ -1,8 +1,8 @@
-"""The predictor's log through the Kubernetes API (``GET .../pods/POD/log?follow=true``): no shared file is needed.
+"""The predictor's log through the Kubernetes API (``GET .../pods/POD/log?follow=true``), without a shared file.
 
-Needs a service account that may ``get`` the subresource ``pods/log``. Every line comes with the container runtime's
-timestamp (RFC 3339, nanoseconds, trailing zeros cut off), by which reading goes on after a broken connection. A line
-that may have been read before is not read again.
+The service account must be allowed to ``get`` the subresource ``pods/log``. The container runtime stamps every line
+(RFC 3339, nanoseconds without trailing zeros). After a broken connection the reader asks for lines since the last stamp
+and skips those that it may have read before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ import msgspec
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
-from specdec_exporter.predictor.log.lines import CHUNK_BYTES, LineCutter, Scanner
+from specdec_exporter.predictor.log.lines import Scanner
+from specdec_exporter.predictor.sources.stream import Pieces, deliver
 
 _logger = logging.getLogger(__name__)
 
@@ -41,45 +42,45 @@ _STAMPS: Final = re.compile(rb"^" + _STAMP.pattern, re.MULTILINE)
 _LINE: Final = re.compile(rb"[^\n]*\n")
 _LONGEST_RETRY_SECONDS: Final = 30.0
 _LONGEST_REFUSAL_BYTES: Final = 16 * 1024
-# A stream can fall silent for good when the kubelet loses a rotated file; asking again costs nothing and loses nothing.
+# A stream falls silent for good when the kubelet loses a rotated file, so ask again after some silence.
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=300)
 
 
 class _ApiStatus(msgspec.Struct):
-    """What the API answers instead of a log."""
+    """The API's answer where it refuses the log."""
 
     message: str = ""
 
 
 class _Refused(Exception):  # noqa: N818  private: caught in this file
-    """The API answered, but not with a log."""
+    """The API did not answer with a log."""
 
 
 class StampedLines:
-    """A scanner for lines that begin with a timestamp; takes the stamps off and passes each line on at most once.
+    """A scanner that removes the timestamp of each line and passes the line on at most once.
 
-    Lines up to ``live_after`` (nanoseconds since the epoch) go to ``history``, later ones to ``live``. Within one
-    connection, equal timestamps are different lines; after :meth:`resume`, a line as old as the last one is an old one.
+    Lines up to ``live_after`` (nanoseconds since the epoch) go to ``history``, later ones to ``live``. Lines of one
+    connection may share a timestamp. After :meth:`resume`, lines count as repeated up to the newest timestamp seen.
     """
 
     def __init__(self, live: Scanner, history: Scanner | None, live_after: int) -> None:
-        self.last = -1  # timestamp of the newest line seen
+        self.last = -1  # timestamp of the newest line, nanoseconds since the epoch
         self._live = live
         self._history = history
         self._live_after = live_after
         self._resume_after = -1
-        self._checking = True  # no line of this connection is known to be a new one
+        self._checking = True  # until this connection brings a new line later than live_after
 
     def resume(self) -> None:
-        """What follows comes from a new connection and may repeat lines."""
+        """Note that a new connection begins, which may repeat lines."""
         self._resume_after = self.last
         self._checking = True
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
-        """Events of the whole lines in ``buffer[:end]``."""
+        """Return the events of the whole lines in ``buffer[:end]``."""
         block = bytes(buffer[:end])
         old, new = self._divide(block) if self._checking else (b"", block)
-        # The newest line need not be the last: stdout and stderr are stamped separately.
+        # The last line may not be the newest: stdout and stderr are stamped separately.
         self.last = max(self.last, *map(_nanoseconds, _STAMPS.finditer(block)), -1)
         events = []
         if old and self._history:
@@ -91,16 +92,16 @@ class StampedLines:
             events += _scan(self._live, new)
         return events
 
-    def finish(self, tail: bytes = b"") -> list[Event]:  # noqa: ARG002  an unterminated line comes again, in full
-        """Events held back by the scanner of live lines."""
+    def finish(self, tail: bytes = b"") -> list[Event]:  # noqa: ARG002  an unterminated line comes again in full
+        """Return the events that the live scanner held back."""
         return self._live.finish()
 
     def reset(self) -> None:
-        """Forget what was held back."""
+        """Forget what the live scanner held back."""
         self._live.reset()
 
     def _divide(self, block: bytes) -> tuple[bytes, bytes]:
-        """Lines not yet seen, from before and after ``live_after``."""
+        """Return the lines that were not seen yet: those up to ``live_after``, and the later ones."""
         old: list[bytes] = []
         for line in _LINE.finditer(block):
             stamp = _STAMP.match(line[0])
@@ -117,9 +118,9 @@ class StampedLines:
 class KubernetesLogReader:
     """Follows the log of one container of one pod.
 
-    ``scanner`` gets the lines written since the start; with ``start="end"``, ``history_scanner`` gets those before (the
-    engine-init line among them is the only source of method, draft model and k). Token and CA are read again for every
-    connection, because the kubelet renews them.
+    With ``start="end"``, ``scanner`` gets the lines written from now on, and ``history_scanner`` gets the earlier ones,
+    where it finds the engine-init line. The reader loads token and CA anew for every connection, because the kubelet
+    renews them.
     """
 
     def __init__(
@@ -138,16 +139,13 @@ class KubernetesLogReader:
         first_retry_seconds: float = 1.0,
     ) -> None:
         self.counters = counters
-        self.problem: str | None = None  # why the log is not being read, in words
+        self.problem: str | None = None  # why the log cannot be read
         self._url = f"{api_url.rstrip('/')}/api/v1/namespaces/{namespace}/pods/{pod}/log"
         self._what = f"container {container} of pod {namespace}/{pod}"
         self._container = container
         self._token_path = token_path
         self._ca_path = ca_path
         self._lines = StampedLines(scanner, history_scanner, time.time_ns() if start == "end" else -1)
-        self._cutter = LineCutter(self._lines, counters)
-        self._buffer = bytearray(CHUNK_BYTES)
-        self._filled = 0
         self._first_retry_seconds = first_retry_seconds
         self._retry_seconds = first_retry_seconds
 
@@ -162,15 +160,15 @@ class KubernetesLogReader:
         environ: Mapping[str, str] = os.environ,
         service_account: Path = SERVICE_ACCOUNT,
     ) -> Self:
-        """A reader for our own pod.
+        """Return a reader for the exporter's own pod.
 
-        Takes KUBERNETES_SERVICE_HOST and _PORT, POD_NAME, POD_NAMESPACE (else the service account's) and
-        SPECDEC_PREDICTOR_CONTAINER (else ``kserve-container``). Raises :class:`ConfigError` for what is missing.
+        Reads KUBERNETES_SERVICE_HOST and _PORT, POD_NAME, POD_NAMESPACE (default: the service account's) and
+        SPECDEC_PREDICTOR_CONTAINER (default: ``kserve-container``). Raises :class:`ConfigError` if one is missing.
         """
         host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
             raise ConfigError(
-                "--predictor.log-source=kubernetes works inside a pod only: KUBERNETES_SERVICE_HOST is not set"
+                "--predictor.log-source=kubernetes works only inside a pod: KUBERNETES_SERVICE_HOST is not set"
             )
         pod = environ.get("POD_NAME")
         if not pod:
@@ -181,7 +179,7 @@ class KubernetesLogReader:
         token_path = service_account / "token"
         if not token_path.is_file():
             raise ConfigError(
-                f"--predictor.log-source=kubernetes needs a service account token, found none at {token_path}"
+                f"--predictor.log-source=kubernetes needs a service account token, but {token_path} does not exist"
                 " (is automountServiceAccountToken false?)"
             )
         return cls(
@@ -199,14 +197,14 @@ class KubernetesLogReader:
 
     @property
     def healthy(self) -> bool:
-        """Whether the log is being read, or the connection to it has ended in good order."""
+        """Whether the last connection worked, or none has been tried yet."""
         return self.problem is None
 
     def begin(self) -> None:
-        """Nothing: the time of the start was noted when the reader was made."""
+        """Do nothing: the constructor noted the time of the start."""
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
-        """Give events to ``sink`` until ``stop`` is set, across restarts of the container and broken connections."""
+        """Give events to ``sink`` until ``stop`` is set. Connects again whenever the connection ends."""
         stopping = asyncio.create_task(stop.wait())
         try:
             async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
@@ -219,25 +217,24 @@ class KubernetesLogReader:
             self._deliver(self._lines.finish(), sink)
 
     async def _connect(self, session: aiohttp.ClientSession, sink: Callable[[Event], None]) -> None:
-        """Read as long as one connection lasts. Whatever ends it is noted, never raised."""
+        """Read until the connection ends. Notes every error and raises none."""
         try:
             await self._read(session, sink)
         except aiohttp.SocketTimeoutError:
-            return  # nothing was logged for minutes
+            return  # no line for minutes
         except aiohttp.ClientPayloadError:
             self._note("the connection to the Kubernetes API was cut")
         except (aiohttp.ClientError, OSError, UnicodeError, _Refused) as error:
             self._note(str(error) or type(error).__name__)
         except Exception:
-            self._note("an error of our own")
+            self._note("the exporter failed; its own log has the traceback")
             _logger.exception("reading the log of %s failed", self._what)
         else:
-            # The container has ended, or the API server has had enough.
+            # The container has ended, or the API server has closed the connection.
             self._deliver(self._lines.finish(), sink)
 
     async def _read(self, session: aiohttp.ClientSession, sink: Callable[[Event], None]) -> None:
-        self._filled = 0  # an unterminated line comes again
-        self._cutter.skipping = False
+        pieces = Pieces(self._lines, self.counters)  # a new one, because an unterminated line comes again
         self._lines.resume()
         token = self._token_path.read_text("ascii").strip()
         async with session.get(
@@ -252,39 +249,18 @@ class KubernetesLogReader:
                 raise _Refused(await _refusal(response))
             self._recovered()
             async for chunk in response.content.iter_any():
-                self.counters.bytes += len(chunk)
-                self._deliver(self._take(chunk), sink)
+                self._deliver(pieces.feed(chunk), sink)
 
     def _parameters(self) -> dict[str, str]:
         parameters = {"container": self._container, "follow": "true", "timestamps": "true"}
         if self._lines.last >= 0:
-            # Whole seconds are all that the API promises to understand.
+            # The API promises to understand whole seconds only.
             since = datetime.fromtimestamp(self._lines.last // 1_000_000_000, UTC)
             parameters["sinceTime"] = f"{since:%Y-%m-%dT%H:%M:%SZ}"
         return parameters
 
-    def _take(self, chunk: bytes) -> list[Event]:
-        events: list[Event] = []
-        while chunk:
-            count = min(len(chunk), len(self._buffer) - self._filled)
-            self._buffer[self._filled : self._filled + count] = chunk[:count]
-            self._filled += count
-            chunk = chunk[count:]
-            done = -1
-            while done:
-                found, done = self._cutter.cut(self._buffer, self._filled)
-                events += found
-                self._filled -= done
-                self._buffer[: self._filled] = self._buffer[done : done + self._filled]
-        return events
-
     def _deliver(self, events: list[Event], sink: Callable[[Event], None]) -> None:
-        for event in events:
-            try:
-                sink(event)
-            except Exception:
-                self.counters.read_errors += 1
-                _logger.exception("an event of the log of %s was lost", self._what)
+        deliver(events, sink, self.counters, f"the log of {self._what}")
 
     def _note(self, problem: str) -> None:
         self.counters.read_errors += 1
@@ -300,7 +276,7 @@ class KubernetesLogReader:
 
 
 async def _until(stopping: asyncio.Task[Literal[True]], work: Coroutine[None, None, None]) -> None:
-    """Do ``work`` to its end or up to ``stopping``."""
+    """Run ``work`` until it ends or ``stopping`` is done."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -310,7 +286,7 @@ async def _until(stopping: asyncio.Task[Literal[True]], work: Coroutine[None, No
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> str:
-    """What the API said instead of a log, and what to do about it."""
+    """Return the API's reason for its refusal, and what to do about it."""
     said = ""
     with contextlib.suppress(aiohttp.ClientError, msgspec.MsgspecError, UnicodeDecodeError):
         said = msgspec.json.decode(await response.content.read(_LONGEST_REFUSAL_BYTES), type=_ApiStatus).message
@@ -323,7 +299,7 @@ def _namespace(path: Path) -> str:
         return path.read_text("utf-8").strip()
     except OSError as error:
         raise ConfigError(
-            f"--predictor.log-source=kubernetes needs POD_NAMESPACE in the environment, or {path}: {error.strerror}"
+            f"--predictor.log-source=kubernetes needs POD_NAMESPACE in the environment or {path}: {error.strerror}"
         ) from error
 
 
@@ -333,7 +309,7 @@ def _scan(scanner: Scanner, block: bytes) -> list[Event]:
 
 
 def _nanoseconds(stamp: re.Match[bytes]) -> int:
-    """A timestamp in nanoseconds since the epoch; -1 if there is no such time."""
+    """Return nanoseconds since the epoch; -1 where there is no such time, such as the 30th of February."""
     seconds = _seconds(stamp["second"] + stamp["zone"].replace(b"Z", b"+00:00"))
     return -1 if seconds < 0 else seconds * 1_000_000_000 + int((stamp["fraction"] or b"").ljust(9, b"0"))
 
@@ -342,5 +318,5 @@ def _nanoseconds(stamp: re.Match[bytes]) -> int:
 def _seconds(text: bytes) -> int:
     try:
         return int(datetime.fromisoformat(text.decode()).timestamp())
-    except ValueError:  # the 30th of February
+    except ValueError:
         return -1

@@ -1,7 +1,7 @@
-"""One open log file: which file it is, how far it has been read, and whether it is still the one that was read.
+"""One open log file: its identity, how far it has been read, and whether its content is still the same.
 
-Inode numbers are reused and contents are replaced in place, so a place in a log is known by content: the first bytes of
-the file and the bytes just before the place. Both are checked with every read.
+File systems reuse inode numbers, and programs replace contents in place. So two pieces of content identify a place in a
+log: the first bytes of the file and the bytes just before the place. Every read checks both.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from specdec_exporter.predictor.log.lines import CHUNK_BYTES, LineCutter
 HEAD_BYTES = 1024
 MARKER_BYTES = 256
 
-Identity = tuple[int, int]  # device and inode; exact only while the file is held open
+Identity = tuple[int, int]  # device and inode; unique only while the file is open
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in a log file, with the evidence by which it is found again. Offsets and lengths are bytes.
+    """A place in a log file, with digests of the content that identifies it. Offsets and lengths are bytes.
 
-    ``rotated`` tells that the file no longer stood under its path, ``skipping`` that the place is inside a line which
-    is already disposed of.
+    ``rotated``: the file had left its path. ``skipping``: the place is inside a line whose rest is to be skipped.
     """
 
     path: str
@@ -45,13 +44,13 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> Identity:
-        """Device and inode at the time."""
+        """Device and inode when the position was taken."""
         return self.device, self.inode
 
     def holds_in(self, fd: int, start: int = 0) -> bool:
-        """Whether the open file ``fd`` has this content before this place, ``start`` bytes on. Raises OSError."""
+        """Whether ``fd`` has this content before this place, ``start`` bytes further on. Raises OSError."""
         if self.offset and not (self.head_bytes and self.marker_bytes):
-            return False  # read bytes leave evidence; without it the position was not written by us
+            return False  # we always write both digests after reading, so this position is not ours
         if not self.marker_bytes <= self.offset <= os.fstat(fd).st_size - start:
             return False
         if digest(os.pread(fd, self.head_bytes, start)) != self.head_digest:
@@ -60,14 +59,14 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest(content: bytes | bytearray) -> str:
-    """A short hash that tells contents apart; no secret is protected by it."""
+    """A short hash that tells contents apart. It protects no secret."""
     return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 def open_regular(path: str) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading; return descriptor and status. Raises OSError, also for any other kind of file.
+    """Open a regular file for reading; return descriptor and status. Raises OSError, also for other kinds of files.
 
-    A FIFO in particular is never opened: its writer would block, or die of SIGPIPE, when this process goes away.
+    A FIFO stays closed: its writer would block, or die of SIGPIPE, when the exporter ends.
     """
     if kind := irregularity(Path(path).stat()):
         raise OSError(errno.EINVAL, kind)
@@ -80,16 +79,19 @@ def open_regular(path: str) -> tuple[int, os.stat_result]:
 
 
 def irregularity(status: os.stat_result) -> str | None:
-    """Why a file of this kind is not read; None for a regular file."""
+    """Say why a file of this kind cannot be read; None for a regular file."""
     if stat.S_ISREG(status.st_mode):
         return None
     if stat.S_ISDIR(status.st_mode):
         return "it is a directory; name the file, or a glob such as DIR/*.log"
     if stat.S_ISFIFO(status.st_mode):
-        return (
-            "it is a FIFO; a reader that dies would take the predictor with it, pipe it to the exporter's stdin instead"
-        )
+        return "it is a FIFO, which kills the predictor when the exporter ends; pipe it to the exporter's stdin instead"
     return "it is not a regular file"
+
+
+def bases_of(path: str) -> tuple[str, ...]:
+    """``path`` and the file that it links to. Rotation may rename either, so rotated files are named after both."""
+    return tuple(dict.fromkeys((path, os.path.realpath(path))))
 
 
 def _common_length(left: bytes, right: bytes) -> int:
@@ -98,10 +100,10 @@ def _common_length(left: bytes, right: bytes) -> int:
 
 
 class LogFile:
-    """A log file held open. Methods raise OSError.
+    """An open log file, which owns ``fd``. All methods may raise OSError.
 
-    ``offset`` stands at the start of a line; an unterminated rest is read again when it has grown. So nothing of a line
-    is kept in memory between reads, and the offset is always a place to go on from.
+    ``offset`` is the start of a line. An unterminated line is read again when it has grown. So no part of a line is in
+    memory between reads, and a later start can go on from any offset.
     """
 
     def __init__(self, path: str, fd: int, status: os.stat_result, cutter: LineCutter) -> None:
@@ -114,20 +116,24 @@ class LogFile:
         self.links = status.st_nlink
         self.cutter = cutter
         self.offset = 0
-        self.seen = 0  # the furthest byte looked at: offset, or the end of the unterminated line
-        self.drained = False  # nothing more to be had at the last look
-        self.retired_at: float | None = None  # when it was found to be no longer under its path
+        self.seen = 0  # end of the bytes read: offset, or the end of the unterminated line
+        self.drained = False  # read to its end at the last look
+        self.retired_at: float | None = None  # when it was found to have left its path
         self.grew_at = 0.0
         self.flushed = False
-        self.predecessor: LogFile | None = None  # to be drained first
+        self.predecessor: LogFile | None = None  # to be read to its end first
         self._end: int | None = None  # of a copy: see freeze
-        self.head = os.pread(fd, HEAD_BYTES, 0)
+        try:
+            self.head = os.pread(fd, HEAD_BYTES, 0)
+        except OSError:
+            os.close(fd)
+            raise
         self._fd = fd
         self._marker = b""
         self._marker_buffer = memoryview(bytearray(MARKER_BYTES))
 
     def close(self) -> None:
-        """Let go of the file. May be called again."""
+        """Close the file. A second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -149,27 +155,26 @@ class LogFile:
 
     @property
     def resumable(self) -> bool:
-        """Whether a later start can find the file, and in it what was not read."""
+        """Whether a later start can find the file and has a reason to."""
         return self.links > 0 and not (self.frozen and self.drained)
 
     @property
     def bytes_behind(self) -> int:
-        """Bytes of the file not yet looked at."""
+        """Bytes not read yet."""
         return max(0, self.size_bytes - self.seen)
 
     def belong(self, path: str) -> None:
-        """Note that the file stands under ``path``, or stood there before it was rotated."""
+        """Note that the file stands under ``path``, or stood there before its rotation."""
         if path != self.path:
             self.path = path
-            # Rotation renames the file itself, or a link to it, so that both names may be added to.
-            self.bases = tuple(dict.fromkeys((path, os.path.realpath(path))))
+            self.bases = bases_of(path)
 
     def freeze(self) -> None:
-        """Read no further than the present end: the file is a copy of a log, to which only copies are appended."""
+        """Read no further than the present end. The file is a copy; only another copy could be appended to it."""
         self._end = self.size_bytes
 
     def is_linked(self) -> bool:
-        """Whether any path leads to the file, now."""
+        """Whether the file still has a path."""
         return os.fstat(self._fd).st_nlink > 0
 
     def place(self, offset: int, *, skipping: bool = False) -> None:
@@ -180,15 +185,15 @@ class LogFile:
         self.cutter.skipping = skipping
 
     def place_at_end(self, size_bytes: int) -> None:
-        """Go on after the last whole line of the first ``size_bytes``: a line completed from now on is read whole.
+        """Go on after the last whole line of the first ``size_bytes``, so that a line completed later is read whole.
 
-        Of a line longer than any that is read, the part that is read is long enough to be found too long again.
+        In an oversized line, go back only so far that it is still found to be oversized.
         """
         start = max(0, size_bytes - CHUNK_BYTES)
         self.place(start + os.pread(self._fd, size_bytes - start, start).rfind(b"\n") + 1)
 
     def look(self) -> bool:
-        """Take in the file's status. False where what was read of it is gone: truncated, and perhaps grown again."""
+        """Update size and times. Return False if the bytes read before are gone: somebody cut or replaced them."""
         status = os.fstat(self._fd)
         self.links = status.st_nlink
         size_bytes = self._bounded(status.st_size)
@@ -206,14 +211,14 @@ class LogFile:
         self.head = head
         return self._marker == os.pread(self._fd, len(self._marker), self.offset - len(self._marker))
 
-    def read(self, buffer: bytearray, view: memoryview) -> tuple[list[Event], int] | None:
-        """Read one piece; return its events and the number of bytes read. None where the file was cut.
+    def read(self, buffer: bytearray) -> tuple[list[Event], int] | None:
+        """Read one piece into ``buffer``; return its events and the number of bytes read. None: the file was cut.
 
-        ``view`` is a view of the whole ``buffer``. Sets ``drained`` when there was nothing to do.
+        Sets ``drained`` at the end of the file.
         """
         length = len(self._marker)
-        # The bytes before the place come with the same call, so that the file cannot change between check and read.
-        count = os.preadv(self._fd, [self._marker_buffer[:length], view], self.offset - length)
+        # The same call also reads the bytes before the place, so the file cannot change between check and read.
+        count = os.preadv(self._fd, [self._marker_buffer[:length], buffer], self.offset - length)
         if self._marker_buffer[:length] != self._marker or count < length:
             return None
         filled = self._bounded(self.offset + count - length) - self.offset
@@ -222,19 +227,14 @@ class LogFile:
         self.drained = not done
         if done:
             self.offset += done
-            known = (
-                self._marker + bytes(buffer[:done])
-                if done < MARKER_BYTES
-                else bytes(buffer[done - MARKER_BYTES : done])
-            )
-            self._marker = known[-MARKER_BYTES:]
+            self._marker = (self._marker + buffer[max(0, done - MARKER_BYTES) : done])[-MARKER_BYTES:]
         return events, count
 
     def rewind(self) -> None:
-        """Go back to where the content differs from what was read, the file having been cut.
+        """Find a new place after the file was cut: the start of the line with the first byte that differs.
 
-        That is the start of the line with the first different byte. Where the first KiB does not differ at all, nothing
-        says which of the rest was read before, and the place is the present end: never twice.
+        If the first KiB is the same, nothing shows which of the rest was read before. Then the place is the end, so
+        that no line counts twice.
         """
         before = self.head
         self.size_bytes = os.fstat(self._fd).st_size
@@ -249,9 +249,9 @@ class LogFile:
         return size_bytes if self._end is None else min(size_bytes, self._end)
 
     def finish(self) -> list[Event]:
-        """Give the unterminated last line and whatever the scanner held back: nobody writes here any more.
+        """Return the events of the unterminated last line and of what the scanner held back.
 
-        Should somebody write after all, the rest of that line is skipped.
+        If somebody writes to the file later, the rest of that line is skipped.
         """
         tail = os.pread(self._fd, min(self.seen - self.offset, CHUNK_BYTES), self.offset)
         self.flushed = True
@@ -261,7 +261,7 @@ class LogFile:
         return events
 
     def position(self) -> Position:
-        """Where to go on after a restart."""
+        """Return the place to go on from after a restart."""
         return Position(
             path=self.path,
             device=self.identity[0],

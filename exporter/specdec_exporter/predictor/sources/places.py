@@ -1,4 +1,4 @@
-"""Where to look for logs: paths and globs -> the regular files there now."""
+"""Finding logs: paths and globs -> the regular files that exist now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specdec_exporter.predictor.sources.rotation import COMPRESSED_SUFFIXES, bas
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """A regular file at a path. ``rotated``: matched by a glob, but named like a rotated file of a followed log."""
+    """A regular file at a path. ``rotated``: a glob matched it, but it is named like a followed log's rotated file."""
 
     path: str
     identity: Identity
@@ -25,17 +25,17 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Findings:
-    """``places`` has every file once, the longest untouched first; ``problems`` says by path what is wrong there."""
+    """``places`` has every file once, oldest change first. ``problems`` maps a path to what is wrong with it."""
 
     places: tuple[Place, ...]
     problems: dict[str, str]
 
 
 def look(patterns: Sequence[str], *, ignored: Collection[str] = (), bases: Collection[str] = ()) -> Findings:
-    """Look at every pattern. A path that does not exist (yet) is neither found nor a problem.
+    """Look at every pattern. A path that does not exist is no problem, because it may come later.
 
-    ``ignored`` paths are not matched by a glob, and neither are compressed files. ``bases`` are followed paths, which
-    need not exist at the moment: a match named like a rotated file of theirs, or of another match, is one.
+    Globs match neither ``ignored`` paths nor compressed files. ``bases`` are followed paths, which need not exist now.
+    A match is ``rotated`` if it is named like a rotated file of a base or of another match.
     """
     places: dict[Identity, Place] = {}
     problems: dict[str, str] = {}

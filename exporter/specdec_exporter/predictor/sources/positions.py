@@ -1,7 +1,7 @@
-"""The file of read positions (``--predictor.log-state``): a restart of the exporter is no gap in the log.
+"""The file of read positions (``--predictor.log-state``), so that a restarted exporter goes on where it stopped.
 
-Positions are kept, never counts: a counter that restarts at 0 is normal, lines nobody read are not. Whatever is wrong
-with the file, the worst that happens is a start without it.
+It holds positions, not counts: Prometheus expects counters to restart at 0, but unread lines would be lost. If the file
+cannot be used, the exporter starts without it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PositionFile:
-    """Reads and writes the position file at ``path``. Never raises; says once what is wrong."""
+    """Reads and writes the position file at ``path``. Never raises; logs a problem once."""
 
     def __init__(self, path: str, counters: ReaderCounters) -> None:
         self.path = path
@@ -39,29 +39,27 @@ class PositionFile:
         self._written: tuple[tuple[Position, ...], bool] | None = None
 
     def load(self) -> tuple[Position, ...]:
-        """The saved positions; none where there is no file, or none that can be used (counted in ``read_errors``)."""
+        """Return the saved positions; none if the file is missing or unusable (which counts in ``read_errors``)."""
         try:
             fd, status = open_regular(self.path)
+            try:
+                content = os.pread(fd, _MAX_BYTES, 0)
+            finally:
+                os.close(fd)
         except FileNotFoundError:
             return ()
         except OSError as error:
             return self._unusable(error.strerror or str(error))
-        try:
-            content = os.pread(fd, _MAX_BYTES, 0)
-        except OSError as error:
-            return self._unusable(error.strerror or str(error))
-        finally:
-            os.close(fd)
         if status.st_size > len(content):
-            return self._unusable(f"it has {status.st_size} bytes, more than any position file")
+            return self._unusable(f"it has {status.st_size} bytes, too many for a position file")
         try:
             return msgspec.json.decode(content, type=_Document).files
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             return self._unusable(str(error))
 
     def save(self, positions: Iterable[Position], *, durable: bool = True) -> bool:
-        """Replace the file's content, all or nothing; ``durable``: even if the machine crashes. True when saved."""
-        # A path that is not UTF-8 cannot stand in JSON; such a file starts anew.
+        """Replace the whole file at once; ``durable``: safe from a machine crash. Return whether it was saved."""
+        # JSON cannot hold a path that is not UTF-8; such a file starts anew.
         files = tuple(position for position in positions if _is_text(position.path))
         if self._written in ((files, durable), (files, True)):
             return True
@@ -74,7 +72,7 @@ class PositionFile:
                 Path(self.temporary_path).unlink()
             if not self._failing:
                 self._failing = True
-                _logger.warning("cannot save log positions to %s: %s; going on without", self.path, error.strerror)
+                _logger.warning("cannot save log positions to %s: %s; going on without them", self.path, error.strerror)
             return False
         self._written = (files, durable)
         if self._failing:

@@ -1,4 +1,4 @@
-"""The files that a log leaves behind when it is rotated: their names, their order, and which of them are known."""
+"""Rotated files of a log: their names, their order, and which of them are known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specdec_exporter.predictor.sources.logfile import HEAD_BYTES, Identity, ope
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".Z")
 
-_MAX_GONE = 64  # files remembered that are no longer there, and may be restored
+_MAX_GONE = 64  # remembered files that are gone and may be restored
 
 # logrotate, RotatingFileHandler: vllm.log.3. More digits are a port or a date.
 _NUMBERED = re.compile(r"\.(\d{1,4})")
@@ -22,7 +22,7 @@ _DATED = re.compile(r"[._-]\d{4}-?\d\d-?\d\d[\dTZ:._+-]*")
 
 
 def base_of(path: str) -> str | None:
-    """The path whose rotation gave a file this name; None where the name does not look like that."""
+    """Return the log that a file of this name was rotated from; None if it is not the name of a rotated file."""
     directory, slash, name = path.rpartition("/")
     for suffix in (_NUMBERED, _DATED):
         if match := re.fullmatch(f"(.+?){suffix.pattern}", name):
@@ -31,7 +31,7 @@ def base_of(path: str) -> str | None:
 
 
 def siblings(path: str) -> list[str]:
-    """Paths of the uncompressed rotated files of ``path``, oldest first by name; none in an unreadable directory."""
+    """Return the uncompressed rotated files of ``path``, oldest first by name; none if the directory is unreadable."""
     directory, slash, base = path.rpartition("/")
     names: list[str] = []
     with contextlib.suppress(OSError):
@@ -41,7 +41,7 @@ def siblings(path: str) -> list[str]:
 
 
 def _age(name: str, base: str) -> tuple[int, ...] | None:
-    """A key that sorts a log's rotated files oldest first; None for the name of anything else."""
+    """Return a key that sorts rotated files oldest first; None if ``name`` is no rotated file of ``base``."""
     if name.startswith(base):
         middle = name[len(base) :]
         if number := _NUMBERED.fullmatch(middle):
@@ -59,7 +59,7 @@ def _age(name: str, base: str) -> tuple[int, ...] | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sibling:
-    """A rotated file of a log. ``new``: it has content, and no known file starts with the same bytes."""
+    """A rotated file of a log. ``new``: it has content that no known file starts with."""
 
     path: str
     identity: Identity
@@ -68,10 +68,10 @@ class Sibling:
 
 
 class KnownRotatedFiles:
-    """Rotated files that need not be read: they were there at the start, or were read to their end.
+    """Rotated files that need no reading: they were there at the start, or were read to their end.
 
-    They are recognised by their first bytes. They are not held open, so their inodes may be reused, and somebody may
-    copy or restore them.
+    Their first bytes identify them. Inodes cannot, because these files are closed: an inode may be reused, and somebody
+    may copy or restore a file.
     """
 
     def __init__(self) -> None:
@@ -82,13 +82,13 @@ class KnownRotatedFiles:
         self._heads.setdefault(base, {})[identity] = head
 
     def look(self, base: str, held: Mapping[Identity, bytes]) -> list[Sibling]:
-        """Rotated files of ``base``, oldest first. A file is not new if it is ``held`` open or starts like one that is.
+        """Return the rotated files of ``base``, oldest first. ``held`` are the first bytes of the open files.
 
-        At the first look at ``base`` no file is new: there is no earlier look to compare with.
+        A file is not new if it is open or starts like an open or known one. At the first look at ``base``, no file is.
         """
         asked_before = base in self._heads
         known = self._heads.setdefault(base, {})
-        # The same bytes under another number are a copy, of a file that is being read as well.
+        # A file with the same bytes and another identity is a copy, perhaps of an open file.
         heads = [*known.values(), *held.values()]
         found: list[Sibling] = []
         for path in siblings(base):
@@ -101,7 +101,7 @@ class KnownRotatedFiles:
             if new:
                 heads.append(head)
             else:
-                known.pop(identity, None)  # what is there stands last
+                known.pop(identity, None)  # files that exist come last
                 known[identity] = head
         gone = len(known.keys() - {sibling.identity for sibling in found})
         for identity in list(known)[: max(0, gone - _MAX_GONE)]:
@@ -110,7 +110,7 @@ class KnownRotatedFiles:
 
 
 def begin_alike(one: bytes, other: bytes) -> bool:
-    """Whether one of two files may be a copy of the other, or a part of one, as far as their first bytes tell."""
+    """Whether the first bytes of two files allow that one is a copy of the other, or of its beginning."""
     length = min(len(one), len(other))
     return length > 0 and one[:length] == other[:length]
 

@@ -1,4 +1,4 @@
-"""A log that comes through a pipe while it is written."""
+"""Following a log that its writer sends through a pipe."""
 
 from __future__ import annotations
 
@@ -11,41 +11,40 @@ from typing import TYPE_CHECKING
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.lines import Scanner
-from specdec_exporter.predictor.sources.stream import Pieces
+from specdec_exporter.predictor.sources.stream import Pieces, deliver
 
 if TYPE_CHECKING:
     import asyncio
 
 _logger = logging.getLogger(__name__)
 
-# At the end of the exporter no more than this is still taken from a writer that does not stop.
-_LAST_BYTES = 64 * 1024 * 1024
+_LAST_BYTES = 64 * 1024 * 1024  # read at most this much after the order to stop: the writer may never stop
 
 
 class StreamFollower:
-    """Follows the log on an open descriptor, usually stdin, until its writer has ended. Same use as ``LogFollower``.
+    """Follows the log on an open descriptor, usually stdin, until its writer closes it. Used like ``LogFollower``.
 
-    The descriptor's flags are left alone: it may be shared with a shell or with the predictor.
+    The descriptor's flags stay as they are, because a shell or the predictor may share it.
     """
 
     def __init__(self, fd: int, scanner: Scanner, *, counters: ReaderCounters) -> None:
         self.counters = counters
-        self.problem: str | None = None  # why the log is not being read, in words
-        self.ended = False  # the writer has closed its end
+        self.problem: str | None = None  # why the log cannot be read
+        self.ended = False  # nothing more will be read
         self._fd = fd
         self._pieces = Pieces(scanner, counters)
 
     @property
     def healthy(self) -> bool:
-        """Whether the log is being read, or was read to its end."""
+        """Whether the log is being read or has been read to its end."""
         return self.problem is None
 
     def begin(self) -> None:
-        """Nothing: a stream begins with its first byte."""
+        """Do nothing: a stream is read from its first byte."""
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
-        """Give events to ``sink`` until the stream ends or ``stop`` is set, after what is in the pipe by then."""
-        import asyncio  # noqa: PLC0415  reading files to their end needs no event loop, whose import takes a while
+        """Give events to ``sink`` until the stream ends or ``stop`` is set; then read what the pipe still holds."""
+        import asyncio  # noqa: PLC0415  slow to import; commands that only read files do without it
 
         loop = asyncio.get_running_loop()
         wakened = asyncio.Event()
@@ -54,7 +53,7 @@ class StreamFollower:
         always_ready = False
         try:
             loop.add_reader(self._fd, wakened.set)
-        except PermissionError:  # a regular file or /dev/null: epoll refuses it, reading never waits
+        except PermissionError:  # epoll refuses regular files and /dev/null; reading them never waits
             always_ready = True
         except OSError as error:
             self._fail(error)
@@ -78,7 +77,7 @@ class StreamFollower:
         return bool(poll.poll(0))
 
     def _read(self, sink: Callable[[Event], None]) -> int:
-        """Read one piece; the number of bytes, 0 at the end."""
+        """Read one piece; return the number of bytes, 0 at the end."""
         try:
             count = os.readv(self._fd, [self._pieces.space])
         except BlockingIOError:
@@ -99,17 +98,12 @@ class StreamFollower:
         while budget > 0 and not self.ended and self._is_ready() and (count := self._read(sink)):
             budget -= count
         if not self.ended:
-            # The writer goes on: the unterminated rest may be half a line, and half a figure.
+            # The writer goes on, so the unterminated line may be cut in the middle of a number.
             self.ended = True
             self._deliver(self._pieces.finish(ended=False), sink)
 
     def _deliver(self, events: list[Event], sink: Callable[[Event], None]) -> None:
-        for event in events:
-            try:
-                sink(event)
-            except Exception:
-                self.counters.read_errors += 1
-                _logger.exception("an event of the log on stdin was lost")
+        deliver(events, sink, self.counters, "the log on stdin")
 
     def _fail(self, error: OSError) -> None:
         self.ended = True

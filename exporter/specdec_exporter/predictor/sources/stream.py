@@ -1,9 +1,10 @@
-"""A file or a pipe read to its end: nothing to follow, nothing to go back to."""
+"""Reading a log that comes in pieces and cannot be read again: a pipe, a connection, a file read once."""
 
 from __future__ import annotations
 
+import logging
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from specdec_exporter.errors import SpecdecError
@@ -11,19 +12,21 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES, LineCutter, Scanner
 
+_logger = logging.getLogger(__name__)
+
 
 class BinaryStream(Protocol):
-    """A file opened for reading bytes, ``sys.stdin.buffer`` for one."""
+    """A file opened for reading bytes, such as ``sys.stdin.buffer``."""
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        """Fill ``buffer`` as far as possible; 0 at the end, None where nothing is there yet."""
+        """Fill ``buffer`` as far as possible. Return 0 at the end, None where no byte has come yet."""
 
     def fileno(self) -> int:
         """The descriptor."""
 
 
 class Pieces:
-    """The buffer of a stream that cannot be read again: the unterminated rest is moved to its start."""
+    """The buffer of one stream. An unterminated line moves to its start and waits for the next piece."""
 
     def __init__(self, scanner: Scanner, counters: ReaderCounters) -> None:
         self._buffer = bytearray(CHUNK_BYTES)
@@ -34,11 +37,11 @@ class Pieces:
 
     @property
     def space(self) -> memoryview:
-        """Where the next piece goes; never empty."""
+        """The free part of the buffer: the next piece goes here. It is never empty."""
         return self._view[self._filled :]
 
     def take(self, count: int) -> list[Event]:
-        """Events of the next ``count`` bytes, which were put into :attr:`space`."""
+        """Return the events of the ``count`` bytes that were just put into :attr:`space`."""
         self._counters.bytes += count
         self._filled += count
         events: list[Event] = []
@@ -50,11 +53,31 @@ class Pieces:
             self._filled -= done
             self._view[: self._filled] = self._view[done : done + self._filled]
 
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Return the events of ``chunk``, the next bytes of the stream."""
+        events: list[Event] = []
+        while chunk:
+            part = chunk[: len(self.space)]
+            self.space[: len(part)] = part
+            events += self.take(len(part))
+            chunk = chunk[len(part) :]
+        return events
+
     def finish(self, *, ended: bool = True) -> list[Event]:
-        """Events of the end. ``ended`` tells that no more will come, so that an unterminated line is a line."""
+        """Return the events that the scanner held back. If the stream has ``ended``, its unterminated line counts."""
         tail = bytes(self._view[: self._filled]) if ended and not self._cutter.skipping else b""
         self._filled = 0
         return self._cutter.scanner.finish(tail)
+
+
+def deliver(events: Iterable[Event], sink: Callable[[Event], None], counters: ReaderCounters, name: str) -> None:
+    """Give ``events`` to ``sink``. If it raises, log and count a read error; ``name`` says which log this is."""
+    for event in events:
+        try:
+            sink(event)
+        except Exception:
+            counters.read_errors += 1
+            _logger.exception("an event of %s was lost", name)
 
 
 def read_stream(
@@ -64,13 +87,13 @@ def read_stream(
     *,
     counters: ReaderCounters | None = None,
 ) -> Iterator[list[Event]]:
-    """Events of a file or pipe up to its end, as they come: those of one read at a time, if there are any.
+    """Read a file or pipe to its end; yield the events of each read that has some.
 
-    ``on_progress`` is told the number of bytes read so far, about every 256 KiB. ``counters`` takes bytes and oversized
+    ``on_progress`` gets the number of bytes read so far, about every 256 KiB. ``counters`` counts bytes and oversized
     lines. Raises SpecdecError when the file cannot be read to its end.
     """
     pieces = Pieces(scanner, counters or ReaderCounters())
-    # A buffered reader's readinto waits for a full buffer; readinto1 gives what a pipe has.
+    # A buffered reader's readinto waits for a full buffer; readinto1 returns what has come.
     readinto = getattr(file, "readinto1", file.readinto)
     total = 0
     while True:

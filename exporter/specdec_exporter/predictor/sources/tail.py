@@ -1,9 +1,9 @@
-"""Following the log files of one predictor through everything that happens to log files.
+"""Following the log files of one predictor through rotation, truncation, copies and restarts.
 
-Files are known by identity and content; paths are only where to look. A file that has left its path is kept open, for a
-writer may still hold it: a handler that has not reopened yet, or another process of a multi-process
-``RotatingFileHandler``, which may sit on ``.1`` or ``.2`` for good. Where it cannot be told whether bytes were read
-before, they count as read.
+A path only says where to look; identity and content say which file it is. The follower keeps a rotated file open,
+because a process may still write to it: a handler that has not reopened yet, or another process of a multi-process
+``RotatingFileHandler``, which may write to ``.1`` or ``.2`` for good. Bytes that may have been read before count as
+read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES, Scanner
 from specdec_exporter.predictor.sources.fileset import FileSet, Start
-from specdec_exporter.predictor.sources.history import ConfigSearch
+from specdec_exporter.predictor.sources.history import search_config
 from specdec_exporter.predictor.sources.logfile import LogFile
 from specdec_exporter.predictor.sources.places import look
 from specdec_exporter.predictor.sources.positions import PositionFile
@@ -28,25 +28,25 @@ from specdec_exporter.predictor.sources.rotation import siblings
 _logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
-POLL_BYTES = 1024 * 1024  # one or two milliseconds of the event loop
+POLL_BYTES = 1024 * 1024  # takes one or two milliseconds of the event loop
 ROTATE_WAIT_SECONDS = 5.0
 
-_MAX_RETIRED = 16  # files kept open after they have left their path
+_MAX_RETIRED = 16  # rotated files kept open
 _SAVE_SECONDS = 10.0
-_LAST_BYTES = 64 * POLL_BYTES  # read at the end, so that stopping stays a matter of a second
+_LAST_BYTES = 64 * POLL_BYTES  # read when stopping, which so takes about a second at most
 _LONGEST_BACKOFF_SECONDS = 30.0
 
 
 class LogFollower:
-    """Reads one predictor's log files as they grow; each line at most once, and once wherever its bytes still exist.
+    """Reads one predictor's log files as they grow: each line once if its bytes still exist, and never twice.
 
-    ``paths`` are paths and globs of regular files. ``start`` says where a file begins that is there at the first look;
-    files that appear later are read whole. ``scanner_factory`` gives a scanner for each file; with
-    ``config_scanner_factory`` the part before the start is searched for the engine configuration, the last of which is
-    given as an event unless a newer one is read meanwhile. ``state_path`` is the position file. What is counted is
-    added to ``counters``, which the scanners may share.
+    ``paths`` are paths and globs of regular files. ``start`` says where to begin in the files that exist at the first
+    look; later files are read whole. ``scanner_factory`` makes a scanner for each file. With
+    ``config_scanner_factory``, the follower also searches the part before the start for the last engine configuration
+    and gives it as an event, unless it reads a newer one first. ``state_path`` is the position file. The scanners may
+    share ``counters``.
 
-    :meth:`poll` is synchronous and bounded; :meth:`follow` is the loop around it.
+    :meth:`poll` is one bounded, synchronous round; :meth:`follow` repeats it.
     """
 
     def __init__(
@@ -70,8 +70,7 @@ class LogFollower:
         self._rotate_wait_seconds = rotate_wait_seconds
         self._clock = clock
         self._buffer = bytearray(CHUNK_BYTES)
-        self._view = memoryview(self._buffer)
-        self._history: ConfigSearch | None = None
+        self._history: Generator[int, None, EngineConfig | None] | None = None
         self._announced: dict[str, str] = {}
         self._failure: str | None = None
         self._begun = False
@@ -80,7 +79,7 @@ class LogFollower:
 
     @property
     def problem(self) -> str | None:
-        """Why the log is not being read, in words; None when it is."""
+        """Why the log cannot be read; None if it can."""
         if self._failure:
             return self._failure
         for path, reason in self._announced.items():
@@ -91,17 +90,17 @@ class LogFollower:
 
     @property
     def healthy(self) -> bool:
-        """Whether every path that exists is being read, and at least one does."""
+        """Whether at least one file exists and all are being read."""
         return self.problem is None
 
     def begin(self) -> None:
-        """Look for the first time: what is in the files now was there at the start, what comes later was not."""
+        """Look for the first time. What the files hold now was there at the start."""
         self.poll(0)
 
     def poll(self, max_bytes: int = POLL_BYTES) -> list[Event]:
-        """Do one round: look at the paths, read what is new, at most about ``max_bytes``; return events in order.
+        """Do one round: look at the paths, read at most about ``max_bytes`` of new bytes, return events in order.
 
-        Raises nothing for anything that a file does.
+        Problems with files raise nothing: :attr:`problem` reports them.
         """
         if self._closed:
             return []
@@ -118,10 +117,10 @@ class LogFollower:
         return events
 
     def close(self, *, final: bool = True) -> list[Event]:
-        """Let go of all files and save the positions. ``final``: read what has come, first.
+        """Save the positions and close all files. If ``final``, first read what has come.
 
-        The unterminated last line of a file that stands under its path is left to the next start: its writer may be in
-        the middle of it. That of a file which was rotated away is given, unless the next start will find it.
+        An unterminated last line is left to the next start where its file still stands under its path, because the
+        writer may be in the middle of it. In a rotated file it counts, unless the next start will find that file.
         """
         if self._closed:
             return []
@@ -131,14 +130,14 @@ class LogFollower:
             self._closed = True
             if self._history:
                 self._history.close()
-            if self._state and self._begun:
-                self._save_positions(self._state, durable=True)
+            if self._begun:
+                self._save_positions(durable=True)
             for file in self._set.files:
                 file.close()
             self._set.files.clear()
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
-        """Give events to ``sink`` until ``stop`` is set, then :meth:`close`. Survives every exception."""
+        """Give events to ``sink`` until ``stop`` is set, then :meth:`close`. No exception ends it."""
         failures = 0
         while not stop.is_set():
             failures = 0 if self._survive(self.poll, sink) else failures + 1
@@ -151,11 +150,11 @@ class LogFollower:
         self._survive(self.close, sink)
 
     def _survive(self, read: Callable[[], list[Event]], sink: Callable[[Event], None]) -> bool:
-        """Give what ``read`` gives to ``sink``; say once what goes wrong. True when nothing did."""
+        """Give the events of ``read`` to ``sink``. Return False if either raised; log an error when it first occurs."""
         try:
             for event in read():
                 sink(event)
-        except Exception as error:  # whatever it is, the server must outlive it
+        except Exception as error:  # nothing that happens here may end the server
             self.counters.read_errors += 1
             reason = f"reading the log failed: {error!r}"
             if self._failure != reason:
@@ -170,10 +169,10 @@ class LogFollower:
     # --- one round -------------------------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """See whether the files are still what they were, then which files there are."""
+        """Check the open files, then look for others."""
         self._set.troubles.clear()
-        # In this order: the copy of a file that was cut must be known as one before rotated files are looked through,
-        # and where it took the place of an older copy, that must be let go of before.
+        # Rotated files first: a copy that replaced an older copy needs the older one closed. All of them before the
+        # paths: a copy of a truncated file must be known before the search for rotated files.
         for file in sorted(self._set.files, key=lambda file: file.retired_at is None):
             try:
                 intact = file.look()
@@ -213,7 +212,7 @@ class LogFollower:
                     continue
                 seen = file.seen
                 try:
-                    piece = file.read(self._buffer, self._view)
+                    piece = file.read(self._buffer)
                 except OSError as error:
                     self._set.lose(file, error)
                     continue
@@ -229,7 +228,7 @@ class LogFollower:
         return events
 
     def _settle(self, now: float) -> list[Event]:
-        """Finish and close the files that have left their path, once their writers have had time to leave them."""
+        """Finish and close rotated files after their writers have had time to leave them."""
         events: list[Event] = []
         retired = [file for file in self._set.files if file.retired_at is not None and file.drained]
         surplus = len(retired) - _MAX_RETIRED
@@ -243,8 +242,8 @@ class LogFollower:
                 except OSError as error:
                     self._set.lose(file, error)
                     continue
-            # A process may sit on a rotated file for good, but not on a copy; a deleted file keeps its disk space as
-            # long as it is held.
+            # Keep a rotated file: a process may go on writing to it. Nobody writes to a copy, and a deleted file takes
+            # disk space as long as it is open.
             if surplus > 0 or not file.links or file.frozen:
                 surplus -= 1
                 self._set.close(file)
@@ -263,7 +262,7 @@ class LogFollower:
                 events += file.finish() if ended else file.cutter.scanner.finish()
         return events
 
-    # --- what was written before ------------------------------------------------------------------------------------
+    # --- the part before the start ----------------------------------------------------------------------------------
 
     def _begin_history(self) -> None:
         if self._config_scanner_factory is None:
@@ -272,58 +271,61 @@ class LogFollower:
         parts: list[tuple[str, int | None]] = [(file.path, file.offset) for file in newest_first if file.offset]
         live = {file.path for file in newest_first if file.offset and file.retired_at is None}
         held = {file.path for file in newest_first}
-        rotated = [path for base in sorted(live) for path in reversed(siblings(base)) if path not in held]
-        self._history = ConfigSearch([*parts, *((path, None) for path in rotated)], self._config_scanner_factory)
+        for base in sorted(live):
+            parts += [(path, None) for path in reversed(siblings(base)) if path not in held]
+        if parts:
+            self._history = search_config(parts, self._config_scanner_factory, self._buffer)
 
     def _search_history(self, events: list[Event], max_bytes: int) -> list[Event]:
-        """The configuration found in what was written before, when it is found. One read live is newer."""
+        """Return the configuration from before the start once it is found, unless ``events`` have a newer one."""
         if self._history is None:
             return []
         if any(isinstance(event, EngineConfig) for event in events):
             self._history.close()
             self._history = None
             return []
-        found = self._history.step(self._buffer, self._view, max_bytes)
-        if self._history.done:
+        try:
+            while max_bytes > 0:
+                max_bytes -= next(self._history)
+        except StopIteration as end:
             self._history = None
-        else:
-            self.more = True
-        return [found] if found else []
+            return [end.value] if end.value else []
+        self.more = True
+        return []
 
-    # --- positions, complaints --------------------------------------------------------------------------------------
+    # --- positions, problems ----------------------------------------------------------------------------------------
 
     def _save(self, now: float, *, found: bool) -> None:
-        """Save before events are given: killed in between, they are lost rather than given again by the next start."""
-        if self._state is None:
-            return
+        """Save before events are given. A kill in between loses them, but the next start does not count them twice."""
         due = now - self._saved_at >= _SAVE_SECONDS
-        if not due and not self._set.moved and (self.more or not found):
-            return
-        if due:
-            self._saved_at = now
-        self._set.moved = False
-        self._save_positions(self._state, durable=due)
+        if due or self._set.moved or (found and not self.more):
+            if due:
+                self._saved_at = now
+            self._set.moved = False
+            self._save_positions(durable=due)
 
-    def _save_positions(self, state: PositionFile, *, durable: bool) -> None:
-        state.save([file.position() for file in self._set.files if file.resumable], durable=durable)
+    def _save_positions(self, *, durable: bool) -> None:
+        if self._state:
+            self._state.save([file.position() for file in self._set.files if file.resumable], durable=durable)
 
     def _announce(self) -> None:
-        """Say what is wrong and what is right again, once."""
+        """Log each problem once when it begins and once when it ends."""
         troubles = self._set.troubles
         for path, reason in troubles.items():
             if self._announced.get(path) != reason:
                 self.counters.read_errors += 1
                 _logger.warning("cannot read the log %s: %s", path, reason)
         for path in self._announced.keys() - troubles.keys():
-            _logger.info("%s is no longer a problem", path)
+            _logger.info("the log %s can be read again", path)
         self._announced = dict(troubles)
 
 
 def _waits(file: LogFile) -> bool:
-    """Whether ``file`` is not to be read yet: the file it took over from has not been read to its end.
+    """Whether ``file`` must wait, because its predecessor has not been read to its end.
 
-    Its first bytes show that the writer has moved on; then the scanner moves on as well, unless a line is unfinished: a
-    pair of lines, or the pieces of one, may be on both sides of a rotation.
+    The first bytes of ``file`` show that the writer has moved on. Then it takes over the predecessor's scanner, because
+    two lines that belong together, or parts of one line, may stand on both sides of a rotation. A predecessor with an
+    unfinished line keeps its scanner.
     """
     older = file.predecessor
     if older is None:

@@ -1,0 +1,50 @@
+"""Recording a running predictor: what ``baseline record`` and ``compare`` share."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+
+import click
+
+from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
+from specdec_exporter.formatting import plain
+
+
+async def record_beside(
+    url: str, seconds: float, *, log_paths: tuple[str, ...], timeout_seconds: float, name: str | None, context: Context
+) -> Baseline:
+    """Record a predictor and show progress on stderr; Ctrl-C and SIGTERM end it and keep what was measured."""
+    from specdec_exporter.baseline.live import record  # noqa: PLC0415
+    from specdec_exporter.predictor.metrics.fetch import without_credentials  # noqa: PLC0415
+    from specdec_exporter.terminal.baseline import recording_progress  # noqa: PLC0415
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with recording_progress(sys.stderr, without_credentials(url), seconds):
+        return await record(
+            url,
+            duration_seconds=seconds,
+            name=name,
+            context=context,
+            log_paths=log_paths,
+            timeout_seconds=timeout_seconds,
+            stop=stop,
+        )
+
+
+def given_context(flags: Mapping[str, str | None]) -> Context:
+    """Return what the flags say about a recording; raises UsageError if a text is too long."""
+    return Context(**{key: one_line(text) for key, text in flags.items()})
+
+
+def one_line(text: str | None) -> str | None:
+    """Return ``text`` as one printable line, ``None`` if it is empty; raises UsageError if it is too long."""
+    line = plain(" ".join((text or "").split()))
+    if len(line) > MAX_TEXT:
+        raise click.UsageError(f"expected a text of at most {MAX_TEXT} characters, found {len(line)}: {line[:40]}...")
+    return line or None

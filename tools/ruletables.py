@@ -1,0 +1,109 @@
+"""Reference tables and numbers that ``tools/render.py`` writes into the documentation.
+
+A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. A number stands in parentheses behind its key
+in the configuration or the policy: `` `min_requests` (200)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markdown import filled, table
+
+# Verdict -> when it holds, and the next step. The rows stand in the order in which the verdict asks them.
+_VERDICTS: dict[str, tuple[str, str]] = {
+    "broken": (
+        "acceptance is below {acceptance_ratio_broken:g}",
+        "switch speculation off until draft and target fit",
+    ),
+    "harmful": (
+        (
+            "time per output token is above {latency[harmful_ratio]:g} times the baseline's, by more than chance; and "
+            "the baseline was recorded without speculation, or acceptance is below the method's minimum"
+        ),
+        "roll back; if drafts are accepted, look at the load",
+    ),
+    "not_paying": (
+        "acceptance is below the method's minimum; or a measured speed-up is below {latency[speedup_min]:g}",
+        "lower k to the recommended one, or switch speculation off",
+    ),
+    "watch": (
+        (
+            "acceptance is between minimum and watch level; or it is below the minimum, but the measured speed-up "
+            "pays; or tokens are generated and nothing is drafted"
+        ),
+        "measure: compare with a run without speculation",
+    ),
+    "healthy": ("none of the rows above holds", "do nothing, or find out why acceptance is below the usual range"),
+    "idle": ("speculation is on, and nothing is generated", "wait for traffic"),
+    "unknown": (
+        "there are fewer than {min_drafts} drafts, or no answer, or no statistics",
+        "read the headline: it says which",
+    ),
+    "off": ("speculation is off", "do nothing"),
+}
+
+
+def alerts(group: Mapping[str, Any]) -> str:
+    """Return the table of a group's alerts, with links, severities and what the most severe one says."""
+    order = ("critical", "warning", "info")
+    by_name: dict[str, dict[str, str]] = {}
+    for rule in group["rules"]:
+        by_name.setdefault(rule["alert"], {}).setdefault(rule["labels"]["severity"], rule["annotations"]["summary"])
+    rows = []
+    for name, summaries in by_name.items():
+        severities = sorted(summaries, key=order.index)
+        rows.append((f"[{name}]({name}.md)", ", ".join(severities), summaries[severities[0]]))
+    return table(("Alert", "Severity", "It says"), rows)
+
+
+def verdicts(policy: Mapping[str, Any], numbers: Mapping[str, int]) -> str:
+    """Return the table of verdicts with the policy's thresholds and the numbers that the rules record."""
+    rows = [
+        (f"`{code}`", str(numbers.get(code, "absent")), when.format(**policy), step)
+        for code, (when, step) in _VERDICTS.items()
+    ]
+    return table(("Verdict", "Enum", "When", "Next step"), rows)
+
+
+def methods(policy: Mapping[str, Any]) -> str:
+    """Return the table of acceptance thresholds by method."""
+
+    def row(name: str, own: Mapping[str, Any]) -> tuple[str, ...]:
+        limits = [f"{own.get(key, policy[key]):g}" for key in ("acceptance_ratio_min", "acceptance_ratio_watch")]
+        usual = own.get("acceptance_ratio_expected")
+        return name, *limits, f"{usual[0]:g} to {usual[1]:g}" if usual else "-"
+
+    rows = [row("any other, or not known", {}), *(row(f"`{name}`", own) for name, own in policy["methods"].items())]
+    return table(("Method", "Minimum", "Watch level", "Usual"), rows)
+
+
+def with_numbers(text: str, config: Mapping[str, Any]) -> str:
+    """Return the text with the current value behind each key. Raises ``ValueError`` for an unknown key."""
+
+    def current(found: re.Match[str]) -> str:
+        values = config["policy"] | config
+        if found["key"] not in values:
+            raise ValueError(f"`{found['key']}` is no key of the configuration or the policy")
+        return f"{found['before']}{values[found['key']]:g}"
+
+    return re.sub(r"(?P<before>`(?P<key>\w+)`\s\()\d+(?:\.\d+)?(?=[);])", current, text)
+
+
+def documents(
+    root: Path, config: Mapping[str, Any], groups: Sequence[Any], numbers: Mapping[str, int]
+) -> dict[Path, str]:
+    """Return the text of every document with rendered parts, by file."""
+    runbooks = root / "rules" / "runbooks"
+    files = {path: with_numbers(path.read_text(encoding="utf-8"), config) for path in sorted(runbooks.glob("*.md"))}
+    catalogue = {
+        group["name"].removeprefix("specdec-"): alerts(group) for group in groups if "alert" in group["rules"][0]
+    }
+    files[runbooks / "README.md"] = filled(files[runbooks / "README.md"], catalogue)
+    verdict = root / "docs" / "verdict.md"
+    tables = {"verdicts": verdicts(config["policy"], numbers), "methods": methods(config["policy"])}
+    files[verdict] = filled(verdict.read_text(encoding="utf-8"), tables)
+    return files
