@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any
 import aiohttp
 import yaml
 from aiohttp import web
+
+from demo.processes import free_port, running
 
 START_SECONDS = 30.0
 Labels = Mapping[str, str]
@@ -64,6 +65,16 @@ async def receiver() -> AsyncIterator[Receiver]:
         await runner.cleanup()
 
 
+def lead_to(taking: Receiver, configuration: Any) -> None:
+    """Turn every receiver of a configuration into a webhook whose path is its name; every hour is a business hour."""
+    configuration["templates"] = []
+    configuration["time_intervals"][0]["time_intervals"] = [{"times": [{"start_time": "00:00", "end_time": "24:00"}]}]
+    configuration["receivers"] = [
+        {"name": one["name"], "webhook_configs": [{"url": f"{taking.url}/{one['name']}"}]}
+        for one in configuration["receivers"]
+    ]
+
+
 class Alertmanager:
     """Its API, as far as a Prometheus and a person use it."""
 
@@ -89,51 +100,23 @@ class Alertmanager:
         return [(alert["labels"], bool(alert["status"]["inhibitedBy"])) for alert in alerts]
 
 
-async def _address(log: asyncio.StreamReader) -> str:
-    lines = []
-    while line := (await log.readline()).decode():
-        lines.append(line)
-        if found := re.search(r"Listening on.*address=(127\.0\.0\.1:\d+)", line):
-            return found[1]
-    raise AssertionError("".join(lines))
-
-
-async def _drain(log: asyncio.StreamReader) -> None:
-    while await log.readline():
-        pass
-
-
 @contextlib.asynccontextmanager
 async def alertmanager(program: str, configuration: Any, directory: Path) -> AsyncIterator[Alertmanager]:
     """Run the server with a configuration, its data in ``directory``; it is stopped at the end, whatever happens."""
     file = directory / "alertmanager.yaml"
     file.write_text(yaml.safe_dump(configuration), encoding="utf-8")
-    process = await asyncio.create_subprocess_exec(
+    port = free_port()
+    command = (
         program,
         f"--config.file={file}",
         f"--storage.path={directory / 'data'}",
-        "--web.listen-address=127.0.0.1:0",
+        f"--web.listen-address=127.0.0.1:{port}",
         "--web.external-url=https://alertmanager.example.com",
         "--web.route-prefix=/",
         "--cluster.listen-address=",
-        stderr=asyncio.subprocess.PIPE,
     )
-    assert process.stderr is not None
-    draining = None
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            address = await _address(process.stderr)
-        draining = asyncio.create_task(_drain(process.stderr))
-        async with aiohttp.ClientSession() as session:
-            yield Alertmanager(f"http://{address}", session)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        try:
-            async with asyncio.timeout(10):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-        if draining is not None:
-            await draining
+    async with (
+        running("alertmanager", command, port=port, ready="/-/ready", directory=directory) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        yield Alertmanager(server.url, session)

@@ -16,7 +16,7 @@ from alertmanager.catalogue import EXAMPLE, FRAGMENT, RENDERED, document
 from alertmanager.conftest import Release
 from fieldtools import ROOT
 
-FILES = [path.name for path in (EXAMPLE, FRAGMENT)]
+KINDS = ("slack", "email", "pagerduty", "webhook")
 
 
 def walk(node: Any) -> Iterator[tuple[str, Any]]:
@@ -72,8 +72,10 @@ def test_the_example_is_the_fragment_and_a_place_for_the_rest() -> None:
     assert example == fragment
 
 
-@pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
-def test_every_kind_of_integration_loads(kind: str, release: Release, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_integration_loads_tells_of_the_end_and_has_its_secrets_in_files(
+    kind: str, release: Release, tmp_path: Path
+) -> None:
     example = rendered_with(f"{{ alertmanager+: {{ chat: ['{kind}'] }} }}")["example"]
     example["templates"] = [str(RENDERED / path) for path in example["templates"]]
     (tmp_path / "alertmanager.yaml").write_text(yaml.safe_dump(example), encoding="utf-8")
@@ -81,25 +83,11 @@ def test_every_kind_of_integration_loads(kind: str, release: Release, tmp_path: 
     answer = release.amtool("check-config", tmp_path / "alertmanager.yaml")
 
     assert answer.returncode == 0, answer.stdout
-    assert f"{kind}_configs" in example["receivers"][0]
-
-
-@pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
-def test_secrets_come_from_files(kind: str) -> None:
-    receivers = rendered_with(f"{{ alertmanager+: {{ chat: ['{kind}'] }} }}")["fragment"]["receivers"]
-    secret = {"api_url", "routing_key", "service_key", "auth_password", "auth_secret", "credentials", "password"}
-
-    keys = {key for key, _ in walk(receivers)}
-
-    assert not keys & secret
-    assert [value for key, value in walk(receivers[0]) if key.endswith("_file")]
-
-
-@pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
-def test_every_integration_tells_of_the_end(kind: str) -> None:
-    receiver = rendered_with(f"{{ alertmanager+: {{ chat: ['{kind}'] }} }}")["fragment"]["receivers"][0]
-
-    assert [one["send_resolved"] for one in receiver[f"{kind}_configs"]] == [True]
+    chat = example["receivers"][0]
+    assert [one["send_resolved"] for one in chat[f"{kind}_configs"]] == [True]
+    secrets = {"api_url", "routing_key", "service_key", "auth_password", "auth_secret", "credentials", "password"}
+    assert not secrets & {key for key, _ in walk(example["receivers"])}
+    assert [value for key, value in walk(chat) if key.endswith("_file")]
 
 
 def test_an_integration_that_does_not_exist_is_an_error() -> None:

@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from alertmanager.catalogue import TEMPLATES
 from alertmanager.conftest import Release
 from alertmanager.fired import fired
@@ -97,10 +95,3 @@ async def test_what_gets_worse_stays_one_incident(release: Release, tmp_path: Pa
     assert [first["event_action"], second["event_action"], last["event_action"]] == ["trigger", "trigger", "resolve"]
     assert first["dedup_key"] == second["dedup_key"] == last["dedup_key"]
     assert "SpecDecodeHarmful" in second["payload"]["summary"]
-
-
-@pytest.mark.parametrize("signal", ["slack-webhook-url", "pagerduty-routing-key"])
-def test_secrets_are_read_from_the_directory_that_is_configured(signal: str, tmp_path: Path) -> None:
-    example = rendered_with(f"{{ alertmanager+: {{ secrets_directory: '{tmp_path}' }} }}")["example"]
-
-    assert f"{tmp_path}/{signal}" in str(example["receivers"])

@@ -13,7 +13,7 @@ import pytest
 from alertmanager.catalogue import FRAGMENT, Rule, document, rules
 from alertmanager.conftest import RELEASES, Release
 from alertmanager.inhibition import inhibited, inhibits, matchers, matches
-from alertmanager.server import Receiver, alertmanager, receiver
+from alertmanager.server import Receiver, alertmanager, lead_to, receiver
 from alertmanager.test_configuration import rendered_with
 
 INHIBITION: list[dict[str, Any]] = document(FRAGMENT.name)["inhibit_rules"]
@@ -164,13 +164,8 @@ async def observe(release: Release, directory: Path) -> Outcome:
     speaking = [labels for labels in alerts if not inhibited(INHIBITION, labels, alerts)]
     expected = {(key(labels), name) for labels in speaking for name in receivers_of(labels)}
     configuration = rendered_with("{ alertmanager+: { group_wait_seconds: 2 } }")["example"]
-    configuration["templates"] = []
-    configuration["time_intervals"][0]["time_intervals"] = [{"times": [{"start_time": "00:00", "end_time": "24:00"}]}]
     async with receiver() as taking:
-        for one in configuration["receivers"]:
-            name = one["name"]
-            one.clear()
-            one |= {"name": name, "webhook_configs": [{"url": f"{taking.url}/{name}"}]}
+        lead_to(taking, configuration)
         async with alertmanager(release.server, configuration, directory) as server:
             await server.post(*alerts)
             await taking.until(lambda: expected <= told(taking))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from alertmanager.catalogue import FRAGMENT, OBJECT, document
-from alertmanager.test_configuration import rendered_with
+from alertmanager.test_configuration import KINDS, rendered_with
 from fieldtools import schema_file
 
 TYPES: dict[str, type | tuple[type, ...]] = {
@@ -86,7 +86,7 @@ def of_kind(kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.field
-@pytest.mark.parametrize("kind", ["slack", "email", "pagerduty", "webhook"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_crd_allows_it(kind: str, schema: dict[str, Any]) -> None:
     rendered = of_kind(kind)
 

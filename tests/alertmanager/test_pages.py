@@ -247,32 +247,25 @@ def test_no_alert_is_lost_for_a_severity_that_the_pack_does_not_have(
 
 
 @pytest.mark.parametrize(
-    ("labels", "where"),
+    ("changes", "where"),
     [
-        ({}, "eu-1/prod/chat"),
-        ({"cluster": "", "namespace": ""}, "chat"),
-        ({"inference_service": ""}, "the rule pack"),
+        ([{}], "eu-1/prod/chat"),
+        ([{"cluster": "", "namespace": ""}], "chat"),
+        ([{"inference_service": ""}], "the rule pack"),
+        ([{}, {"inference_service": "code"}], "several services"),
     ],
 )
 def test_the_title_says_where(
-    labels: dict[str, str], where: str, release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
+    changes: list[dict[str, str]],
+    where: str,
+    release: Release,
+    alerts: tuple[list[Alert], list[Alert]],
+    tmp_path: Path,
 ) -> None:
-    alert = alerts[0][0]
-    given = {name: value for name, value in ({**alert.labels, **labels}).items() if value}
-    data = group([dataclasses.replace(alert, labels=given)], GROUP_BY)
+    given = [{name: value for name, value in {**alerts[0][0].labels, **labels}.items() if value} for labels in changes]
+    data = group([dataclasses.replace(alerts[0][0], labels=labels) for labels in given], GROUP_BY)
 
-    assert render(release, named("title"), data, tmp_path) == f"[FIRING:1] {where}: SpecDecodeAcceptanceLow"
-
-
-def test_a_group_of_several_services_says_so(
-    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
-) -> None:
-    alert = alerts[0][0]
-    other = dataclasses.replace(alert, labels={**alert.labels, "inference_service": "code"})
-
-    title = render(release, named("title"), group([alert, other], []), tmp_path)
-
-    assert title == "[FIRING:2] several services: SpecDecodeAcceptanceLow"
+    assert render(release, named("title"), data, tmp_path) == f"[FIRING:{len(given)}] {where}: SpecDecodeAcceptanceLow"
 
 
 def test_a_page_names_service_rate_minimum_and_runbook(

@@ -7,11 +7,10 @@ import re
 import pytest
 
 from alertmanager.catalogue import rules
-from alertmanager.test_configuration import rendered_with
+from alertmanager.test_configuration import KINDS, rendered_with
 from fieldtools import ROOT
 
 README = ROOT / "alertmanager" / "README.md"
-KINDS = ("slack", "email", "pagerduty", "webhook")
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +23,6 @@ def test_its_alerts_exist(text: str) -> None:
 
     assert len(named) > 5
     assert named <= {rule.name for rule in rules()}
-
-
-def test_its_files_exist(text: str) -> None:
-    targets = [target for target in re.findall(r"\]\(([^)#]+)", text) if not target.startswith("https://")]
-
-    assert targets
-    assert [target for target in targets if not (README.parent / target).exists()] == []
 
 
 def test_it_names_every_secret(text: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from alertmanager.catalogue import EXAMPLE, Rule, document, rules
 from alertmanager.conftest import RELEASES, Release
-from alertmanager.server import alertmanager, receiver
+from alertmanager.server import alertmanager, lead_to, receiver
 
 # By labels, since routes see nothing else: the two sources differ in a few.
 PACK = {str(sorted(rule.example.items())): rule for source in ("exporter", "vllm") for rule in rules(source)}.values()
@@ -41,41 +41,32 @@ def test_one_alert_of_each_severity_ends_there_in_every_release(release: Release
         assert not routed(release, dict(rule.example), expected(rule))
 
 
-def test_a_severity_of_somebody_elses_is_still_told(release: Release) -> None:
-    labels = {"alertname": "SpecDecodeAcceptanceLow", "component": "specdec", "severity": "page"}
-
-    assert not routed(release, labels, "specdec-chat")
-
-
-def test_alerts_of_others_go_elsewhere(release: Release) -> None:
-    assert not routed(release, {"alertname": "Watchdog", "severity": "critical"}, "everything-else")
+OTHERS = {
+    "of a severity of somebody else's": ({"component": "specdec", "severity": "page"}, "specdec-chat"),
+    "of somebody else": ({"severity": "critical"}, "everything-else"),
+}
 
 
-def test_the_check_itself_can_fail(release: Release) -> None:
-    assert routed(release, {"alertname": "Watchdog", "severity": "critical"}, "specdec-pager")
+@pytest.mark.parametrize(("labels", "told"), OTHERS.values(), ids=OTHERS)
+def test_an_alert_that_is_not_the_packs_ends_somewhere(labels: dict[str, str], told: str, release: Release) -> None:
+    assert not routed(release, {"alertname": "Watchdog", **labels}, told)
+    assert routed(release, {"alertname": "Watchdog", **labels}, "specdec-pager")  # the check itself can fail
 
 
-ALWAYS = {"times": [{"start_time": "00:00", "end_time": "24:00"}]}
-NEVER = {"years": ["1999"]}
-
-
-@pytest.mark.parametrize(("hours", "told"), [(ALWAYS, {"info", "warning"}), (NEVER, {"warning"})], ids=["in", "out"])
+@pytest.mark.parametrize(("open_now", "told"), [(True, {"info", "warning"}), (False, {"warning"})])
 async def test_context_is_told_in_business_hours_alone(
-    hours: dict[str, object], told: set[str], release: Release, tmp_path: Path
+    open_now: bool, told: set[str], release: Release, tmp_path: Path
 ) -> None:
     async with receiver() as taking:
         example = document(EXAMPLE.name)
-        example["templates"] = []
-        example["time_intervals"][0]["time_intervals"] = [hours]
+        lead_to(taking, example)
+        if not open_now:
+            example["time_intervals"][0]["time_intervals"] = [{"years": ["1999"]}]
         example["route"]["routes"][0] |= {"group_wait": "100ms", "group_interval": "100ms"}
-        for one in example["receivers"]:
-            name = one["name"]
-            one.clear()
-            one |= {"name": name, "webhook_configs": [{"url": f"{taking.url}/{name}"}]}
         async with alertmanager(release.server, example, tmp_path) as server:
             common = {"component": "specdec", "inference_service": "chat"}
             await server.post({"alertname": "SpecDecodeTailCollapsed", "severity": "info", **common})
-            if "info" in told:
+            if open_now:
                 await taking.got("/specdec-chat")
             await server.post({"alertname": "SpecDecodeSaturated", "severity": "warning", **common})
             await taking.got("/specdec-chat", len(told))

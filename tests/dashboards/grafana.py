@@ -252,11 +252,6 @@ def interpolate(
     return _USE.sub(replacement, text)
 
 
-def uses(text: str) -> set[str]:
-    """The names of the variables in a text."""
-    return {use["braced"] or use["plain"] or use["old"] for use in _USE.finditer(text)}
-
-
 def chosen(dashboard: Dashboard, picks: Mapping[str, str], source: Source, end: float) -> dict[str, Variable]:
     """Every variable of a dashboard after somebody made ``picks``, one after the other as Grafana does.
 

@@ -69,10 +69,6 @@ def told(panel: Panel, answer: Answer) -> str:
     return f"{panel}, {answer.target['refId']}: {' '.join(answer.expression.split())}"
 
 
-def test_there_are_dashboards_to_ask() -> None:
-    assert {each.name for each in DASHBOARDS} == {"specdec-fleet", "specdec-service", "specdec-ab", "specdec-pack"}
-
-
 @pytest.mark.parametrize("state", VIEWS)
 def test_prometheus_answers_with_numbers(dashboard: Dashboard, state: str, looked: Looked) -> None:
     wrong = [

@@ -26,10 +26,6 @@ def evaluated(config: str) -> dict[str, Any]:
     return found
 
 
-def test_nothing_else_lies_among_them() -> None:
-    assert [path.stem for path in RENDERED] == ["specdec-ab", "specdec-fleet", "specdec-pack", "specdec-service"]
-
-
 def test_the_config_maps_carry_the_same_dashboards() -> None:
     carried = {name: json.loads(text) for each in config_maps() for name, text in each["data"].items()}
 

@@ -15,7 +15,7 @@ from alertmanager.conftest import RELEASES, Release
 from deploy import containers
 from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.manifests import COMPOSE, read
-from fieldtools import ROOT, either, run, tool
+from fieldtools import ROOT, tool
 from specdec_exporter import __version__
 from specdec_exporter.commands.simulate import command as simulate
 from specdec_exporter.commands.simulate import settings_from_flags
@@ -51,19 +51,6 @@ def test_the_log_directory_may_be_any_of_the_host() -> None:
     assert answer.returncode == 0, answer.stderr
     (volume,) = yaml.safe_load(answer.stdout)["services"]["exporter"]["volumes"]
     assert (volume["type"], volume["source"], volume["read_only"]) == ("bind", "/srv/vllm/log", True)
-
-
-@pytest.mark.field
-@pytest.mark.parametrize(
-    ("given", "wrong"),
-    [("read_only: true", "readonly: true"), ("  grafana:\n", ""), ("restart: unless", "restart: [un")],
-)
-def test_its_loader_finds_faults(given: str, wrong: str, tmp_path: Path) -> None:
-    text = (COMPOSE / "compose.yaml").read_text(encoding="utf-8")
-    assert given in text
-    (tmp_path / "compose.yaml").write_text(text.replace(given, wrong), encoding="utf-8")
-
-    assert loaded(tmp_path / "compose.yaml").returncode != 0
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -148,17 +135,6 @@ def test_the_simulator_takes_its_flags(tmp_path: Path) -> None:
         settings = settings_from_flags(context)
 
     assert settings.incidents
-
-
-@pytest.mark.parametrize("promtool", either("promtool", "promtool3"))
-def test_prometheus_loads_its_configuration_and_the_rules(promtool: str, tmp_path: Path) -> None:
-    root = containers.filesystem("prometheus", tmp_path)
-    (config,) = (value for value in containers.command("prometheus", root, {}) if value.startswith("--config.file="))
-
-    answer = run(promtool, "check", "config", config.removeprefix("--config.file="))
-
-    assert answer.returncode == 0, answer.stdout
-    assert re.search(r"SUCCESS: \d+ rules found", answer.stdout), answer.stdout
 
 
 @pytest.mark.parametrize("release", RELEASES)

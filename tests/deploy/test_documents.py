@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deploy.manifests import DEPLOY, files, parse
 
@@ -18,11 +17,6 @@ def title(path: Path) -> str:
 @pytest.mark.parametrize("file", files(), ids=title)
 def test_it_is_yaml_without_a_key_twice(file: Path) -> None:
     assert parse(file.read_text(encoding="utf-8"))
-
-
-def test_that_check_finds_a_key_twice() -> None:
-    with pytest.raises(yaml.YAMLError, match="'ports' twice"):
-        parse("exporter:\n  ports: [1]\n  ports: [2]\n")
 
 
 def test_the_compose_readme_names_every_variable() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from builders import known
 from recordings import CONTEXT, CURVE, E2E, INF, TPOT, histogram, lognormal, recording
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import Comparison, Speedup
@@ -55,11 +56,10 @@ def test_published_figures_come_out_of_bucket_data() -> None:
     candidate = recording(tpot=[1 / 88.25] * 500, curve=CURVE)
     candidate = replace(candidate, counts=replace_steps(candidate.counts, None))
     speedup = compare(baseline, candidate).speedup
-    assert speedup.realised is not None
-    assert round(speedup.realised.value, 2) == 1.84
+    assert round(known(speedup.realised).value, 2) == 1.84
     assert speedup.ceiling == pytest.approx(2.54)
-    assert speedup.efficiency is not None
-    assert speedup.efficiency.value == pytest.approx(88.25 / 47.84 / 2.54)
+    assert speedup.ceiling_from == "mean_acceptance_length"
+    assert known(speedup.efficiency).value == pytest.approx(88.25 / 47.84 / 2.54)
     assert round(round(speedup.realised.value, 2) / 2.54, 2) == 0.72
 
 
@@ -80,12 +80,6 @@ def test_the_ceiling_is_tokens_per_step_which_counts_steps_without_a_draft() -> 
     assert speedup.efficiency.low is not None
     assert speedup.realised.low is not None
     assert speedup.efficiency.low == pytest.approx(speedup.realised.low / 2.0)
-
-
-def test_without_steps_it_is_the_mean_acceptance_length() -> None:
-    speedup = compare(PLAIN, replace(FASTER, counts=replace_steps(FASTER.counts, None))).speedup
-    assert speedup.ceiling == pytest.approx(2.54)
-    assert speedup.ceiling_from == "mean_acceptance_length"
 
 
 def test_without_time_per_output_token_it_is_end_to_end() -> None:
@@ -126,20 +120,7 @@ def test_each_latency_has_both_means_and_all_quantiles() -> None:
     histograms = PLAIN.time_per_output_token_seconds, FASTER.time_per_output_token_seconds
     means = [found.sum / found.count for found in histograms if found]
     assert [tpot.mean_seconds.baseline, tpot.mean_seconds.candidate] == means
-    assert tpot.mean_ratio is not None
-    assert tpot.mean_ratio.value == pytest.approx(means[1] / means[0])
-
-
-def test_the_true_ratio_of_both_runs_lies_in_the_interval() -> None:
-    hits = 0
-    for seed in range(100):
-        pair = [recording(tpot=drawn(median, 300, seed * 2 + i)) for i, median in enumerate((0.0209, 0.0113))]
-        ratio = tpot_of(compare(*pair)).mean_ratio
-        assert ratio is not None
-        assert ratio.low is not None
-        assert ratio.high is not None
-        hits += ratio.low <= 0.0113 / 0.0209 <= ratio.high
-    assert hits >= 93
+    assert known(tpot.mean_ratio).value == pytest.approx(means[1] / means[0])
 
 
 @pytest.mark.parametrize(
@@ -165,8 +146,7 @@ def test_a_worse_tail_is_told_although_the_body_is_faster() -> None:
     slow = [*drawn(0.0113, 900, seed=2), *drawn(0.2, 100, seed=3)]
     comparison = compare(PLAIN, recording(tpot=slow, e2e=[1.0] * 1000, curve=CURVE))
     tpot = tpot_of(comparison)
-    assert tpot.mean_ratio is not None
-    assert tpot.mean_ratio.value > 1.2
+    assert known(tpot.mean_ratio).value > 1.2
     assert tpot.outcome == "tail_worse"
     decision = comparison.decision
     assert (decision.code, decision.regression) == ("tail_worse", True)
@@ -180,8 +160,7 @@ def test_a_worse_tail_is_told_although_the_body_is_faster() -> None:
 
 def test_a_body_that_is_slower_with_its_tail_is_just_slower() -> None:
     comparison = compare(PLAIN, recording(tpot=drawn(0.04, seed=2)))
-    tail = tpot_of(comparison).tail_shift
-    assert tail is not None
+    tail = known(tpot_of(comparison).tail_shift)
     assert tail.shifted
     assert comparison.decision.code == "slower"
 
@@ -190,18 +169,8 @@ def test_some_that_are_newly_faster_do_not_excuse_a_slower_median() -> None:
     before = recording(tpot=drawn(0.03, seed=1), e2e=[1.0] * 1000)
     after = recording(tpot=[0.004] * 150 + drawn(0.09, 850, seed=2), e2e=[1.0] * 1000)
     tpot = tpot_of(compare(before, after))
-    assert tpot.head_shift is not None
-    assert tpot.head_shift.shifted
+    assert known(tpot.head_shift).shifted
     assert tpot.outcome == "slower"
-
-
-def test_a_median_of_another_bucket_shows_a_faster_body_too() -> None:
-    before = recording(tpot=[0.06] * 1000, e2e=[1.0] * 1000)
-    after = recording(tpot=[0.011] * 850 + [0.9] * 150, e2e=[1.0] * 1000)
-    comparison = compare(before, after)
-    assert tpot_of(comparison).mean_ratio is not None
-    assert tpot_of(comparison).outcome == "tail_worse"
-    assert comparison.decision.code == "tail_worse"
 
 
 def test_a_later_first_token_is_told_beside_faster_tokens() -> None:
@@ -226,8 +195,7 @@ def test_requests_above_the_last_bucket_leave_the_median_to_decide() -> None:
     before = replace(PLAIN, request_latency_seconds=histogram([100.0] * 990 + [9000.0] * 10, E2E))
     after = replace(FASTER, request_latency_seconds=histogram([1.7] * 990 + [9000.0] * 10, E2E))
     latency = latency_of(compare(before, after), "request_latency")
-    assert latency.mean_ratio is not None
-    assert latency.mean_ratio.low is None
+    assert known(latency.mean_ratio).low is None
     assert latency.outcome == "faster"
 
 
@@ -332,7 +300,11 @@ def test_of_buckets_without_a_common_boundary_only_the_means_are_compared() -> N
         (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.01)), "Leave speculation off"),
         (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.03)), "Leave speculation on"),
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.02), curve=CURVE), "switch it off"),
-        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.9, 0.8, 0.7)), "each step now costs too much"),
+        (
+            recording(tpot=drawn(0.02)),
+            recording(tpot=drawn(0.03), curve=(0.9, 0.8, 0.7)),
+            "each step now costs too much",
+        ),
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.7, 0.2, 0.1)), "Lower k from 3 to 1"),
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.05, 0.01)), "Switch speculation off"),
     ],
@@ -364,5 +336,4 @@ def test_the_interval_of_the_acceptance_counts_requests_not_tokens() -> None:
     assert side.acceptance_ratio.high is not None
     half = (side.acceptance_ratio.high - side.acceptance_ratio.low) / 2
     assert half == pytest.approx(1.96 * (0.25 / 1000) ** 0.5, rel=0.01)
-    assert side.mean_acceptance_length is not None
-    assert side.mean_acceptance_length.value == pytest.approx(2.54)
+    assert known(side.mean_acceptance_length).value == pytest.approx(2.54)

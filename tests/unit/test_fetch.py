@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import gzip
 import socket
 import zlib
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from specdec_exporter.errors import ConfigError, FetchError
 from specdec_exporter.predictor.metrics import fetch
@@ -33,33 +35,36 @@ def answer(
 
 
 @asynccontextmanager
-async def serving(*routes: tuple[str, Handler]) -> AsyncIterator[str]:
-    """The base URL of a server with these GET routes."""
+async def serving(*routes: tuple[str, Handler | web.Response]) -> AsyncIterator[str]:
+    """The base URL of a server with these GET routes; a response is given again and again."""
+
+    def again(response: web.Response) -> Handler:
+        async def handler(_: web.Request) -> web.Response:
+            return web.Response(body=response.body, status=response.status, headers=response.headers)
+
+        return handler
+
     app = web.Application()
-    app.add_routes([web.get(path, handler) for path, handler in routes])
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield site.name if not runner.addresses else f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    app.add_routes([web.get(path, again(to) if isinstance(to, web.Response) else to) for path, to in routes])
+    async with TestServer(app) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def raw_server(
-    behave: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[str]:
-    """The URL of a server that is spoken to in bytes, one call of ``behave`` per connection."""
+async def raw_server(talk: Talk | bytes) -> AsyncIterator[str]:
+    """The URL of a server that talks in bytes: to each connection anew, or the same after every request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await behave(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            if isinstance(talk, bytes):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(talk)
+                await writer.drain()
+            else:
+                await talk(reader, writer)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
@@ -83,13 +88,10 @@ async def failure(fetcher: MetricsFetcher, timeout_seconds: float = 5.0) -> Fetc
 
 @pytest.mark.parametrize("suffix", ["", "/", "/metrics", "/metrics/", "/#fragment"])
 async def test_the_base_or_the_whole_address_will_do(session: aiohttp.ClientSession, suffix: str) -> None:
-    async def metrics(_: web.Request) -> web.Response:
-        return answer()
-
-    async def version(_: web.Request) -> web.Response:
-        return web.json_response({"version": "0.32.0", "rust_frontend_version": "0.32.0"})
-
-    async with serving(("/metrics", metrics), ("/version", version)) as url:
+    async with serving(
+        ("/metrics", answer()),
+        ("/version", web.json_response({"version": "0.32.0", "rust_frontend_version": "0.32.0"})),
+    ) as url:
         fetcher = MetricsFetcher(session, url + suffix)
         assert (await fetcher.fetch(5)).engines[0].requests_running == 3.0
         assert await fetcher.version(5) == "0.32.0"
@@ -149,10 +151,7 @@ async def test_the_classic_text_format_is_asked_for(session: aiohttp.ClientSessi
 async def test_a_server_that_compresses_unasked_is_understood(session: aiohttp.ClientSession, encoding: str) -> None:
     body = zlib.compress(BODY) if encoding == "deflate" else gzip.compress(BODY)
 
-    async def metrics(_: web.Request) -> web.Response:
-        return answer(body, Content_Encoding=encoding)
-
-    async with serving(("/metrics", metrics)) as url:
+    async with serving(("/metrics", answer(body, Content_Encoding=encoding))) as url:
         assert (await MetricsFetcher(session, url).fetch(5)).stats_present
 
 
@@ -177,10 +176,7 @@ async def test_a_server_that_compresses_unasked_is_understood(session: aiohttp.C
 async def test_a_bad_answer_says_what_was_found(
     session: aiohttp.ClientSession, response: web.Response, reason: str, says: str
 ) -> None:
-    async def metrics(_: web.Request) -> web.Response:
-        return response
-
-    async with serving(("/metrics", metrics)) as url:
+    async with serving(("/metrics", response)) as url:
         error = await failure(MetricsFetcher(session, url))
     assert error.reason == reason
     assert str(error).startswith(f"GET {url}/metrics")
@@ -218,10 +214,7 @@ async def test_a_large_body_is_read_without_holding_up_the_loop(
 ) -> None:
     monkeypatch.setattr(fetch, "_PARSE_IN_THREAD_BYTES", 1)
 
-    async def metrics(_: web.Request) -> web.Response:
-        return answer()
-
-    async with serving(("/metrics", metrics)) as url:
+    async with serving(("/metrics", answer())) as url:
         assert (await MetricsFetcher(session, url).fetch(5)).stats_present
 
 
@@ -229,13 +222,10 @@ async def test_a_large_body_is_read_without_holding_up_the_loop(
 
 
 async def test_a_redirect_on_the_same_server_is_followed_with_the_credentials(session: aiohttp.ClientSession) -> None:
-    async def metrics(request: web.Request) -> web.Response:
-        return answer(status=307, Location="/metrics/")
-
     async def real(request: web.Request) -> web.Response:
         return answer() if "Authorization" in request.headers else answer(status=401)
 
-    async with serving(("/metrics", metrics), ("/metrics/", real)) as url:
+    async with serving(("/metrics", answer(status=307, Location="/metrics/")), ("/metrics/", real)) as url:
         assert (await MetricsFetcher(session, url.replace("//", "//u:p@")).fetch(5)).stats_present
 
 
@@ -243,10 +233,8 @@ async def test_a_redirect_on_the_same_server_is_followed_with_the_credentials(se
     "location", ["http://localhost:1/metrics", "//other/metrics", "ftp://x/", "http://[", "", None]
 )
 async def test_a_redirect_elsewhere_is_not_followed(session: aiohttp.ClientSession, location: str | None) -> None:
-    async def metrics(_: web.Request) -> web.Response:
-        return answer(status=302) if location is None else answer(status=302, Location=location)
-
-    async with serving(("/metrics", metrics)) as url:
+    headers = {} if location is None else {"Location": location}
+    async with serving(("/metrics", answer(BODY, status=302, **headers))) as url:
         error = await failure(MetricsFetcher(session, url))
     assert error.reason == "redirect"
     assert "expected the same host and port" in str(error)
@@ -268,18 +256,18 @@ async def test_a_redirect_loop_ends(session: aiohttp.ClientSession) -> None:
 # -- connections -----------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_listening_is_a_connect_failure(session: aiohttp.ClientSession) -> None:
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [("predictor.invalid", "cannot resolve predictor.invalid"), ("127.0.0.1", "cannot connect")],
+)
+async def test_an_unknown_name_and_nobody_listening_are_connect_failures(
+    session: aiohttp.ClientSession, host: str, said: str
+) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        error = await failure(MetricsFetcher(session, f"http://127.0.0.1:{free.getsockname()[1]}"))
+        error = await failure(MetricsFetcher(session, f"http://{host}:{free.getsockname()[1]}"))
     assert error.reason == "connect"
-    assert "cannot connect" in str(error)
-
-
-async def test_a_name_that_does_not_resolve_is_a_connect_failure(session: aiohttp.ClientSession) -> None:
-    error = await failure(MetricsFetcher(session, "http://predictor.invalid:8080"))
-    assert error.reason == "connect"
-    assert "predictor.invalid" in str(error)
+    assert said in str(error)
 
 
 @pytest.mark.parametrize(
@@ -296,22 +284,12 @@ async def test_a_name_that_does_not_resolve_is_a_connect_failure(session: aiohtt
 async def test_a_connection_cut_or_abused_is_told_apart(
     session: aiohttp.ClientSession, spoken: bytes, reason: str
 ) -> None:
-    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(spoken)
-        await writer.drain()
-
-    async with raw_server(behave) as url:
+    async with raw_server(spoken) as url:
         assert (await failure(MetricsFetcher(session, url))).reason == reason
 
 
 async def test_more_than_the_content_length_is_no_success(session: aiohttp.ClientSession) -> None:
-    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + BODY)
-        await writer.drain()
-
-    async with raw_server(behave) as url:
+    async with raw_server(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + BODY) as url:
         error = await failure(MetricsFetcher(session, url))
     # Depends on whether the rest arrives before the answer is handed out.
     assert error.reason in ("truncated", "not_metrics")
@@ -356,22 +334,17 @@ async def test_an_answer_that_drips_is_a_timeout(session: aiohttp.ClientSession,
 
 
 class Gate:
-    """A predictor that answers when it is let."""
+    """A predictor that answers when it is allowed to."""
 
     def __init__(self) -> None:
         self.requests = 0
         self.asked = asyncio.Event()
         self.open = asyncio.Event()
-        self.gone = asyncio.Event()
 
     async def metrics(self, _: web.Request) -> web.Response:
         self.requests += 1
         self.asked.set()
-        try:
-            await self.open.wait()
-        except asyncio.CancelledError:
-            self.gone.set()
-            raise
+        await self.open.wait()
         return answer()
 
 
@@ -422,10 +395,7 @@ async def test_a_request_that_nobody_waits_for_is_given_up(session: aiohttp.Clie
 
 
 async def test_a_shared_failure_reaches_everybody(session: aiohttp.ClientSession) -> None:
-    async def metrics(_: web.Request) -> web.Response:
-        return answer(status=500)
-
-    async with serving(("/metrics", metrics)) as url:
+    async with serving(("/metrics", answer(status=500))) as url:
         fetcher = MetricsFetcher(session, url)
         errors = await asyncio.gather(*(fetcher.fetch(5) for _ in range(3)), return_exceptions=True)
     assert [error.reason for error in errors if isinstance(error, FetchError)] == ["http_status"] * 3
@@ -454,10 +424,7 @@ async def test_a_shared_failure_reaches_everybody(session: aiohttp.ClientSession
 async def test_a_version_is_what_looks_like_one(
     session: aiohttp.ClientSession, response: web.Response, version: str | None
 ) -> None:
-    async def handler(_: web.Request) -> web.Response:
-        return response
-
-    async with serving(("/version", handler)) as url:
+    async with serving(("/version", response)) as url:
         assert await MetricsFetcher(session, url).version(5) == version
 
 

@@ -35,10 +35,10 @@ _STYLE: dict[DecisionCode, str] = {
     "undecided": "blue",
 }
 _LEGEND: Final = (
-    "Quantiles are interpolated. [ ] shows the bucket boundaries around them, including random error; ( ) shows 95 % "
-    "intervals. Both ignore run-to-run variation of a few percent."
+    "Quantiles are interpolated. [ ] shows the bucket boundaries around them, ( ) shows 95 % intervals. "
+    "These intervals ignore run-to-run variation of a few percent."
 )
-_FLAGS_TITLE: Final = "Differences between the recordings, known or possible"
+_FLAGS_TITLE: Final = "Read the result with care"
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
