@@ -336,14 +336,6 @@ def test_a_log_without_windows_says_why_that_can_be(events: Iterable[Event], cod
     assert verdict.action
 
 
-@pytest.mark.parametrize(
-    ("per_position", "code"),
-    [([190, 180, 170], "healthy"), ([140, 110, 90], "watch"), ([80, 30, 10], "not_paying"), ([1, 0, 0], "broken")],
-)
-def test_the_verdict_is_the_policy_s(per_position: list[int], code: str) -> None:
-    assert told(config(), *[window(per_position, 200)] * 3).verdict.code == code
-
-
 def test_the_verdict_uses_the_policy_of_the_method_under_its_old_names_too() -> None:
     line = window([110, 60, 30], 200)  # a third: enough for n-gram look-up, not for a draft model
     assert told(config(method="draft_model"), line).verdict.code == "not_paying"
