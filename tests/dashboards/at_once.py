@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -36,7 +35,7 @@ def stat(page: Page, box: Box, what: Shown) -> None:
     options = what.panel.options
     cells = list(_cells(what))
     mode = options.get("textMode", "auto")
-    longest = max(len(text if mode == "name" else shown(e.config, value, what.end)) for e, text, value in cells)
+    longest = max(len(shown(e.config, value)) for e, _, value in cells)
     for number, (entry, text, value) in enumerate(cells):
         part = Box(box.x + box.w * number / len(cells), box.y, box.w / len(cells), box.h)
         ink = value_color(entry.config, value) or INK
@@ -49,7 +48,7 @@ def stat(page: Page, box: Box, what: Shown) -> None:
             values = [v for _, v in points]
             spark.fill_between([at for at, _ in points], values, min(values), color=ink, alpha=0.2)
         named = mode == "value_and_name" or (mode == "auto" and len(cells) > 1)
-        words = text if mode == "name" else shown(entry.config, value, what.end)
+        words = shown(entry.config, value)
         largest = min(part.h * (0.3 if named else 0.42), 1.05 * part.w / max(4, longest), 26)
         middle = part.y + part.h * (0.62 if named else 0.5)
         page.text(part.x + part.w / 2, middle, words, fontsize=largest, color=ink, ha="center")
@@ -65,17 +64,10 @@ def stat(page: Page, box: Box, what: Shown) -> None:
 
 
 def _cells(what: Shown) -> Iterator[tuple[Entry, str, Cell]]:
-    """Name and value of each field, or of each row where all values are wanted."""
+    """Name and value of each field."""
     how = (option(what.panel.options, "reduceOptions.calcs") or ["lastNotNull"])[0]
     for entry in what.entries():
-        columns = entry.frame.value_fields
-        if not entry.field.numbers and len(columns) > 1:
-            continue
-        if option(what.panel.options, "reduceOptions.values"):
-            names = next((field for field in columns if not field.numbers), None)
-            for row, value in enumerate(entry.field.values):
-                yield entry, str(names.values[row]) if names else entry.text, value
-        else:
+        if entry.field.numbers or len(entry.frame.value_fields) == 1:
             yield entry, entry.text, reduced(entry.field, how)
 
 
@@ -147,7 +139,7 @@ def table(page: Page, box: Box, what: Shown) -> None:
         values = next((column.field.values for column in columns if column.text == by["displayName"]), None)
         if values is not None:
             rows.sort(key=[rank(value) for value in values].__getitem__, reverse=bool(by.get("desc")))
-    texts = [[shown(column.config, column.field.values[row], what.end) for row in rows] for column in columns]
+    texts = [[shown(column.config, column.field.values[row]) for row in rows] for column in columns]
     fixed = [column.config.get("custom.width", 0) * SCALE for column in columns]
     share = max(MIN_COLUMN_PIXELS, (box.w - sum(fixed)) / max(1, fixed.count(0)))
     x = box.x
@@ -181,9 +173,3 @@ def _ink(page: Page, box: Box, config: Json, value: Cell, text: str) -> str:
     if kind == "color-text" and face:
         return face
     return LINK if config.get("links") else INK
-
-
-def text(page: Page, box: Box, what: Shown) -> None:
-    """Markdown without its marks."""
-    content = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", what.panel.options.get("content", ""))
-    page.words(box, re.sub(r"(?m)^\s*[-*]\s+", "• ", re.sub(r"(?m)^#+\s*|\*\*|`", "", content)))
