@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dashboards import fields
@@ -73,9 +74,7 @@ def _cells(what: Shown) -> Iterator[tuple[Entry, str, Cell]]:
 
 def barchart(page: Page, box: Box, what: Shown) -> None:
     """Groups of bars, one group for each row."""
-    labels, entries = _over(what)
-    page.legend(Box(box.x, box.y + box.h - 13, box.w, 13), entries)
-    axes = page.axes(box.inset(44, 3, 4, 30))
+    labels, entries, axes = _over(page, box, what, right=4, below=30)
     width = what.panel.options.get("groupWidth", 0.7) / max(1, len(entries))
     for number, entry in enumerate(entries):
         for row, value in enumerate(entry.field.values):
@@ -95,9 +94,7 @@ def barchart(page: Page, box: Box, what: Shown) -> None:
 
 def trend(page: Page, box: Box, what: Shown) -> None:
     """Lines over a column of rising numbers."""
-    x, entries = _over(what)
-    page.legend(Box(box.x, box.y + box.h - 13, box.w, 13), entries)
-    axes = page.axes(box.inset(44, 3, 8, 30))
+    x, entries, axes = _over(page, box, what, right=8, below=30)
     for entry in entries:
         points = entry.points(x)
         at, values = [at for at, _ in points], [value for _, value in points]
@@ -109,9 +106,7 @@ def trend(page: Page, box: Box, what: Shown) -> None:
 
 def scatter(page: Page, box: Box, what: Shown) -> None:
     """Points over a column of numbers."""
-    x, entries = _over(what)
-    page.legend(Box(box.x, box.y + box.h - 13, box.w, 13), entries)
-    axes = page.axes(box.inset(44, 3, 8, 42))
+    x, entries, axes = _over(page, box, what, right=8, below=42)
     for entry in entries:
         points = entry.points(x)
         axes.plot([at for at, _ in points], [v for _, v in points], "o", ms=2.5, color=entry.color, alpha=0.6)
@@ -121,12 +116,14 @@ def scatter(page: Page, box: Box, what: Shown) -> None:
     value_axis(axes, entries[0].config)
 
 
-def _over(what: Shown) -> tuple[Field, list[Entry]]:
-    """The field that stands under a chart, and those that it shows."""
+def _over(page: Page, box: Box, what: Shown, *, right: float, below: float) -> tuple[Field, list[Entry], Axes]:
+    """The field that stands under a chart, those that it shows, and its axes; draws the legend."""
     (frame, *_) = what.frames
     name = what.panel.options.get("xField") or option(what.panel.options, "dims.x")
     x = next((field for field in frame.fields if name in (field.title, field.name)), frame.value_fields[0])
-    return x, [entry for entry in what.entries() if entry.field is not x and entry.field.numbers]
+    entries = [entry for entry in what.entries() if entry.field is not x and entry.field.numbers]
+    page.legend(Box(box.x, box.y + box.h - 13, box.w, 13), entries)
+    return x, entries, page.axes(box.inset(44, 3, right, below))
 
 
 def table(page: Page, box: Box, what: Shown) -> None:
