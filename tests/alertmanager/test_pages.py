@@ -16,6 +16,7 @@ from alertmanager.catalogue import EXAMPLE, FRAGMENT, RULES, TEMPLATES, document
 from alertmanager.conftest import Release
 from alertmanager.fired import Alert, fired, group
 from alertmanager.inhibition import inhibited
+from alertmanager.test_configuration import walk
 from fieldtools import ROOT
 from promtool import promtool
 from rules.scenario import Case, Phase, pinned, service, slower
@@ -131,18 +132,10 @@ def test_the_samples_in_the_docs_are_what_is_sent(render: Render, alerts: Alerts
     assert text == PAGES.read_text(encoding="utf-8")
 
 
-def templates(node: Any) -> set[str]:
-    """Every text of a receiver that is a template."""
-    if isinstance(node, dict):
-        return set().union(*map(templates, node.values()))
-    if isinstance(node, list):
-        return set().union(*map(templates, node))
-    return {node} if isinstance(node, str) and "{{" in node else set()
-
-
 @pytest.mark.parametrize("over", [False, True], ids=["firing", "resolved"])
 def test_every_text_of_the_receivers_renders(over: bool, render: Render, alerts: Alerts) -> None:
-    found = templates(document(EXAMPLE.name)["receivers"])
+    receivers = document(EXAMPLE.name)["receivers"]
+    found = {text for _, text in walk(receivers) if isinstance(text, str) and "{{" in text}
     data = group([alert.ended() if over else alert for alert in alerts[1]], GROUP_BY)
 
     texts = {template: render(template, data) for template in found}

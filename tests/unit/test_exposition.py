@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from builders import CAPTURES
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.metrics import exposition
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
-CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 DUMPS = sorted(
     path for path in CAPTURES.glob("*/metrics*.txt") if not path.read_bytes().startswith(b"# error")
 )  # one capture holds the capturing tool's note instead

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,13 +13,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from builders import CAPTURES
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics import exposition
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
-CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 DUMPS = [
     (CAPTURES / name).read_bytes()
     for name in (
