@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TypeVar
 
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAPTURES = FIXTURES / "captures"
+T = TypeVar("T")
+
+
+def known(value: T | None) -> T:
+    """Return a value that must not be ``None``."""
+    assert value is not None
+    return value
 
 
 @dataclasses.dataclass

@@ -1,4 +1,4 @@
-"""Settings: flag over environment over file over default, strict, in one frozen object."""
+"""Settings in one frozen object. A flag overrides the environment, which overrides the file and its defaults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 def parse_duration(text: str | float) -> float:
     """Seconds of ``5m``, ``1h30m``, ``250ms``, or of a plain number of seconds.
 
-    Raises :class:`ConfigError` for anything else and for spans that are not positive.
+    Raises :class:`ConfigError` for anything else, 0 included.
     """
     text = str(text)
     seconds = number_of(text) or 0.0
@@ -33,7 +33,7 @@ def parse_duration(text: str | float) -> float:
 
 
 def parse_listen_address(text: str) -> tuple[str | None, int]:
-    """Host and port of ``:10409``, ``127.0.0.1:10409`` or ``[::1]:10409``; no host means every interface."""
+    """Return host and port of ``:10409``, ``127.0.0.1:10409`` or ``[::1]:10409``; no host means every interface."""
     match = re.fullmatch(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\[\]]*)):(?P<port>\d{1,5})", text)
     if match is None or int(match["port"]) > 65535:
         raise ConfigError(f"expected a listen address such as :10409 or [::1]:10409, found {text!r}")
@@ -116,7 +116,7 @@ def _that_do_not_clash(predictors: tuple[PredictorSettings, ...]) -> tuple[Predi
             raise ConfigError(f"two predictors are called {name!r}; names must differ")
     states = [predictor.log_state for predictor in predictors if predictor.log_state]
     if len(states) != len(set(states)):
-        raise ConfigError("two predictors keep their read positions (log_state) in the same file; paths must differ")
+        raise ConfigError("two predictors use the same file for their read positions (log_state); paths must differ")
     if sum(predictor.log_source == "kubernetes" for predictor in predictors) > 1:
         raise ConfigError("only one predictor can read its log from the Kubernetes API")
     if sum("-" in predictor.log_paths for predictor in predictors) > 1:
@@ -125,7 +125,7 @@ def _that_do_not_clash(predictors: tuple[PredictorSettings, ...]) -> tuple[Predi
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything ``serve`` needs. ``window`` is in seconds."""
+    """All settings of ``serve``. ``window`` is in seconds."""
 
     web: WebSettings = WebSettings()
     log: OwnLogSettings = OwnLogSettings()
@@ -134,17 +134,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]]) -> Settings:
-    """Settings from a file (or defaults) with ``overrides`` from flags and environment on top.
+    """Return the settings of a file (or the defaults) with ``overrides`` from flags and environment.
 
-    ``overrides`` has the sections ``web``, ``log``, ``predictor`` and ``top``; a missing key is not set. Raises
-    :class:`ConfigError` naming the file, the key's path and what was expected.
+    ``overrides`` has the sections ``web``, ``log``, ``predictor`` and ``top``; a missing key changes nothing. Raises
+    :class:`ConfigError` that names the file, the key's path and the expected value.
     """
     settings: Settings = read_yaml(config_file, ConfigError).read(Settings) if config_file else Settings()
     predictors = settings.predictors
     if own := overrides.get("predictor", {}):
         if len(predictors) != 1:
             flags = ", ".join(map(_flag_of, own))
-            raise ConfigError(f"{config_file} lists {len(predictors)} predictors: {flags} cannot tell which it means")
+            raise ConfigError(f"{config_file} lists {len(predictors)} predictors: {flags} cannot select one of them")
         predictors = (msgspec.structs.replace(predictors[0], **own),)
     return msgspec.structs.replace(
         settings,

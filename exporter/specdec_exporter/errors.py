@@ -1,29 +1,29 @@
-"""The exception tree. Raised with a message for a person; caught once, in ``cli.py``."""
+"""The exception tree. Each message is for a person; ``cli.py`` catches them, once."""
 
 from __future__ import annotations
 
 
 class SpecdecError(Exception):
-    """Anything we word ourselves: one clear line, no traceback."""
+    """An error with a message of our own: one clear line, no traceback."""
 
 
 class ConfigError(SpecdecError):
-    """A flag, an environment variable or a configuration file is wrong. Names file, key and what was expected."""
+    """A flag, an environment variable or a configuration file is wrong. Names file, key and the expected value."""
 
 
 class BaselineError(SpecdecError):
-    """A baseline cannot be read, recorded or written. Of a file it names path, line, key, expected and found."""
+    """A baseline cannot be read, recorded or written. For a file it names path, line, key, expected and found."""
 
 
 class ComparisonError(SpecdecError):
-    """Two recordings cannot be compared: says in what they differ, and what to do about it."""
+    """Two recordings cannot be compared. Says how they differ, and the next step."""
 
 
 class FetchError(SpecdecError):
     """The predictor's ``/metrics`` could not be fetched or understood.
 
     ``reason`` is a short code from a bounded set (``connect``, ``timeout``, ``http_status``, ``too_large``,
-    ``redirect``, ``not_metrics``, ``truncated``, ``encoding``), the message says it in words.
+    ``redirect``, ``not_metrics``, ``truncated``, ``encoding``); the message says the same in words.
     """
 
     def __init__(self, reason: str, message: str) -> None:

@@ -1,20 +1,20 @@
-"""Numbers and foreign text as people read them in a terminal. A dash stands for what is not known."""
+"""Numbers and foreign text for a terminal. A dash means not known."""
 
 from __future__ import annotations
 
 
 def plain(text: str) -> str:
-    """``text`` without control characters: a log line must not steer the terminal of whoever reads it."""
+    """Replace control characters by ``?``, so that foreign text cannot control the reader's terminal."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def percent(ratio: float | None) -> str:
-    """0.8161 as ``81.6%``; a dash where the ratio is not defined."""
+    """0.8161 as ``81.6%``."""
     return "-" if ratio is None else f"{ratio * 100:.1f}%"
 
 
 def count(value: float | None) -> str:
-    """A whole number with thousands separated."""
+    """A whole number with thousands separators."""
     return "-" if value is None else f"{value:,.0f}"
 
 
@@ -24,7 +24,7 @@ def decimal(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A time to three digits, in the unit that suits it: ``11.3 ms``, ``2.5 s``."""
+    """A time to three digits: ``11.3 ms``, ``2.5 s``."""
     if value is None:
         return "-"
     if value < 0.9995:

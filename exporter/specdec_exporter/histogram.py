@@ -1,4 +1,4 @@
-"""Histograms as Prometheus has them: how many values lie at or below each of some fixed bounds."""
+"""Histograms as in Prometheus: the number of values at or below each of a few fixed bounds."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Histogram(msgspec.Struct, frozen=True):
         return self.sum / self.count
 
     def __add__(self, other: Histogram) -> Histogram:
-        """Return the values of both; their bounds must be equal."""
+        """Return the sum of both; their bounds must be equal."""
         return Histogram(self.bounds, tuple(map(add, self.counts, other.counts)), self.sum + other.sum)
 
     def __sub__(self, earlier: Histogram) -> Histogram:
-        """Return what came since ``earlier``; their bounds must be equal."""
+        """Return the increase since ``earlier``; their bounds must be equal."""
         return Histogram(self.bounds, tuple(map(sub, self.counts, earlier.counts)), self.sum - earlier.sum)
 
     def buckets(self) -> list[tuple[str, float]]:
@@ -41,13 +41,13 @@ class Histogram(msgspec.Struct, frozen=True):
         return list(zip(map(le, self.bounds), self.counts, strict=True))
 
     def percentile(self, percent: int) -> float:
-        """Return the bound of the bucket with the nearest-rank percentile. The histogram must not be empty."""
+        """Return the upper bound of the bucket with the nearest-rank percentile. The histogram must not be empty."""
         return self.bounds[bisect_left(self.counts, max(1, math.ceil(self.count * percent / 100)))]
 
 
 @dataclass(slots=True)
 class HistogramCounter:
-    """Counts values into a :class:`Histogram` with ``bounds``, to which it adds ``inf``. Its memory does not grow."""
+    """Counts values into a :class:`Histogram` with ``bounds`` and ``inf``. Its memory does not grow."""
 
     bounds: tuple[float, ...]
     sum: float = 0.0
@@ -69,10 +69,10 @@ class HistogramCounter:
 
     @property
     def histogram(self) -> Histogram:
-        """What was counted so far."""
+        """The counts so far."""
         return Histogram((*self.bounds, math.inf), tuple(accumulate(self._counts)), self.sum)
 
 
 def le(bound: float) -> str:
-    """Return a bound as the label ``le`` has it, in the spelling of Prometheus' clients."""
+    """Return a bound as the value of the label ``le``, spelled as in Prometheus' clients."""
     return "+Inf" if bound == math.inf else repr(bound)

@@ -1,8 +1,8 @@
-"""The one reader of the YAML files that people write: strict, by type, and every fault has its file, line and key.
+"""The reader of all YAML files that people write: strict, typed, and every error names file, line and key.
 
-A file becomes a tree of nodes that know where they stand. :meth:`Node.read` turns a node into a value of a Python type;
-the types of a :class:`msgspec.Struct` are the schema of a mapping. Nothing is built of a file that is too large, too
-deep, or that stands for too many values by its aliases. Importing this module does not import PyYAML.
+A file becomes a tree of nodes with their positions. :meth:`Node.read` turns a node into a value of a Python type; the
+fields of a :class:`msgspec.Struct` are the schema of a mapping. A file is refused if it is too large, too deep, or has
+too many values when its aliases are expanded. Importing this module does not import PyYAML.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ MAX_VALUES = 20_000
 MAX_DEPTH = 10
 
 _AS_WRITTEN = object()
-# Text as it is written, also where YAML takes it for a number: ``X-XSS-Protection: 0``.
+# Text as written, even if YAML reads a number: ``X-XSS-Protection: 0``.
 AsWritten = Annotated[str, _AS_WRITTEN]
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = ("str", "int", "float", "bool", "timestamp", "null", "merge", "value")
 _KINDS = {"map": "a mapping", "seq": "a list", "null": "null", "str": "text", "merge": "<<", "value": "="}
 _KINDS |= {"int": "a number", "float": "a number", "bool": "true or false", "timestamp": "a date"}
-# Decimal. YAML 1.1 would also read 010 as 8 and 1:30 as 90.
+# Decimal only. YAML 1.1 also reads 010 as 8 and 1:30 as 90.
 _NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9](?:_?[0-9])*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _MAX_DIGITS = 400
 
 
 def read_yaml(path: str | Path, error: type[SpecdecError]) -> Node:
-    """Return the top of the one document in a file. Raises ``error`` for every fault, here and at the nodes."""
+    """Return the top node of a file with one document. Every fault raises ``error``, here and at the nodes."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -51,9 +51,9 @@ def read_yaml(path: str | Path, error: type[SpecdecError]) -> Node:
 
 
 def parse_yaml(content: bytes, name: str, error: type[SpecdecError], *, lines: bool = True) -> Node:
-    """Return the top of the document in ``content``, as :func:`read_yaml`.
+    """Return the top node of ``content``, as :func:`read_yaml`.
 
-    In errors ``name`` stands for the file; ``lines`` tells whether they have line numbers.
+    Errors call the file ``name``; ``lines`` tells whether they have line numbers.
     """
     source = Source(name, error, lines)
     if len(content) > MAX_BYTES:
@@ -63,7 +63,7 @@ def parse_yaml(content: bytes, name: str, error: type[SpecdecError], *, lines: b
 
 
 def number_of(text: str) -> float | None:
-    """Return the finite decimal number that ``text`` is, else ``None``."""
+    """Return ``text`` as a finite decimal number; ``None`` for any other text."""
     if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
         return None
     value = float(text)
@@ -71,7 +71,7 @@ def number_of(text: str) -> float | None:
 
 
 class Source(NamedTuple):
-    """The file as errors name it, and the kind of error that its faults are."""
+    """The name of a file in errors, and the type of these errors."""
 
     name: str
     error: type[SpecdecError]
@@ -83,7 +83,7 @@ class Source(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A value in the file. ``key`` is its path and ``line`` that of its key; ``yaml`` is ``None`` if it is missing."""
+    """A value in the file. ``key`` is its path, ``line`` the line of its key; ``yaml`` is ``None`` if it is missing."""
 
     source: Source
     key: str
@@ -92,7 +92,7 @@ class Node(NamedTuple):
 
     @property
     def given(self) -> bool:
-        """Whether anything but null stands here."""
+        """Whether the value exists and is not null."""
         return self.yaml is not None and self.yaml.tag != f"{_TAG}null"
 
     # --- Errors ---
@@ -102,7 +102,7 @@ class Node(NamedTuple):
         self.source.refuse(self.line, f"{self.key or 'top level'}: {words}")
 
     def fail(self, expected: str, found: str) -> NoReturn:
-        """Raise the error that something else was expected here."""
+        """Raise the error that this value is not as expected."""
         self.refuse(f"expected {expected}, found {found if len(found) <= 80 else f'{found[:77]}...'}")
 
     def blame(self, error: Exception) -> NoReturn:
@@ -156,15 +156,15 @@ class Node(NamedTuple):
     # --- Single values ---
 
     def written(self) -> str:
-        """Return a single value as it is written, without control characters and half surrogates."""
+        """Return a single value as written. Control characters and half surrogates are refused."""
         if self.yaml is None or not self._is(*_SCALARS) or not isinstance(value := self.yaml.value, str):
             self.fail("a single value", _kind(self.yaml))
         if _has_control(value):
-            self.refuse("has a line break or another control character in it")
+            self.refuse("contains a line break or another control character")
         return value
 
     def text(self) -> str:
-        """Return text. What YAML takes for a number or a date must stand in quotes."""
+        """Return text. Text that YAML reads as a number or a date needs quotes."""
         if not self._is("str"):
             self.fail("text in quotes" if self.given and self._is(*_SCALARS) else "text", _kind(self.yaml))
         return self.written()
@@ -198,9 +198,9 @@ class Node(NamedTuple):
     def read(self, kind: Any) -> Any:
         """Return the value as a ``kind``: a Struct, ``tuple[X, ...]``, ``dict[str, X]``, a Literal or a plain type.
 
-        ``X | None`` takes null, ``str | float`` is text as it is written. ``Annotated[X, check]`` is what ``check``
-        makes of an ``X``; where ``X`` is ``float``, ``check`` gets the text, which may have a unit. A :class:`Node`
-        is the value unread.
+        ``X | None`` accepts null; ``str | float`` is text as written. ``Annotated[X, check]`` is the result of
+        ``check`` for an ``X``; if ``X`` is ``float``, ``check`` gets the text, which may have a unit. :class:`Node`
+        leaves the value unread.
         """
         origin, arguments = get_origin(kind), get_args(kind)
         if kind is Node:
@@ -222,7 +222,7 @@ class Node(NamedTuple):
         return {str: self.text, bool: self.boolean, int: self.whole_number, float: self.number}[kind]()
 
     def fields(self, kind: type[msgspec.Struct]) -> dict[str, Any]:
-        """Return the values that a mapping gives for the fields of ``kind``, by the fields' names."""
+        """Return the values of a mapping by the names of the fields of ``kind``."""
         fields = msgspec.structs.fields(kind)
         tag = kind.__struct_config__.tag_field
         required = [field.encode_name for field in fields if field.required]
@@ -259,7 +259,7 @@ class Node(NamedTuple):
         return self.read((lists if lists and self._is("seq") else single)[0])
 
     def _tagged(self, kinds: list[type[msgspec.Struct]]) -> type[msgspec.Struct]:
-        """Return the struct that the value of the tag's key stands for."""
+        """Return the struct whose tag the mapping names."""
         tag = str(kinds[0].__struct_config__.tag_field)
         by_tag = {kind.__struct_config__.tag: kind for kind in kinds}
         if tag not in (found := self.entries()):
@@ -292,13 +292,13 @@ def _line(node: yaml.Node | yaml.Event) -> int | None:
 
 
 def _has_control(text: str) -> bool:
-    """Whether a control character, a line break or half of a surrogate pair is in ``text``."""
+    """Whether ``text`` has a control character, a line break or half of a surrogate pair."""
     ranges = ("\x00", "\x1f"), ("\x7f", "\x9f"), ("\u2028", "\u2029"), ("\ud800", "\udfff")
     return not text.isprintable() and any(low <= each <= high for each in text for low, high in ranges)
 
 
 def _kind(node: yaml.Node | None) -> str:
-    """What a node is, in words. Its value may be a secret."""
+    """Name the kind of a node. Never shows its value, which may be a secret."""
     return _KINDS[node.tag.removeprefix(_TAG) if node else "null"]
 
 
@@ -307,9 +307,9 @@ def _compose(content: bytes, source: Source) -> yaml.Node | None:
     import yaml  # noqa: PLC0415  only where there is a file: memory is budgeted
 
     class Composer(yaml.SafeLoader):
-        """Counts the values, and for an alias all those that it stands for.
+        """Counts the values; an alias counts all values of its anchor.
 
-        PyYAML's parser in C is faster, but it words errors in another way and is not everywhere.
+        PyYAML's parser in C is faster, but it words errors differently and is not always installed.
         """
 
         depth = 0
@@ -326,7 +326,7 @@ def _compose(content: bytes, source: Source) -> yaml.Node | None:
             self.values += 1
             node = super().compose_node(parent, index)
             if isinstance(event, yaml.AliasEvent):
-                self.values += sizes.get(node, MAX_VALUES)  # one that is not complete would stand for itself
+                self.values += sizes.get(node, MAX_VALUES)  # an incomplete node would contain itself
             else:
                 sizes[node] = self.values - before
             if self.values > MAX_VALUES:

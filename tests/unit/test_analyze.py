@@ -132,7 +132,7 @@ def test_a_foreign_log_is_no_failure_but_says_so(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("hello\n" * 10)
     run = Run(str(tmp_path / "log"))
     assert run.code == 0
-    assert "Nothing in this log" in run.text
+    assert "This log holds no line" in run.text
     assert Run(str(tmp_path / "log"), output="jsonl").text == ""
 
 

@@ -410,7 +410,7 @@ async def test_a_log_of_another_release_is_not_believed(predictor: Predictor, ru
     predictor.version = "0.26.0"
     result = await run(predictor.url, log("0.25.1-draft_model-k3"))
     assert result.code == 2
-    assert "it is of vLLM 0.25.1, the predictor is 0.26.0" in result.finding("Log")
+    assert "it comes from vLLM 0.25.1, the predictor runs 0.26.0" in result.finding("Log")
     assert "draft_model" not in result.finding("Speculation")
 
 

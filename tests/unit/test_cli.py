@@ -249,7 +249,7 @@ def test_an_error_of_our_own_is_one_line_unless_its_place_is_asked_for(
 def test_checking_what_is_not_there_fails_and_says_what_to_do(closed_port: int) -> None:
     run = Run("check", f"http://127.0.0.1:{closed_port}", "--timeout=1s")
     assert (run.code, run.err, run.out.startswith("FAIL  Metrics: ")) == (1, "", True)
-    assert "Does the predictor run" in run.out
+    assert "Check that the predictor runs" in run.out
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (401, 0), (503, 1)])

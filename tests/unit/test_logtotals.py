@@ -18,68 +18,52 @@ def lifetime(accepted: int, drafted: int) -> SpecDecoding:
     return line(accepted, drafted, cumulative=True, num_speculative_tokens=3)
 
 
-def test_a_line_adds_its_tokens_and_its_reconstructed_drafts() -> None:
+PRINTED = {"per_position": (0.8, 0.6, 0.4)}
+
+
+@pytest.mark.parametrize(
+    ("printed", "k", "drafts", "positions"),
+    [
+        ({"mean_acceptance_length": 2.8, "bonus_included": True, **PRINTED}, None, 5, [4, 3, 2]),
+        ({"mean_acceptance_length": 1.8, "bonus_included": False, **PRINTED}, None, 5, [4, 3, 2]),
+        ({"mean_acceptance_length": 2.8, "bonus_included": True}, None, 5, []),
+        ({"mean_acceptance_length": 2.8, "bonus_included": True}, 3, 5, []),
+        ({}, 3, 0, []),  # as 0.8.3 prints: its metrics do not count drafts either
+    ],
+)
+def test_a_line_adds_its_tokens_and_the_drafts_of_its_list_or_length(
+    printed: dict[str, object], k: int | None, drafts: int, positions: list[int]
+) -> None:
     totals = LogTotals()
-    totals.add(line(9, 15, mean_acceptance_length=2.8, bonus_included=True, per_position=(0.8, 0.6, 0.4)), "0")
+    totals.add(line(9, 15, **printed), "0", k)
     engine = totals.engine("0")
     assert (engine.windows, engine.draft_tokens, engine.accepted_tokens) == (1, 15, 9)
-    assert (engine.drafts, engine.accepted_per_position) == (5, [4, 3, 2])
+    assert (engine.drafts, engine.accepted_per_position) == (drafts, positions)
 
 
-def test_a_length_without_the_bonus_token_gives_the_same_drafts() -> None:
+@given(
+    history=st.lists(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=1, max_size=15), max_size=4),
+    from_start=st.booleans(),
+)
+def test_lifetimes_add_up_over_restarts_from_the_first_line_that_counts(
+    history: list[list[tuple[int, int]]], from_start: bool
+) -> None:
     totals = LogTotals()
-    totals.add(line(9, 15, mean_acceptance_length=1.8, bonus_included=False, per_position=(0.8, 0.6, 0.4)), "0")
-    assert totals.engine("0").drafts == 5
-
-
-@pytest.mark.parametrize("k", [None, 3])
-def test_a_line_without_a_list_gives_the_drafts_of_its_length(k: int | None) -> None:
-    totals = LogTotals()
-    totals.add(line(9, 15, mean_acceptance_length=2.8, bonus_included=True), "0", k)
-    engine = totals.engine("0")
-    assert (engine.drafts, engine.accepted_per_position) == (5, [])
-
-
-def test_a_line_with_neither_list_nor_length_gives_no_drafts() -> None:
-    totals = LogTotals()
-    totals.add(line(9, 15), "0", 3)  # as 0.8.3 prints: its metrics do not count drafts either
-    assert totals.engine("0").drafts == 0
-
-
-def test_lifetime_lines_of_a_log_seen_from_its_start_add_up_to_the_last() -> None:
-    totals = LogTotals()
-    totals.predictor_started()
-    for accepted, drafted in ((9, 15), (18, 30), (18, 45)):
-        totals.add(lifetime(accepted, drafted), "0")
-    engine = totals.engine("0")
-    assert (engine.windows, engine.accepted_tokens, engine.draft_tokens, engine.drafts) == (3, 18, 45, 15)
-
-
-def test_the_first_lifetime_line_of_a_log_joined_late_only_says_where_to_count_from() -> None:
-    totals = LogTotals()
-    totals.add(lifetime(900, 1500), "0")
-    totals.add(lifetime(909, 1515), "0")
-    assert (totals.engine("0").accepted_tokens, totals.engine("0").draft_tokens) == (9, 15)
-
-
-def test_a_lifetime_that_falls_is_a_restart_and_counts_from_zero() -> None:
-    totals = LogTotals()
-    totals.predictor_started()
-    totals.add(lifetime(900, 1500), "0")
-    totals.add(lifetime(9, 15), "0")
-    assert (totals.engine("0").accepted_tokens, totals.engine("0").draft_tokens) == (909, 1515)
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=30))
-def test_lifetimes_of_any_history_add_up_to_its_end(increments: list[tuple[int, int]]) -> None:
-    totals = LogTotals()
-    totals.predictor_started()
-    accepted = drafted = 0
-    for extra_accepted, rejected in increments:
-        accepted += extra_accepted
-        drafted += extra_accepted + rejected
-        totals.add(lifetime(accepted, drafted), "0")
-    assert (totals.engine("0").accepted_tokens, totals.engine("0").draft_tokens) == (accepted, drafted)
+    if from_start:
+        totals.predictor_started()
+    expected = [0, 0]
+    last: tuple[int, int] | None = (0, 0) if from_start else None
+    for run in history:  # lifetime totals of one process; a lower total is a restart
+        accepted = drafted = 0
+        for extra_accepted, rejected in run:
+            accepted, drafted = accepted + extra_accepted, drafted + extra_accepted + rejected
+            totals.add(lifetime(accepted, drafted), "0")
+            if last is not None:
+                before = last if accepted >= last[0] and drafted >= last[1] else (0, 0)
+                expected = [expected[0] + accepted - before[0], expected[1] + drafted - before[1]]
+            last = accepted, drafted
+    assert [totals.engine("0").accepted_tokens, totals.engine("0").draft_tokens] == expected
+    assert totals.engine("0").windows == sum(map(len, history))
 
 
 def test_engines_are_named_as_the_metrics_name_them() -> None:

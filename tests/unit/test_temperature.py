@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders import Clock, engine, snapshot
+from builders import Clock, engine, known, snapshot
 from running import exporter, predictor
 from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.configline import parse_request_params
@@ -47,8 +47,7 @@ def told(*temperatures: float | None) -> HistogramCounter | None:
 def test_it_is_there_when_a_request_was_seen() -> None:
     assert told() is None
     assert told(None) is None
-    seen = told(0.0, 0.7)
-    assert seen is not None
+    seen = known(told(0.0, 0.7))
     assert (seen.histogram.counts[0], seen.count, seen.sum) == (1, 2, 0.7)
 
 

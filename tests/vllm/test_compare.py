@@ -12,14 +12,13 @@ import pytest
 import yaml
 
 from promtool import REPOSITORY, promtool
-from rules.scenario import Case, Series, run
+from rules.scenario import Case, Pack, Series
 from rules.test_verdict import as_series
 from running import exporter
 from vllm import saturated
 from vllm.checkpoints import write_checkpoints
 from vllm.exporter import SERVICE_NAME, run_command
 from vllm.language import Language
-from vllm.scenarios import Scenario
 from vllm.server import Installation, Server, running
 
 REQUESTS: Final = 210  # compare decides from 200 on
@@ -45,22 +44,10 @@ def recorded(installation: Installation, language: Language, tmp_path_factory: p
     models.mkdir()
     write_checkpoints(models, language, target_layers=saturated.TARGET_LAYERS)
     files = {name: directory / f"{name}.yaml" for name in ("plain", *SHARES)}
-
-    def server(scenario: Scenario) -> Server:
-        own = directory / scenario.name
-        own.mkdir()
-        return Server(
-            installation,
-            models=models,
-            directory=own,
-            arguments=scenario.arguments(models),
-            environment=saturated.ENVIRONMENT,
-        )
-
-    with running(server(saturated.PLAIN)) as plain:
+    with running(saturated.server(saturated.PLAIN, installation, models=models, directory=directory)) as plain:
         saturated.warm_up(plain, share=HIGH)
         saturated.record(plain, files["plain"], share=HIGH, requests=REQUESTS)
-    with running(server(saturated.DRAFT_MODEL)) as drafting:
+    with running(saturated.server(saturated.DRAFT_MODEL, installation, models=models, directory=directory)) as drafting:
         saturated.warm_up(drafting, share=HIGH)
         served = asyncio.run(record_beside_the_exporter(drafting, files))
     return Recorded(files, served)
@@ -144,7 +131,7 @@ def test_the_served_baseline_gives_the_rules_the_values_of_compare(recorded: Rec
         if candidate == "low":
             assert any(value for expression, value in values.items() if "tail_shift" in expression), values
         cases.append(Case(name=candidate, series=series(*exposed), values={MINUTE: values}))
-    run(promtool(), records, tmp_path, *cases)
+    Pack(promtool(), records, tmp_path).run(*cases)
 
 
 def series(before: str, after: str) -> list[Series]:

@@ -1,7 +1,7 @@
-"""A baseline: what one predictor did over a span of time and under which conditions, and the YAML file that keeps it.
+"""A baseline: what one predictor did over a span of time, under which conditions, and the YAML file for it.
 
 Counts are increases over the span, times seconds. ``None`` means not known, not given, or not exposed by the predictor.
-A file is read strictly: every fault is named by line and key.
+Reading is strict: every error names line and key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.yamlfile import Node, number_of, parse_yaml, read_yaml
 
-# The service level indicators that have a baseline: field of a baseline -> field of a snapshot.
+# The service level indicators of a baseline: field of a baseline -> field of a snapshot.
 HISTOGRAMS = {
     "time_to_first_token_seconds": "time_to_first_token",
     "time_per_output_token_seconds": "time_per_output_token",
@@ -37,15 +37,13 @@ SLIS = tuple(HISTOGRAMS)
 MAX_TEXT = 4096
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
 _UNSET_CLOCK_YEAR = 1970
-# What adding up millions of floats may be off by, relative.
-_SUM_TOLERANCE = 1e-6
-
+_SUM_TOLERANCE = 1e-6  # relative; rounding of a sum over millions of floats
 
 _T = TypeVar("_T")
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """The five facts without which a number cannot be compared with another. ``None``: not given, never guessed."""
+    """The five facts that a comparison of numbers needs. ``None``: not given, never guessed."""
 
     hardware: str | None = None
     model: str | None = None
@@ -55,15 +53,15 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of the facts that were not given."""
+        """The names of the missing facts."""
         return tuple(name for name in self.__struct_fields__ if getattr(self, name) is None)
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """One recording. The histograms hold the requests of the span: cumulative counts, sum in seconds.
 
-    ``recorded_at`` is the end of the span, RFC 3339 in UTC. ``model_name`` is the served name, as the predictor's
-    metrics have it. ``counts`` knows no drafts where speculation was off. ``interrupted``: it was to last longer.
+    ``recorded_at`` is the end of the span, RFC 3339 in UTC. ``model_name`` is the served name in the predictor's
+    metrics. Without speculation ``counts`` has no drafts. ``interrupted``: recording stopped early.
     """
 
     name: str
@@ -91,7 +89,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         return datetime.fromisoformat(self.recorded_at).timestamp()
 
     def histograms(self) -> Iterator[tuple[str, Histogram]]:
-        """Each SLI that was recorded, and its histogram."""
+        """Yield each recorded SLI and its histogram."""
         for sli in SLIS:
             if (histogram := getattr(self, sli)) is not None:
                 yield sli, histogram
@@ -103,7 +101,7 @@ def as_utc(moment: datetime) -> str:
 
 
 def remarks(baseline: Baseline) -> tuple[str, ...]:
-    """What must be said beside the numbers of a baseline, in words."""
+    """Return in words what a reader of the baseline's numbers must know."""
     found = [f"{name.replace('_', ' ')} not given (--{name.replace('_', '-')})" for name in baseline.context.missing]
     if baseline.interrupted:
         found.append(f"interrupted after {baseline.duration_seconds:g} s")
@@ -117,7 +115,7 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
 
 
 def sum_bounds(histogram: Histogram) -> tuple[float, float]:
-    """Return the least and the greatest sum, seconds, that samples in these buckets can have; times are never < 0."""
+    """Return the smallest and the largest possible sum of the samples in these buckets; times are never < 0."""
     low = high = before = 0.0
     edges = itertools.pairwise((0.0, *histogram.bounds))
     for (lower, upper), count in zip(edges, histogram.counts, strict=True):
@@ -144,7 +142,7 @@ _THROUGHPUT = (
 
 
 def to_document(baseline: Baseline) -> dict[str, Any]:
-    """Return the file's content as plain dictionaries, numbers and text: what YAML and JSON show of a baseline."""
+    """Return the file's content as dictionaries, numbers and text, the same for YAML and JSON."""
     counts = baseline.counts
 
     def value(name: str) -> Any:
@@ -175,16 +173,16 @@ def to_document(baseline: Baseline) -> dict[str, Any]:
 
 
 _COMMENTS = {
-    "interrupted": "true: recording was to last longer",
-    "model_name": "the served name; the exporter serves this baseline beside no other model",
+    "interrupted": "true: recording stopped early",
+    "model_name": "the served name; the exporter serves this baseline for this model only",
     "acceptance": "increases over the span; null: recorded without speculation",
     "throughput": "increases over the span",
-    "latency": "requests of the span: at or below each bound in seconds (le), cumulative",
+    "latency": "requests of the span at or below each bound in seconds (le), cumulative",
 }
 
 
 def to_yaml(baseline: Baseline) -> str:
-    """Return the file's text: a commented header, keys in a fixed order, what is not known as ``null``."""
+    """Return the file's text: a commented header, keys in a fixed order, ``null`` for unknown values."""
     lines = [
         "# A baseline of specdec-exporter: what this predictor did while it was recorded.",
         "# Serve it with `specdec-exporter serve --baseline.file=FILE`; check it after an edit with",
@@ -193,7 +191,7 @@ def to_yaml(baseline: Baseline) -> str:
     for key, value in to_document(baseline).items():
         comment = _COMMENTS.get(key)
         if key in _CONTEXT and value is None:
-            comment = "not given: numbers without it cannot be compared with others"
+            comment = "not given: a comparison of numbers needs it"
         if key in ("hardware", "model_name", "acceptance", "throughput", "latency"):
             lines.append("")
         lines += _yaml_lines(key, value, 0, comment)
@@ -207,17 +205,17 @@ def _yaml_lines(key: str, value: Any, indent: int, comment: str | None = None) -
         for name, inner in value.items():
             yield from _yaml_lines(name, inner, indent + 2)
         return
-    # JSON's scalars and flat lists are YAML's.
+    # Scalars and flat lists in JSON are YAML too.
     yield f"{' ' * indent}{key}: {json.dumps(value, ensure_ascii=False)}{tail}"
 
 
 def _plain(value: float | None) -> float | None:
-    """A whole number without a fraction."""
+    """Return a whole number as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
 def refuse_to_overwrite(path: str, *, force: bool) -> None:
-    """Raise :class:`BaselineError` if something is at ``path`` already, or nothing can be written there."""
+    """Raise :class:`BaselineError` if ``path`` exists, or if its directory does not."""
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise BaselineError(f"{path}: expected a file in a directory that exists")
@@ -226,7 +224,7 @@ def refuse_to_overwrite(path: str, *, force: bool) -> None:
 
 
 def write_baseline(path: str, baseline: Baseline, *, force: bool = False) -> None:
-    """Write the file, all or nothing. Raises :class:`BaselineError`; what was measured is then kept beside ``path``."""
+    """Write the file, all or nothing. Raises :class:`BaselineError`; the recording may then lie beside ``path``."""
     target = Path(path)
     try:
         fd, temporary = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".tmp", dir=target.parent, text=True)
@@ -250,15 +248,15 @@ def write_baseline(path: str, baseline: Baseline, *, force: bool = False) -> Non
 def read_baseline(path: str) -> Baseline:
     """Read a baseline's file.
 
-    Raises :class:`BaselineError` naming file, line, key, what was expected and what was found, if it cannot be read or
-    says anything that no recording can: unknown keys, wrong types, counts that fall, buckets that do not end in
-    ``+Inf``, a sum that no samples in the buckets can have.
+    Raises :class:`BaselineError` with file, line, key, the expected and the found value, for an unreadable file,
+    unknown keys, wrong types, falling counts, buckets without ``+Inf`` at the end, or a sum that contradicts the
+    buckets.
     """
     return _baseline(read_yaml(path, BaselineError))
 
 
 def parse_baseline(content: bytes, path: str = "baseline") -> Baseline:
-    """Read the bytes of a baseline's file; ``path`` is its name in errors. As :func:`read_baseline`."""
+    """Read the bytes of a baseline's file as :func:`read_baseline`; errors call it ``path``."""
     return _baseline(parse_yaml(content, path, BaselineError))
 
 

@@ -52,7 +52,11 @@ async def record(
         recorder = Recorder(first, started, context.model)
         version = await fetcher.version(timeout_seconds)
         models = await fetcher.models(timeout_seconds)
-        _refuse_foreign(config, version)
+        if config and config.vllm_version and version and config.vllm_version != version:
+            raise BaselineError(
+                f"the log comes from vLLM {config.vllm_version}, the predictor runs {version}: give the predictor's "
+                "own log"
+            )
         async for snapshot in _polled(fetcher, started + duration_seconds, timeout_seconds, stop):
             recorder.observe(snapshot, time.monotonic())
     return with_increases(
@@ -86,13 +90,6 @@ async def _polled(
         left = until - time.monotonic()
         if left <= 0 or stop.is_set():
             return
-
-
-def _refuse_foreign(config: EngineConfig | None, version: str | None) -> None:
-    if config is not None and None not in (config.vllm_version, version) and config.vllm_version != version:
-        raise BaselineError(
-            f"the log comes from vLLM {config.vllm_version}, the predictor runs {version}: give the predictor's own log"
-        )
 
 
 def _engine_config(patterns: Sequence[str]) -> EngineConfig | None:

@@ -6,9 +6,9 @@ The difference is valid only if no counter restarted in between, so every snapsh
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from operator import add, lt
+from operator import add, attrgetter, lt
 from typing import NamedTuple
 
 import msgspec
@@ -94,9 +94,9 @@ class Recorder:
                 if (total := total_of(field, _increases_of(pairs, source))) is not None
             },
             counts=reduce(add, (counts_of(b) - counts_of(a) for a, b in pairs), Counts()),
-            prompt_tokens=_increase(pairs, "prompt_tokens"),
-            requests_finished=_finished(pairs),
-            preemptions=_increase(pairs, "preemptions"),
+            prompt_tokens=_increase(pairs, attrgetter("prompt_tokens")),
+            requests_finished=_increase(pairs, _finished),
+            preemptions=_increase(pairs, attrgetter("preemptions")),
         )
         return of_v0(found) if self._v0 else found
 
@@ -155,18 +155,13 @@ def _fallen(before: EngineSnapshot, now: EngineSnapshot) -> str | None:
 _Pairs = Sequence[tuple[EngineSnapshot, EngineSnapshot]]
 
 
-def _increase(pairs: _Pairs, name: str) -> float | None:
-    found = [now - (getattr(a, name) or 0.0) for a, b in pairs if (now := getattr(b, name)) is not None]
+def _increase(pairs: _Pairs, read: Callable[[EngineSnapshot], float | None]) -> float | None:
+    found = [now - (read(a) or 0.0) for a, b in pairs if (now := read(b)) is not None]
     return sum(found) if found else None
 
 
-def _finished(pairs: _Pairs) -> float | None:
-    found = [
-        sum(b.requests_finished.values()) - sum((a.requests_finished or {}).values())
-        for a, b in pairs
-        if b.requests_finished is not None
-    ]
-    return sum(found) if found else None
+def _finished(engine: EngineSnapshot) -> float | None:
+    return None if engine.requests_finished is None else sum(engine.requests_finished.values())
 
 
 def _increases_of(pairs: _Pairs, name: str) -> list[Histogram]:

@@ -1,8 +1,8 @@
-"""What a check makes of what it saw: findings at three levels, and the figures it judged. Pure.
+"""The examination behind ``check``: findings at three levels, and the judged figures. Pure.
 
-FAIL where the exporter could not work: no answer, no metrics, no statistics, an unreadable log. WARN where it works and
-speculation does not: off, not drafting, nothing drafted yet, below the method's policy; or where the log is not what it
-seems. An idle predictor is judged by its lifetime figures.
+FAIL: the exporter cannot work (no answer, no metrics, no statistics, an unreadable log). WARN: the exporter works, but
+speculation does not (off, not drafting, nothing drafted yet, below the method's policy), or the log contradicts the
+predictor. An idle predictor is judged by its lifetime figures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verd
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What two readings of a running predictor showed. ``window`` lies between them, ``lifetime`` before the second."""
+    """Two readings of a running predictor. ``window`` lies between them; ``lifetime`` ends at the second."""
 
     up: bool
     evidence: Evidence
@@ -33,7 +33,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogReading(msgspec.Struct, frozen=True):
-    """What the log said, how reading it went, and why a file could not be read (in words)."""
+    """The log's analysis, the reader's counters, and in words why a file could not be read."""
 
     analysis: Analysis
     counters: ReaderCounters
@@ -41,7 +41,7 @@ class LogReading(msgspec.Struct, frozen=True):
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a check found. ``basis`` are the figures that it judged."""
+    """Everything a check found. ``basis`` has the judged figures."""
 
     findings: tuple[Finding, ...]
     log: Analysis | None
@@ -53,12 +53,12 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def level(self) -> Level:
         """The worst level of the findings."""
-        levels = {finding.level for finding in self.findings}
-        return "FAIL" if "FAIL" in levels else "WARN" if "WARN" in levels else "PASS"
+        order: tuple[Level, ...] = ("PASS", "WARN", "FAIL")
+        return max((finding.level for finding in self.findings), key=order.index, default="PASS")
 
 
 def examine(access: tuple[Finding, ...], look: Look, reading: LogReading | None, policy: Policy) -> Examination:
-    """Judge what was seen. ``access``: how reaching the predictor went; ``reading``: its log, if given."""
+    """Judge what was seen. ``access``: findings on reaching the predictor; ``reading``: its log, if given."""
     log = reading.analysis if reading else None
     basis, span = _basis(look, log, policy)
     evidence = _with_log(look.evidence, log)
@@ -83,7 +83,7 @@ def examine(access: tuple[Finding, ...], look: Look, reading: LogReading | None,
 
 
 def no_metrics(error: FetchError, vllm_version: str | None) -> Finding:
-    """Say why there are no metrics. ``vllm_version`` is what /version answers at the same place, if it does."""
+    """Say why there are no metrics. ``vllm_version``: the answer of /version at the same place, if any."""
     hint = _HINTS.get(error.reason, _WRONG_PLACE)
     if vllm_version is not None:
         hint = f"/version says vLLM {vllm_version}: give the URL without a path, or the full URL of its metrics."
@@ -91,12 +91,12 @@ def no_metrics(error: FetchError, vllm_version: str | None) -> Finding:
 
 
 def is_foreign(config: EngineConfig, vllm_version: str | None) -> bool:
-    """Whether the log's init line is of another release than the predictor that answers."""
+    """Whether the log's init line names another release than the predictor."""
     return None not in (config.vllm_version, vllm_version) and config.vllm_version != vllm_version
 
 
 def _basis(look: Look, log: Analysis | None, policy: Policy) -> tuple[Figures | None, str]:
-    """Return the figures to judge and their span: the freshest with enough drafts, else the freshest there are."""
+    """Return the figures to judge and their span: the freshest ones with enough drafts, else the freshest ones."""
     seconds = look.window.seconds if look.window else None
     candidates = [
         (look.window, f"in {seconds:.1f} s" if seconds else "now"),
@@ -109,7 +109,7 @@ def _basis(look: Look, log: Analysis | None, policy: Policy) -> tuple[Figures | 
 
 
 def _with_log(evidence: Evidence, log: Analysis | None) -> Evidence:
-    """Add what the log shows. A log of another release says nothing about this predictor."""
+    """Add what the log shows, unless it comes from another release."""
     if log is None or (log.last_config is not None and is_foreign(log.last_config, evidence.vllm_version)):
         return evidence
     return msgspec.structs.replace(
@@ -121,11 +121,11 @@ def _with_log(evidence: Evidence, log: Analysis | None) -> Evidence:
 
 
 def _predictor(look: Look, judgement: Judgement, basis: Figures | None, span: str) -> list[Finding]:
-    """Say what runs, whether it drafts, and what was judged."""
+    """Return the findings on the release, on drafting, and on the judged figures."""
     state, version = look.evidence.state, look.evidence.vllm_version
     if state == "stats_disabled":
         (finding,) = judgement.findings
-        where = f"/version says vLLM {version}" if version else "this may not be vLLM at all"
+        where = f"/version says vLLM {version}" if version else "this may not be vLLM"
         hint = "" if version else f" {_WRONG_PLACE}"
         return [Finding(finding.level, finding.subject, f"{finding.found}; {where}", f"{finding.action}{hint}")]
     found = [_release(look)]
@@ -178,14 +178,16 @@ def _pitfall(pitfall: KnownPitfall) -> Finding:
 
 
 def _log(reading: LogReading, look: Look) -> list[Finding]:
-    """The log by itself, and against the counters."""
+    """Judge the log alone, and against the counters."""
     log, version = reading.analysis, look.evidence.vllm_version
     findings = [Finding("FAIL", "Log", words, _UNREADABLE) for words in reading.failures]
     if reading.counters.parse_errors:
         found = f"{reading.counters.parse_errors} lines of vLLM's statistics could not be read"
-        findings.append(Finding("WARN", "Log", found, "Several writers that share the file cut each other's lines."))
+        findings.append(
+            Finding("WARN", "Log", found, "Several processes that share the file may cut each other's lines.")
+        )
     if log.last_config is not None and is_foreign(log.last_config, version):
-        found = f"it is of vLLM {log.last_config.vllm_version}, the predictor is {version}"
+        found = f"it comes from vLLM {log.last_config.vllm_version}, the predictor runs {version}"
         findings.append(Finding("WARN", "Log", found, "Give the log of this predictor."))
     elif log.windows:
         found = f"{log.windows} spec-decode lines, {log.first_timestamp} to {log.last_timestamp}"
@@ -198,20 +200,20 @@ def _log(reading: LogReading, look: Look) -> list[Finding]:
 def _no_lines(log: Analysis, look: Look) -> Finding:
     drafted = look.lifetime is not None and bool(look.lifetime.draft_tokens)
     if look.up and not drafted:
-        return Finding("PASS", "Log", "no spec-decode line, as nothing was drafted")
-    # Without lines the log still tells method and draft model, if it has the init line.
+        return Finding("PASS", "Log", "no spec-decode line, because nothing was drafted")
+    # With an init line the log still tells method and draft model.
     level: Level = "WARN" if log.last_config is None else "PASS"
     if log.verdict.code in ("unknown", "watch"):
         found = f"no spec-decode line. {log.verdict.headline}: {'; '.join(log.verdict.reasons)}"
         return Finding(level, "Log", found)
     found = "no spec-decode line, though tokens were drafted"
-    return Finding(level, "Log", found, "Is it this predictor's log, to its end?")
+    return Finding(level, "Log", found, "Check that this is the predictor's log, and that it is complete.")
 
 
 def _agreement(log: Analysis, look: Look) -> list[Finding]:
-    """Compare the tokens of the log's lines with the counters of the predictor that now runs.
+    """Compare the tokens of the log's lines with the predictor's counters.
 
-    Lines lag by an interval and may be rotated away, so the log may hold less. V0 counters compare with nothing.
+    The log may hold less: its lines come one interval late, and rotation removes them. V0 counters cannot be compared.
     """
     counted = look.lifetime.draft_tokens if look.lifetime and look.evidence.engine_generation != "v0" else None
     account = log.judged
@@ -220,7 +222,7 @@ def _agreement(log: Analysis, look: Look) -> list[Finding]:
     logged = account.figures.draft_tokens or 0.0
     if logged > counted:
         found = f"it holds {count(logged)} draft tokens, the predictor counts {count(counted)}"
-        hint = "Another predictor's log, or one that reaches back before its last start?"
+        hint = "The log may belong to another predictor, or start before the last restart."
         return [Finding("WARN", "Log", found, hint)]
     share = percent(logged / counted) if counted else "-"
     return [Finding("PASS", "Log", f"its lines hold {share} of the draft tokens that the predictor counts")]
@@ -228,10 +230,10 @@ def _agreement(log: Analysis, look: Look) -> list[Finding]:
 
 _WRONG_PLACE = "Give the port of vLLM itself, not of a proxy: 8080 in a KServe predictor, 8000 by vLLM's default."
 _HINTS = {
-    "connect": f"Does the predictor run, and listen there? {_WRONG_PLACE}",
-    "timeout": "Is the predictor still loading, or overloaded? Try again with a longer --timeout.",
-    "too_large": "One predictor's metrics are far smaller. Is this the right URL?",
-    "truncated": "The connection broke while the metrics were sent; try again.",
-    "encoding": "A proxy may compress or garble the answer: ask the predictor directly.",
+    "connect": f"Check that the predictor runs and listens there. {_WRONG_PLACE}",
+    "timeout": "The predictor may still be loading, or be overloaded. Try again with a longer --timeout.",
+    "too_large": "One predictor's metrics are far smaller. Check the URL.",
+    "truncated": "The connection broke during the answer; try again.",
+    "encoding": "A proxy may compress or damage the answer: ask the predictor directly.",
 }
-_UNREADABLE = "The exporter reads the log with the same rights: mount it readable, and give its path in this container."
+_UNREADABLE = "The exporter needs to read the log too: mount it readable, and give its path in this container."

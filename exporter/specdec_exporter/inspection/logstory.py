@@ -1,7 +1,7 @@
-"""What a predictor's log says as a whole: events in, one :class:`Analysis` out. No I/O, and memory of fixed size.
+"""The analysis of a predictor's log: events in, one :class:`Analysis` out. No I/O, and memory of fixed size.
 
-A new configuration (an engine-init line that differs from the one before) starts a new account, since a restart with
-another method or k is another experiment. Ratios 0..1, timestamps as the log prints them, windows in the log's order.
+Each configuration (engine-init line) has an account of its own, because another method or k is another experiment.
+Ratios 0..1, timestamps as the log prints them, windows in the log's order.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from specdec_exporter.speculation.logtotals import LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.speculation.verdict import Verdict, judge, recommend
 
-# Divisible by two, as merging neighbours needs.
-SERIES_CAPACITY = 512
-HISTORY_PARTS = 48  # of a sparkline, in an 80-column report
-# A log of more distinct configurations than this is not one predictor's; the rest is added to the last account.
+SERIES_CAPACITY = 512  # even, because neighbours are merged
+HISTORY_PARTS = 48  # parts of a sparkline in an 80-column report
+# One predictor never has more configurations. Further ones are added to the last account.
 MAX_CONFIGURATIONS = 16
 TREND_MIN_WINDOWS = 6
 
 
 class NotableWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """One window with enough drafts to be worth pointing at."""
+    """The best or the worst window with enough drafts."""
 
     timestamp: str | None
     engine: str
@@ -43,12 +42,12 @@ class NotableWindow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log says of one configuration.
+    """One configuration in the log.
 
-    ``figures`` is ``None`` without a window. Percentiles, best and worst are over windows with at least the policy's
-    minimum of drafts (``judged_windows`` of them). ``history`` has one ratio for equal shares of the windows, ``None``
-    where nothing was drafted. ``thirds`` is the acceptance of the first and the last third. ``lifetime`` is what the
-    last line of a V0 engine says: accepted and draft tokens since it started.
+    ``figures`` is ``None`` without a window. Percentiles, best and worst cover the ``judged_windows``, which have the
+    policy's minimum of drafts. ``history`` has the acceptance of equal shares of the windows, ``None`` without drafts.
+    ``thirds`` has the acceptance of the first and the last third. ``lifetime`` has the accepted and draft tokens since
+    a V0 engine started, by its last line.
     """
 
     config: EngineConfig | None
@@ -69,7 +68,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole log. ``accounts`` are in the order of first appearance; the verdict is on the last that has windows."""
+    """The whole log. ``accounts`` are in the order of appearance; the verdict is on the last one with windows."""
 
     first_timestamp: str | None
     last_timestamp: str | None
@@ -77,7 +76,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     stats_lines: int
     accounts: tuple[Account, ...]
     judged: Account | None
-    total: Figures | None  # over several accounts; no curve, since positions of different methods do not add up
+    total: Figures | None  # over several accounts; without a curve: positions of different methods do not add up
     last_config: EngineConfig | None  # what ran when the log ended
     warnings: tuple[WarningCount, ...]
     pitfalls: tuple[KnownPitfall, ...]  # of what ran when the log ended
@@ -85,7 +84,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowSeries:
-    """Accepted and draft tokens of windows in order, as at most ``SERIES_CAPACITY`` sums over equally many windows."""
+    """Accepted and draft tokens of windows in order: at most ``SERIES_CAPACITY`` sums over equal numbers of windows."""
 
     def __init__(self) -> None:
         self._accepted: list[float] = []
@@ -94,7 +93,7 @@ class WindowSeries:
         self._room_in_last = 0
 
     def add(self, accepted_tokens: float, draft_tokens: float) -> None:
-        """Append one window; neighbours are merged when there is no room left."""
+        """Append one window; a full series merges its neighbours first."""
         if self._room_in_last:
             self._room_in_last -= 1
             self._accepted[-1] += accepted_tokens
@@ -109,7 +108,7 @@ class WindowSeries:
         self._room_in_last = self._windows_per_sum - 1
 
     def ratios(self, parts: int) -> tuple[float | None, ...]:
-        """Acceptance of ``parts`` equal shares of the series (fewer where it is shorter), tokens summed first."""
+        """Return the acceptance of ``parts`` equal shares of the series (fewer if it is shorter)."""
         length = len(self._accepted)
         parts = min(parts, length)
         edges = [part * length // parts for part in range(parts + 1)] if parts else []
@@ -125,7 +124,7 @@ def ratio_counter() -> HistogramCounter:
 
 
 def to_thousandth(ratio: float) -> float:
-    """Return the ratio as it is counted; one above 1, which differences of lifetime totals can give, counts as 1."""
+    """Round a ratio for counting, to at most 1: differences of lifetime totals can exceed 1."""
     return min(round(ratio * 1000) / 1000, 1.0)
 
 
@@ -142,8 +141,8 @@ class _OpenAccount:
         self._min_drafts = min_drafts
         self._series = WindowSeries()
         self._ratios = ratio_counter()
-        self._best: tuple[float, SpecDecoding, float] | None = None
-        self._worst: tuple[float, SpecDecoding, float] | None = None
+        self._best: NotableWindow | None = None
+        self._worst: NotableWindow | None = None
 
     def started(self) -> None:
         self.starts += 1
@@ -159,24 +158,23 @@ class _OpenAccount:
             return
         drafts, drafted, accepted = window
         self._series.add(accepted, drafted)
-        # A line without positions and k (0.8.3, 0.8.4) gives no drafts: the configured k has to do.
+        # A line without positions and k (0.8.3, 0.8.4) gives no drafts; the configured k helps.
         drafts = drafts or drafted // ((self.config and self.config.num_speculative_tokens) or 1)
         if drafts < self._min_drafts or not drafted:
             return
         ratio = accepted / drafted
         self._ratios.observe(to_thousandth(ratio))
-        if self._worst is None or ratio < self._worst[0]:
-            self._worst = (ratio, event, drafted)
-        if self._best is None or ratio > self._best[0]:
-            self._best = (ratio, event, drafted)
+        if self._worst is None or ratio < self._worst.acceptance_ratio:
+            self._worst = _notable(event, ratio, drafted)
+        if self._best is None or ratio > self._best.acceptance_ratio:
+            self._best = _notable(event, ratio, drafted)
 
     @property
     def _num_speculative_tokens(self) -> int | None:
-        """K by the init line, else by the lines so far."""
-        k = self.config.num_speculative_tokens if self.config else None
-        return (
-            k or max((totals.num_speculative_tokens or 0 for totals in self.totals.engines.values()), default=0) or None
-        )
+        """K from the init line, else from the lines so far."""
+        if self.config and self.config.num_speculative_tokens:
+            return self.config.num_speculative_tokens
+        return max((totals.num_speculative_tokens or 0 for totals in self.totals.engines.values()), default=0) or None
 
     def close(self, policy: Policy) -> Account:
         engines = {label: totals for label, totals in sorted(self.totals.engines.items()) if totals.windows}
@@ -185,7 +183,7 @@ class _OpenAccount:
         lifetime = (sum(accepted for accepted, _ in lifetimes), sum(drafted for _, drafted in lifetimes))
         each = {label: _log_figures(totals.counts(), k) for label, totals in engines.items()}
         counts = reduce(add, (totals.counts() for totals in engines.values()), Counts())
-        if lifetimes and not counts.draft_tokens:  # one lifetime line alone: nothing to difference it from
+        if lifetimes and not counts.draft_tokens:  # a single lifetime line gives no difference
             counts = Counts(accepted_tokens=lifetime[0], draft_tokens=lifetime[1])
         summed = _log_figures(counts, k) if engines else None
         if self.cumulative:
@@ -203,8 +201,8 @@ class _OpenAccount:
             lifetime=lifetime if lifetimes else None,
             judged_windows=self._ratios.count,
             percentiles=(ratios.percentile(10), ratios.percentile(50), ratios.percentile(90)) if ratios.count else None,
-            best=_notable(self._best),
-            worst=_notable(self._worst),
+            best=self._best,
+            worst=self._worst,
             history=self._series.ratios(HISTORY_PARTS),
             thirds=self._thirds(),
             recommended_num_speculative_tokens=recommend(summed, k, policy.for_method(method_of(self.config))),
@@ -218,7 +216,7 @@ class _OpenAccount:
 
 
 class LogStory:
-    """The events of one log, or of several files that continue each other, in order."""
+    """The events of one log in order; several files may continue each other."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self._policy = policy or load_policy()
@@ -296,7 +294,7 @@ class LogStory:
         self._current.started()
 
     def _evidence(self, judged: Account | None) -> Evidence:
-        """Return what is known of what ran when the log ended."""
+        """Return the evidence on what ran when the log ended."""
         config = self._current.config
         return Evidence(
             state="drafting" if judged else self._silence(config),
@@ -309,7 +307,7 @@ class LogStory:
         )
 
     def _silence(self, config: EngineConfig | None) -> StateName | SilenceName:
-        """Say why there is no spec-decode line, by what the log does show. ``config`` is the last that was logged."""
+        """Return why the log has no spec-decode line. ``config`` is the last one in the log."""
         if config is not None and config.speculative is False:
             return "speculation_off"
         if "stats_logging_disabled" in self._warnings:
@@ -322,7 +320,7 @@ class LogStory:
 
 
 def _about(account: Account, evidence: Evidence) -> Evidence:
-    """Return the evidence on the configuration that is judged, which may not be the last one."""
+    """Replace the configuration by the judged one, which may not be the last."""
     return msgspec.structs.replace(
         evidence,
         figures=account.figures,
@@ -337,7 +335,7 @@ def method_of(config: EngineConfig | None) -> str | None:
 
 
 def _log_figures(counts: Counts, num_speculative_tokens: int | None) -> Figures:
-    """Return the figures of log lines; without length and curve where not all drafts could be reconstructed."""
+    """Return the figures of log lines; without length and curve if some drafts could not be reconstructed."""
     most = (counts.drafts or 0.0) * (num_speculative_tokens or math.inf)
     if not counts.drafts or (counts.draft_tokens or 0.0) > most:
         counts = Counts(draft_tokens=counts.draft_tokens, accepted_tokens=counts.accepted_tokens)
@@ -346,22 +344,11 @@ def _log_figures(counts: Counts, num_speculative_tokens: int | None) -> Figures:
 
 def _sum_figures(parts: list[Figures]) -> Figures:
     """Sum tokens and drafts over configurations, without positions."""
-    return _log_figures(
-        reduce(
-            add,
-            (
-                Counts(drafts=part.drafts, draft_tokens=part.draft_tokens, accepted_tokens=part.accepted_tokens)
-                for part in parts
-            ),
-        ),
-        None,
-    )
+    counts = [Counts(part.drafts, part.draft_tokens, part.accepted_tokens) for part in parts]
+    return _log_figures(reduce(add, counts), None)
 
 
-def _notable(found: tuple[float, SpecDecoding, float] | None) -> NotableWindow | None:
-    if found is None:
-        return None
-    ratio, event, drafted = found
+def _notable(event: SpecDecoding, ratio: float, drafted: float) -> NotableWindow:
     return NotableWindow(
         timestamp=event.timestamp, engine=engine_label(event.engine), acceptance_ratio=ratio, draft_tokens=drafted
     )

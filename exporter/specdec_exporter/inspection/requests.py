@@ -1,7 +1,7 @@
-"""Acceptance request by request: records of single requests in, their distribution out. Pure, memory of fixed size.
+"""Acceptance per request: records of single requests in, their distribution out. Pure, memory of fixed size.
 
-The predictor's counters weigh every token alike, so long answers dominate them; here each request counts once. And only
-here conditional rates are exact where drafts are shorter than k, since each step says how many tokens it was offered.
+Long answers dominate the predictor's counters; here each request counts once. Conditional rates are exact here even if
+drafts are shorter than k, because the record of each step has the length of its draft.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from specdec_exporter.speculation.acceptance import (
 )
 
 PERCENTILES = (10, 25, 50, 75, 90)
-# Temperatures are told apart to a tenth. vLLM takes any; of those above nobody uses more than a few.
+# Groups are a tenth apart; one group holds this temperature and all above it, which few requests use.
 _HIGHEST_TEMPERATURE = 2.0
-_MAX_POSITIONS = 1024  # a k beyond it is no k
+_MAX_POSITIONS = 1024  # far above any real k
 
 
 class ExactCurve(msgspec.Struct, frozen=True, kw_only=True):
-    """``conditional[i]``: accepted at i / offered at i with all before it accepted; ``None`` where nothing came so far.
+    """``conditional[i]``: accepted at i / offered at i after all before it were accepted; ``None`` if never offered.
 
-    Over ``requests``: those with details, and those of which no draft was short.
+    ``requests`` counts the requests in it: those with details for each step, and those without short drafts.
     """
 
     requests: int
@@ -38,10 +38,10 @@ class ExactCurve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests and what speculation did for them.
+    """Speculation's figures over some requests.
 
-    ``acceptance_ratio`` is over tokens, as the predictor counts; ``mean_request_ratio``, ``percentiles`` and
-    ``histogram`` (ten equal parts of 0..1) are over the ``drafted_requests``, each counting once.
+    ``acceptance_ratio`` counts tokens, as the predictor does. ``mean_request_ratio``, ``percentiles`` and ``histogram``
+    (ten equal parts of 0..1) count each of the ``drafted_requests`` once.
     """
 
     requests: int
@@ -60,7 +60,7 @@ class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TemperatureGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests at one temperature, rounded to a tenth; ``at_least``: or hotter."""
+    """The requests at one temperature, rounded to a tenth; ``at_least``: at this temperature or above."""
 
     temperature: float
     at_least: bool
@@ -68,7 +68,7 @@ class TemperatureGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestsAnalysis(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="responses"):
-    """All responses. ``lines`` counts what was no response, by reason (``junk``), and what had no record."""
+    """All responses. ``junk`` counts lines that are no response, ``without_record`` responses without a record."""
 
     all: RequestGroup
     by_temperature: tuple[TemperatureGroup, ...]
@@ -85,10 +85,10 @@ class _OpenGroup:
         self._requests = self._drafts = self._draft_tokens = self._accepted_tokens = 0
         self._ratios = ratio_counter()
         self._ratio_sum = 0.0
-        self._reached: list[int] = []  # accepted at i, of all drafts
+        self._reached: list[int] = []  # accepted at i, over all drafts
         self._exact_requests = 0
-        self._offered: list[int] = []  # offered at i with all before it accepted
-        self._accepted: list[int] = []  # of these, accepted
+        self._offered: list[int] = []  # offered at i after all before it were accepted
+        self._accepted: list[int] = []  # accepted among these
 
     def add(self, record: ResponseSpeculation) -> None:
         self._requests += 1
@@ -150,7 +150,7 @@ class _OpenGroup:
 
 
 def _tenths(ratios: Histogram) -> tuple[int, ...]:
-    """How many ratios lie in each tenth of 0..1; 1 itself is in the last."""
+    """Count the ratios in each tenth of 0..1; the last tenth includes 1."""
     edges = (0, *ratios.counts[99:900:100], ratios.count)
     return tuple(int(upper - lower) for lower, upper in pairwise(edges))
 
@@ -179,7 +179,7 @@ class RequestStory:
         group.add(record)
 
     def reject(self, reason: str) -> None:
-        """Count a line that is no response."""
+        """Count a line that is not a response."""
         self.junk += 1
         self.junk_reason = self.junk_reason or reason
 

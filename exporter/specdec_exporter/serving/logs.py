@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[\w./:@+\-]+")
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """Time, level, message and whatever the caller passed as ``extra``."""
+    """Return time, level, message and the caller's ``extra``."""
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     known: dict[str, object] = {
         "ts": f"{seconds}.{int(record.msecs):03d}Z",
@@ -31,7 +31,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 class LogfmtFormatter(logging.Formatter):
-    """``key=value`` pairs; values quoted where they need it. Always one line."""
+    """``key=value`` pairs on one line; values are quoted if necessary."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
@@ -39,7 +39,7 @@ class LogfmtFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
@@ -52,11 +52,11 @@ def _logfmt_value(value: object) -> str:
 
 
 def configure(settings: OwnLogSettings) -> None:
-    """Send everything of ``settings.level`` and above to stderr in ``settings.format``."""
+    """Send records of ``settings.level`` and above to stderr in ``settings.format``."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if settings.format == "json" else LogfmtFormatter())
     level = {"warn": "WARNING"}.get(settings.level, settings.level.upper())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # What these say at our level is either said by us in better words or of no use to an operator.
+    # Below WARNING these repeat our own messages, or do not help an operator.
     for name in ("aiohttp.access", "aiohttp.server", "aiohttp.client", "asyncio"):
         logging.getLogger(name).setLevel("WARNING" if settings.level != "debug" else "DEBUG")

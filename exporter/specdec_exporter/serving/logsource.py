@@ -1,4 +1,4 @@
-"""Where a predictor's log comes from: files, stdin or the Kubernetes API, behind one face."""
+"""The sources of a predictor's log, behind one interface: files, stdin or the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ SERVED_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineConfig, Predictor
 
 
 class LogSource(Protocol):
-    """Follows a log and gives its events to a sink until told to stop; never raises."""
+    """Follows a log and passes its events to a sink until it is stopped; never raises."""
 
     @property
     def healthy(self) -> bool:
         """Whether the last round of reading succeeded."""
 
     def begin(self) -> None:
-        """Take note of what is there already, before anybody is told that reading has begun."""
+        """Note what the log holds already; called before the exporter reports that it is ready."""
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
-        """Read until ``stop`` is set, then once more what is there."""
+        """Read until ``stop`` is set, then once more to the end."""
 
 
 def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> LogSource:
-    """Return the source that the settings name; raises :class:`ConfigError` where it cannot work."""
+    """Return the source that the settings name. Raises :class:`ConfigError` if it cannot work."""
     new_scanner = partial(LogScanner, counters, log_format=settings.log_format, kinds=SERVED_KINDS)
-    # What was logged before the start is not counted, but its last engine-init line says what runs.
+    # Lines from before the start are not counted, but the last engine-init line among them tells what runs.
     new_config_scanner = partial(
         LogScanner, ReaderCounters(), log_format=settings.log_format, kinds=frozenset({EngineConfig})
     )

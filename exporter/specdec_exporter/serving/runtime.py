@@ -1,4 +1,4 @@
-"""The running parts: one predictor with its fetcher and log reader, and the exporter that holds them all."""
+"""The running exporter: each predictor with its fetcher and log reader, and reloading of the configuration."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
-from specdec_exporter.serving.baselines import baseline_status
 from specdec_exporter.serving.logsource import LogSource, open_log_source
 from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.serving.status import PredictorStatus, Status
+from specdec_exporter.serving.status import BaselineStatus, PredictorStatus, Status
 
 if TYPE_CHECKING:
     from specdec_exporter.baseline.pinned import PinnedBaseline
@@ -31,14 +30,14 @@ LOG = logging.getLogger("specdec")
 
 @dataclass(slots=True)
 class CollectorHealth:
-    """How the last round of one source went."""
+    """The outcome of the last round of one source."""
 
     success: bool = True
     duration_seconds: float = 0.0
 
 
 class PredictorRuntime:
-    """One predictor: its state, and the two things that feed it."""
+    """One predictor: its state, and the fetcher and the log reader that feed it."""
 
     def __init__(self, settings: PredictorSettings, window_seconds: float, session: aiohttp.ClientSession) -> None:
         self.settings = settings
@@ -55,7 +54,7 @@ class PredictorRuntime:
         self._failure: str | None = None
         self.pinned: PinnedBaseline | None = None
         self._refusal: str | None = None
-        self._seen: Snapshot | None = None  # the last that showed an engine
+        self._seen: Snapshot | None = None  # the last with an engine
 
     @property
     def log_health(self) -> CollectorHealth | None:
@@ -71,16 +70,17 @@ class PredictorRuntime:
             self._task = asyncio.create_task(self._source.follow(self.state.observe_event, self._stop))
 
     async def stop(self) -> None:
-        """Read the log one last time and let go of it."""
+        """Read the log to its end and close it."""
         self._stop.set()
         if self._task is not None:
             await self._task
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Fetch the predictor's metrics within ``timeout_seconds`` and take note of the outcome, whatever it is."""
+        """Fetch the predictor's metrics within ``timeout_seconds`` and record success or failure."""
         started = time.monotonic()
+        timeout_seconds = min(timeout_seconds, self.settings.timeout)
         try:
-            snapshot = await self._fetcher.fetch(min(timeout_seconds, self.settings.timeout))
+            snapshot = await self._fetcher.fetch(timeout_seconds)
         except FetchError as error:
             self.state.observe_failure(str(error))
             self._say_once(error)
@@ -89,25 +89,25 @@ class PredictorRuntime:
         self.observe(snapshot)
         self._say_once(None)
         self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
-        left = min(timeout_seconds, self.settings.timeout) - (time.monotonic() - started)
+        left = timeout_seconds - (time.monotonic() - started)
         if not self.state.version_asked and left > 0:
             self.state.observe_version(await self._fetcher.version(left))
             self._look_at_baseline()
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Take note of what the predictor's metrics say."""
+        """Take in a snapshot of the predictor's metrics."""
         self.state.observe_snapshot(snapshot)
         if snapshot.engines:
             self._seen = snapshot
         self._look_at_baseline()
 
     def pin(self, pinned: PinnedBaseline | None) -> None:
-        """Put a baseline in force, or none."""
+        """Use this baseline from now on, or none."""
         self.pinned, self._refusal = pinned, None
         self._look_at_baseline()
 
     def _look_at_baseline(self) -> None:
-        """Compare the baseline with what runs; log once whether it is served."""
+        """Check that the baseline fits what runs; log each change once."""
         if self.pinned is None or self._seen is None:
             self.state.observe_baseline(None)
             return
@@ -124,27 +124,25 @@ class PredictorRuntime:
             LOG.info("baseline is served", extra={**about, "baseline": self.pinned.baseline.name})
 
     def status(self) -> PredictorStatus:
-        """Return what is true of the predictor now."""
-        return msgspec.structs.replace(
-            self.state.status(), baseline=baseline_status(self.pinned) if self.pinned else None
-        )
+        """Return the predictor's status."""
+        baseline = _baseline_status(self.pinned) if self.pinned else None
+        return msgspec.structs.replace(self.state.status(), baseline=baseline)
 
     def _say_once(self, error: FetchError | None) -> None:
-        """Log a change between answering and each kind of failure, not every scrape."""
+        """Log a failure or a recovery once, not at every scrape."""
         failure = error.reason if error else None
         if failure == self._failure:
             return
         self._failure = failure
         if error:
-            LOG.warning(
-                "predictor's metrics cannot be read", extra={"predictor": self.state.name, "reason": str(error)}
-            )
+            about = {"predictor": self.state.name, "reason": str(error)}
+            LOG.warning("predictor's metrics cannot be read", extra=about)
         else:
             LOG.info("predictor's metrics are readable again", extra={"predictor": self.state.name})
 
 
 class ExporterRuntime:
-    """All predictors, and the configuration they run under."""
+    """All predictors and their configuration."""
 
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self.settings = settings
@@ -160,12 +158,12 @@ class ExporterRuntime:
         return list(self._predictors.values())
 
     async def start(self) -> None:
-        """Open what reading takes; raises :class:`ConfigError` where a log source cannot work as configured."""
+        """Start all predictors. Raises :class:`ConfigError` if a log source cannot work as configured."""
         self._session = open_session()
         await self._apply(self.settings)
 
     async def stop(self) -> None:
-        """Let every reader finish, then close what was opened."""
+        """Let every reader finish, then close the session."""
         await asyncio.gather(*(predictor.stop() for predictor in self.predictors))
         if self._session is not None:
             await self._session.close()
@@ -175,19 +173,19 @@ class ExporterRuntime:
         await asyncio.gather(*(predictor.refresh(timeout_seconds) for predictor in self.predictors))
 
     async def reload(self) -> str | None:
-        """Load the configuration again; return what is wrong with it, in which case the old one stays in force.
+        """Load the configuration again; return what is wrong with it. After an error the old one stays in force.
 
-        Predictors whose settings did not change go on undisturbed. The listen addresses cannot change at run time.
+        Predictors with unchanged settings keep running. Listen addresses cannot change at run time.
         """
         try:
             settings = self._load()
             await self._apply(settings)
         except SpecdecError as error:
             self.last_reload_successful = False
-            LOG.exception("configuration not reloaded; the one before stays in force")
+            LOG.exception("configuration not reloaded; the old one stays in force")
             return str(error)
         if (settings.web, settings.log) != (self.settings.web, self.settings.log):
-            LOG.warning("changes under web: and log: take effect at the next start only")
+            LOG.warning("changes under web: and log: take effect at the next start")
         self.settings = settings
         self.last_reload_successful = True
         self.last_reload_success_timestamp = time.time()
@@ -195,7 +193,7 @@ class ExporterRuntime:
         return None
 
     async def _apply(self, settings: Settings) -> None:
-        """Run the predictors of ``settings``. All new ones are built first, so that a failure changes nothing."""
+        """Run the predictors of ``settings``. New ones are built first, so that an error changes nothing."""
         assert self._session is not None  # noqa: S101  start() comes first
         pinned = read_pinned(settings)
         same_window = settings.window == self.settings.window
@@ -214,7 +212,7 @@ class ExporterRuntime:
             predictor_runtime.pin(pinned.get(name))
 
     def status(self) -> Status:
-        """Return what is true of all predictors now."""
+        """Return the status of all predictors."""
         return Status(
             exporter_version=__version__,
             generated_at=time.time(),
@@ -224,13 +222,32 @@ class ExporterRuntime:
 
 
 def read_pinned(settings: Settings) -> dict[str, PinnedBaseline]:
-    """Read the baselines, by the names of their predictors. Raises :class:`BaselineError`."""
+    """Read the baselines; return them by predictor name. Raises :class:`BaselineError`."""
     paths = {predictor.name: predictor.baseline for predictor in settings.predictors if predictor.baseline}
     if not paths:
         return {}
     from specdec_exporter.baseline.pinned import PinnedBaseline  # noqa: PLC0415  only with a baseline: memory is budgeted
 
     return {name: PinnedBaseline(path) for name, path in paths.items()}
+
+
+def _baseline_status(pinned: PinnedBaseline) -> BaselineStatus:
+    baseline = pinned.baseline
+    return BaselineStatus(
+        name=baseline.name,
+        recorded_at=baseline.recorded_at,
+        recorded_timestamp=baseline.recorded_timestamp,
+        duration_seconds=baseline.duration_seconds,
+        interrupted=baseline.interrupted,
+        model_name=baseline.model_name,
+        vllm_version=baseline.vllm_version,
+        served=pinned.fit.refusal is None,
+        refusal=pinned.fit.refusal,
+        remarks=pinned.remarks,
+        acceptance_ratio=pinned.acceptance_ratio,
+        mean_acceptance_length=pinned.mean_acceptance_length,
+        mean_latency_seconds={sli: histogram.mean for sli, histogram in baseline.histograms()},
+    )
 
 
 def _same_but_baseline(one: PredictorSettings, other: PredictorSettings) -> bool:

@@ -1,4 +1,4 @@
-"""``specdec-exporter serve``: the life of the process, from start to the last read of the log."""
+"""``specdec-exporter serve``: the life of the process, from its start to the last read of the log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from specdec_exporter.web.server import Endpoints, one_line_errors
 
 LOG = logging.getLogger("specdec")
 
-# Everything after the signal must be over within 5 s: kubelet's patience is the operator's setting, not ours.
+# Shutdown must end within 5 s, because the grace period is the operator's setting.
 SHUTDOWN_REQUESTS_SECONDS = 2.0
 SHUTDOWN_READERS_SECONDS = 2.5
 
@@ -60,7 +60,7 @@ async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
 
 
 def _stop_signal() -> asyncio.Event:
-    """Return an event that SIGTERM or SIGINT sets. As process 1, Python would ignore SIGTERM without a handler."""
+    """Return an event that SIGTERM or SIGINT sets. Without a handler, Python as process 1 ignores SIGTERM."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -102,5 +102,5 @@ async def _shut_down(runtime: ExporterRuntime, runner: web.AppRunner) -> None:
         async with asyncio.timeout(SHUTDOWN_READERS_SECONDS):
             await runtime.stop()
     except TimeoutError:
-        LOG.warning("stopped before the log was read to its end")
+        LOG.warning("stopped before the end of the log was read")
     LOG.info("stopped", extra={"seconds": round(time.monotonic() - started, 2)})

@@ -1,4 +1,4 @@
-"""One predictor: snapshots and log events go in, what is true now comes out. The only place where state changes."""
+"""The state of one predictor: snapshots and log events in, its status out. Only this module changes it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from specdec_exporter.speculation.figures import Figures, figures, timed_counts_
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
 from specdec_exporter.speculation.verdict import judge, mean_acceptance_length_min, recommend
-from specdec_exporter.speculation.windows import SampleRing
+from specdec_exporter.speculation.windows import SampleRing, Window
 
 HISTORY_SECONDS = 3600.0
-# Upper bounds of specdec_window_acceptance_ratio: even steps resolve P10/P50/P90 to 0.05 wherever the median lies.
+# Upper bounds of specdec_window_acceptance_ratio: even steps resolve every quantile to 0.05.
 WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
-# Upper bounds of specdec_request_temperature. 0 is greedy, where a draft is accepted exactly if it is the likeliest.
+# Upper bounds of specdec_request_temperature. At 0 (greedy) only the likeliest token is accepted.
 TEMPERATURE_BOUNDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
 
 
 @dataclass(slots=True)
 class EngineTrack:
-    """What is remembered of one engine between fetches."""
+    """What the state keeps of one engine between fetches."""
 
     ring: SampleRing
     snapshot: EngineSnapshot
@@ -48,16 +48,16 @@ class EngineView:
     model_name: str
     engine: str
     snapshot: EngineSnapshot | None
-    window: Figures | None  # of a V0 engine whose log is not read: its lifetime's
+    window: Figures | None  # for a V0 engine without a log: the lifetime
     recommended_num_speculative_tokens: int | None
     state: StateName
     ratios: HistogramCounter | None
 
 
 class PredictorState:
-    """What is known of one predictor. Not thread-safe: it lives in the event loop.
+    """Everything known about one predictor. Not thread-safe: it lives in the event loop.
 
-    ``clock`` is monotonic seconds, ``wall_clock`` Unix seconds; both are the exporter's own.
+    ``clock`` gives monotonic seconds, ``wall_clock`` Unix seconds, both of the exporter's machine.
     """
 
     def __init__(
@@ -81,32 +81,32 @@ class PredictorState:
         self.restarts = 0
         self.log = LogTotals()
         self.warnings: Counter[str] = Counter()
-        self.temperatures: HistogramCounter | None = None  # of requests, once the log has shown one
-        self.baseline: DecodingBaseline | None = None  # that what runs now is compared with
+        self.temperatures: HistogramCounter | None = None  # of requests; None until the log shows one
+        self.baseline: DecodingBaseline | None = None
         self._clock = clock
         self._wall_clock = wall_clock
-        self.snapshot: Snapshot | None = None  # of the last fetch, if that succeeded
+        self.snapshot: Snapshot | None = None  # None if the last fetch failed
         self._tracks: dict[tuple[str, str], EngineTrack] = {}
-        self._process_start: float | None = None  # the latest told together with statistics, Unix time
+        self._process_start: float | None = None  # the latest that came with statistics, Unix time
         self._engine_names: tuple[str, ...] = ()
         self._log_rings: dict[str, SampleRing] = {}
         self._born = clock()
         self._config: EngineConfig | None = None
         self._api_version: str | None = None
-        self.version_asked = False  # since the predictor last started, as far as we can see
+        self.version_asked = False  # since the last known restart
         self._history: deque[HistoryPoint] = deque()
 
-    # --- what happens ---
+    # --- Changes ---
 
     def observe_snapshot(self, snapshot: Snapshot) -> None:
-        """A fetch succeeded."""
+        """Take in a successful fetch."""
         now = self._clock()
         self._sample_log(now)
         self.up, self.up_reason, self.snapshot = True, None, snapshot
         tracks: dict[tuple[str, str], EngineTrack] = {}
         engines = snapshot.engines
         if snapshot.stats_present and not engines:
-            # Started, and no request yet (V0): of the engines that were there before only the names hold.
+            # V0 shows no engine before the first request: only the names of the earlier engines stay valid.
             engines = tuple(EngineSnapshot(model_name=model, engine=name) for model, name in self._tracks)
         restarted = another_process = self._is_another_process(snapshot)
         for engine in engines:
@@ -117,7 +117,7 @@ class PredictorState:
             track.ring.add(now, timed_counts_of(engine), restarted=another_process)
             restarted = restarted or track.ring.resets > resets
             tracks[key] = track
-        if engines:  # a predictor without statistics says nothing about its engines: remember them
+        if engines:  # a snapshot without statistics says nothing about the engines: keep the earlier ones
             self._tracks = tracks
             self._engine_names = tuple(sorted({engine for _, engine in tracks}))
         if restarted:
@@ -126,7 +126,7 @@ class PredictorState:
         self._close_short_windows(now)
 
     def _is_another_process(self, snapshot: Snapshot) -> bool:
-        """Whether a process counts that started later than any before; one without statistics does not count."""
+        """Whether the process started later than the one before; processes without statistics are ignored."""
         if not snapshot.stats_present:
             return False
         later = started_later(self._process_start, snapshot.process_start_time_seconds)
@@ -135,21 +135,21 @@ class PredictorState:
         return later
 
     def observe_failure(self, reason: str) -> None:
-        """A fetch failed; ``reason`` is in words."""
+        """Take in a failed fetch; ``reason`` is in words."""
         self._sample_log(self._clock())
         self.up, self.up_reason, self.snapshot = False, reason, None
-        self.version_asked = False  # whatever answers next may be another release
+        self.version_asked = False  # the next answer may come from another release
 
     def observe_version(self, version: str | None) -> None:
-        """The predictor was asked for its version; ``None`` if it did not say."""
+        """Take in the predictor's version; ``None`` if it gave none."""
         self._api_version, self.version_asked = version, True
 
     def observe_baseline(self, baseline: DecodingBaseline | None) -> None:
-        """What runs now fits this baseline, or none."""
+        """Take in the baseline that fits what runs now; ``None`` if none fits."""
         self.baseline = baseline
 
     def observe_event(self, event: Event) -> None:
-        """A line of the predictor's log said something."""
+        """Take in an event of the predictor's log."""
         if isinstance(event, SpecDecoding):
             label = engine_label(event.engine, self._engine_names)
             self.log.add(event, label, event.num_speculative_tokens or self.num_speculative_tokens)
@@ -165,7 +165,7 @@ class PredictorState:
             self.temperatures.observe(event.temperature)
 
     def _sample_log(self, now: float) -> None:
-        """Note the log's totals beside the metrics': reading the log itself must stay cheap."""
+        """Sample the log's totals with each fetch, not with each line, which keeps reading cheap."""
         for label, totals in self.log.engines.items():
             ring = self._log_rings.get(label)
             if ring is None:
@@ -174,7 +174,7 @@ class PredictorState:
             ring.add(now, totals.counts())
 
     def _close_short_windows(self, now: float) -> None:
-        if self.engine_generation == "v0":  # its counters are sums of lifetime totals: no window can be had from them
+        if self.engine_generation == "v0":  # its counters sum lifetime totals, so they give no windows
             return
         total = Counts()
         closed = False
@@ -201,11 +201,11 @@ class PredictorState:
         while self._history[0].timestamp < wall - HISTORY_SECONDS:
             self._history.popleft()
 
-    # --- what is true now ---
+    # --- Status ---
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """Served models, as the metrics name them; by the log's init line until metrics were seen."""
+        """Served models by the metrics; until the first metrics, by the log's init line."""
         names = tuple(sorted({model for model, _ in self._tracks}))
         if names or self._config is None:
             return names
@@ -214,22 +214,22 @@ class PredictorState:
 
     @property
     def log_model_name(self) -> str:
-        """The ``model_name`` of what the log says; empty while no source names a model."""
+        """The ``model_name`` of the log's series; empty while no source names a model."""
         return next(iter(self.model_names), "")
 
     @property
     def method(self) -> str | None:
-        """Speculation method as the log's init line names it."""
+        """Speculation method by the log's init line."""
         return self._config.method if self._config else None
 
     @property
     def draft_model(self) -> str | None:
-        """Draft model from the log's init line."""
+        """Draft model by the log's init line."""
         return self._config.draft_model if self._config else None
 
     @property
     def vllm_version(self) -> str | None:
-        """The release: what ``/version`` answered, else what the log's init line says."""
+        """The release by ``/version``, else by the log's init line."""
         return self._api_version or (self._config.vllm_version if self._config else None)
 
     @property
@@ -241,7 +241,7 @@ class PredictorState:
 
     @property
     def num_speculative_tokens(self) -> int | None:
-        """K: from the log's init line, else the number of positions that the metrics or the log's lines show."""
+        """K by the log's init line, else the number of positions in the metrics or in the log's lines."""
         if self._config is not None:
             return self._config.num_speculative_tokens
         snapshots = self.snapshot.engines if self.snapshot else ()
@@ -256,11 +256,11 @@ class PredictorState:
 
     @property
     def mean_acceptance_length_min(self) -> float | None:
-        """Break-even length of this predictor's drafts; ``None`` while neither their length nor k is known."""
+        """Break-even length of this predictor's drafts; ``None`` if neither their length nor k is known."""
         return mean_acceptance_length_min(self.window(), self.num_speculative_tokens, self.resolved_policy)
 
     def engines(self) -> list[EngineView]:
-        """Every engine known, in order; without snapshots when the last fetch failed."""
+        """Return every known engine in order; without snapshots if the last fetch failed."""
         views = []
         for (model_name, engine), track in sorted(self._tracks.items()):
             window = self._window([track], [engine])
@@ -282,9 +282,10 @@ class PredictorState:
         return views
 
     def log_engines(self) -> list[tuple[str, EngineLogTotals]]:
-        """The log's totals of every engine, zeros for those known from the metrics; nothing while no log is read.
+        """Return the log's totals of every engine; empty if no log is read.
 
-        No zeros without speculation: a counter that stands still means that drafts are missing.
+        Engines known only from the metrics have zeros, unless speculation is off: a counter that stays at zero means
+        that drafts are missing.
         """
         if self.reader is None or (self._config is not None and self._config.speculative is False):
             return []
@@ -293,7 +294,7 @@ class PredictorState:
 
     @property
     def state(self) -> StateName:
-        """The state of the predictor as a whole."""
+        """The state of the whole predictor."""
         return self._state(list(self._tracks.values()), list(self._log_rings))
 
     @property
@@ -301,29 +302,34 @@ class PredictorState:
         return self.snapshot is not None and self.snapshot.stats_present
 
     def _has_windows(self, track: EngineTrack) -> bool:
-        """Whether windows can be had from the counters: they are there, and not V0's, which sum lifetime totals."""
+        """Whether the counters give windows: they exist, and do not sum lifetime totals as V0's do."""
         return self._counted and self.engine_generation != "v0" and track.snapshot.draft_tokens is not None
 
     def window(self) -> Figures | None:
-        """The figures of the last window, summed over engines."""
+        """Return the figures of the last window, summed over engines."""
         return self._window(list(self._tracks.values()), list(self._log_rings))
 
     def _window(self, tracks: Iterable[EngineTrack], log_engines: Iterable[str]) -> Figures | None:
         countable = [track.ring for track in tracks if self._has_windows(track)]
-        logged = [ring for engine in log_engines if (ring := self._log_rings.get(engine)) is not None]
-        now = self._clock()
-        windows = [window for ring in countable or logged if (window := ring.window(self.window_seconds, now))]
+        windows = self._windows(countable or self._logged(log_engines), self.window_seconds)
         if not windows:
             return None
         counts = reduce(add, (window.counts for window in windows))
         if not countable and not counts.draft_tokens:
-            return None  # a log without lines says nothing about now
+            return None  # without lines in the window the log says nothing
         seconds = max(window.seconds for window in windows)
         result = figures(counts, self.num_speculative_tokens, "metrics" if countable else "log", seconds)
         return without_length(result) if self.engine_generation == "v0" else result
 
+    def _logged(self, engines: Iterable[str]) -> list[SampleRing]:
+        return [self._log_rings[engine] for engine in engines if engine in self._log_rings]
+
+    def _windows(self, rings: Iterable[SampleRing], seconds: float) -> list[Window]:
+        now = self._clock()
+        return [window for ring in rings if (window := ring.window(seconds, now))]
+
     def lifetime(self) -> Figures | None:
-        """The figures since the predictor started, summed over engines."""
+        """Return the figures since the predictor started, summed over engines."""
         return self._lifetime(list(self._tracks.values()))
 
     def _lifetime(self, tracks: list[EngineTrack]) -> Figures | None:
@@ -331,7 +337,7 @@ class PredictorState:
             return None
         if self.engine_generation == "v0":
             rates = [rate for track in tracks if (rate := track.snapshot.lifetime_acceptance_ratio) is not None]
-            if len(rates) != 1:  # V0 runs one engine; with several there is no count to weigh their ratios by
+            if len(rates) != 1:  # V0 runs one engine; several ratios cannot be averaged without counts
                 return None
             return figures(Counts(), None, "metrics", None, acceptance_ratio=rates[0])
         counts = reduce(add, (timed_counts_of(track.snapshot) for track in tracks))
@@ -347,28 +353,22 @@ class PredictorState:
         configured = self._config.speculative is True if self._config else None
         if configured is False or (configured is None and not any(_speculates(track.snapshot) for track in tracks)):
             return "speculation_off"
-        now = self._clock()
         span = self.policy.state_window_seconds
-        windows = [window for track in tracks if (window := track.ring.window(span, now))]
-        drafted = stepped = False
-        if windows:
+        if windows := self._windows((track.ring for track in tracks), span):
             counts = reduce(add, (window.counts for window in windows))
             drafted = bool(counts.draft_tokens)
-            moved = counts.generation_tokens if counts.steps is None else counts.steps
-            stepped = bool(moved)
+            stepped = bool(counts.generation_tokens if counts.steps is None else counts.steps)
         else:
-            drafted = any(track.snapshot.draft_tokens for track in tracks)
             stepped = any(track.snapshot.requests_running for track in tracks)
-            drafted = drafted and stepped
-        if not drafted and self.engine_generation == "v0":  # its counters move at log intervals, its log tells more
-            rings = [ring for engine in log_engines if (ring := self._log_rings.get(engine)) is not None]
-            drafted = any((window := ring.window(span, now)) and window.counts.draft_tokens for ring in rings)
+            drafted = stepped and any(track.snapshot.draft_tokens for track in tracks)
+        if not drafted and self.engine_generation == "v0":  # its counters move once a log interval; the log tells more
+            drafted = any(window.counts.draft_tokens for window in self._windows(self._logged(log_engines), span))
         if drafted:
             return "drafting"
         return "not_drafting" if stepped else "idle"
 
     def status(self) -> PredictorStatus:
-        """Everything a person may want to know, summed over engines where there are several."""
+        """Return the whole status, with figures summed over engines."""
         window = self.window()
         snapshots = [track.snapshot for track in self._tracks.values()] if self._counted else []
         judgement = judge(self.evidence(), self.policy)
@@ -411,9 +411,9 @@ class PredictorState:
         )
 
     def evidence(self) -> Evidence:
-        """What a judgement of this predictor rests on now."""
+        """Return the evidence for a judgement of this predictor."""
         windows = {engine: totals.windows for engine, totals in self.log.engines.items() if totals.windows}
-        # Lines come at intervals: their absence says something after a while only.
+        # Lines come at intervals: their absence proves nothing at first.
         watched = self.reader is not None and self._clock() - self._born >= self.window_seconds
         return Evidence(
             state=self.state,
@@ -441,10 +441,10 @@ class PredictorState:
 
 
 def _speculates(engine: EngineSnapshot) -> bool:
-    """Whether the metrics alone say that speculation is on.
+    """Whether the metrics alone prove that speculation is on.
 
-    From 0.8.5 on the counters exist only then. 0.8.3 and 0.8.4, which have no drafts counter, register the others
-    always, so there only a count is proof; a V0 engine shows its gauge only after it has drafted.
+    From 0.8.5 on the counters exist only with speculation. 0.8.3 and 0.8.4 have no drafts counter and always register
+    the others, so only a count proves it. A V0 engine shows its gauge only after it has drafted.
     """
     if engine.drafts is not None:
         return True

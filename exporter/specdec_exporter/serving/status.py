@@ -1,7 +1,7 @@
-"""What is true of the predictors now: the documented, stable shape of ``/api/v1/status``, ``check`` and the page.
+"""The status of the predictors: the documented, stable shape of ``/api/v1/status``, ``check`` and the page.
 
 Ratios are 0..1, times seconds, timestamps Unix seconds by the exporter's clock, lengths tokens. ``null`` means not
-known or not defined (no drafts, no ratio); a figure is never 0 for want of data.
+known or not defined (no drafts, no ratio). Missing data never reads 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One minute or so of the last hour; ``acceptance_ratio`` is null where nothing was drafted."""
+    """About one minute of the last hour; ``acceptance_ratio`` is null if nothing was drafted."""
 
     timestamp: float
     acceptance_ratio: float | None
@@ -42,7 +42,7 @@ class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The pinned baseline. ``remarks`` say in words where it and what runs now are not like for like."""
+    """The pinned baseline. ``remarks`` say in words what the recording lacks, and how the running predictor differs."""
 
     name: str
     recorded_at: str  # RFC 3339, UTC
@@ -52,11 +52,11 @@ class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
     model_name: str | None
     vllm_version: str | None
     served: bool  # false: it does not fit, and its metrics are absent
-    refusal: str | None  # why not, in words
+    refusal: str | None  # why it does not fit, in words
     remarks: tuple[str, ...]
     acceptance_ratio: float | None  # null: recorded without speculation
     mean_acceptance_length: float | None
-    mean_latency_seconds: dict[str, float]  # by SLI, of those that were recorded
+    mean_latency_seconds: dict[str, float]  # by recorded SLI
 
 
 class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     inference_service: str
     url: str
     up: bool
-    up_reason: str | None  # why not, in words
+    up_reason: str | None  # why it is down, in words
     state: StateName
     model_names: tuple[str, ...]
     vllm_version: str | None
@@ -73,11 +73,11 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     method: str | None
     draft_model: str | None
     num_speculative_tokens: int | None
-    recommended_num_speculative_tokens: int | None  # 0: better switched off
+    recommended_num_speculative_tokens: int | None  # 0: off is faster
     requests_running: float | None
     requests_waiting: float | None
     kv_cache_usage_ratio: float | None
-    acceptance_ratio_min: float  # policy for this method
+    acceptance_ratio_min: float  # by the policy for this method
     mean_acceptance_length_min: float | None
     window: Figures | None
     lifetime: Figures | None

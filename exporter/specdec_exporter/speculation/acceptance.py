@@ -1,7 +1,7 @@
 """The arithmetic of speculative decoding: pure functions on counts, no I/O, nothing of ours imported.
 
-Counts are numbers of events over any span (a window, a lifetime); sum them before dividing, never average ratios. Where
-a ratio is not defined (nothing drafted, nothing stepped) the result is ``None``: never 0, never NaN.
+Counts are numbers of events over any span (a window, a lifetime). Sum them before dividing; never average ratios. An
+undefined ratio (nothing drafted, no steps) is ``None``: never 0, never NaN.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import msgspec
 class Counts(msgspec.Struct, frozen=True):
     """What happened over a span, one engine or several. ``None``: not exposed by this predictor.
 
-    ``accepted_per_position[i]`` counts the drafts of which token ``i`` (0-based) was accepted. ``first_tokens`` counts
-    the requests whose first token came (the sample count of time to first token): these tokens come from prefill, not
-    from a decoding step. ``steps`` counts request-steps (the sample count of inter-token latency).
-    ``output_token_seconds`` sums the time per output token of ``timed_requests`` finished requests.
+    ``accepted_per_position[i]`` counts the drafts whose token ``i`` (0-based) was accepted. ``first_tokens`` counts the
+    requests with a first token (the sample count of time to first token): prefill gives this token, not a decoding
+    step. ``steps`` counts request-steps (the sample count of inter-token latency). ``output_token_seconds`` sums the
+    time per output token of ``timed_requests`` finished requests.
     """
 
     drafts: float | None = None
@@ -32,7 +32,7 @@ class Counts(msgspec.Struct, frozen=True):
     output_token_seconds: float | None = None
 
     def __add__(self, other: Counts) -> Counts:
-        """Sum; a figure that only one side knows is kept."""
+        """Sum; keep a figure that only one side knows."""
         longest = max(len(self.accepted_per_position), len(other.accepted_per_position))
         return Counts(
             accepted_per_position=tuple(
@@ -42,7 +42,7 @@ class Counts(msgspec.Struct, frozen=True):
         )
 
     def __sub__(self, earlier: Counts) -> Counts:
-        """Return what happened since ``earlier`` in one unbroken series; a figure unknown then has counted from 0."""
+        """Return what happened since ``earlier`` without a reset; a figure unknown in ``earlier`` counts from 0."""
         return Counts(
             accepted_per_position=tuple(
                 now - at(earlier.accepted_per_position, i) for i, now in enumerate(self.accepted_per_position)
@@ -51,7 +51,7 @@ class Counts(msgspec.Struct, frozen=True):
         )
 
     def or_else(self, earlier: Counts) -> Counts:
-        """Return ``self`` with ``earlier``'s value wherever a figure is missing, so that a gap is not an increase."""
+        """Fill missing figures with ``earlier``'s, so that a gap is not an increase."""
         return Counts(
             accepted_per_position=self.accepted_per_position or earlier.accepted_per_position,
             **{
@@ -60,15 +60,10 @@ class Counts(msgspec.Struct, frozen=True):
         )
 
     def fell_below(self, earlier: Counts) -> bool:
-        """Whether any count is lower than before, that is, the series was reset in between."""
-        for name in SCALARS:
-            now: float | None = getattr(self, name)
-            before: float | None = getattr(earlier, name)
-            if now is not None and before is not None and now < before:
-                return True
-        return any(
-            now < before for now, before in zip(self.accepted_per_position, earlier.accepted_per_position, strict=False)
-        )
+        """Whether any count is lower than before: the series was reset in between."""
+        pairs = [(getattr(self, name), getattr(earlier, name)) for name in SCALARS]
+        pairs += zip(self.accepted_per_position, earlier.accepted_per_position, strict=False)
+        return any(now is not None and before is not None and now < before for now, before in pairs)
 
 
 SCALARS = tuple(name for name in Counts.__struct_fields__ if name != "accepted_per_position")
@@ -83,12 +78,12 @@ def _difference(now: float | None, before: float | None) -> float | None:
 
 
 def at(values: Sequence[float], index: int) -> float:
-    """``values[index]``, or 0 past the end: a position that a predictor never had has no accepted tokens."""
+    """Return ``values[index]``, or 0 past the end: an unknown position has no accepted tokens."""
     return values[index] if index < len(values) else 0.0
 
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """Divide, or ``None`` where either is unknown or the denominator is not positive."""
+    """Divide; ``None`` if either is unknown or the denominator is not positive."""
     if numerator is None or denominator is None or denominator <= 0:
         return None
     return numerator / denominator
@@ -100,13 +95,13 @@ def acceptance_ratio(accepted_tokens: float | None, draft_tokens: float | None) 
 
 
 def mean_acceptance_length(accepted_tokens: float | None, drafts: float | None) -> float | None:
-    """1 + accepted / drafts: tokens a draft's verification yields, the bonus token included."""
+    """1 + accepted / drafts: tokens per verified draft, with the bonus token."""
     accepted_per_draft = ratio(accepted_tokens, drafts)
     return None if accepted_per_draft is None else 1.0 + accepted_per_draft
 
 
 def mean_draft_length(draft_tokens: float | None, drafts: float | None) -> float | None:
-    """Draft tokens / drafts; below k where drafts are cut short."""
+    """Draft tokens / drafts; below k if some drafts are short."""
     return ratio(draft_tokens, drafts)
 
 
@@ -126,10 +121,10 @@ def conditional_ratios(accepted_per_position: Sequence[float], drafts: float | N
 
 
 def tokens_per_step(generation_tokens: float | None, first_tokens: float | None, steps: float | None) -> float | None:
-    """(Generation tokens - requests) / request-steps: what a decoding step yields, steps without a draft included.
+    """(Generation tokens - first tokens) / request-steps: tokens per decoding step, with and without a draft.
 
-    The honest ceiling of the speed-up. A request's first token comes from prefill, so requests are counted by first
-    tokens: right for aborted and unfinished requests too. ``None`` where the span saw no decoding.
+    This is the ceiling of the speed-up. First tokens come from prefill; counting them is right for aborted and
+    unfinished requests too. ``None`` without decoding.
     """
     if generation_tokens is None or first_tokens is None or generation_tokens <= first_tokens:
         return None
@@ -137,26 +132,25 @@ def tokens_per_step(generation_tokens: float | None, first_tokens: float | None,
 
 
 def has_short_drafts(draft_tokens: float | None, drafts: float | None, num_speculative_tokens: int | None) -> bool:
-    """Whether some drafts had fewer than k tokens, so that the curve's tail reads too low."""
+    """Whether some drafts had fewer than k tokens; the curve's tail then reads too low."""
     if draft_tokens is None or not drafts or not num_speculative_tokens:
         return False
     return draft_tokens < num_speculative_tokens * drafts
 
 
 def break_even_length(draft_length: float, draft_cost_ratio: float) -> float:
-    """Mean acceptance length at which drafts of so many tokens pay for themselves: 1 + draft length * c.
+    """1 + draft length * c: the mean acceptance length at which drafts of this length pay for themselves.
 
-    ``draft_cost_ratio`` c is the cost of drafting and verifying one more token over that of a step without a draft.
+    ``draft_cost_ratio`` c is the cost of drafting and verifying one more token / the cost of a step without a draft.
     """
     return 1.0 + draft_length * draft_cost_ratio
 
 
 def recommended_num_speculative_tokens(per_position: Sequence[float], draft_cost_ratio: float) -> int | None:
-    """Return the k in 0..len(per_position) with the best expected speed-up; 0 means: switched off is faster.
+    """Return the k in 0..len(per_position) with the best expected speed-up; 0 means: off is faster.
 
     The speed-up of k is (1 + p0 + ... + p(k-1)) / (1 + k c) with the measured unconditional rates p and the cost ratio
-    c of :func:`break_even_length`. Nothing is said of k beyond the measured curve. ``None`` without a curve. Of equal
-    candidates the smallest, which wastes least.
+    c of :func:`break_even_length`. The smallest k wins a tie, because it wastes least. ``None`` without a curve.
     """
     if not per_position:
         return None
@@ -176,14 +170,15 @@ def reconstruct_window(
     accepted_per_draft: float | None,
     num_speculative_tokens: int | None,
 ) -> tuple[int, list[int]]:
-    """Recover the integers behind a spec-decode line: its drafts, and how many of them accepted each position.
+    """Recover the integers behind a spec-decode line: its drafts, and how many drafts accepted each position.
 
     ``per_position`` is the printed list (three decimals; may be empty), ``accepted_per_draft`` the printed mean length
-    without the bonus token (two decimals). Full drafts give drafts = draft tokens / k; that is taken when it agrees
-    with what is printed. Otherwise drafts were short, and of all counts between draft tokens / k and draft tokens that
-    agree with the printed mean, the one is taken whose positions come closest to whole numbers; without a list, the one
-    nearest accepted tokens / mean. Positions always sum to the accepted tokens (true of every V1 release). Without
-    draft tokens there is nothing to recover; nor without k, where no accepted token or no mean tells of drafts.
+    without the bonus token (two decimals). If all drafts are full, drafts = draft tokens / k; this wins if it agrees
+    with the printed figures. Otherwise some drafts were short: the number of drafts lies between draft tokens / k and
+    draft tokens. The candidate wins that agrees with the printed mean and brings the positions closest to whole
+    numbers; without a list, the candidate nearest to accepted tokens / mean. Positions always sum to the accepted
+    tokens, as in every V1 release. The result is 0 drafts without draft tokens, and without k if the line lacks
+    accepted tokens or a mean.
     """
     k = num_speculative_tokens or len(per_position)
     if draft_tokens <= 0 or (not k and (not accepted_tokens or accepted_per_draft is None)):
@@ -197,23 +192,25 @@ def reconstruct_window(
     )
     if not full or (positions := _positions_of_full_drafts(accepted_tokens, drafts, per_position)) is None:
         drafts = _closest_drafts(accepted_tokens, drafts, draft_tokens, per_position, accepted_per_draft)
-        positions = _whole_positions(accepted_tokens, drafts, [rate * drafts for rate in per_position])
+        exact = [rate * drafts for rate in per_position]
+        counts = [round(value) for value in exact]
+        positions = _moved(counts, exact, drafts, accepted_tokens - sum(counts))
     return drafts, positions
 
 
 def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence[float]) -> list[int] | None:
-    """Return whole counts that agree with the printed rates and sum to ``accepted``, if so many drafts allow any."""
+    """Return whole counts that agree with the printed rates and sum to ``accepted``; ``None`` if there are none."""
     slack = drafts * _HALF_POSITION
     counts = [int(rate * drafts + 0.5) for rate in per_position]
     missing = accepted - sum(counts)
     if slack >= 0.5 and -len(counts) < missing < len(counts) and counts[0] < drafts and counts[-1] > 0:
-        # The printed rates leave whole counts open: one more of the first, or one less of the last, is as good as any.
+        # Several whole counts fit the printed rates. Adding to the first or taking from the last is as good as any.
         step, moved = (1, range(missing)) if missing > 0 else (-1, range(missing, 0))
         for i in moved:
             counts[i] += step
         return counts
     exact = [rate * drafts for rate in per_position]
-    if slack < 0.5:  # else every count is within it
+    if slack < 0.5:  # a larger slack admits every rounded count
         for count, value in zip(counts, exact, strict=True):
             if not -slack <= count - value <= slack:
                 return None
@@ -227,14 +224,13 @@ def _positions_of_full_drafts(accepted: int, drafts: int, per_position: Sequence
 # Half of the last digit that vLLM prints (three decimals for positions, two for the mean), with room for binary floats.
 _HALF_POSITION = 0.0005 + 1e-9
 _HALF_LENGTH = 0.005 + 1e-9
-# Beyond this many candidates the printed digits cannot tell neighbours apart: the middle one is as good as any.
+# With more candidates the printed digits cannot tell neighbours apart, so the middle one is taken.
 _MAX_CANDIDATES = 2000
-# Where k is not known; the largest in practice is far below.
-_MOST_TOKENS_PER_DRAFT = 64
+_MOST_TOKENS_PER_DRAFT = 64  # if k is not known; far above any k in practice
 
 
 def _distance_to_whole(rate: float, drafts: int) -> float:
-    """How far ``rate * drafts`` is from a whole number, beyond what rounding of ``rate`` explains."""
+    """Return how far ``rate * drafts`` is from a whole number, beyond the rounding of ``rate``."""
     exact = rate * drafts
     return max(0.0, abs(exact - round(exact)) - drafts * _HALF_POSITION)
 
@@ -243,7 +239,7 @@ def _closest_drafts(
     accepted: int, fewest: int, most: int, per_position: Sequence[float], accepted_per_draft: float | None
 ) -> int:
     if accepted == 0:
-        return fewest  # the line says nothing about the number of drafts; full drafts are the likeliest
+        return fewest  # the line does not tell the number of drafts; full drafts are the most likely
     if accepted_per_draft is not None and not per_position:
         return min(max(round(accepted / max(accepted_per_draft, _HALF_LENGTH)), fewest), most)
     low, high = fewest, most
@@ -256,7 +252,7 @@ def _closest_drafts(
         low = max(low, math.ceil(accepted / (total + slack)))
         if total > slack:
             high = min(high, math.floor(accepted / (total - slack)))
-    if low > high:  # the printed figures contradict each other; the parser lets only tiny contradictions through
+    if low > high:  # the printed figures contradict each other slightly; the parser refuses larger contradictions
         return min(max(low, fewest), most)
     if high - low > _MAX_CANDIDATES:
         return (low + high) // 2
@@ -270,15 +266,9 @@ def _closest_drafts(
     )
 
 
-def _whole_positions(accepted: int, drafts: int, exact: Sequence[float]) -> list[int]:
-    """Round to whole counts that sum to ``accepted``, moving the remainder where rounding was least certain."""
-    counts = [round(value) for value in exact]
-    return _moved(counts, exact, drafts, accepted - sum(counts))
-
-
 def _moved(counts: list[int], exact: Sequence[float], drafts: int, missing: int) -> list[int]:
-    """Add ``missing`` to the counts where rounding was least certain, as long as they stay nested."""
-    if counts and abs(missing) >= len(counts):  # many drafts: three decimals leave whole counts open, of every position
+    """Add ``missing`` where rounding was least certain, while each count is at most the one before it."""
+    if counts and abs(missing) >= len(counts):  # many drafts: three decimals fit several whole counts per position
         each = int(missing / len(counts))
         if counts[0] + each <= drafts and counts[-1] + each >= 0:
             counts = [count + each for count in counts]

@@ -1,4 +1,4 @@
-"""What is known of a predictor before it is judged, and what is known of its release and of the warnings it logs."""
+"""The evidence that a judgement rests on, and the meaning of the warnings that a predictor logs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from specdec_exporter.predictor.versions import pitfalls_of as _pitfalls_of
 from specdec_exporter.speculation.figures import Figures
 
 StateName = Literal["unreachable", "stats_disabled", "speculation_off", "idle", "not_drafting", "drafting"]
-# Why a log has no spec-decode line, where it is not one of the states above.
+# Further reasons for a log without spec-decode lines.
 SilenceName = Literal["api_servers", "no_engine_config", "no_stats_lines", "nothing_known"]
 
-# Whether a state says that drafts accompany generated tokens.
+# Whether generated tokens come with drafts; the other states do not tell.
 _DRAFTING: Mapping[str, bool] = {"drafting": True, "not_drafting": False}
 
 
 class DecodingBaseline(msgspec.Struct, frozen=True):
-    """Mean time per output token, seconds, of so many requests at baseline; ``speculative``: recorded with drafts."""
+    """Mean time per output token of the baseline's requests, seconds; ``speculative``: recorded with drafts."""
 
     mean_seconds: float
     requests: float
@@ -28,9 +28,9 @@ class DecodingBaseline(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a judgement of one predictor rests on, whether it was seen in its metrics or in its log.
+    """Everything that a judgement of one predictor rests on, from its metrics or its log.
 
-    ``figures`` are those of the span to judge. ``log_windows`` counts spec-decode lines; ``None``: no log is read.
+    ``figures`` belong to the span to judge. ``log_windows`` counts spec-decode lines; ``None``: no log is read.
     """
 
     state: StateName | SilenceName
@@ -45,7 +45,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     baseline: DecodingBaseline | None = None
 
     def pitfalls(self) -> tuple[KnownPitfall, ...]:
-        """Return the known pitfalls of the release that this evidence shows, those that cost requests first."""
+        """Return the known pitfalls that apply to this evidence; those that cost requests come first."""
         return _pitfalls_of(
             Facts(
                 release=parse_release(self.vllm_version or ""),
@@ -60,7 +60,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WarningCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a known warning stood in the log, what it means, which releases log it and what to do."""
+    """A known warning: how often the log has it, what it means, which releases log it, and what to do."""
 
     code: str
     count: int
@@ -70,7 +70,7 @@ class WarningCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def warning_counts(warnings: Mapping[str, int]) -> tuple[WarningCount, ...]:
-    """Return what was counted by code, in the codes' order, with what each means."""
+    """Explain the warnings that were counted by code, in the order of the codes."""
     return tuple(
         WarningCount(
             code=code,

@@ -1,4 +1,4 @@
-"""Counts of a span -> the figures that people look at."""
+"""Counts of a span -> the figures that people read."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_step: float | None
     per_position: tuple[float, ...]  # unconditional: accepted at i / drafts
     conditional: tuple[float | None, ...]  # accepted at i / accepted at i-1
-    short_drafts: bool  # drafts shorter than k: the curve's tail reads too low
-    time_per_output_token_seconds: float | None = None  # mean over the requests that finished
-    timed_requests: float | None = None  # how many these are
+    short_drafts: bool  # some drafts are shorter than k: the curve's tail reads too low
+    time_per_output_token_seconds: float | None = None  # mean over finished requests
+    timed_requests: float | None = None  # the number of these requests
 
 
 def counts_of(engine: EngineSnapshot) -> Counts:
-    """Return the counters of a snapshot as counts since the predictor started."""
+    """Return a snapshot's counters as counts since the predictor started."""
     positions = engine.accepted_tokens_per_position or {}
     return Counts(
         drafts=engine.drafts,
@@ -46,7 +46,7 @@ def counts_of(engine: EngineSnapshot) -> Counts:
 
 
 def timed_counts_of(engine: EngineSnapshot) -> Counts:
-    """Return :func:`counts_of` with the time per output token of the requests that finished."""
+    """Return :func:`counts_of` and the time per output token of finished requests."""
     timed = engine.time_per_output_token
     if timed is None:
         return counts_of(engine)
@@ -61,9 +61,9 @@ def figures(
     *,
     acceptance_ratio: float | None = None,
 ) -> Figures:
-    """Derive all figures of a span. ``acceptance_ratio`` stands in where a predictor gives a ratio without counts."""
+    """Derive all figures of a span. Pass ``acceptance_ratio`` if the predictor gives a ratio without counts."""
     if source == "log" and sum(counts.accepted_per_position) != counts.accepted_tokens:
-        # Some lines had no list (Rust frontend, V0): the others' positions are not those of all drafts.
+        # Some lines had no list (Rust frontend, V0), so the positions do not cover all drafts.
         counts = msgspec.structs.replace(counts, accepted_per_position=())
     return Figures(
         source=source,
@@ -89,5 +89,5 @@ def figures(
 
 
 def without_length(v0: Figures) -> Figures:
-    """Return a V0 engine's figures without a length: it counts tokens accepted after a rejected one too."""
+    """Return a V0 engine's figures without a length: V0 also counts tokens accepted after a rejected one."""
     return msgspec.structs.replace(v0, mean_acceptance_length=None)

@@ -1,4 +1,4 @@
-"""The spec-decode lines of one log, summed: exact where vLLM prints counts, reconstructed where it prints ratios."""
+"""Totals of a log's spec-decode lines: exact where vLLM prints counts, reconstructed where it prints ratios."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from specdec_exporter.speculation.acceptance import Counts, reconstruct_window
 
 
 class EngineLogTotals:
-    """Totals of one engine. ``drafts`` and ``accepted_per_position`` are reconstructed, the rest is exact."""
+    """Totals of one engine. ``drafts`` and ``accepted_per_position`` are reconstructed; the others are exact."""
 
     def __init__(self) -> None:
         self.windows = 0
@@ -18,7 +18,7 @@ class EngineLogTotals:
         self.drafts = 0
         self.accepted_per_position: list[int] = []
         self.num_speculative_tokens: int | None = None  # of the last line
-        # The V0 engine prints lifetime totals: the last ones seen, from which the next line is differenced.
+        # Accepted and draft tokens of the last line, if it printed lifetime totals (V0).
         self.lifetime: tuple[int, int] | None = None
 
     def counts(self) -> Counts:
@@ -38,14 +38,11 @@ class LogTotals:
         self.engines: dict[str, EngineLogTotals] = {}
 
     def engine(self, label: str) -> EngineLogTotals:
-        """Return the totals of an engine, zeros for a new one."""
-        totals = self.engines.get(label)
-        if totals is None:
-            totals = self.engines[label] = EngineLogTotals()
-        return totals
+        """Return the totals of an engine; a new one starts at zero."""
+        return self.engines.get(label) or self.engines.setdefault(label, EngineLogTotals())
 
     def predictor_started(self) -> None:
-        """Take note of a new engine (its init line): lifetime totals start from zero."""
+        """Take note of an engine's init line: lifetime totals start from zero."""
         for totals in self.engines.values():
             totals.lifetime = (0, 0)
         if not self.engines:
@@ -54,13 +51,13 @@ class LogTotals:
     def add(
         self, event: SpecDecoding, label: str, num_speculative_tokens: int | None = None
     ) -> tuple[int, int, int] | None:
-        """Add one line; return the drafts, draft tokens and accepted tokens it adds, ``None`` if that cannot be known.
+        """Add one line; return the drafts, draft tokens and accepted tokens that it adds, ``None`` if not known.
 
-        ``num_speculative_tokens`` is k from elsewhere, for lines with a mean length and no list that would tell k (the
-        Rust frontend). Lines without a length do not get it: 0.8.3 and 0.8.4 count no drafts in their metrics either.
-        The first lifetime line of a log whose beginning was not seen only says where to count from.
+        ``num_speculative_tokens`` is k from another source, for lines with a mean length but no list (the Rust
+        frontend). Lines without a length do not use it: the metrics of 0.8.3 and 0.8.4 count no drafts either. If the
+        log's beginning was not seen, the first lifetime line only says where to count from.
         """
-        totals = self.engines.get(label) or self.engine(label)
+        totals = self.engine(label)
         totals.windows += 1
         k = event.num_speculative_tokens
         if k:
@@ -93,8 +90,8 @@ class LogTotals:
 def engine_label(printed: str | None, known: tuple[str, ...] = ()) -> str:
     """Return the ``engine`` label for an engine as the log prints it: ``"000"`` -> ``"0"``.
 
-    A line that names no engine belongs to the only one there is; with several ``known`` from the predictor's metrics it
-    was summed over them (the Rust frontend does that).
+    A line without an engine belongs to the only engine. If the metrics show several (``known``), the line is a sum over
+    them, as the Rust frontend prints it.
     """
     if printed is None:
         if len(known) > 1:

@@ -1,4 +1,4 @@
-"""Thresholds and per-method bands: the typed face of ``policy.json``, which jsonnet imports too."""
+"""Thresholds, general and per method: ``policy.json`` with types. The jsonnet rules import the same file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specdec_exporter.predictor.versions import canonical_method
 
 
 class MethodPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What differs from the general policy for one method. ``None``: the general value holds."""
+    """The thresholds of one method. ``None``: the general value holds."""
 
     acceptance_ratio_expected: tuple[float, float] | None = None
     acceptance_ratio_min: float | None = None
@@ -19,15 +19,15 @@ class MethodPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When latency differs from a baseline: for ``compare`` as for the rule pack, which takes them from here.
+    """When latency differs from a baseline; ``compare`` and the rule pack use the same values.
 
-    ``min_requests``: fewer decide nothing. ``z_score``: one-sided normal quantile that a shift of the tail must exceed.
-    ``tail_limit_share``: a limit of the tail held at least this share of the requests at baseline. ``tail_growth``:
-    only what is slower beyond this many times the share at baseline counts. ``tail_shift_min``: as a share of all
-    requests. ``slowdown_min``, ``speedup_min``: ratios of means below which nothing is said; two runs of the same
-    differ by as much. ``traffic_tolerance``: share by which prompts or answers may differ in mean length and still
-    be the same traffic. ``harmful_ratio``: this many times the baseline's time per output token is harm.
-    ``time_per_output_token_cv``: coefficient of variation that the sampling error of its mean is taken from.
+    ``min_requests``: fewer decide nothing. ``z_score``: one-sided normal quantile that a tail shift must exceed.
+    ``tail_limit_share``: a tail limit held at least this share of the requests at baseline. ``tail_growth``: slow
+    requests count only beyond this many times their share at baseline. ``tail_shift_min``: smallest tail shift, a share
+    of all requests. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count; two equal runs differ by
+    less. ``traffic_tolerance``: largest relative difference in mean length for prompts or answers of the same traffic.
+    ``harmful_ratio``: this many times the baseline's time per output token is harm. ``time_per_output_token_cv``: its
+    coefficient of variation, for the sampling error of its mean.
     """
 
     min_requests: int
@@ -46,11 +46,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``policy.json``. Ratios 0..1, times in seconds.
 
     ``acceptance_ratio_broken``: below it draft and target do not fit. ``acceptance_ratio_min``: below it speculation
-    does not break even. ``acceptance_ratio_watch``: from the minimum up to here it may pay; measure. ``min_drafts``:
-    fewer drafts say nothing about a window. ``short_draft_tolerance``: share by which drafts may fall short of k before
-    the curve is too biased to recommend a k from. ``acceptance_ratio_suspicious``: above it, with at least
+    does not break even. ``acceptance_ratio_watch``: between the minimum and this it may pay; measure. ``min_drafts``:
+    fewer drafts say nothing about a window. ``short_draft_tolerance``: if drafts are shorter than k by a larger share,
+    the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``: above it, with at least
     ``suspicious_positions`` positions, the text probably repeats itself. ``head_acceptance_ratio_min``,
-    ``tail_acceptance_ratio_min``: for the first position, and for those behind it.
+    ``tail_acceptance_ratio_min``: for the first position, and for the positions after it.
     """
 
     acceptance_ratio_broken: float
@@ -68,7 +68,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     methods: dict[str, MethodPolicy]
 
     def for_method(self, method: str | None) -> ResolvedPolicy:
-        """Thresholds for ``method`` under any name a release gives it, the general ones where it has none."""
+        """Return the thresholds for ``method``, whatever name the release gives it; general ones where it has none."""
         own = self.methods.get(canonical_method(method or ""), MethodPolicy())
         return ResolvedPolicy(
             method=method,
@@ -80,7 +80,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResolvedPolicy(msgspec.Struct, frozen=True):
-    """The thresholds that hold for one service. ``general`` has those that no method changes."""
+    """The thresholds for one service. ``general`` has the thresholds that no method changes."""
 
     method: str | None
     acceptance_ratio_min: float
@@ -90,10 +90,10 @@ class ResolvedPolicy(msgspec.Struct, frozen=True):
 
     @property
     def draft_cost_ratio(self) -> float:
-        """Cost of drafting and verifying one more token, over that of a decoding step without a draft.
+        """Cost of drafting and verifying one more token / cost of a decoding step without a draft.
 
-        It is the same number as the acceptance that breaks even: drafts of d tokens yield 1 + d r tokens a step at
-        acceptance r and cost 1 + d c, so they pay exactly when r > c.
+        It equals the acceptance that breaks even. At acceptance r, drafts of d tokens yield 1 + d r tokens a step and
+        cost 1 + d c, so they pay exactly when r > c.
         """
         return self.acceptance_ratio_min
 
@@ -106,5 +106,5 @@ def _first(own: float | None, general: float) -> float:
 def load_policy() -> Policy:
     """Return the policy that ships with this release."""
     text = pkgutil.get_data(__package__, "policy.json")  # importlib.resources takes 6 ms to import
-    assert text is not None  # noqa: S101  it is part of the package
+    assert text is not None  # noqa: S101  the file is part of the package
     return msgspec.json.decode(text, type=Policy)

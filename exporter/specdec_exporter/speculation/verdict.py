@@ -1,8 +1,8 @@
-"""Is speculation paying off? One judgement of one predictor, wherever it is shown: evidence and policy in, words out.
+"""Is speculation paying off? The one judgement of a predictor: evidence and policy in, words out.
 
-The worst state that is proved holds: broken, harmful, not paying, watch, healthy. Acceptance and the break-even of the
-policy are an estimate; a speed-up measured against a baseline without speculation is stronger than it, both ways. Page,
-API, ``check`` and ``analyze`` show what stands here; the rule pack records the same states by the same thresholds.
+The verdict is the worst proven state: broken, harmful, not paying, watch, healthy. Acceptance against the policy's
+break-even is an estimate. A speed-up measured against a baseline without speculation overrides it, both ways. Page,
+API, ``check`` and ``analyze`` show this judgement; the rule pack records the same states by the same thresholds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Level = Literal["PASS", "WARN", "FAIL"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at: its level, what was found, and what to do where something can be done."""
+    """One finding: its level, what was found, and the next step if there is one."""
 
     level: Level
     subject: str
@@ -32,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One word, one sentence, why, and what to do next."""
+    """The verdict: one word, one sentence, the reasons, and the next step."""
 
     code: VerdictCode
     headline: str
@@ -41,7 +41,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict and the findings that it rests on; beside it the known pitfalls of the predictor's release."""
+    """The verdict, the findings behind it, and the known pitfalls of the predictor's release."""
 
     verdict: Verdict
     findings: tuple[Finding, ...]
@@ -49,20 +49,18 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Measured(NamedTuple):
-    """Time per output token over the baseline's.
+    """Time per output token against the baseline's.
 
-    ``pays``: whether the speed-up over a baseline without speculation is worth it; ``None`` where that was not
-    measured, or of too few requests.
+    ``pays``: whether the speed-up is large enough; ``None`` with too few requests, or if the baseline speculates.
     """
 
-    slowdown: float
     harmful: bool
     pays: bool | None
     reason: str
 
 
 def recommend(figures: Figures | None, num_speculative_tokens: int | None, policy: ResolvedPolicy) -> int | None:
-    """Return the k that the measured curve speaks for; ``None`` where drafts are too few, or too short to tell."""
+    """Return the best k by the measured curve; ``None`` if drafts are too few or too short to tell."""
     general = policy.general
     if figures is None or not num_speculative_tokens or (figures.drafts or 0.0) < general.min_drafts:
         return None
@@ -74,7 +72,7 @@ def recommend(figures: Figures | None, num_speculative_tokens: int | None, polic
 def mean_acceptance_length_min(
     figures: Figures | None, num_speculative_tokens: int | None, policy: ResolvedPolicy
 ) -> float | None:
-    """Return the break-even length of drafts of their mean length, of k tokens while that is not known."""
+    """Return the break-even length for drafts of mean length; if that is not known, for drafts of k tokens."""
     drafted = figures.mean_draft_length if figures else None
     length = drafted or num_speculative_tokens
     return None if length is None else break_even_length(length, policy.draft_cost_ratio)
@@ -83,18 +81,18 @@ def mean_acceptance_length_min(
 def suffices(figures: Figures, policy: Policy) -> bool:
     """Whether there are enough drafts to judge.
 
-    Releases that count no drafts are judged by their draft tokens. A V0 engine's ratio comes without any count.
+    If the release counts no drafts, the draft tokens decide. A V0 engine gives a ratio without any count; it suffices.
     """
     counted = figures.draft_tokens if figures.drafts is None else figures.drafts
     return counted is None or counted >= policy.min_drafts
 
 
 def judge(evidence: Evidence, policy: Policy) -> Judgement:
-    """Return the judgement on ``evidence``, whose figures are a window's, or a lifetime's where there is no window.
+    """Judge ``evidence``. Its figures belong to a window, or to a lifetime if there is no window.
 
-    Acceptance below the method's minimum does not break even; nor does, by the same arithmetic, a mean acceptance
-    length below 1 + draft length * minimum. Between minimum and watch level it may pay: measure. Too few drafts give no
-    verdict. A baseline is compared with the time per output token of the figures, where they have one.
+    Acceptance below the method's minimum does not break even. This is the same as a mean acceptance length below
+    1 + draft length * minimum. Between the minimum and the watch level speculation may pay: measure. Too few drafts
+    give no verdict. A baseline is compared by the time per output token, if the figures have one.
     """
     verdict, findings = _drafting(evidence, policy) if evidence.state == "drafting" else _without_drafts(evidence)
     return Judgement(verdict=verdict, findings=findings, pitfalls=evidence.pitfalls())
@@ -122,7 +120,7 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
         k = evidence.num_speculative_tokens
         action = _remedy(recommend(figures, k, own), k)
     findings = _findings(figures, rate, evidence.num_speculative_tokens, own)
-    # The next step belongs to what decided; the measurement where it did, else acceptance, which comes first.
+    # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if measured is not None:
         lost = measured.harmful or measured.pays is False
         findings.insert(0, Finding("WARN" if lost else "PASS", "Speed", measured.reason))
@@ -141,7 +139,7 @@ def _undecided(case: str, reason: str) -> tuple[Verdict, tuple[Finding, ...]]:
 def _findings(
     figures: Figures, rate: float, num_speculative_tokens: int | None, policy: ResolvedPolicy
 ) -> list[Finding]:
-    """Return what acceptance, length and curve show, each against the method's policy."""
+    """Judge acceptance, length and curve by the method's policy."""
     low = rate < policy.acceptance_ratio_min
     text = f"acceptance {rate:.2f} (minimum {policy.acceptance_ratio_min:.2f} for this method)"
     findings = [Finding("WARN" if low else "PASS", "Acceptance", text)]
@@ -152,10 +150,8 @@ def _findings(
     if _is_suspicious(figures, rate, num_speculative_tokens, policy.general):
         text = "text that repeats itself is accepted almost always: look at some outputs"
         findings.append(Finding("PASS", "Acceptance", text))
-    length, break_even = (
-        figures.mean_acceptance_length,
-        mean_acceptance_length_min(figures, num_speculative_tokens, policy),
-    )
+    length = figures.mean_acceptance_length
+    break_even = mean_acceptance_length_min(figures, num_speculative_tokens, policy)
     if length is not None and break_even is not None:
         text = f"mean acceptance length {length:.2f} (break-even {break_even:.2f})"
         findings.append(Finding("WARN" if length < break_even else "PASS", "Length", text))
@@ -171,7 +167,7 @@ def _findings(
 
 
 def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
-    """Return what is wrong with the shape of a curve: rejected from its first position, or lost after it."""
+    """Return what is wrong with the curve: its first position is rejected, or only its first is accepted."""
     first, second = (*figures.conditional, None, None)[:2]
     if first is None:
         return None
@@ -187,25 +183,25 @@ def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
             "WARN",
             "Curve",
             f"position 0 is accepted ({first:.1%}), position 1 almost never ({second:.1%})",
-            "Lower k to 1, or check that the draft head fits this release: it loses its way after one token.",
+            "Lower k to 1, or check that the draft head fits this release: its second token is almost always wrong.",
         )
     return None
 
 
 def _is_suspicious(figures: Figures, rate: float, num_speculative_tokens: int | None, policy: Policy) -> bool:
-    """Whether so much is accepted that the text probably repeats itself."""
+    """Whether acceptance is so high that the text probably repeats itself."""
     positions = num_speculative_tokens or len(figures.per_position)
     return rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions
 
 
 def is_below_expected(rate: float, policy: ResolvedPolicy) -> bool:
-    """Whether acceptance breaks even and yet falls short of what is usual for the method."""
+    """Whether acceptance breaks even, but is lower than usual for the method."""
     expected = policy.acceptance_ratio_expected
     return expected is not None and policy.acceptance_ratio_min <= rate < expected[0]
 
 
 def _measure(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolicy) -> _Measured | None:
-    """Compare time per output token with the baseline's; ``None`` where there is none to compare."""
+    """Compare time per output token with the baseline's; ``None`` if either is missing."""
     limits = policy.general.latency
     seconds, requests = figures.time_per_output_token_seconds, figures.timed_requests
     slowdown = ratio(seconds, baseline.mean_seconds)
@@ -217,7 +213,6 @@ def _measure(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolic
     enough = not baseline.speculative and requests >= limits.min_requests
     compared = "with" if baseline.speculative else "without"
     return _Measured(
-        slowdown=slowdown,
         harmful=slower and (rejected or not baseline.speculative),
         pays=1 / slowdown >= limits.speedup_min if enough else None,
         reason=f"time per output token {1000 * seconds:.1f} ms over {requests:,.0f} requests, "
@@ -241,7 +236,7 @@ def _code(rate: float, policy: ResolvedPolicy, measured: _Measured | None) -> Ve
 
 
 def _words(code: VerdictCode, rate: float, policy: ResolvedPolicy, measured: _Measured | None) -> tuple[str, str]:
-    """Return headline and next step; the next step of ``not_paying`` depends on the curve."""
+    """Return headline and next step; for ``not_paying`` the caller finds the next step."""
     case: str = code
     if code == "harmful" and rate >= policy.acceptance_ratio_min:
         case = "harmful_though_accepted"
@@ -259,7 +254,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "few_drafts": ("Too few drafts for a verdict", "Look again after more traffic."),
     "broken": (
         "Almost nothing that is drafted is accepted",
-        "Switch speculation off until draft and target fit: model, tokenizer, quantisation, release. Drafts are waste.",
+        "Switch speculation off until draft and target fit: model, tokenizer, quantisation, release.",
     ),
     "harmful": (
         "Speculation makes the service slower",
@@ -276,13 +271,13 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Measure: compare latency with a run without speculation.",
     ),
     "measured_paying": (
-        "Speculation pays off now, at an acceptance that often does not",
-        "Watch it under load: the bigger the batch, the more acceptance it takes to break even.",
+        "Speculation pays off now, although acceptance is low",
+        "Watch it under load: bigger batches need more acceptance to break even.",
     ),
     "healthy": ("Speculation is paying off", "Nothing to do."),
     "below_expected": (
         "Speculation is paying off, less than is usual for its method",
-        "Check that draft and target belong together (checkpoint, tokenizer, quantisation); more may be had.",
+        "Check that draft and target belong together (checkpoint, tokenizer, quantisation).",
     ),
 }
 
@@ -296,7 +291,7 @@ def _remedy(recommended: int | None, num_speculative_tokens: int | None) -> str:
     return f"Compare latency with a run without speculation, and {look}."
 
 
-# Where nothing can be judged: level and subject of the one finding, and the verdict, by state.
+# States without drafts to judge: level and subject of the one finding, and the verdict.
 _SUBJECTS: dict[str, tuple[Level, str]] = {
     "unreachable": ("FAIL", "Metrics"),
     "stats_disabled": ("FAIL", "Statistics"),
@@ -317,7 +312,7 @@ _WITHOUT_DRAFTS: dict[str, Verdict] = {
     ),
     "stats_disabled": Verdict(
         code="unknown",
-        headline="The predictor answers without a single statistic of its engine",
+        headline="The predictor answers, but without engine statistics",
         reasons=("its /metrics holds none of the inference engine's families",),
         action="Start vLLM without --disable-log-stats, or point --predictor.url at vLLM instead of a proxy.",
     ),
@@ -370,7 +365,7 @@ _WITHOUT_DRAFTS: dict[str, Verdict] = {
     ),
     "nothing_known": Verdict(
         code="unknown",
-        headline="Nothing in this log is known to come from vLLM's statistics",
+        headline="This log holds no line of vLLM's statistics",
         reasons=(
             "another container's or program's log",
             "or --disable-log-stats, a log level above INFO (VLLM_LOGGING_LEVEL), or VLLM_CONFIGURE_LOGGING=0",

@@ -1,4 +1,4 @@
-"""Counters over time: reset-corrected totals and what happened within a window, by the exporter's own clock."""
+"""Counters over time: totals corrected for resets, and the counts within a window, by the exporter's own clock."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from specdec_exporter.speculation.acceptance import Counts
 
 
 class Sample(NamedTuple):
-    """Reset-corrected totals (since the first sample) at a moment of the monotonic clock, seconds."""
+    """Totals since the first sample, corrected for resets; ``at`` is seconds of the monotonic clock."""
 
     at: float
     totals: Counts
 
 
 class Window(NamedTuple):
-    """What happened in the ``seconds`` up to the last sample."""
+    """The counts of the ``seconds`` before the last sample."""
 
     seconds: float
     counts: Counts
 
 
 class SampleRing:
-    """The samples of one engine's counters that windows of up to ``window_seconds`` need.
+    """The samples of one engine's counters for windows of up to ``window_seconds``.
 
-    A counter that falls means that the predictor restarted: what it shows now happened since then (Prometheus counts
-    increases the same way). So do counters that are all gone: those of a running process stay. Samples closer than 1/60
-    of the window replace each other, so that memory does not depend on how often, or by how many servers, the exporter
-    is scraped.
+    A falling counter means a restart: its whole value is new, as in Prometheus' ``increase()``. All counters missing
+    also means a restart; a running process never drops them. A sample replaces the previous one if less than 1/60 of
+    the window lies between them, so that memory does not depend on how often the exporter is scraped.
     """
 
     def __init__(self, window_seconds: float) -> None:
@@ -39,15 +38,12 @@ class SampleRing:
         self.resets = 0
 
     def add(self, now: float, raw: Counts, *, restarted: bool = False) -> None:
-        """Take the counters as read at ``now``; times must not go back.
-
-        ``restarted`` says that another process counted them than those before, whatever they show.
-        """
+        """Add the counters read at ``now``; times must not go back. ``restarted``: another process counts now."""
         if self._samples:
             gone = raw == Counts() and self._raw != Counts()
             if restarted or gone or raw.fell_below(self._raw):
                 self.resets += 1
-                self._raw = Counts()  # figures not shown now too: they must not fill gaps in the new process' ones
+                self._raw = Counts()  # nothing of the old process may fill gaps of the new one
             raw = raw.or_else(self._raw)
             self.totals += raw - self._raw
         self._raw = raw
@@ -59,10 +55,10 @@ class SampleRing:
             self._samples.popleft()
 
     def window(self, seconds: float, now: float) -> Window | None:
-        """What happened in the ``seconds`` up to ``now``; ``None`` where no two samples tell.
+        """Return the counts of the ``seconds`` before ``now``; ``None`` without two fitting samples.
 
-        Starts at the newest sample that is at least that old; if sampling paused and that one is more than half as old
-        again, at the first sample within the span.
+        The window starts at the newest sample of at least this age. If sampling paused, and this sample is older than
+        1.5 times ``seconds``, the window starts at the first sample within the span.
         """
         start = now - seconds
         if len(self._samples) < 2 or self._samples[-1].at <= start:

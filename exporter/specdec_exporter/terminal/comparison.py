@@ -186,7 +186,7 @@ def _speculation(comparison: Comparison) -> list[tuple[str, ...]]:
 def _draft_length(side: Side) -> str:
     if side.figures is None:
         return "-"
-    short = ", some shorter than k: the curve reads low" if side.figures.short_drafts else ""
+    short = ", below k: the curve reads low" if side.figures.short_drafts else ""
     return f"{decimal(side.figures.mean_draft_length)}{short}"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import known
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.windows import SampleRing
 
@@ -23,54 +25,47 @@ def test_a_window_is_the_increase_since_the_newest_sample_old_enough() -> None:
     ring = SampleRing(300)
     for at in range(0, 901, 60):
         ring.add(at, drafts(at * 2))
-    window = ring.window(300, 900)
-    assert window is not None
+    window = known(ring.window(300, 900))
     assert (window.seconds, window.counts.drafts) == (300, 600)
 
 
-def test_a_restart_counts_what_came_after_it() -> None:
+@pytest.mark.parametrize(
+    ("readings", "totals", "resets"),
+    [
+        pytest.param((drafts(100), drafts(150), drafts(30)), drafts(80), 1, id="a counter falls"),
+        pytest.param((drafts(100), Counts(), Counts(), drafts(130)), drafts(130), 1, id="all counters are gone"),
+        pytest.param(
+            (Counts(drafts=5, steps=5), Counts(steps=7), Counts(drafts=8, steps=9)),
+            Counts(drafts=3, steps=4),
+            0,
+            id="a gap in one counter is no restart",
+        ),
+        pytest.param(
+            (
+                Counts(drafts=1_000_000, accepted_per_position=(800_000.0,), generation_tokens=3_500_000),
+                Counts(drafts=1_000_010, accepted_per_position=(800_009.0,), generation_tokens=3_500_034),
+                Counts(generation_tokens=50),
+                Counts(drafts=20, accepted_per_position=(3.0,), generation_tokens=70),
+            ),
+            Counts(drafts=30, accepted_per_position=(12.0,), generation_tokens=104),
+            1,
+            id="restarted without speculation",
+        ),
+    ],
+)
+def test_totals_start_at_zero_after_a_restart(readings: tuple[Counts, ...], totals: Counts, resets: int) -> None:
     ring = SampleRing(300)
-    ring.add(0, drafts(100))
-    ring.add(60, drafts(150))
-    ring.add(120, drafts(30))
-    window = ring.window(300, 120)
-    assert window is not None
-    assert window.counts.drafts == 80
-    assert ring.resets == 1
-
-
-def test_what_a_restarted_predictor_no_longer_shows_is_no_increase() -> None:
-    ring = SampleRing(300)
-    ring.add(0, Counts(drafts=1_000_000, accepted_per_position=(800_000.0,), generation_tokens=3_500_000))
-    ring.add(60, Counts(drafts=1_000_010, accepted_per_position=(800_009.0,), generation_tokens=3_500_034))
-    ring.add(120, Counts(generation_tokens=50))  # without speculation
-    ring.add(180, Counts(drafts=20, accepted_per_position=(3.0,), generation_tokens=70))
-    assert ring.totals == Counts(drafts=30, accepted_per_position=(12.0,), generation_tokens=104)
-    assert ring.resets == 1
-
-
-def test_a_gap_in_one_figure_is_no_restart() -> None:
-    ring = SampleRing(300)
-    for at, raw in ((0, Counts(drafts=5, steps=5)), (60, Counts(steps=7)), (120, Counts(drafts=8, steps=9))):
-        ring.add(at, raw)
-    assert ring.totals == Counts(drafts=3, steps=4)
-    assert ring.resets == 0
-
-
-def test_when_all_figures_are_gone_the_predictor_restarted() -> None:
-    ring = SampleRing(300)
-    for at, raw in enumerate((drafts(100), Counts(), Counts(), drafts(130))):
+    for at, raw in enumerate(readings):
         ring.add(at * 60, raw)
-    assert ring.totals == drafts(130)
-    assert ring.resets == 1
+    assert (ring.totals, ring.resets) == (totals, resets)
+    assert known(ring.window(300, at * 60)).counts == totals
 
 
-def test_a_restart_that_is_known_of_counts_though_nothing_fell() -> None:
+def test_a_known_restart_counts_though_nothing_fell() -> None:
     ring = SampleRing(300)
     ring.add(0, drafts(100))
     ring.add(60, drafts(1000), restarted=True)
-    assert ring.totals == drafts(1000)
-    assert ring.resets == 1
+    assert (ring.totals, ring.resets) == (drafts(1000), 1)
 
 
 def test_after_a_long_pause_the_window_does_not_reach_back_over_it() -> None:
@@ -80,8 +75,7 @@ def test_after_a_long_pause_the_window_does_not_reach_back_over_it() -> None:
     ring.add(5000, drafts(5000))
     assert ring.window(300, 5000) is None
     ring.add(5060, drafts(5010))
-    window = ring.window(300, 5060)
-    assert window is not None
+    window = known(ring.window(300, 5060))
     assert (window.seconds, window.counts.drafts) == (60, 10)
 
 
@@ -125,9 +119,7 @@ def test_two_scrapers_at_once_see_the_same_window_as_one() -> None:
         one.add(at, drafts(at))
         two.add(at, drafts(at))
         two.add(at + 0.1, drafts(at))
-    first, second = one.window(300, 600), two.window(300, 600.1)
-    assert first is not None
-    assert second is not None
+    first, second = known(one.window(300, 600)), known(two.window(300, 600.1))
     assert first.counts.drafts is not None
     assert second.counts.drafts is not None
     assert abs(first.counts.drafts - second.counts.drafts) <= 15
