@@ -133,7 +133,7 @@ def test_what_does_not_go_together_is_bad_usage(arguments: tuple[str, ...], said
 def test_the_flag_cannot_choose_among_several_predictors(tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
     path.write_text("predictors: [{name: a}, {name: b}]")
-    with pytest.raises(SpecdecError, match=r"lists 2 predictors: --baseline\.file cannot tell"):
+    with pytest.raises(SpecdecError, match=r"lists 2 predictors: --baseline\.file cannot select"):
         load_settings(str(path), {"predictor": {"baseline": "base.yaml"}})
 
 
