@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,6 @@ class Promtool:
     """One promtool binary. Every method raises :class:`PromtoolError` with promtool's words."""
 
     path: Path
-
-    def check_rules(self, *files: Path) -> int:
-        """Check rule files and return the number of rules in them."""
-        output = self._run("check", "rules", *map(str, files))
-        return sum(int(count) for count in re.findall(r"SUCCESS: (\d+) rules found", output))
 
     def test_rules(self, file: Path) -> None:
         """Run a file of rule unit tests."""

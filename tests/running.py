@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -68,6 +69,13 @@ class Exporter:
             while not condition(samples := await self.samples()):
                 await asyncio.sleep(0.05)
         return samples
+
+    async def reloaded(self, said: str) -> dict[str, float]:
+        """Send SIGHUP and wait until the log says ``said``; return the samples then."""
+        self.log.clear()
+        self.process.send_signal(signal.SIGHUP)
+        await self.said(said)
+        return await self.samples()
 
     async def stop(self) -> int:
         """SIGTERM; return the exit code."""

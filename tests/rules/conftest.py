@@ -8,6 +8,7 @@ import pytest
 
 from fieldtools import either
 from promtool import REPOSITORY, Promtool, promtool
+from rules.scenario import Pack
 
 RENDERED = REPOSITORY / "rules" / "rendered"
 
@@ -23,5 +24,11 @@ def rules() -> Path:
 
 
 @pytest.fixture
-def vllm_rules() -> Path:
-    return RENDERED / "specdec-vllm.rules.yaml"
+def pack(promtool: Promtool, rules: Path, tmp_path: Path) -> Pack:
+    return Pack(promtool, rules, tmp_path)
+
+
+@pytest.fixture
+def vllm_pack(promtool: Promtool, tmp_path: Path) -> Pack:
+    """The rules that read vLLM's own metrics."""
+    return Pack(promtool, RENDERED / "specdec-vllm.rules.yaml", tmp_path)

@@ -1,7 +1,7 @@
 """Rule unit tests in the words of the domain: services with phases of traffic, and which alerts fire when.
 
 A phase is some minutes of constant behaviour; :func:`service` turns phases into the series that the exporter (or, with
-``source="vllm"``, vLLM itself) would serve, and :func:`run` puts cases to ``promtool test rules``.
+``source="vllm"``, vLLM itself) would serve, and :class:`Pack` puts cases to ``promtool test rules``.
 """
 
 from __future__ import annotations
@@ -319,55 +319,57 @@ class Fired:
         return f"{self.labels['alertname']} {self.labels['severity']}: {self.annotations['description']}"
 
 
-def run(promtool: Promtool, rules: Path, directory: Path, *cases: Case, every: int = 1) -> None:
-    """Run the cases against a file of rules, all of which are evaluated once in ``every`` minutes.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pack:
+    """A file of rules, the promtool that evaluates it, and a directory for what promtool reads."""
 
-    Raises :class:`PromtoolError`, whose words have the case's name in every selector.
-    """
-    _test(promtool, rules, directory, cases, every, promql_expr_test=[one for case in cases for one in case.checks()])
+    promtool: Promtool
+    rules: Path
+    directory: Path
 
+    def run(self, *cases: Case, every: int = 1) -> None:
+        """Run the cases; all rules are evaluated once in ``every`` minutes.
 
-def fired(
-    promtool: Promtool, rules: Path, directory: Path, *asked: tuple[int, Case], every: int = 1
-) -> list[list[Fired]]:
-    """Return what fires at a minute of each case.
+        Raises :class:`PromtoolError`, whose words have the case's name in every selector.
+        """
+        self._test(cases, every, promql_expr_test=[check for case in cases for check in case.checks()])
 
-    promtool has no command for that, but says what it got where a test expects nothing.
-    """
-    names = sorted(set(re.findall(r"alert: (\w+)", rules.read_text(encoding="utf-8"))))
-    minutes = sorted({minute for minute, _ in asked})
-    nothing = [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for minute in minutes for name in names]
-    found: dict[float, list[Fired]] = {minute: [] for minute in minutes}
-    try:
-        _test(promtool, rules, directory, [case for _, case in asked], every, alert_rule_test=nothing)
-    except PromtoolError as told:
-        for time, alerts in re.findall(r"time: (\w+),(.*?)\n {12}\]", str(told), re.DOTALL):
-            got = re.findall(r"Labels:\{(.*?)\}\s*Annotations:\{(.*)\}", alerts)
-            found[seconds(time) / 60] += [Fired(_pairs(labels), _pairs(annotations)) for labels, annotations in got]
-    return [case.fired(found[minute]) for minute, case in asked]
+    def fired(self, *asked: tuple[int, Case]) -> list[list[Fired]]:
+        """Return what fires at a minute of each case.
+
+        promtool has no command for that, but says what it got where a test expects nothing.
+        """
+        names = sorted(set(re.findall(r"alert: (\w+)", self.rules.read_text(encoding="utf-8"))))
+        found: dict[int, list[Fired]] = {minute: [] for minute, _ in asked}
+        nothing = [
+            {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for minute in found for name in names
+        ]
+        try:
+            self._test([case for _, case in asked], 1, alert_rule_test=nothing)
+        except PromtoolError as told:
+            for time, alerts in re.findall(r"time: (\w+),(.*?)\n {12}\]", str(told), re.DOTALL):
+                got = re.findall(r"Labels:\{(.*?)\}\s*Annotations:\{(.*)\}", alerts)
+                found[round(seconds(time) / 60)] += [Fired(_pairs(labels), _pairs(texts)) for labels, texts in got]
+        return [case.fired(found[minute]) for minute, case in asked]
+
+    def _test(self, cases: Sequence[Case], every: int, **expected: Sequence[object]) -> None:
+        assert len({case.prefix for case in cases}) == len(cases), "two cases of one name"
+        series = [one.text() for case in cases for one in case.input_series()]
+        assert len({one["series"] for one in series}) == len(series), "a series of no service can be in one case alone"
+        name = ", ".join(case.name for case in cases)
+        document = {
+            "rule_files": [str(self.rules)],
+            "evaluation_interval": f"{every}m",
+            "group_eval_order": _groups(self.rules.read_text(encoding="utf-8")),
+            "tests": [{"name": name, "interval": "1m", "input_series": series, **expected}],
+        }
+        file = self.directory / "test.yaml"
+        file.write_text(json.dumps(document), encoding="utf-8")  # which is YAML, too
+        self.promtool.test_rules(file)
 
 
 def _pairs(text: str) -> dict[str, str]:
     return {name: json.loads(quoted) for name, quoted in re.findall(r'(\w+)=("(?:[^"\\]|\\.)*")', text)}
-
-
-def _test(
-    promtool: Promtool, rules: Path, directory: Path, cases: Sequence[Case], every: int, **expected: Sequence[object]
-) -> None:
-    assert len({case.prefix for case in cases}) == len(cases), "two cases of one name"
-    series = [one.text() for case in cases for one in case.input_series()]
-    assert len({one["series"] for one in series}) == len(series), "a series of no service can be in one case alone"
-    document = {
-        "rule_files": [str(rules)],
-        "evaluation_interval": f"{every}m",
-        "group_eval_order": _groups(rules.read_text(encoding="utf-8")),
-        "tests": [
-            {"name": ", ".join(case.name for case in cases), "interval": "1m", "input_series": series, **expected}
-        ],
-    }
-    file = directory / "test.yaml"
-    file.write_text(json.dumps(document), encoding="utf-8")  # which is YAML, too
-    promtool.test_rules(file)
 
 
 @cache

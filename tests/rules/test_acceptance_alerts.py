@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
-from promtool import Promtool
-from rules.scenario import NOWHERE, SECOND, STEADY, Case, Phase, Series, fired, pinned, run, service, slower
+from rules.scenario import NOWHERE, SECOND, STEADY, Case, Pack, Phase, Series, pinned, service, slower
 
 HEALTHY = (0.85, 0.72, 0.59)  # 0.72
 COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
@@ -16,42 +14,35 @@ TICKET = "SpecDecodeAcceptanceLow warning"
 DROPPED = "SpecDecodeAcceptanceDropped warning"
 
 
-def test_a_collapse_pages_within_25_minutes_and_resolves_after_recovery(
-    promtool: Promtool, rules: Path, tmp_path: Path
-) -> None:
+def test_a_collapse_pages_within_25_minutes_and_resolves_after_recovery(pack: Pack) -> None:
     phases = (
         Phase(minutes=60, curve=HEALTHY),
         Phase(minutes=60, curve=COLLAPSED),
         Phase(minutes=70, curve=HEALTHY),
     )
     firing = {60: set[str](), 85: {PAGE, TICKET}, 118: {PAGE, TICKET, DROPPED}, 185: set[str]()}
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="with cluster and namespace", series=service(*phases), firing=firing),
         Case(name="without them", series=service(*phases, labels=NOWHERE), firing=firing),
         Case(name="policy from the exporter", series=service(*phases, minimum=0.5, method=None), firing=firing),
     )
 
 
-def test_a_collapse_of_a_release_that_counts_no_drafts(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_a_collapse_of_a_release_that_counts_no_drafts(pack: Pack) -> None:
     """0.8.3 and 0.8.4 count draft tokens and accepted tokens only."""
     phases = (Phase(minutes=60, curve=HEALTHY), Phase(minutes=60, curve=COLLAPSED))
     missing = ("specdec_drafts_total", "specdec_accepted_tokens_per_position_total")
     few = [dataclasses.replace(phase, drafts_per_minute=60) for phase in phases]
     series, of_few = ([one for one in service(*given) if one.name not in missing] for given in (phases, few))
     case = Case(name="two counters", series=series, firing={60: set(), 85: {PAGE, TICKET}})
-    run(promtool, rules, tmp_path, case, Case(name="too few of them", series=of_few, firing={85: set()}))
+    pack.run(case, Case(name="too few of them", series=of_few, firing={85: set()}))
 
-    ((page, _),) = fired(promtool, rules, tmp_path, (85, case))
+    ((page, _),) = pack.fired((85, case))
     assert f"{PAGE}: Acceptance is 3" in str(page)
     assert "The acceptance by position is unknown." in str(page)
 
 
-def test_low_acceptance_wakes_nobody_while_a_measured_speed_up_pays(
-    promtool: Promtool, rules: Path, tmp_path: Path
-) -> None:
+def test_low_acceptance_wakes_nobody_while_a_measured_speed_up_pays(pack: Pack) -> None:
     minutes = 70
     low = Phase(minutes=minutes, curve=(0.5, 0.3, 0.2))  # 0.33
 
@@ -60,27 +51,21 @@ def test_low_acceptance_wakes_nobody_while_a_measured_speed_up_pays(
 
     paying = Case(name="1.6 times as fast as without", series=against(1.6), firing={65: {TICKET}})
     few = dataclasses.replace(low, requests_per_minute=3)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="no baseline", series=service(low, families=("tpot",)), firing={65: {PAGE, TICKET}}),
         paying,
         Case(name="slower than without", series=against(0.9), firing={65: {PAGE, TICKET}}),
         Case(name="faster, in too few requests to tell", series=against(1.6, few), firing={65: {PAGE, TICKET}}),
     )
 
-    ((ticket,),) = fired(promtool, rules, tmp_path, (65, paying))
+    ((ticket,),) = pack.fired((65, paying))
     assert "The measured speed-up is 1.60." in str(ticket)
 
 
-def test_what_is_no_collapse_stays_silent(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_what_is_no_collapse_stays_silent(pack: Pack) -> None:
     silent: dict[int, set[str]] = {minute: set() for minute in range(20, 121, 5)}
     healthy = Phase(minutes=60, curve=HEALTHY)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="0.42 is normal for n-gram lookup",
             series=service(Phase(minutes=120, curve=MODEST), method="ngram", minimum=0.3),
@@ -131,13 +116,10 @@ def test_what_is_no_collapse_stays_silent(promtool: Promtool, rules: Path, tmp_p
     )
 
 
-def test_the_big_replica_decides(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_the_big_replica_decides(pack: Pack) -> None:
     bad = service(Phase(minutes=120, curve=COLLAPSED, drafts_per_minute=1000))
     good = service(Phase(minutes=120, curve=(1.0, 1.0, 0.9), drafts_per_minute=100), labels=SECOND)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="sums before the division",
             series=bad + good,
@@ -147,15 +129,10 @@ def test_the_big_replica_decides(promtool: Promtool, rules: Path, tmp_path: Path
     )
 
 
-def test_during_a_rollout_the_lower_minimum_holds_and_no_rule_fails(
-    promtool: Promtool, rules: Path, tmp_path: Path
-) -> None:
+def test_during_a_rollout_the_lower_minimum_holds_and_no_rule_fails(pack: Pack) -> None:
     old = service(Phase(minutes=120, curve=MODEST), method="eagle3", minimum=0.5)
     new = service(Phase(minutes=120, curve=MODEST), method="ngram", minimum=0.3, labels=SECOND)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="two info series",
             series=old + new,
@@ -165,25 +142,20 @@ def test_during_a_rollout_the_lower_minimum_holds_and_no_rule_fails(
     )
 
 
-def test_a_value_that_is_not_a_number_neither_fires_nor_spreads(
-    promtool: Promtool, rules: Path, tmp_path: Path
-) -> None:
+def test_a_value_that_is_not_a_number_neither_fires_nor_spreads(pack: Pack) -> None:
     series = service(Phase(minutes=120, curve=HEALTHY))
     broken = [
         Series(one.name, {**one.labels, "pod": "chat-1"}, [float("nan")] * 120)
         for one in series
         if one.name == "specdec_acceptance_ratio" or one.name.endswith("_running")
     ]
-    run(promtool, rules, tmp_path, Case(name="gauge NaN", series=series + broken, firing={100: set()}))
+    pack.run(Case(name="gauge NaN", series=series + broken, firing={100: set()}))
 
 
-def test_almost_nothing_accepted_is_a_collapse_of_its_own(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_almost_nothing_accepted_is_a_collapse_of_its_own(pack: Pack) -> None:
     nothing = service(Phase(minutes=60, curve=HEALTHY), Phase(minutes=90, curve=(0.06, 0.02, 0.01)))
     firing = {PAGE, TICKET, DROPPED, "SpecDecodeAcceptanceCollapsed critical", "SpecDecodeHeadRejected warning"}
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="draft and target do not fit",
             series=nothing,
@@ -198,12 +170,9 @@ def test_almost_nothing_accepted_is_a_collapse_of_its_own(promtool: Promtool, ru
     )
 
 
-def test_a_drop_below_the_own_baseline(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_a_drop_below_the_own_baseline(pack: Pack) -> None:
     low = (0.75, 0.55, 0.38)  # 0.56: above the minimum of 0.5
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="history",
             series=service(
@@ -219,12 +188,9 @@ def test_a_drop_below_the_own_baseline(promtool: Promtool, rules: Path, tmp_path
     )
 
 
-def test_head_and_tail_of_the_curve(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_head_and_tail_of_the_curve(pack: Pack) -> None:
     tail = "SpecDecodeTailCollapsed info"
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="a cliff after the second of five positions",
             series=service(Phase(minutes=110, curve=(0.99, 0.98, 0.6, 0.05, 0.01)), minimum=0.3),
@@ -248,7 +214,7 @@ def test_head_and_tail_of_the_curve(promtool: Promtool, rules: Path, tmp_path: P
     )
 
 
-def test_a_replica_with_the_wrong_head(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_a_replica_with_the_wrong_head(pack: Pack) -> None:
     outlier = "SpecDecodeReplicaOutlier warning"
 
     def replicas(*curves: tuple[float, ...]) -> list[Series]:
@@ -259,10 +225,7 @@ def test_a_replica_with_the_wrong_head(promtool: Promtool, rules: Path, tmp_path
             for one in service(Phase(minutes=100, curve=curve), labels=labels)
         ]
 
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="one of three", series=replicas(HEALTHY, HEALTHY, MODEST), firing={95: {outlier}}),
         Case(name="three alike", series=replicas(HEALTHY, HEALTHY, (0.8, 0.7, 0.55)), firing={95: set()}),
         Case(name="two cannot be told apart", series=replicas(HEALTHY, (0.65, 0.5, 0.4)), firing={95: set()}),

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
 
-from promtool import REPOSITORY, Promtool
 from recordings import E2E, TPOT, TTFT, histogram
-from rules.scenario import Case, Phase, Shares, pinned, run, service
+from rules.scenario import Case, Pack, Phase, Shares, pinned, service
 from specdec_exporter.comparison.latency import LatencyComparison, Sli, compare_latency
 from specdec_exporter.speculation.policy import load_policy
 
 POLICY = load_policy().latency
-RULES = REPOSITORY / "rules" / "rendered" / "specdec.rules.yaml"
 WINDOW_MINUTES = 30
 SLIS: tuple[tuple[str, Sli, tuple[float, ...]], ...] = (
     ("tpot", "time_per_output_token", TPOT),
@@ -69,10 +66,10 @@ def expected(name: str, comparison: LatencyComparison) -> dict[str, float | None
     return values
 
 
-def test_the_same_requests_give_the_same_values(promtool: Promtool, tmp_path: Path) -> None:
+def test_the_same_requests_give_the_same_values(pack: Pack) -> None:
     cases = [case(seed) for seed in range(4)]
     fired = {
         value for each in cases for expression, value in each.values[57].items() if expression.startswith("ALERTS")
     }
     assert fired == {1.0, None}
-    run(promtool, RULES, tmp_path, *cases)
+    pack.run(*cases)

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from promtool import Promtool
 from rules.scenario import (
     NOWHERE,
     STEADY,
     Case,
+    Pack,
     Phase,
     Series,
     Shares,
-    fired,
     pinned,
     service,
     slower,
@@ -95,9 +94,9 @@ CASES: tuple[tuple[int, Case], ...] = (
 )
 
 
-def test_alerts_speak_in_numbers(promtool: Promtool, rules: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_alerts_speak_in_numbers(pack: Pack, pytestconfig: pytest.Config) -> None:
     lines: list[str] = []
-    for (_, case), alerts in zip(CASES, fired(promtool, rules, tmp_path, *CASES), strict=True):
+    for (_, case), alerts in zip(CASES, pack.fired(*CASES), strict=True):
         lines += [f"# {case.name}", *sorted(map(str, alerts)), ""]
     if pytestconfig.getoption("--update-golden"):
         EXPECTED.write_text("\n".join(lines), encoding="utf-8")

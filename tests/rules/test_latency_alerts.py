@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 
-from promtool import Promtool
 from rules.scenario import (
     CONTROL,
     NOWHERE,
     SECOND,
     STEADY,
     Case,
+    Pack,
     Phase,
     Shares,
     pinned,
-    run,
     service,
     slower,
     with_tail,
@@ -35,12 +33,9 @@ EVERY = 4  # minutes: the interval of the groups about latency
 BASELINE = "inference_service:specdec_latency_seconds:mean_baseline"
 
 
-def test_the_body_and_the_tail_against_history(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_the_body_and_the_tail_against_history(pack: Pack) -> None:
     normal = Phase(minutes=180)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="a quarter slower, then well again",
             series=service(normal, Phase(minutes=70, latency=BODY), Phase(minutes=70), families=SLIS),
@@ -77,13 +72,10 @@ def test_the_body_and_the_tail_against_history(promtool: Promtool, rules: Path, 
     )
 
 
-def test_against_a_baseline_from_a_file(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_against_a_baseline_from_a_file(pack: Pack) -> None:
     body = service(Phase(minutes=100, latency=BODY), families=SLIS)
     late: Mapping[str, Shares] = {**STEADY, "ttft": with_tail(STEADY["ttft"], 3.0, 0.15)}
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="slower",
             series=body + pinned(100),
@@ -125,13 +117,10 @@ def test_against_a_baseline_from_a_file(promtool: Promtool, rules: Path, tmp_pat
     )
 
 
-def test_against_a_live_control(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_against_a_live_control(pack: Pack) -> None:
     slow = {sli: slower(shares, 1.1) for sli, shares in STEADY.items()}
     busy_and_slow = Phase(minutes=90, latency=slow, requests_per_minute=200)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="slower than the control, by too little for a regression",
             series=service(busy_and_slow, families=SLIS)
@@ -177,16 +166,13 @@ def test_against_a_live_control(promtool: Promtool, rules: Path, tmp_path: Path)
     )
 
 
-def test_slow_and_rejected_is_harm(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_slow_and_rejected_is_harm(pack: Pack) -> None:
     # The body alone, by half: without slow ones beyond a new boundary.
     much_slower: Mapping[str, Shares] = {**STEADY, "tpot": ((0.03, 0.6), (0.045, 0.4))}
     bad = (0.5, 0.2, 0.1)
     low = {"SpecDecodeAcceptanceLow critical", "SpecDecodeAcceptanceLow warning"}
     slow = {MEAN}
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="pages",
             series=service(Phase(minutes=90, latency=much_slower, curve=bad), families=SLIS) + pinned(90),
@@ -217,12 +203,9 @@ def test_slow_and_rejected_is_harm(promtool: Promtool, rules: Path, tmp_path: Pa
     )
 
 
-def test_a_restart_is_not_a_regression(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_a_restart_is_not_a_regression(pack: Pack) -> None:
     cold: Mapping[str, Shares] = {**STEADY, "tpot": slower(STEADY["tpot"], 2.0)}
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="the first minutes are slow",
             series=service(
@@ -238,11 +221,8 @@ def test_a_restart_is_not_a_regression(promtool: Promtool, rules: Path, tmp_path
     )
 
 
-def test_a_spread_that_widens(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
-    run(
-        promtool,
-        rules,
-        tmp_path,
+def test_a_spread_that_widens(pack: Pack) -> None:
+    pack.run(
         Case(
             name="the mean moves with it",
             series=service(
@@ -268,12 +248,9 @@ def test_a_spread_that_widens(promtool: Promtool, rules: Path, tmp_path: Path) -
     )
 
 
-def test_big_batches_and_a_full_cache(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_big_batches_and_a_full_cache(pack: Pack) -> None:
     modest = (0.75, 0.55, 0.4)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="saturated",
             series=service(Phase(minutes=60, curve=modest, running=40, waiting=6)),
@@ -303,14 +280,11 @@ def test_big_batches_and_a_full_cache(promtool: Promtool, rules: Path, tmp_path:
     )
 
 
-def test_error_budgets_burn(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_error_budgets_burn(pack: Pack) -> None:
     broken: Mapping[str, Shares] = {"tpot": with_tail(STEADY["tpot"], 0.5, 0.3)}
     burn = {"SpecDecodeErrorBudgetBurn critical", "SpecDecodeErrorBudgetBurn warning"}
     healthy = {"tpot": STEADY["tpot"]}
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="30 % of the requests slower than the bound",
             series=service(Phase(minutes=120, latency=broken), families=("tpot",)),
@@ -335,7 +309,7 @@ def test_error_budgets_burn(promtool: Promtool, rules: Path, tmp_path: Path) -> 
     )
 
 
-def test_a_tail_without_a_common_boundary_is_not_told(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_a_tail_without_a_common_boundary_is_not_told(pack: Pack) -> None:
     """All requests are within +Inf, now as then, which says nothing."""
     other = [
         dataclasses.replace(one, labels={**one.labels, "le": f"1{le}"})
@@ -345,10 +319,7 @@ def test_a_tail_without_a_common_boundary_is_not_told(promtool: Promtool, rules:
     ]
     shift = 'inference_service:specdec_latency:tail_shift30m{sli="tpot"}'
     usual = service(Phase(minutes=60), families=("tpot",))
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="none", series=usual + other, values={50: {shift: None}}),
         Case(name="the same", series=usual + pinned(60, {"tpot": STEADY["tpot"]}), values={50: {shift: 0}}),
     )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
-from promtool import Promtool
-from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, run, service
+from rules.scenario import NOWHERE, SECOND, Case, Pack, Phase, Series, service
 
 QUIET: set[str] = set()
 DOWN_PAGE = "SpecDecodeTargetDown critical"
@@ -14,13 +12,10 @@ DOWN = "SpecDecodeTargetDown warning"
 WARMING = "inference_service:specdec_warming_replicas:ratio"
 
 
-def test_predictors_that_do_not_answer(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_predictors_that_do_not_answer(pack: Pack) -> None:
     up = service(Phase(minutes=60))
     down = service(Phase(minutes=20), Phase(minutes=40, up=False))
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="the only one", series=down, firing={20: QUIET, 27: {DOWN_PAGE}, 50: {DOWN_PAGE, DOWN}}),
         Case(
             name="one of two",
@@ -35,7 +30,7 @@ def test_predictors_that_do_not_answer(promtool: Promtool, rules: Path, tmp_path
     )
 
 
-def test_targets_of_one_address_in_two_clusters(promtool: Promtool, vllm_rules: Path, tmp_path: Path) -> None:
+def test_targets_of_one_address_in_two_clusters(vllm_pack: Pack) -> None:
     """Without the sidecar; `up` has the labels of the target, and a cluster by its side must not make it an error."""
     series = []
     for cluster, later in (("a", 1.0), ("b", 0.0)):
@@ -45,29 +40,23 @@ def test_targets_of_one_address_in_two_clusters(promtool: Promtool, vllm_rules: 
         series.append(Series("vllm:spec_decode_num_draft_tokens_total", own, drafted if later else drafted[:20]))
         series.append(Series("up", target, [1.0] * 20 + [later] * 20))
     down = 'count(ALERTS{alertname="SpecDecodeTargetDown", alertstate="firing", cluster="b"})'
-    run(promtool, vllm_rules, tmp_path, Case(name="two", series=series, values={19: {down: None}, 30: {down: 1}}))
+    vllm_pack.run(Case(name="two", series=series, values={19: {down: None}, 30: {down: 1}}))
 
 
-def test_a_service_that_vanishes(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_a_service_that_vanishes(pack: Pack) -> None:
     absent = "SpecDecodeTargetAbsent warning"
     gone = service(Phase(minutes=70), Phase(minutes=80, present=False), labels=NOWHERE)
     aside = ("SpecDecodeWarmingUp", "SpecDecodeBaselineMissing")
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="gone", series=gone, firing={70: QUIET, 100: {absent}, 149: QUIET}, aside=aside),
         Case(name="there", series=service(Phase(minutes=150)), firing={100: QUIET, 149: QUIET}, aside=aside),
     )
 
 
-def test_speculation_that_does_not_draft(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_speculation_that_does_not_draft(pack: Pack) -> None:
     silent = "SpecDecodeNotDrafting warning"
     stopped = Phase(minutes=50, drafts_per_minute=0)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="it stops", series=service(Phase(minutes=60), stopped), firing={60: QUIET, 95: {silent}}),
         Case(
             name="it goes on",
@@ -83,14 +72,11 @@ def test_speculation_that_does_not_draft(promtool: Promtool, rules: Path, tmp_pa
     )
 
 
-def test_a_scrape_that_fails_is_no_start(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_a_scrape_that_fails_is_no_start(pack: Pack) -> None:
     """Fifteen minutes after it, there is nothing at the same moment of the past."""
     failing = [phase for _ in range(5) for phase in (Phase(minutes=19), Phase(minutes=1, up=False))]
     silent = [dataclasses.replace(phase, drafts_per_minute=0) for phase in failing]
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="one in twenty",
             series=service(*failing),
@@ -108,23 +94,17 @@ def test_a_scrape_that_fails_is_no_start(promtool: Promtool, rules: Path, tmp_pa
     )
 
 
-def test_counters_that_vanish_while_tokens_flow(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_counters_that_vanish_while_tokens_flow(pack: Pack) -> None:
     drafting = service(Phase(minutes=90), Phase(minutes=90, present=False))
     plain = service(Phase(minutes=90, present=False), Phase(minutes=90), speculative=False, labels=SECOND)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="switched off", series=drafting + plain, firing={175: {"SpecDecodeMetricsMissing info"}}),
         Case(name="never on", series=service(Phase(minutes=180), speculative=False), firing={175: QUIET}),
     )
 
 
-def test_counters_that_contradict_each_other(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
-    run(
-        promtool,
-        rules,
-        tmp_path,
+def test_counters_that_contradict_each_other(pack: Pack) -> None:
+    pack.run(
         Case(
             name="positions sum to less than all",
             series=service(Phase(minutes=60, accepted_factor=1.1)),
@@ -139,26 +119,20 @@ def test_counters_that_contradict_each_other(promtool: Promtool, rules: Path, tm
     )
 
 
-def test_replicas_with_different_buckets(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_replicas_with_different_buckets(pack: Pack) -> None:
     first = service(Phase(minutes=60), families=("tpot",))
     other = service(Phase(minutes=60), families=("tpot",), labels=SECOND)
     fewer = [one for one in other if one.labels.get("le") not in {"0.075", "0.15"}]
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="mixed", series=first + fewer, firing={50: {"SpecDecodeBucketsMixed warning tpot"}}),
         Case(name="alike", series=first + other, firing={50: QUIET}),
     )
 
 
-def test_a_service_without_a_baseline(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_a_service_without_a_baseline(pack: Pack) -> None:
     minutes = 2 * 24 * 60 + 161
     few = Phase(minutes=minutes, requests_per_minute=0.5, drafts_per_minute=5)
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="two days with too few requests",
             series=[one for one in service(few, families=("tpot",)) if "bucket" not in one.name],
@@ -169,7 +143,7 @@ def test_a_service_without_a_baseline(promtool: Promtool, rules: Path, tmp_path:
     )
 
 
-def test_rules_that_take_too_long(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_rules_that_take_too_long(pack: Pack) -> None:
     group = {"rule_group": "/etc/rules/specdec.rules.yaml;specdec-tails"}
 
     def lasting(seconds: float) -> list[Series]:
@@ -179,15 +153,12 @@ def test_rules_that_take_too_long(promtool: Promtool, rules: Path, tmp_path: Pat
         ]
 
     late = Case(name="too long", series=lasting(200), firing={35: {"SpecDecodeRulesLagging warning"}})
-    run(promtool, rules, tmp_path, late)
-    run(promtool, rules, tmp_path, Case(name="in time", series=lasting(20), firing={35: QUIET}))
+    pack.run(late)
+    pack.run(Case(name="in time", series=lasting(20), firing={35: QUIET}))
 
 
-def test_a_start_is_noted(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
-    run(
-        promtool,
-        rules,
-        tmp_path,
+def test_a_start_is_noted(pack: Pack) -> None:
+    pack.run(
         Case(
             name="for a quarter of an hour",
             series=service(Phase(minutes=60), Phase(minutes=40, restart=True)),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from promtool import Promtool
-from rules.scenario import NOWHERE, SECOND, Case, Phase, Series, Source, pinned, run, service
+from rules.scenario import NOWHERE, SECOND, Case, Pack, Phase, Series, Source, pinned, service
 
 RECORD = "inference_service:specdec_"
 SCALES = {"tpot": 1.0, "ttft": 0.5, "e2e": 50.0}
@@ -15,14 +12,9 @@ EIGHT = (0.9, 0.8, 0.8, 0.6, 0.5, 0.5, 0.2, 0.1)
 
 
 @pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_figures_are_the_same_from_either_source(
-    source: Source, promtool: Promtool, rules: Path, vllm_rules: Path, tmp_path: Path
-) -> None:
+def test_figures_are_the_same_from_either_source(source: Source, pack: Pack, vllm_pack: Pack) -> None:
     series = service(Phase(minutes=50, curve=(0.8, 0.6, 0.4)), source=source, families=("tpot", "ttft", "e2e"))
-    run(
-        promtool,
-        rules if source == "exporter" else vllm_rules,
-        tmp_path,
+    (pack if source == "exporter" else vllm_pack).run(
         Case(
             name=source,
             series=series,
@@ -46,14 +38,11 @@ def test_figures_are_the_same_from_either_source(
     )
 
 
-def test_the_conditional_curve_of_any_length(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_the_conditional_curve_of_any_length(pack: Pack) -> None:
     record = f"{RECORD}position_conditional_acceptance:ratio_rate30m"
     expected = {0: 0.9, 1: 0.889, 2: 1.0, 3: 0.75, 4: 0.833, 5: 1.0, 6: 0.4, 7: 0.5}
     long = tuple(0.99 ** (position + 1) for position in range(33))
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="k = 8, with equal neighbours",
             series=service(Phase(minutes=40, curve=EIGHT)),
@@ -76,13 +65,10 @@ def test_the_conditional_curve_of_any_length(promtool: Promtool, rules: Path, tm
     )
 
 
-def test_idle_services_have_no_ratio(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_idle_services_have_no_ratio(pack: Pack) -> None:
     idle = Phase(minutes=60, drafts_per_minute=0, requests_per_minute=0)
     ratios = ("acceptance:ratio_rate30m", "acceptance:ratio_rate5m", "acceptance_length:mean30m")
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="idle",
             series=service(idle, families=("tpot",)),
@@ -95,7 +81,7 @@ def test_idle_services_have_no_ratio(promtool: Promtool, rules: Path, tmp_path: 
     )
 
 
-def test_the_log_stands_in_where_metrics_lack_a_figure(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_the_log_stands_in_where_metrics_lack_a_figure(pack: Pack) -> None:
     labels = {"inference_service": "chat", "model_name": "llama", "engine": "0", "instance": "a"}
     growing = {
         "specdec_log_drafts_total": 600.0,
@@ -114,10 +100,7 @@ def test_the_log_stands_in_where_metrics_lack_a_figure(promtool: Promtool, rules
         f"{RECORD}acceptance_length:mean30m": 2.8,
         f"{RECORD}draft_tokens:increase30m": 54000,
     }
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(name="no counters", series=log, values={38: values}),
         Case(
             name="counters of a V0 engine, which are sums of sums",
@@ -138,9 +121,7 @@ def test_the_log_stands_in_where_metrics_lack_a_figure(promtool: Promtool, rules
 
 
 @pytest.mark.parametrize("prefix", ["vllm:", "vllm_", "ray_vllm:", "ray_vllm_"])
-def test_every_spelling_of_the_prefix_counts_once(
-    prefix: str, promtool: Promtool, vllm_rules: Path, tmp_path: Path
-) -> None:
+def test_every_spelling_of_the_prefix_counts_once(vllm_pack: Pack, prefix: str) -> None:
     series = service(Phase(minutes=40, curve=(0.8, 0.6)), source="vllm")
     spelt = [Series(one.name.replace("vllm:", prefix), one.labels, one.values) for one in series]
     bare = [Series(one.name.removesuffix("_total"), one.labels, one.values) for one in spelt]
@@ -149,10 +130,7 @@ def test_every_spelling_of_the_prefix_counts_once(
         f"{RECORD}acceptance:ratio_rate30m": 0.7,
         f"count({RECORD}position_acceptance:ratio_rate30m)": 2,
     }
-    run(
-        promtool,
-        vllm_rules,
-        tmp_path,
+    vllm_pack.run(
         Case(name=prefix, series=spelt, values={38: values}),
         Case(name=f"{prefix} without _total", series=bare, values={38: values}),
         Case(
@@ -163,7 +141,7 @@ def test_every_spelling_of_the_prefix_counts_once(
     )
 
 
-def test_both_names_of_the_step_latency_count_once(promtool: Promtool, vllm_rules: Path, tmp_path: Path) -> None:
+def test_both_names_of_the_step_latency_count_once(vllm_pack: Pack) -> None:
     series = service(Phase(minutes=40, curve=(0.8, 0.6)), source="vllm", families=("ttft",))
     old_name = [
         Series("vllm:time_per_output_token_seconds_count", one.labels, one.values)
@@ -171,10 +149,7 @@ def test_both_names_of_the_step_latency_count_once(promtool: Promtool, vllm_rule
         if one.name == "vllm:inter_token_latency_seconds_count"
     ]
     assert old_name
-    run(
-        promtool,
-        vllm_rules,
-        tmp_path,
+    vllm_pack.run(
         Case(
             name="0.10.2 to 0.11.2",
             series=series + old_name,
@@ -183,11 +158,8 @@ def test_both_names_of_the_step_latency_count_once(promtool: Promtool, vllm_rule
     )
 
 
-def test_counter_resets_do_not_show(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
-    run(
-        promtool,
-        rules,
-        tmp_path,
+def test_counter_resets_do_not_show(pack: Pack) -> None:
+    pack.run(
         Case(
             name="a restart in the window",
             series=service(Phase(minutes=25), Phase(minutes=25, restart=True)),
@@ -196,9 +168,7 @@ def test_counter_resets_do_not_show(promtool: Promtool, rules: Path, tmp_path: P
     )
 
 
-def test_replicas_with_different_buckets_have_no_tail_and_page_nobody(
-    promtool: Promtool, rules: Path, tmp_path: Path
-) -> None:
+def test_replicas_with_different_buckets_have_no_tail_and_page_nobody(pack: Pack) -> None:
     """As in a rollout of --custom-histogram-buckets: nothing is slower, though no boundary counts all requests."""
 
     def moved(one: Series) -> Series:
@@ -211,10 +181,7 @@ def test_replicas_with_different_buckets_have_no_tail_and_page_nobody(
     old_again = service(Phase(minutes=60), Phase(minutes=80, present=False), families=families, labels=SECOND)
     quantile = f'{RECORD}latency_seconds:quantile30m{{sli="tpot", quantile="0.99"}}'
     mixed: dict[str, float | None] = dict.fromkeys((f'{RECORD}latency:tail_shift30m{{sli="tpot"}}', quantile))
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="as many, elsewhere",
             series=[*old, *map(moved, new), *pinned(100)],
@@ -240,14 +207,11 @@ def test_replicas_with_different_buckets_have_no_tail_and_page_nobody(
     )
 
 
-def test_a_service_costs_at_most_seventy_series(promtool: Promtool, rules: Path, tmp_path: Path) -> None:
+def test_a_service_costs_at_most_seventy_series(pack: Pack) -> None:
     curve = (0.85, 0.7, 0.6, 0.5, 0.4)
     spread = tuple((0.004 * 1.25**step, 1 / 45) for step in range(45))
     latency = {sli: tuple((seconds * scale, share) for seconds, share in spread) for sli, scale in SCALES.items()}
-    run(
-        promtool,
-        rules,
-        tmp_path,
+    pack.run(
         Case(
             name="one replica, k = 5, three histograms, requests in every bucket, a baseline",
             series=[

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import rjsonnet
 import yaml
 
 from fieldtools import run
-from promtool import REPOSITORY, Promtool
+from promtool import REPOSITORY
 from rules.conftest import RENDERED
 
 FILES = ("specdec.rules.yaml", "specdec-vllm.rules.yaml", "specdec.compat.rules.yaml")
@@ -58,11 +57,6 @@ def test_go_jsonnet_renders_the_same(field: str) -> None:
     assert json.loads(answer.stdout) == json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_file_loads(name: str, promtool: Promtool) -> None:
-    assert promtool.check_rules(RENDERED / name) == len(rules_of(name))
-
-
 def test_the_operators_object_has_the_same_rules() -> None:
     assert groups("specdec.prometheusrule.yaml") == groups("specdec.rules.yaml")
 
@@ -73,13 +67,6 @@ def test_the_compatible_file_differs_in_nothing_but_keep_firing_for() -> None:
 
     assert rules_of("specdec.compat.rules.yaml") == [without(rule) for rule in rules_of("specdec.rules.yaml")]
     assert any("keep_firing_for" in rule for rule in rules_of("specdec.rules.yaml"))
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_groups_are_small_and_named(name: str) -> None:
-    for group in groups(name):
-        assert len(group["rules"]) <= 20, group["name"]
-        assert re.fullmatch(r"specdec-[a-z-]{1,32}", group["name"])
 
 
 def test_both_sources_record_the_same_names() -> None:
@@ -96,33 +83,18 @@ def test_records_are_named_by_level_quantity_and_operation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_record_that_is_used_is_recorded(name: str) -> None:
-    recorded = {rule["record"] for rule in rules_of(name) if "record" in rule}
-    text = (RENDERED / name).read_text(encoding="utf-8")
-    assert set(re.findall(r"inference_service:specdec_\w+:\w+", text)) == recorded
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_every_alert_says_what_to_do(name: str) -> None:
+def test_groups_alerts_and_annotations_are_the_packs_own(name: str) -> None:
+    """What every pack must have, rulelint.names looks for."""
+    assert all(re.fullmatch(r"specdec-[a-z-]{1,32}", group["name"]) for group in groups(name))
     for alert in alerts_of(name):
-        assert len(alert["alert"]) <= 40
-        assert re.fullmatch(r"SpecDecode([A-Z]+[a-z0-9]+)+", alert["alert"])
-        assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+        assert alert["alert"].startswith("SpecDecode")
         assert alert["labels"]["component"] == "specdec"
-        annotations = alert["annotations"]
-        assert set(annotations) == ANNOTATIONS
-        assert "{{" in annotations["description"], "a description has numbers"
-        for static in ("summary", "impact", "action", "runbook_url"):
-            assert "{{" not in annotations[static]
-        assert re.fullmatch(r"[A-Z].*\.", annotations["summary"])
-        assert annotations["runbook_url"].endswith(f"/{alert['alert']}.md")
+        assert set(alert["annotations"]) == ANNOTATIONS
+        assert not [one for one in ("impact", "action", "runbook_url") if "{{" in alert["annotations"][one]]
 
 
-def test_one_alert_says_the_same_at_every_severity() -> None:
-    runbooks: dict[str, str] = {}
-    for alert in alerts_of("specdec.rules.yaml"):
-        assert runbooks.setdefault(alert["alert"], alert["annotations"]["runbook_url"])
-    assert len(runbooks) >= 24
+def test_there_are_as_many_alerts_as_ever() -> None:
+    assert len({alert["alert"] for alert in alerts_of("specdec.rules.yaml")}) >= 24
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -149,10 +121,3 @@ def test_names_of_vllm_appear_only_in_one_source_file() -> None:
         if "vllm[:_]" in path.read_text(encoding="utf-8")
     }
     assert speaking == {"sources.libsonnet"}
-
-
-def test_check_reports_a_stale_file(tmp_path: Path, promtool: Promtool) -> None:
-    broken = tmp_path / "broken.yaml"
-    broken.write_text("groups:\n  - name: a\n    rules:\n      - record: b\n        expr: sum(\n", encoding="utf-8")
-    with pytest.raises(AssertionError, match=r"broken\.yaml"):
-        promtool.check_rules(broken)

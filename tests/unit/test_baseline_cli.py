@@ -15,7 +15,6 @@ from builders import CAPTURES
 from running import predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_document, to_yaml
 from specdec_exporter.commands import cli
-from specdec_exporter.config import load_settings
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -128,13 +127,6 @@ def test_what_does_not_go_together_is_bad_usage(arguments: tuple[str, ...], said
     result = CliRunner().invoke(cli.cli, ["baseline", "record", *arguments])
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
-
-
-def test_the_flag_cannot_choose_among_several_predictors(tmp_path: Path) -> None:
-    path = tmp_path / "two.yaml"
-    path.write_text("predictors: [{name: a}, {name: b}]")
-    with pytest.raises(SpecdecError, match=r"lists 2 predictors: --baseline\.file cannot select"):
-        load_settings(str(path), {"predictor": {"baseline": "base.yaml"}})
 
 
 def test_checking_a_configuration_reads_its_baselines(file: str, tmp_path: Path) -> None:

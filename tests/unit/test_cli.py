@@ -143,9 +143,8 @@ def test_flags_without_a_command_are_those_of_serve(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["baseline record", "compare"])
 def test_the_conditions_of_a_recording_have_flags(command: str) -> None:
     shown = Run(*command.split(), "--help").out
-    assert re.findall(r"^  --(hardware|model|runtime|request-parameters|command) TEXT", shown, re.MULTILINE) == [
-        "hardware", "model", "runtime", "request-parameters", "command"
-    ]  # fmt: skip
+    for name in ("hardware", "model", "runtime", "request-parameters", "command"):
+        assert f"\n  --{name} TEXT" in shown
 
 
 # What only some commands need: importing it would cost the others time and memory.
@@ -185,18 +184,13 @@ def test_a_command_imports_only_what_it_needs(arguments: str, needed: set[str]) 
         (("serve", "nonsense"), "nonsense"),
         (("--predictor.url",), "--predictor.url"),
         (("--window", "soon"), "expected a duration such as 30s, 5m or 1h30m, found 'soon'"),
-        (("--window", "0s"), "expected a duration"),
-        (("--predictor.timeout", "-1"), "expected a duration"),
         (("--web.listen-address=nowhere",), "expected a listen address such as :10409 or [::1]:10409, found 'nowhere'"),
         (("--web.telemetry-path=metrics",), "expected a path such as /metrics, found 'metrics'"),
         (("--predictor.url=127.0.0.1:8080",), "expected a URL such as http://127.0.0.1:8080"),
-        (("--predictor.name=",), "a predictor's name must not be empty"),
         (("--log.level", "loud"), "'loud' is not one of"),
-        (("--predictor.log-source", "journald"), "'journald' is not one of"),
         (("check",), "URL"),
         (("check", "http://127.0.0.1", "--timeout", "none"), "expected a duration"),
         (("analyze", "--output", "xml", str(LOG)), "'xml' is not one of"),
-        (("healthcheck", "nonsense"), "nonsense"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -210,36 +204,23 @@ def test_a_bad_variable_is_named() -> None:
     assert run.is_refused("SPECDEC_WINDOW"), run.err
 
 
-@pytest.mark.parametrize("check", [True, False], ids=["check", "serve"])
-def test_a_file_that_is_not_there_exits_1_with_one_clear_line(check: bool) -> None:
-    flags = ["--web.listen-address=127.0.0.1:0", "--config.file=none.yaml", *(["--config.check"] if check else [])]
-    run = Run(*flags)
-    assert run.failed("none.yaml: cannot be read: No such file or directory"), run.err
-
-
-@pytest.mark.parametrize("check", [True, False], ids=["check", "serve"])
-def test_a_bad_web_config_exits_1_with_one_clear_line(check: bool, tmp_path: Path) -> None:
-    file = tmp_path / "web.yaml"
-    file.write_text("tls: {}")
-    flags = ["--web.listen-address=127.0.0.1:0", f"--web.config.file={file}", *(["--config.check"] if check else [])]
-    run = Run(*flags)
-    assert run.failed("tls"), run.err
-
-
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("variable", "text", "words"),
     [
-        ("predictors: [{nmae: x}]", "line 1: predictors[0].nmae: unknown key"),
-        ("window: soon", "window: expected a duration such as 30s, 5m or 1h30m, found 'soon'"),
-        ("a:\n  - b\n c: [", "is not YAML"),
+        ("SPECDEC_CONFIG_FILE", "predictors: [{nmae: x}]", "line 1: predictors[0].nmae: unknown key"),
+        ("SPECDEC_CONFIG_FILE", "a:\n  - b\n c: [", "is not YAML"),
+        ("SPECDEC_CONFIG_FILE", None, "cannot be read: No such file or directory"),
+        ("SPECDEC_WEB_CONFIG_FILE", "tls: {}", "tls"),
     ],
 )
-@pytest.mark.parametrize("check", [True, False], ids=["check", "serve"])
-def test_a_bad_file_exits_1_with_one_line_that_names_it(tmp_path: Path, text: str, words: str, check: bool) -> None:
+@pytest.mark.parametrize("flag", ["--config.check", "--web.listen-address=127.0.0.1:0"])
+def test_a_bad_file_exits_1_with_one_line_that_names_it(
+    tmp_path: Path, variable: str, text: str | None, words: str, flag: str
+) -> None:
     file = tmp_path / "specdec.yaml"
-    file.write_text(text)
-    arguments = ("--config.check",) if check else ("--web.listen-address=127.0.0.1:0",)
-    run = Run(*arguments, variables={"SPECDEC_CONFIG_FILE": str(file)})
+    if text is not None:
+        file.write_text(text)
+    run = Run(flag, variables={variable: str(file)})
     assert run.failed(words), run.err
     assert str(file) in run.err
 
@@ -267,10 +248,8 @@ def test_an_error_of_our_own_is_one_line_unless_its_place_is_asked_for(
 
 def test_checking_what_is_not_there_fails_and_says_what_to_do(closed_port: int) -> None:
     run = Run("check", f"http://127.0.0.1:{closed_port}", "--timeout=1s")
-    assert (run.code, run.err) == (1, "")
-    assert run.out.startswith("FAIL  Metrics: ")
+    assert (run.code, run.err, run.out.startswith("FAIL  Metrics: ")) == (1, "", True)
     assert "Check that the predictor runs" in run.out
-    assert "PASS" not in run.out
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (401, 0), (503, 1)])
@@ -326,17 +305,6 @@ def test_a_report_through_a_pipe_is_plain_text_with_the_logs_own_totals(variable
     assert "Verdict: not paying" in run.out
 
 
-def test_json_lines_are_one_object_for_every_line_recognised() -> None:
-    run = Run("analyze", "--output=jsonl", str(LOG))
-    assert (run.code, run.err) == (0, "")
-    windows = [line for line in run.objects if line["kind"] == "spec_decoding"]
-    assert len(windows) == LOG.read_text().count("SpecDecoding metrics: ")
-    assert sum(line["accepted_tokens"] for line in windows) == ACCEPTED
-    assert sum(line["draft_tokens"] for line in windows) == DRAFTED
-    (config,) = (line for line in run.objects if line["kind"] == "engine_config")
-    assert (config["method"], config["num_speculative_tokens"]) == ("draft_model", 3)
-
-
 @pytest.mark.parametrize("path", [("-",), ()], ids=["dash", "nothing"])
 def test_stdin_is_read_like_a_file(path: tuple[str, ...]) -> None:
     run = Run("analyze", "--output=jsonl", *path, stdin=LOG.read_bytes())
@@ -345,21 +313,12 @@ def test_stdin_is_read_like_a_file(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "jsonl"])
-def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path, output: str) -> None:
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, output: str) -> None:
     big = tmp_path / "server.log"  # its lines as JSON are more than a pipe holds
     big.write_bytes(LOG.read_bytes() * 100)
-    with (
-        process("analyze", f"--output={output}", str(big)) as analyze,
-        subprocess.Popen(["head", "-1"], stdin=analyze.stdout, stdout=subprocess.PIPE) as head,
-    ):
+    with process("analyze", f"--output={output}", str(big)) as analyze:
         assert analyze.stdout is not None
         assert analyze.stderr is not None
-        analyze.stdout.close()  # head is the only reader
-        first, _ = head.communicate(timeout=SECONDS)
-        assert first.count(b"\n") == 1
+        analyze.stdout.close()
         assert analyze.stderr.read() == b""
         assert analyze.wait(SECONDS) == 0
-
-
-def test_a_log_that_is_not_there_fails_with_one_line(tmp_path: Path) -> None:
-    assert Run("analyze", str(tmp_path / "none.log")).failed("none.log: No such file or directory")

@@ -91,11 +91,12 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
         load_settings(str(tmp_path / "none.yaml"), {})
 
 
-def test_predictor_flags_cannot_choose_among_several(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("key", "flag"), [("url", "--predictor.url"), ("baseline", "--baseline.file")])
+def test_predictor_flags_cannot_choose_among_several(tmp_path: Path, key: str, flag: str) -> None:
     path = tmp_path / "two.yaml"
     path.write_text("predictors: [{name: a}, {name: b}]")
-    with pytest.raises(ConfigError, match=r"--predictor\.url cannot select"):
-        load_settings(str(path), {"predictor": {"url": "http://x"}})
+    with pytest.raises(ConfigError, match=rf"lists 2 predictors: {flag} cannot select"):
+        load_settings(str(path), {"predictor": {key: "http://x"}})
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ HEAD = "# HELP vllm:num_requests_running Running.\n# TYPE vllm:num_requests_runn
 
 @pytest.fixture(autouse=True)
 def _nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "_layouts", exposition._Layouts())
+    monkeypatch.setattr(exposition, "_layouts", deque(maxlen=exposition._LAYOUTS_KEPT))
 
 
 def only_engine(body: str | bytes, content_type: str | None = None) -> EngineSnapshot:
@@ -418,4 +419,4 @@ def test_structures_do_not_pile_up() -> None:
     for number in range(3 * exposition._LAYOUTS_KEPT):
         for _ in range(2):
             parse_exposition(REAL_DUMP.replace(b'"tiny"', f'"model-{number}"'.encode()))
-    assert len(exposition._layouts._newest_first) == exposition._LAYOUTS_KEPT
+    assert len(exposition._layouts) == exposition._LAYOUTS_KEPT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -202,7 +203,7 @@ def render(truth: tuple[EngineSnapshot, ...], style: Style) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "_layouts", exposition._Layouts())
+    monkeypatch.setattr(exposition, "_layouts", deque(maxlen=exposition._LAYOUTS_KEPT))
 
 
 def line_by_line(body: bytes) -> Snapshot:

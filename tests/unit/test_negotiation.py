@@ -55,8 +55,6 @@ def test_everyone_who_does_not_ask_for_openmetrics_gets_text(accept: str | None)
 @pytest.mark.parametrize(
     ("accept", "expected"),
     [
-        ("application/openmetrics-text;q=0.2,text/plain;q=0.8", TEXT),
-        ("text/plain;q=0.2,application/openmetrics-text;q=0.8", OPENMETRICS),
         ("application/openmetrics-text;q=0,*/*", TEXT),
         ("text/plain;q=0,*/*;q=0.1", OPENMETRICS),
         ("application/openmetrics-text;version=1.0.0;q=0.0,application/openmetrics-text;q=1,text/plain;q=0.1", TEXT),
@@ -93,26 +91,9 @@ def test_quality_closeness_and_version_decide(accept: str, expected: ExpositionF
     assert choose_format(accept) is expected
 
 
-_header_soup = st.lists(
-    st.sampled_from(
-        [
-            "application/openmetrics-text",
-            "text/plain",
-            "*/*",
-            ";",
-            ",",
-            "version=",
-            "q=",
-            "1.0.0",
-            "0.0.4",
-            '"',
-            "\\",
-            "=",
-            " ",
-        ]
-    )
-    | st.text(max_size=5)
-).map("".join)
+_WORDS = ["application/openmetrics-text", "text/plain", "*/*", "version=", "q=", "1.0.0", "0.0.4"]
+_SIGNS = [";", ",", '"', "\\", "=", " "]
+_header_soup = st.lists(st.sampled_from(_WORDS + _SIGNS) | st.text(max_size=5)).map("".join)
 
 
 @given(_header_soup)
@@ -122,16 +103,7 @@ def test_no_header_raises(header: str) -> None:
     assert accepts_gzip(header) in {True, False}
 
 
-@given(
-    st.permutations(
-        [
-            "application/openmetrics-text;version=1.0.0;q=0.5",
-            "application/openmetrics-text;version=0.0.1;q=0.4",
-            "text/plain;version=0.0.4;q=0.3",
-            "*/*;q=0.2",
-        ]
-    )
-)
+@given(st.permutations(PROMETHEUS_2_55.split(",")))
 def test_the_order_of_elements_does_not_matter(elements: list[str]) -> None:
     assert choose_format(",".join(elements)) is OPENMETRICS
 
@@ -147,8 +119,6 @@ def test_the_higher_quality_wins(openmetrics: int, text: int) -> None:
     ("accept_encoding", "welcome"),
     [
         (None, False),
-        ("", False),
-        ("gzip", True),
         ("gzip, deflate, br, zstd", True),
         ("GZIP;q=0.001", True),
         ("x-gzip", True),

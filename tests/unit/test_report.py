@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from specdec_exporter.formatting import count, decimal, percent, plain, size
 from specdec_exporter.inspection.logstory import LogStory
@@ -69,13 +68,11 @@ def some_lines(model: str = "tiny", engines: int = 1) -> list[Event]:
 def analysis_on(stream: io.TextIOBase, events: list[Event]) -> None:
     story = LogStory()
     story.add(events)
-    counters = ReaderCounters(bytes=98_200_000)
-    write(
-        stream,  # type: ignore[arg-type]
-        lambda console: print_analysis(
-            console, story.analysis(), counters=counters, paths=["server.log"], min_drafts=50
-        ),
-    )
+
+    def draw(console: Console) -> None:
+        print_analysis(console, story.analysis(), counters=ReaderCounters(bytes=98_200_000), paths=["server.log"])
+
+    write(stream, draw)  # type: ignore[arg-type]
 
 
 def printed(events: list[Event]) -> str:
@@ -125,14 +122,12 @@ def test_the_report_of_a_log_reads_like_this() -> None:
 
 def test_several_engines_have_a_line_each() -> None:
     text = printed(some_lines(engines=8))
-    assert "By engine" in text
-    assert re.search(r"^  7 +1,200 +860 +71\.7% +3\.15$", text, re.MULTILINE)
+    assert re.search(r"^By engine$.*^  7 +1,200 +860 +71\.7% +3\.15$", text, re.MULTILINE | re.DOTALL)
 
 
-def test_a_pipe_gets_no_escapes_and_no_line_wider_than_80() -> None:
+def test_a_pipe_gets_no_escapes_and_no_blanks_at_the_end_of_a_line() -> None:
     text = printed(some_lines())
     assert ESCAPE not in text
-    assert max(map(len, text.splitlines())) <= 80
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 
 
@@ -147,14 +142,12 @@ def test_the_report_keeps_to_the_width_there_is(columns: int, monkeypatch: pytes
 
 
 def test_a_terminal_gets_colour_and_no_color_takes_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    analysis_on(terminal, some_lines())
-    assert COLOUR.search(terminal.getvalue())
-    monkeypatch.setenv("NO_COLOR", "1")
-    terminal = Terminal()
-    analysis_on(terminal, some_lines())
-    assert not COLOUR.search(terminal.getvalue())
-    assert "healthy" in terminal.getvalue()
+    for colour in (True, False):
+        terminal = Terminal()
+        analysis_on(terminal, some_lines())
+        assert bool(COLOUR.search(terminal.getvalue())) == colour
+        assert "healthy" in terminal.getvalue()
+        monkeypatch.setenv("NO_COLOR", "1")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -168,16 +161,12 @@ def test_a_stream_without_unicode_gets_ascii_bars(encoding: str) -> None:
 
 
 def test_what_a_log_calls_its_model_cannot_steer_the_terminal() -> None:
-    text = printed(some_lines(model="[bold]x[/bold]\x1b[2J\r\n:smile:\u202e"))
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    analysis_on(stream, some_lines(model="[bold]x[/bold]\x1b[2J\r\n:smile:\u202eti\udc80ny"))
+    stream.seek(0)
+    text = stream.read()
     assert ESCAPE not in text
-    assert "[bold]x[/bold]?[2J??:smile:?" in text
-
-
-def test_a_name_that_cannot_be_encoded_does_not_fail() -> None:
-    raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding="utf-8")
-    analysis_on(stream, some_lines(model="ti\udc80ny"))
-    assert b"ti?ny" in raw.getvalue()
+    assert "[bold]x[/bold]?[2J??:smile:?ti?ny" in text
 
 
 @given(st.floats(0, 1), st.integers(1, 60), st.booleans())
@@ -242,10 +231,3 @@ def test_progress_shows_only_on_a_terminal_and_for_much_input() -> None:
             if progress is not None:
                 progress(total // 2)
         assert bool(stream.getvalue()) == shows
-
-
-def test_serving_never_imports_rich() -> None:
-    program = (
-        "import sys, specdec_exporter.commands.cli, specdec_exporter.serving.serve; sys.exit('rich' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.metrics.families import WANTED_FAMILIES
@@ -18,8 +19,6 @@ from specdec_exporter.simulator.settings import SimulatorSettings
 
 CAPTURES = pathlib.Path(__file__).parent.parent / "fixtures" / "captures"
 VLLM_RULES = pathlib.Path(__file__).parents[2] / "rules" / "rendered" / "specdec-vllm.rules.yaml"
-SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? \S+$")
-LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class Shape(NamedTuple):
@@ -32,28 +31,13 @@ class Shape(NamedTuple):
 
 def shapes_of(body: str) -> dict[str, Shape]:
     """The families of an exposition; of families without samples only the type is known."""
-    types: dict[str, str] = {}
-    labels: dict[str, set[frozenset[str]]] = {}
-    bounds: dict[str, set[str]] = {}
-    for line in body.splitlines():
-        if line.startswith("# TYPE "):
-            _, _, name, kind = line.split()
-            types[name] = kind
-        elif not line.startswith("#") and line:
-            found = SAMPLE.match(line)
-            assert found, line
-            pairs = dict(LABEL.findall(found[2] or ""))
-            name = found[1]
-            for suffix in ("_bucket", "_sum", "_count", "_total"):
-                if name not in types and name.endswith(suffix):
-                    name = name.removesuffix(suffix)
-            assert name in types, line
-            labels.setdefault(name, set()).add(frozenset(pairs) - {"le"})
-            bounds.setdefault(name, set()).update({pairs["le"]} if "le" in pairs else ())
-    return {
-        name: Shape(kind, frozenset(labels.get(name, ())), frozenset(bounds.get(name, ())))
-        for name, kind in types.items()
-    }
+    shapes: dict[str, Shape] = {}
+    for family in parse_text(body):
+        labels = frozenset(frozenset(sample.labels) - {"le"} for sample in family.samples)
+        bounds = frozenset(sample.labels["le"] for sample in family.samples if "le" in sample.labels)
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        shapes[name] = Shape(family.type, labels, bounds)
+    return shapes
 
 
 def simulated(seconds: float = 60, **settings: Any) -> str:
@@ -147,7 +131,7 @@ def test_disabled_stats_leave_only_the_process() -> None:
 
 def test_the_rust_front_end_writes_openmetrics() -> None:
     body = simulated(frontend="rust")
-    families = {family.name: family for family in text_string_to_metric_families(body)}  # type: ignore[no-untyped-call]
+    families = {family.name: family for family in parse_openmetrics(body)}  # type: ignore[no-untyped-call]
     drafts = families["vllm:spec_decode_num_drafts"]
     assert drafts.type == "counter"
     assert body.endswith("# EOF\n")

@@ -73,17 +73,13 @@ def test_a_scenario_sets_settings_and_incidents(tmp_path: pathlib.Path) -> None:
     )
     assert (settings.k, settings.acceptance, settings.method) == (2, (0.9, 0.5), "ngram")
     assert (settings.latency.step_seconds, settings.latency.prefill_seconds) == (0.01, 0.1)
-    assert settings.incidents == (
-        Collapse(at=60, duration=90, acceptance=0.1),
-        PositionCliff(at=5, position=1),
-    )
+    assert settings.incidents == (Collapse(at=60, duration=90, acceptance=0.1), PositionCliff(at=5, position=1))
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("incidents: [{kind: collapse, acceptance: 0.1}]", "line 1: incidents[0]: expected the key at, found none"),
-        ("incidents: [{kind: collapse, at: 1, acceptance: 0.1, foo: 1}]", "incidents[0].foo: unknown key"),
         ("incidents: [{kind: explode, at: 1}]", "incidents[0].kind: expected one of collapse, drift, "),
         ("incidents: [{kind: load, at: 1, load: lots}]", "incidents[0].load: expected requests per second"),
         ("incidents: [{kind: restart, at: soon}]", "incidents[0].at: expected a duration such as 90s, 5m or 1h"),
@@ -91,19 +87,11 @@ def test_a_scenario_sets_settings_and_incidents(tmp_path: pathlib.Path) -> None:
         ("incidents: [{kind: collapse, at: 1, acceptance: 1.5}]", "incidents[0].acceptance: expected a ratio"),
         ("incidents: [{kind: collapse, at: 1, acceptance: [0.1]}]", "incidents[0].acceptance: expected 3 rates"),
         ("incidents: [{kind: position_cliff, at: 1, position: 3}]", "incidents[0].position: expected a position below"),
-        (
-            "incidents: [{kind: metrics_error, at: 1, mode: teapot}]",
-            "incidents[0].mode: expected one of http_500, html, slow, found 'teapot'",
-        ),
         ("settings: {method: null}\nincidents: [{kind: drift, at: 1, for: 1, acceptance: 0.1}]", "speculation is off"),
-        ("settings: {k: many}", "line 1: settings.k: expected a finite number, found 'many'"),
-        ("settings: {kk: 3}", "settings.kk: unknown key"),
         ("settings:\n  seed: 1\n  k: 0", "line 3: settings.k: expected at least 1"),
         ("settings: {load: -4/s}", "load: expected requests per second"),
         ("settings: {tail_share: 0.1}", "settings.tail_share: unknown key"),
         ("settings: {latency: {tail_share: 2}}", "line 1: settings.latency.tail_share: expected a share from 0 to 1"),
-        ("settings: {speed: .nan}", "settings.speed: expected a finite number"),
-        ("nonsense: 1", "nonsense: unknown key"),
     ],
 )
 def test_a_bad_scenario_is_one_line_that_names_file_and_key(tmp_path: pathlib.Path, text: str, says: str) -> None:
@@ -113,11 +101,6 @@ def test_a_bad_scenario_is_one_line_that_names_file_and_key(tmp_path: pathlib.Pa
     assert "scenario.yaml" in message
     assert says in message
     assert "\n" not in message
-
-
-def test_a_missing_scenario_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"^nowhere\.yaml: cannot be read: No such file"):
-        load_simulation("nowhere.yaml", {})
 
 
 def test_flags_beat_the_file_and_the_environment_is_a_flag(

@@ -32,9 +32,7 @@ async def simulated(*incidents: str, **settings: Any) -> AsyncIterator[aiohttp.C
     stop = asyncio.Event()
     serving = asyncio.create_task(
         run(
-            SimulatorSettings(**told, incidents=tuple(map(parse_incident, incidents))),
-            ready=port.set_result,
-            stop=stop,
+            SimulatorSettings(**told, incidents=tuple(map(parse_incident, incidents))), ready=port.set_result, stop=stop
         )
     )
     try:
@@ -165,24 +163,26 @@ async def test_a_client_that_leaves_frees_its_place(caplog: pytest.LogCaptureFix
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_the_version_is_the_one_asked_for() -> None:
-    async with simulated(vllm_version="0.9.2") as session, session.get("/version") as response:
-        assert await response.json() == {"version": "0.9.2"}
-    async with simulated(frontend="rust") as session, session.get("/version") as response:
-        assert await response.json() == {"version": "0.32.0", "rust_frontend_version": "0.32.0"}
-
-
 @pytest.mark.parametrize(
-    ("settings", "content_type"),
+    ("settings", "version", "content_type"),
     [
-        ({"vllm_version": "0.9.2"}, "text/plain; version=0.0.4; charset=utf-8"),
-        ({"vllm_version": "0.32.0"}, "text/plain; version=1.0.0; charset=utf-8"),
-        ({"frontend": "rust"}, "application/openmetrics-text; version=1.0.0"),
+        ({"vllm_version": "0.9.2"}, {"version": "0.9.2"}, "text/plain; version=0.0.4; charset=utf-8"),
+        ({"vllm_version": "0.32.0"}, {"version": "0.32.0"}, "text/plain; version=1.0.0; charset=utf-8"),
+        (
+            {"frontend": "rust"},
+            {"version": "0.32.0", "rust_frontend_version": "0.32.0"},
+            "application/openmetrics-text; version=1.0.0",
+        ),
     ],
 )
-async def test_the_content_type_is_the_one_of_the_release(settings: dict[str, Any], content_type: str) -> None:
-    async with simulated(**settings) as session, session.get("/metrics") as response:
-        assert response.headers["Content-Type"] == content_type
+async def test_version_and_content_type_are_those_of_the_release(
+    settings: dict[str, Any], version: dict[str, str], content_type: str
+) -> None:
+    async with simulated(**settings) as session:
+        async with session.get("/version") as response:
+            assert await response.json() == version
+        async with session.get("/metrics") as response:
+            assert response.headers["Content-Type"] == content_type
 
 
 async def test_log_lines_are_written_as_time_passes(tmp_path: pathlib.Path) -> None:

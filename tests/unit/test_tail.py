@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from logfiles import Log, Reader, open_inodes
+from logfiles import Log, Reader, open_inodes, texts
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES
 
 BANNER = "banner " + "=" * 2000  # so that the first bytes do not tell contents apart
@@ -100,6 +100,16 @@ def test_five_rotations_between_two_looks_are_counted(log: Log, reader: Reader) 
     log.write("now")
     assert reader.read() == ["0", "1", "2", "3", "4", "now"]
     assert reader.counters.rotations == 5
+
+
+def test_a_backlog_is_read_to_its_end_before_the_file_that_follows(log: Log, reader: Reader) -> None:
+    lines = [f"line {number}" for number in range(100_000)]
+    log.write(*lines)
+    first = reader.follower.poll(max_bytes=100_000)
+    log.rotate()
+    log.sibling(".1").path.unlink()  # packed, say
+    log.write("new")
+    assert texts(first) + reader.read() == [*lines, "new"]
 
 
 def test_rotations_are_noticed_although_no_new_file_follows(log: Log, reader: Reader) -> None:

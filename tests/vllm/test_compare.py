@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from promtool import REPOSITORY, promtool
-from rules.scenario import Case, Series, run
+from rules.scenario import Case, Pack, Series
 from rules.test_verdict import as_series
 from running import exporter
 from vllm import saturated
@@ -144,7 +144,7 @@ def test_the_served_baseline_gives_the_rules_the_values_of_compare(recorded: Rec
         if candidate == "low":
             assert any(value for expression, value in values.items() if "tail_shift" in expression), values
         cases.append(Case(name=candidate, series=series(*exposed), values={MINUTE: values}))
-    run(promtool(), records, tmp_path, *cases)
+    Pack(promtool(), records, tmp_path).run(*cases)
 
 
 def series(before: str, after: str) -> list[Series]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from builders import CAPTURES
-from running import Exporter, exporter, predictor
+from running import Exporter, Predictor, exporter, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -29,26 +30,23 @@ def baseline(**changes: Any) -> str:
     return to_yaml(with_increases(whole, recorder.increases()))
 
 
-async def reloaded(running: Exporter, said: str) -> dict[str, float]:
-    running.log.clear()
-    running.process.send_signal(signal.SIGHUP)
-    await running.said(said)
-    return await running.samples()
+async def shown(running: Exporter) -> list[Any]:
+    return [each["baseline"] for each in json.loads(await running.get("/api/v1/status"))["predictors"]]
 
 
-async def shown(running: Exporter) -> Any:
-    return json.loads(await running.get("/api/v1/status"))["predictors"][0]["baseline"]
+@contextlib.asynccontextmanager
+async def serving(folder: Path, **changes: Any) -> AsyncIterator[tuple[Predictor, Exporter]]:
+    """A predictor that answers ``FIRST``, and an exporter with a baseline of it."""
+    path = folder / "base.yaml"
+    path.write_text(baseline(**changes))
+    async with predictor(FIRST) as vllm, exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running:
+        yield vllm, running
 
 
 async def test_a_baseline_is_served_bucket_by_bucket_as_it_was_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "base.yaml"
-    path.write_text(baseline())
-    async with (
-        predictor(FIRST) as vllm,
-        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
-    ):
+    async with serving(tmp_path) as (_, running):
         samples = await running.samples()
-        status = await shown(running)
+        (status,) = await shown(running)
     live = {
         series.replace("specdec_", "specdec_baseline_", 1).replace('engine="0",', ""): value
         for series, value in samples.items()
@@ -66,12 +64,6 @@ async def test_a_baseline_is_served_bucket_by_bucket_as_it_was_recorded(tmp_path
     assert status["remarks"][:2] == ["model not given (--model)", "runtime not given (--runtime)"]
 
 
-async def test_without_a_baseline_there_is_none(tmp_path: Path) -> None:
-    async with predictor(FIRST) as vllm, exporter(f"--predictor.url={vllm.url}") as running:
-        assert not [series for series in await running.samples() if "baseline" in series]
-        assert await shown(running) is None
-
-
 async def test_a_reload_takes_a_new_baseline_and_keeps_the_old_one_if_it_is_bad(tmp_path: Path) -> None:
     path, log = tmp_path / "base.yaml", tmp_path / "vllm.log"
     path.write_text(baseline())
@@ -81,29 +73,24 @@ async def test_a_reload_takes_a_new_baseline_and_keeps_the_old_one_if_it_is_bad(
         lines = 'specdec_log_windows_total{engine="0",inference_service="default",model_name="tiny"}'
         before = await running.until(lambda samples: samples.get(lines, 0) > 0)
         path.write_text(baseline(name="second"))
-        samples = await reloaded(running, "configuration loaded")
+        samples = await running.reloaded("configuration loaded")
         assert [series for series in samples if 'name="second"' in series]
         assert samples[lines] >= before[lines]  # the predictor's log was not read anew
         path.write_text(baseline().replace("name:", "nmae:"))
-        samples = await reloaded(running, f"{path}, line 4: nmae: unknown key, expected one of")
+        samples = await running.reloaded(f"{path}, line 4: nmae: unknown key, expected one of")
         assert samples[RELOADED] == 0
         assert [series for series in samples if 'name="second"' in series]
         path.write_text(baseline(name="third"))
-        samples = await reloaded(running, "configuration loaded")
+        samples = await running.reloaded("configuration loaded")
         assert samples[RELOADED] == 1
         assert [series for series in samples if 'name="third"' in series]
 
 
 async def test_a_baseline_of_another_model_is_refused_and_said_once(tmp_path: Path) -> None:
-    path = tmp_path / "base.yaml"
-    path.write_text(baseline(model_name="large"))
-    async with (
-        predictor(FIRST) as vllm,
-        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
-    ):
+    async with serving(tmp_path, model_name="large") as (vllm, running):
         for _ in range(3):
             assert not [series for series in await running.samples() if "baseline" in series]
-        status = await shown(running)
+        (status,) = await shown(running)
         assert (status["served"], status["refusal"]) == (False, "it is of model 'large', the predictor serves tiny")
         vllm.body = FIRST.replace(b'"tiny"', b'"large"')
         assert [series for series in await running.samples() if "baseline_acceptance_ratio" in series]
@@ -112,15 +99,10 @@ async def test_a_baseline_of_another_model_is_refused_and_said_once(tmp_path: Pa
 
 
 async def test_a_baseline_waits_for_the_predictor(tmp_path: Path) -> None:
-    path = tmp_path / "base.yaml"
-    path.write_text(baseline())
-    async with (
-        predictor(FIRST) as vllm,
-        exporter(f"--predictor.url={vllm.url}", f"--baseline.file={path}") as running,
-    ):
+    async with serving(tmp_path) as (vllm, running):
         vllm.status = 503
         assert RATIO not in await running.samples()
-        assert (await shown(running))["refusal"] == "the predictor's model is not known yet"
+        assert (await shown(running))[0]["refusal"] == "the predictor's model is not known yet"
         vllm.status = 200
         assert RATIO in await running.samples()
         vllm.status = 503
@@ -136,4 +118,5 @@ async def test_each_predictor_of_a_file_has_its_own(tmp_path: Path) -> None:
         )
         async with exporter(f"--config.file={config}") as running:
             found = [series for series in await running.samples() if "baseline_acceptance_ratio" in series]
+            assert [each and each["name"] for each in await shown(running)] == ["first", None]
     assert found == ['specdec_baseline_acceptance_ratio{inference_service="one",model_name="tiny"}']

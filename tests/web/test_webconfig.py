@@ -13,6 +13,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from unittest import mock
 
 import aiohttp
 import bcrypt
@@ -170,16 +171,6 @@ async def test_only_the_right_password_opens(authorization: str | None, status: 
     assert ("WWW-Authenticate" in response.headers) == (status == 401)
 
 
-async def test_without_users_everyone_is_let_in() -> None:
-    async with serving(users()) as url:
-        assert (await fetch(url)).status == 200
-
-
-async def test_a_page_that_does_not_exist_is_not_shown_to_strangers_either() -> None:
-    async with serving(users(alice=ALICE)) as url:
-        assert (await fetch(url + "/nothing")).status == 401
-
-
 async def test_passwords_beyond_72_bytes_count_as_bcrypt_always_counted_them() -> None:
     long = "p" * 72
     async with serving(users(alice=bcrypt.hashpw(long.encode(), bcrypt.gensalt(4)).decode())) as url:
@@ -187,23 +178,9 @@ async def test_passwords_beyond_72_bytes_count_as_bcrypt_always_counted_them() -
         assert (await fetch(url, headers=header)).status == 200
 
 
-class CountedBcrypt:
-    """bcrypt itself, with the hashes it was asked to check."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.hashes: list[str] = []
-        really = bcrypt.checkpw
-
-        def checkpw(password: bytes, hashed: bytes) -> bool:
-            self.hashes.append(hashed.decode())
-            return really(password, hashed)
-
-        monkeypatch.setattr(bcrypt, "checkpw", checkpw)
-
-
-async def test_a_right_password_is_hashed_once_and_a_wrong_one_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = CountedBcrypt(monkeypatch)
+async def test_a_right_password_is_hashed_once_and_a_wrong_one_every_time() -> None:
     async with serving(users(alice=ALICE)) as url:
+        counted = mock.Mock(wraps=bcrypt.checkpw)
         for password, status, checks in (
             ("wonderland", 200, 1),
             ("wonderland", 200, 1),
@@ -211,17 +188,18 @@ async def test_a_right_password_is_hashed_once_and_a_wrong_one_every_time(monkey
             ("no", 401, 3),
         ):
             header = {"Authorization": aiohttp.encode_basic_auth("alice", password)}
-            assert (await fetch(url, headers=header)).status == status
-            assert len(counted.hashes) == checks
+            with mock.patch.object(bcrypt, "checkpw", counted):
+                assert (await fetch(url, headers=header)).status == status
+            assert counted.call_count == checks
 
 
-async def test_an_unknown_user_costs_as_much_as_the_costliest_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_user_costs_as_much_as_the_costliest_known_one() -> None:
     bob = bcrypt.hashpw(b"builder", bcrypt.gensalt(6)).decode()
-    counted = CountedBcrypt(monkeypatch)
+    header = {"Authorization": aiohttp.encode_basic_auth("mallory", "x")}
     async with serving(users(alice=ALICE, bob=bob)) as url:
-        header = {"Authorization": aiohttp.encode_basic_auth("mallory", "x")}
-        assert (await fetch(url, headers=header)).status == 401
-    assert [hashed.split("$")[2] for hashed in counted.hashes] == ["06"]
+        with mock.patch.object(bcrypt, "checkpw", wraps=bcrypt.checkpw) as counted:
+            assert (await fetch(url, headers=header)).status == 401
+    assert [call.args[1].split(b"$")[2] for call in counted.call_args_list] == [b"06"]
 
 
 async def test_a_changed_password_locks_out_the_old_one_at_once(folder: Path) -> None:
@@ -263,31 +241,20 @@ async def test_configured_headers_stand_on_every_response_and_never_replace_its_
     config = load_web_config(path)
     async with serving(lambda: config) as url:
         header = {"Authorization": aiohttp.encode_basic_auth("alice", "wonderland")}
-        responses = [
-            await fetch(url),
-            await fetch(url, headers=header),
-            await fetch(url + "/nothing", headers=header),
-        ]
-    assert [response.status for response in responses] == [401, 200, 404]
+        there = [await fetch(url), await fetch(url, headers=header)]
+        responses = [*there, await fetch(url + "/nothing", headers=header), await fetch(url + "/nothing")]
+    assert [response.status for response in responses] == [401, 200, 404, 401]
     assert {response.headers["X-Frame-Options"] for response in responses} == {"deny"}
     assert [response.headers["X-Content-Type-Options"] for response in responses] == [
         "nosniff",
         "nosniff, its own",
+        "nosniff",
         "nosniff",
     ]
     assert not any("X-XSS-Protection" in response.headers for response in responses)
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------
-
-
-async def test_tls_serves_and_follows_a_renewed_certificate(folder: Path, authority: Identity) -> None:
-    file = WebConfigFile(configure(folder, TLS))
-    context = trusting(folder)
-    async with serving(file.current, file.ssl_context()) as url:
-        assert await server_name(url, context) == "server one"
-        issue("server two", authority).write(folder, "server")
-        assert await server_name(url, context) == "server two"
 
 
 async def test_a_certificate_renewed_halfway_does_not_interrupt(folder: Path, authority: Identity) -> None:
@@ -365,14 +332,10 @@ async def test_versions_and_ciphers_are_what_the_file_says(folder: Path) -> None
             await fetch(url, ssl=client)
 
 
-def test_tls_1_2_is_the_least_by_default(folder: Path) -> None:
+def test_tls_1_2_is_the_least_and_the_systems_roots_judge_optional_certificates(folder: Path) -> None:
     context = load_web_config(configure(folder, TLS)).ssl_context()
     assert context is not None
-    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
-    assert context.verify_mode == ssl.CERT_NONE
-
-
-def test_the_systems_roots_judge_optional_certificates_where_no_ca_is_named(folder: Path) -> None:
+    assert (context.minimum_version, context.verify_mode) == (ssl.TLSVersion.TLSv1_2, ssl.CERT_NONE)
     context = load_web_config(configure(folder, TLS + "  client_auth_type: VerifyClientCertIfGiven\n")).ssl_context()
     assert context is not None
     assert context.verify_mode == ssl.CERT_OPTIONAL
@@ -410,7 +373,7 @@ async def test_the_exporter_serves_those_with_a_password_and_answers_its_own_hea
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "basic_auth_users:\n", "http_server_config: {}\n"])
+@pytest.mark.parametrize("text", ["", "basic_auth_users:\n", "http_server_config: {http2: true}\n"])
 def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
     config = load_web_config(configure(folder, text))
     assert config == WebConfig()
@@ -420,9 +383,7 @@ def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("basic_auth_user: {}\n", "basic_auth_user"),
         ("tls_server_config:\n", "tls_server_config"),
-        ("tls_server_config: {}\n", "cert_file"),
         (TLS + "  cret_file: x\n", "tls_server_config.cret_file: unknown key"),
         ("tls_server_config:\n  cert_file: server.crt\n", "key_file"),
         ("tls_server_config:\n  cert_file: ''\n  key_file: server.key\n", "tls_server_config.cert_file"),
@@ -431,7 +392,6 @@ def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
         ("tls_server_config:\n  cert_file: server.crt\n  key_file: client.key\n", "does not belong"),
         ("tls_server_config:\n  cert_file: web.yml\n  key_file: server.key\n", "not a PEM|NO_START_LINE"),
         ("tls_server_config:\n  cert_file: .\n  key_file: server.key\n", "cert_file.*[Dd]irectory"),
-        (TLS + "  client_auth_type: Sometimes\n", "tls_server_config.client_auth_type.*Sometimes"),
         (TLS + "  client_auth_type: RequireAnyClientCert\n", "client_auth_type.*RequireAndVerifyClientCert"),
         (TLS + "  client_auth_type: RequireAndVerifyClientCert\n", "client_ca_file"),
         (TLS + "  client_ca_file: ca.crt\n", "client_auth_type"),
@@ -439,18 +399,14 @@ def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
             TLS + "  client_ca_file: server.key\n  client_auth_type: VerifyClientCertIfGiven\n",
             "client_ca_file.*no PEM certificate",
         ),
-        (TLS + "  min_version: TLS9\n", "tls_server_config.min_version"),
         (TLS + "  min_version: TLS11\n", "tls_server_config.min_version.*TLS12"),
         (TLS + "  min_version: TLS13\n  max_version: TLS12\n", "min_version TLS13 is above"),
         (TLS + "  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n", "cipher_suites.*RC4"),
         (TLS + "  cipher_suites: [TLS_AES_128_GCM_SHA256]\n", "cipher_suites.*min_version"),
-        (TLS + "  cipher_suites: TLS_AES_128_GCM_SHA256\n", "tls_server_config.cipher_suites"),
         (TLS + "  client_allowed_sans: [a]\n", "client_allowed_sans: not supported"),
         (TLS + "  curve_preferences: [X25519]\n", "curve_preferences: not supported"),
         ("tls_server_config:\n  cert: |\n    PEM\n  key_file: server.key\n", "cert: not supported"),
         ("rate_limit:\n  interval: 1s\n", "rate_limit: not supported"),
-        ("http_server_config:\n  http2: perhaps\n", "http_server_config.http2"),
-        ("http_server_config:\n  http3: true\n", "http3"),
         ("http_server_config:\n  headers:\n    X-Powered-By: me\n", "headers.X-Powered-By"),
         ("http_server_config:\n  headers:\n    X-Frame-Options: maybe\n", "headers.X-Frame-Options.*deny"),
         (
@@ -461,13 +417,7 @@ def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
         (f"basic_auth_users:\n  alice: $2b$04${'a' * 53}\n", "basic_auth_users.alice: not a bcrypt hash"),
         ("basic_auth_users:\n  alice:\n", "basic_auth_users.alice: not a bcrypt hash"),
         ('basic_auth_users:\n  alice: "wonderland\\n"\n', "basic_auth_users.alice: contains a line break"),
-        ("basic_auth_users: wonderland\n", "basic_auth_users: expected a mapping, found text"),
         (f"basic_auth_users:\n  'a:b': {ALICE}\n", "colon"),
-        (
-            f"basic_auth_users:\n  alice: {ALICE}\n  alice: {ALICE}\n",
-            "line 3: basic_auth_users.alice: expected every key once",
-        ),
-        ("basic_auth_users: [alice]\n", "basic_auth_users"),
     ],
 )
 def test_a_bad_file_is_named_with_the_key(folder: Path, text: str, named: str) -> None:
@@ -487,12 +437,3 @@ def test_an_encrypted_key_is_refused_without_asking_anyone_for_its_password(fold
     (folder / "server.key").write_bytes(server.key_pem(serialization.BestAvailableEncryption(b"secret")))
     with pytest.raises(ConfigError, match=r"server\.key"):
         load_web_config(configure(folder, TLS))
-
-
-def test_a_header_may_look_like_a_number(folder: Path) -> None:
-    config = load_web_config(configure(folder, "http_server_config:\n  headers:\n    X-XSS-Protection: 0\n"))
-    assert config.http_server_config.headers == {"X-XSS-Protection": "0"}
-
-
-def test_http2_is_accepted_because_its_clients_speak_http_1_1_too(folder: Path) -> None:
-    assert load_web_config(configure(folder, "http_server_config:\n  http2: true\n")).http_server_config.http2

@@ -64,7 +64,6 @@ def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None
 
 def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
     from specdec_exporter.inspection.logstory import LogStory  # noqa: PLC0415
-    from specdec_exporter.speculation.policy import load_policy  # noqa: PLC0415
     from specdec_exporter.terminal.console import reading_progress, write  # noqa: PLC0415  JSON lines do not need rich
     from specdec_exporter.terminal.log import print_analysis  # noqa: PLC0415
 
@@ -75,12 +74,7 @@ def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
     if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
         return
     analysis = story.analysis()
-    write(
-        stdout,
-        lambda console: print_analysis(
-            console, analysis, counters=inputs.counters, paths=inputs.paths, min_drafts=load_policy().min_drafts
-        ),
-    )
+    write(stdout, lambda console: print_analysis(console, analysis, counters=inputs.counters, paths=inputs.paths))
 
 
 def complain(failures: Iterable[str], stderr: TextIO) -> None:

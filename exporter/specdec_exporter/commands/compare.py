@@ -33,8 +33,7 @@ _TIMEOUT_SECONDS = 5.0
 )
 @click.option("--duration", type=DURATION, help="With URL: how long to record.  [default: 5m]")
 @log_paths_flag(
-    "--predictor.log-path",
-    "With URL: the predictor's log, for method, draft model and k: path or glob, repeatable.",
+    "--predictor.log-path", "With URL: the predictor's log, for method, draft model and k: path or glob, repeatable."
 )
 @click.option("--name", help="With URL: the name of the recording.  [default: the served model]")
 @context_flags

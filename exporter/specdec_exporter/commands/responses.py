@@ -16,7 +16,6 @@ from specdec_exporter.inspection.requests import RequestStory
 from specdec_exporter.predictor.log.events import Event, RequestParams
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, log_request_ids, parse_response
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
-from specdec_exporter.speculation.policy import load_policy
 
 
 def analyze_responses(
@@ -111,12 +110,7 @@ def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextI
         story = LogStory()
         story.add(responses.noting_temperatures(inputs.events(REPORT_KINDS | {RequestParams})))
         analysis, counters, paths = story.analysis(), inputs.counters, inputs.paths
-        write(
-            stdout,
-            lambda console: print_analysis(
-                console, analysis, counters=counters, paths=paths, min_drafts=load_policy().min_drafts
-            ),
-        )
+        write(stdout, lambda console: print_analysis(console, analysis, counters=counters, paths=paths))
         stdout.write("\n")
     for _ in responses:
         pass

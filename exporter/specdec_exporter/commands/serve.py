@@ -15,7 +15,11 @@ from specdec_exporter.commands.serveflags import FLAGS, Flag, settings_loader, s
 def _option(of: Flag) -> Decorator:
     if of.switch:
         return flag(of.name, of.help, is_flag=True, default=None)
-    kind: Any = click.Choice(of.choices) if of.choices else Checked(of.kind, of.check) if of.check else None
+    kind: Any = None
+    if of.choices:
+        kind = click.Choice(of.choices)
+    elif of.check:
+        kind = Checked((of.metavar or "text").lower(), of.check)
     return flag(of.name, of.help, metavar=of.metavar, multiple=of.repeatable, type=kind)
 
 

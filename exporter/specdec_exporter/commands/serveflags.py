@@ -22,7 +22,6 @@ class Flag(NamedTuple):
     name: str
     help: str
     metavar: str | None = None
-    kind: str = "text"
     check: Callable[[str], Any] | None = None
     choices: tuple[str, ...] = ()
     repeatable: bool = False
@@ -56,18 +55,11 @@ FLAGS = (
         "--web.listen-address",
         "Address to listen on, repeatable; [::1]:10409 for IPv6.  [default: :10409]",
         "[HOST]:PORT",
-        kind="listen address",
-        check=config.valid_listen_address,
+        config.valid_listen_address,
         repeatable=True,
     ),
-    Flag(
-        "--web.telemetry-path",
-        "Path of the metrics.  [default: /metrics]",
-        kind="path",
-        check=config.valid_path,
-        metavar="PATH",
-    ),
-    Flag("--web.config.file", "TLS and basic auth, in the format of Prometheus exporters.", metavar="PATH"),
+    Flag("--web.telemetry-path", "Path of the metrics.  [default: /metrics]", "PATH", config.valid_path),
+    Flag("--web.config.file", "TLS and basic auth, in the format of Prometheus exporters.", "PATH"),
     Flag("--web.enable-lifecycle", "Allow POST /-/reload.", switch=True),
     Flag("--web.disable-exporter-metrics", "Leave out process_* and python_info.", switch=True),
     Flag(
@@ -76,31 +68,21 @@ FLAGS = (
         choices=("debug", "info", "warn", "error"),
     ),
     Flag("--log.format", "Format of the exporter's own log.  [default: logfmt]", choices=("logfmt", "json")),
+    Flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", "URL", config.valid_url),
     Flag(
-        "--predictor.url",
-        "The predictor.  [default: http://127.0.0.1:8080]",
-        kind="URL",
-        check=config.valid_url,
-        metavar="URL",
-    ),
-    Flag(
-        "--predictor.name",
-        "Its name, for the label inference_service.  [default: default]",
-        kind="name",
-        check=config.valid_name,
-        metavar="NAME",
+        "--predictor.name", "Its name, for the label inference_service.  [default: default]", "NAME", config.valid_name
     ),
     Flag(
         "--predictor.timeout",
         "Longest time for one fetch of its metrics.  [default: 5s]",
-        kind="duration",
-        check=config.parse_duration,
+        "DURATION",
+        config.parse_duration,
     ),
     Flag(
         "--predictor.log-path",
         "Its log: a path or a glob, repeatable; - is stdin. Without this flag no log is read.",
+        "PATH",
         repeatable=True,
-        metavar="PATH",
     ),
     Flag(
         "--predictor.log-format",
@@ -117,13 +99,13 @@ FLAGS = (
         "Read the log from files, or from the Kubernetes API.  [default: file]",
         choices=("file", "kubernetes"),
     ),
-    Flag("--predictor.log-state", "File that keeps the read positions across restarts.", metavar="PATH"),
-    Flag("--baseline.file", "Baseline to serve beside the predictor, from `baseline record`.", metavar="PATH"),
+    Flag("--predictor.log-state", "File that keeps the read positions across restarts.", "PATH"),
+    Flag("--baseline.file", "Baseline to serve beside the predictor, from `baseline record`.", "PATH"),
     Flag(
         "--window",
         "Time span of the derived metrics, the page and the API.  [default: 5m]",
-        kind="duration",
-        check=config.parse_duration,
+        "DURATION",
+        config.parse_duration,
     ),
 )
 # Flags whose setting has another section or name than the flag.

@@ -43,16 +43,9 @@ _FLAGS = (
     _setting("--listen-address", "HOST:PORT to listen on; port 0 takes a free one."),
     _setting("--log-path", "Append the log to this file; '-' is standard output."),
     _option(
-        "--duration",
-        "Stop after this real time. [default: run until stopped]",
-        key="duration_seconds",
-        type=_DURATION,
+        "--duration", "Stop after this real time. [default: run until stopped]", key="duration_seconds", type=_DURATION
     ),
-    _option(
-        "--scenario",
-        "YAML file with settings and incidents. Flags override it.",
-        type=click.Path(dir_okay=False),
-    ),
+    _option("--scenario", "YAML file with settings and incidents. Flags override it.", type=click.Path(dir_okay=False)),
     _option(
         "--incident",
         "An incident, e.g. 'collapse at=60s for=2m acceptance=0.2'. Kinds: collapse, drift, latency, restart, "
@@ -95,11 +88,7 @@ _FLAGS = (
     _setting("--max-model-len", "Longest prompt and output together."),
     _setting("--engines", "Engines (data-parallel ranks)."),
     _setting("--api-servers", "API servers; several write no periodic log lines."),
-    _option(
-        "--disable-log-stats",
-        "Like vLLM's flag: no engine metrics, no periodic log lines.",
-        is_flag=True,
-    ),
+    _option("--disable-log-stats", "Like vLLM's flag: no engine metrics, no periodic log lines.", is_flag=True),
     _option(
         "--log-interval",
         "Simulated time between periodic lines. [default: 10s, with the V0 engine 5s]",

@@ -12,13 +12,7 @@ import msgspec
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.simulator.rank import NEVER, OnTokens, Rank, Request
-from specdec_exporter.simulator.scenario import (
-    DEFAULT_DOWNTIME_SECONDS,
-    Conditions,
-    Drift,
-    Restart,
-    apply_incidents,
-)
+from specdec_exporter.simulator.scenario import DEFAULT_DOWNTIME_SECONDS, Conditions, Drift, Restart, apply_incidents
 from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.simulator.shapes import FIRST_SEVERAL_ENGINES, release
 

@@ -152,21 +152,11 @@ class _Answer:
         kind = "text_completion"
         if self.chat:
             kind = "chat.completion.chunk" if stream else "chat.completion"
-        return {
-            "id": self.identifier,
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "choices": choices,
-        }
+        return {"id": self.identifier, "object": kind, "created": self.created, "model": self.model, "choices": choices}
 
 
 async def _stream(
-    request: web.Request,
-    answer: _Answer,
-    pieces: AsyncIterator[tuple[int, str | None]],
-    *,
-    include_usage: bool,
+    request: web.Request, answer: _Answer, pieces: AsyncIterator[tuple[int, str | None]], *, include_usage: bool
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)

@@ -62,7 +62,14 @@ class _Listener:
         self.port = port
         self._site: web.TCPSite | None = None
 
-    async def open(self) -> None:
+    async def follow(self, *, serving: bool) -> None:
+        """Listen if the predictor serves, and only then. Raises :class:`ConfigError` for a bad address."""
+        if serving == (self._site is not None):
+            return
+        if self._site:
+            await self._site.stop()
+            self._site = None
+            return
         try:
             site = web.TCPSite(self._runner, self._host, self.port)
             await site.start()
@@ -72,14 +79,6 @@ class _Listener:
         server = site._server  # noqa: SLF001  # the only way to the port of one site
         if isinstance(server, asyncio.Server):
             self.port = server.sockets[0].getsockname()[1]
-
-    async def follow(self, *, serving: bool) -> None:
-        """Listen if the predictor serves, and only then."""
-        if serving and not self._site:
-            await self.open()
-        elif not serving and self._site:
-            await self._site.stop()
-            self._site = None
 
 
 class _Predictor:
@@ -195,7 +194,7 @@ async def _listening(predictor: _Predictor, address: str) -> AsyncIterator[_List
     await runner.setup()
     listener = _Listener(runner, host.strip("[]") or "0.0.0.0", int(port))
     try:
-        await listener.open()
+        await listener.follow(serving=True)
         yield listener
     finally:
         await runner.cleanup()

@@ -213,9 +213,7 @@ class StartupWarning(msgspec.Struct, frozen=True):
 
 STARTUP_WARNINGS: tuple[StartupWarning, ...] = (
     StartupWarning(
-        (0, 11, 1),
-        (0, 17, 1),
-        "min_p, logit_bias, and min_tokens parameters won't work with speculative decoding.",
+        (0, 11, 1), (0, 17, 1), "min_p, logit_bias, and min_tokens parameters won't work with speculative decoding."
     ),
     StartupWarning((0, 17, 1), _NEVER, "min_p and logit_bias parameters won't work with speculative decoding."),
     StartupWarning(

@@ -51,11 +51,7 @@ def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
         ),
         ("Mean draft length", "draft tokens / drafts", [decimal(figures.mean_draft_length) for figures in spans]),
         ("Generation tokens", "", [count(figures.generation_tokens) for figures in spans]),
-        (
-            "Tokens per step",
-            "steps without a draft included",
-            [decimal(figures.tokens_per_step) for figures in spans],
-        ),
+        ("Tokens per step", "steps without a draft included", [decimal(figures.tokens_per_step) for figures in spans]),
     ]
     known = [line for line in lines if any(cell != "-" for cell in line[2])]
     if len(columns) > 1:

@@ -12,6 +12,7 @@ from specdec_exporter.inspection.logstory import Account, Analysis, NotableWindo
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.console import heading, indented, is_ascii_only, pairs, sparkline
 from specdec_exporter.terminal.figures import (
     breakdown_table,
@@ -23,9 +24,7 @@ from specdec_exporter.terminal.figures import (
 )
 
 
-def print_analysis(
-    console: Console, analysis: Analysis, *, counters: ReaderCounters, paths: Sequence[str], min_drafts: int
-) -> None:
+def print_analysis(console: Console, analysis: Analysis, *, counters: ReaderCounters, paths: Sequence[str]) -> None:
     """Print what one log says. ``paths`` are its files; ``counters`` are the counts of its reader."""
     for path in paths:
         console.print(Text("stdin" if path == "-" else plain(path), style="bold"))
@@ -34,7 +33,7 @@ def print_analysis(
     judged = analysis.judged
     if judged is not None and judged.figures is not None:
         _print_totals(console, analysis, judged, judged.figures)
-        _print_windows(console, judged, min_drafts)
+        _print_windows(console, judged)
         print_curve(console, judged.figures, judged.recommended_num_speculative_tokens)
     print_warnings(console, analysis.warnings)
     print_pitfalls(console, analysis.pitfalls)
@@ -108,7 +107,8 @@ def _print_totals(console: Console, analysis: Analysis, judged: Account, summed:
         indented(console, Text(f"{words} The last line: {accepted:,} of {drafted:,} draft tokens accepted."))
 
 
-def _print_windows(console: Console, judged: Account, min_drafts: int) -> None:
+def _print_windows(console: Console, judged: Account) -> None:
+    min_drafts = load_policy().min_drafts
     heading(console, f"Windows: {judged.windows:,}")
     rows: list[tuple[str, str]] = []
     if judged.percentiles is not None and judged.best is not None and judged.worst is not None:

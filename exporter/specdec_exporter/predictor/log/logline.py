@@ -54,7 +54,7 @@ _WRAPPING: Final = re.compile(
       )?
     | {_BRACKETED_TIME}\ *
     | \[(?!(?:{_LOGGER}|{_WORD})\])(?:
-          (?P<stranger>(?!vllm)[^\s\[\]/]{{1,200}})           # a collector's word, or the name of another server
+          (?P<bracketed_name>(?!vllm)[^\s\[\]/]{{1,200}})           # a collector's word, or the name of another server
         | [^\s\[\]]{{1,200}}                                 # pod/name/container
       )\]\ *
     | [\w./-]{{1,100}}\ *\|\ +                                                        # compose: service-1  |
@@ -79,7 +79,7 @@ _OWN_HEADER: Final = re.compile(
     rf"""(?:[|:-][ \t]+)?(?:
     (?: (?P<time>{_TIME}) | (?P<clock>(?:\d\d-\d\d\ )?{_CLOCK}|{_DAY}) | {_PROCESS}
       | \[?(?P<logger>{_LOGGER})\]? | \[?(?P<word>{_WORD})\]? | {_BRACKETED_TIME}
-      | \[(?P<stranger>[^\s\[\]]{{1,200}})\]
+      | \[(?P<bracketed_name>[^\s\[\]]{{1,200}})\]
     )[ \t]*[|:-]?[ \t]*)""",
     re.ASCII | re.VERBOSE,
 )
@@ -203,7 +203,7 @@ def _is_another_servers(kinds: set[str | None]) -> bool:
         return False
     if "bracketed_time" in kinds and "word" not in kinds:
         return True
-    return "stranger" in kinds and not kinds.isdisjoint(_FORMATTED)
+    return "bracketed_name" in kinds and not kinds.isdisjoint(_FORMATTED)
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------

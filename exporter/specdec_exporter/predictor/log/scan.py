@@ -1,4 +1,4 @@
-"""Bytes of one log stream -> events. Finds the lines of interest without splitting the rest into lines."""
+"""Bytes of one log stream -> events. Finds the lines of interest without splitting the log into lines."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     Event,
+    LogEvent,
     Malformed,
     PredictorWarning,
     RequestParams,
@@ -31,40 +32,44 @@ _ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, Predicto
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
-# By what lines are found. The rest of a line that was wrapped inside "SpecDecoding" still says "Drafted: ", and the V0
-# engine's line says "Draft acceptance rate: ".
+# Words that find the lines of interest. The rest of a line wrapped inside "SpecDecoding" has "Drafted: ". The V0
+# engine's line has "Draft acceptance rate: ".
 _DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
 _STATISTICS: Final = b"Running: "
 _REQUEST: Final = b"Received request "
 _WARNING: Final = Words((b"WARNING",))
 _ENGINE_INIT: Final = Words((b"LLM engine (v",))
 _PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
-# The V0 engine's line, the engine-init line, most warnings. Looking for it costs as much as looking for all others. In
-# vLLM's own format these find the same lines, so that it is left out where many bytes are read at once.
+# Finds the V0 engine's line, the engine-init line and most warnings. This search costs as much as all others together.
+# In vLLM's own format the other words find the same lines, so large reads leave it out.
 _SPECULATION: Final = Words((b"peculative",), place=3)
 _MANY_BYTES: Final = 128 * 1024
-# The same, in lines that are looked at anyway.
+# The same words, for lines that are read anyway.
 _OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request ")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
 
 
-class _BrokenLine:
-    """A line that breaks off: what it may read with the lines after it, and those lines."""
+class _BrokenLine(msgspec.Struct):
+    """A line that breaks off: its possible readings so far, and the lines that may continue it."""
 
-    __slots__ = ("continuations", "readings", "timestamp")
+    readings: list[str]
+    timestamp: str | None
+    continuations: list[str] = msgspec.field(default_factory=list)
 
-    def __init__(self, readings: list[str], timestamp: str | None) -> None:
-        self.readings = readings
-        self.timestamp = timestamp
-        self.continuations: list[str] = []
+
+class _Partial(msgspec.Struct):
+    """The pieces so far of a line that a container runtime cut. ``kept`` is false if it grew too long."""
+
+    timestamp: str | None
+    text: bytearray = msgspec.field(default_factory=bytearray)
+    kept: bool = True
 
 
 class LogScanner:
-    """Reads ONE log stream (one file, or stdin). Holds only what a line may need from the lines before it.
+    """Reads ONE log stream: one file, or stdin.
 
-    ``kinds`` limits the work to the kinds wanted (an :class:`EngineConfig`-only scan of a long history is cheap);
-    ``None`` wants all. ``count_lines=False`` leaves ``counters.lines`` alone, for a reader that does not show them.
-    Nothing here raises on any input.
+    ``kinds`` are the event types wanted, ``None`` for all; a scan for :class:`EngineConfig` alone is cheap.
+    ``count_lines=False`` leaves ``counters.lines`` alone. No input makes a method raise.
     """
 
     def __init__(
@@ -82,12 +87,12 @@ class LogScanner:
         self.reset()
 
     def narrow(self, kinds: frozenset[type]) -> None:
-        """From now on only these of the kinds wanted so far are wanted."""
+        """Want no other kinds than these from now on."""
         self._kinds &= kinds
         self._set_format(self._format)
 
     def reset(self) -> None:
-        """The stream was cut under us (truncation): forget partial lines and pairing, without events."""
+        """Forget all earlier lines, because the stream was truncated."""
         self._set_format(self._configured_format)
         self._engines: dict[Writer, str] = {}  # whose statistics each process printed last
         self._broken: _BrokenLine | None = None
@@ -96,7 +101,7 @@ class LogScanner:
         self._events: list[Event] = []
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
-        """Events of ``buffer[:end]``, which must end with a newline (or be empty): whole lines only, any number."""
+        """Return the events of ``buffer[:end]``, which must be empty or end with a newline."""
         if end <= 0:
             return []
         self._counters.last_line_timestamp = time.time()
@@ -111,9 +116,7 @@ class LogScanner:
         return self._take_events()
 
     def finish(self, tail: bytes = b"") -> list[Event]:
-        """The stream has ended: ``tail`` is its unterminated last line. Gives whatever was held back; may be called
-        once per ended stream, after which the scanner is fresh.
-        """
+        """End the stream with the unterminated line ``tail``; return the events held back. Then the scanner is new."""
         if tail:
             if self._count_lines:
                 self._counters.lines += 1
@@ -157,7 +160,7 @@ class LogScanner:
             self._words.append(_SPECULATION)
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
-        """Containers' logs are framed throughout; a plain log's first line may be anything, so it stays undecided."""
+        """Detect a framed format by the first line. A plain line decides nothing, because framed lines may follow."""
         found = detect_format(bytes(buffer[: min(_line_end(buffer, 0, end), MAX_LINE_BYTES)]))
         if found is not None and found != self._format:
             self._set_format(found)
@@ -190,7 +193,7 @@ class LogScanner:
         self._own_format = usual > 0 and not others
 
     def _take_continuations(self, buffer: bytearray, position: int, end: int) -> int:
-        """Take lines from ``position`` on while a line before them may go on in them; return where they end."""
+        """Take lines from ``position`` on while they may continue an earlier line; return where they end."""
         while position < end and (self._broken is not None or self._partials):
             position = self._take_line_at(buffer, position, end)
         return position
@@ -234,7 +237,8 @@ class LogScanner:
             partial = self._partials[piece.stream] = _Partial(piece.timestamp)
         if partial.kept and len(partial.text) + len(piece.payload) > MAX_LINE_BYTES:
             self._counters.oversized_lines += 1
-            partial.drop()
+            partial.kept = False
+            partial.text.clear()
         if partial.kept:
             partial.text += piece.payload
         if not piece.partial:
@@ -254,10 +258,10 @@ class LogScanner:
         if _OF_INTEREST.search(text) is None:
             return
         if RequestParams not in self._kinds and "Received request " in text:
-            return  # no other kind stands in such a line, whatever its prompt says
+            return  # such a line holds no other kind; any match is in the prompt
         said, readings = None, [text]
-        if previous and not has_header(text) and not _is_event(parse_text(previous)):
-            # The rest of a line that was wrapped in its header, or inside the words that lines are found by?
+        if previous and not has_header(text) and not isinstance(parse_text(previous), LogEvent):
+            # This may be the rest of a line that was wrapped in its header or inside the words that find it.
             said, readings = _read_joined([previous], text)
         if said is None:
             said, readings = parse_text(text), [text]
@@ -270,9 +274,9 @@ class LogScanner:
             self._take_event(said, timestamp)
 
     def _continue_broken(self, broken: _BrokenLine, text: str, *, goes_on: bool) -> None:
-        """Read the broken line with one more line; it counts only if the whole is read without doubt."""
+        """Read the broken line together with one more line."""
         said, readings = _read_joined(broken.readings, text)
-        if said is not None and not isinstance(said, Malformed) and not (goes_on and _may_go_on(said)):
+        if isinstance(said, LogEvent) and not (goes_on and _may_go_on(said)):
             self._broken = None
             self._take_event(said, broken.timestamp)
             return
@@ -282,7 +286,7 @@ class LogScanner:
             self._give_up()
 
     def _give_up(self) -> None:
-        """The broken line cannot be read: one error. The lines that might have gone on with it stand for themselves."""
+        """Count the broken line as one error, and read the lines after it by themselves."""
         broken, self._broken = self._broken, None
         if broken is not None:
             self._count_error()
@@ -291,11 +295,15 @@ class LogScanner:
 
     def _count_error(self) -> None:
         self._counters.parse_errors += 1
-        self._engines.clear()  # the line may have been the statistics of the engine that follows
+        self._engines.clear()  # the line may have named the engine of the next spec-decode line
 
     def _take_event(self, event: Event, timestamp: str | None) -> None:
         if isinstance(event, EngineStats):
-            self._pair((event.process, event.pid), event.engine)
+            # A spec-decode line has no engine. It belongs to the same process's statistics line before it.
+            if event.engine is None:
+                self._engines.pop((event.process, event.pid), None)
+            else:
+                self._engines[event.process, event.pid] = event.engine
         if type(event) not in self._kinds:
             return
         if isinstance(event, SpecDecoding):
@@ -304,33 +312,11 @@ class LogScanner:
             event = msgspec.structs.replace(event, timestamp=timestamp)
         self._events.append(event)
 
-    def _pair(self, writer: Writer, engine: str | None) -> None:
-        """Drafts' lines carry no engine: each belongs to the statistics line before it from the same process."""
-        if engine is None:
-            self._engines.pop(writer, None)
-        else:
-            self._engines[writer] = engine
-
-
-class _Partial:
-    """The pieces so far of a line that a container runtime cut up. ``kept`` is false where it grew too long."""
-
-    __slots__ = ("kept", "text", "timestamp")
-
-    def __init__(self, timestamp: str | None) -> None:
-        self.text = bytearray()
-        self.timestamp = timestamp
-        self.kept = True
-
-    def drop(self) -> None:
-        self.kept = False
-        self.text.clear()
-
 
 def _read_joined(beginnings: list[str], text: str) -> tuple[Event | Malformed | None, list[str]]:
-    """What one of the beginnings says with one more line, joined directly or with a blank (a wrap may eat it).
+    """Read each beginning with one more line, joined directly and with a blank, because a wrap may drop the blank.
 
-    Gives the readings that may still go on: of an event the one that it was read from.
+    Returns the event and its reading, or the last error and all readings that may still go on.
     """
     open_ends: list[str] = []
     broken: Malformed | None = None
@@ -347,17 +333,13 @@ def _read_joined(beginnings: list[str], text: str) -> tuple[Event | Malformed | 
     return broken, open_ends
 
 
-def _is_event(said: Event | Malformed | None) -> bool:
-    return said is not None and not isinstance(said, Malformed)
-
-
 def _may_go_on(said: Event | Malformed | None) -> bool:
-    """Whether more could follow a line that can be read as it is: the list at the end of 0.8.5-0.10.1's lines."""
+    """Whether a complete line may go on: in 0.8.5-0.10.1, it ends with a list."""
     return isinstance(said, SpecDecoding) and said.per_position is not None and said.accepted_throughput is None
 
 
 def _has_docker_partial(buffer: bytearray, end: int) -> bool:
-    """Whether some line's text does not end here; in JSON's spelling a whole one ends in a newline."""
+    """Whether some line is partial. The text of a whole one ends in a newline, as JSON spells it."""
     return buffer.count(_DOCKER_COMPLETE, 0, end) != buffer.count(b"\n", 0, end)
 
 
@@ -367,7 +349,7 @@ def _line_end(buffer: bytearray, position: int, end: int) -> int:
 
 
 def _line_before(buffer: bytearray, position: int) -> bytes:
-    """The line that ends before ``position``; empty if there is none, or it is too long to begin a line of ours."""
+    """Return the line that ends before ``position``; empty if there is none or it is too long."""
     stop = position - 1
     start = buffer.rfind(b"\n", 0, max(stop, 0)) + 1
     return bytes(buffer[start:stop]) if 0 < stop - start <= _MOST_PREVIOUS_BYTES else b""

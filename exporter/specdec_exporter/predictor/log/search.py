@@ -1,25 +1,25 @@
-"""Finding all places of some words in a big buffer."""
+"""Finding all places of some words in a large buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-# After so many false hits in a row, looking for whole words is faster.
+# After this many false hits in a row, a search for whole words is faster.
 _MOST_FALSE_HITS: Final = 32
 
 
 class Words(NamedTuple):
-    """What to look for: any of ``texts``. All have the same byte at ``place``, which should be rare in logs."""
+    """Words to find. All ``texts`` have the same byte at ``place``, which should be rare in logs."""
 
     texts: tuple[bytes, ...]
     place: int = 0
 
 
 def find_words(sought: Iterable[Words], buffer: bytearray, end: int) -> list[int]:
-    """Return where in ``buffer[:end]`` any of the words begins, in order.
+    """Return the places in ``buffer[:end]`` where any of the words begins, in order.
 
-    Looking for one byte is ten times as fast as looking for a word, as long as that byte is rare.
+    A search for one rare byte is ten times as fast as a search for a word.
     """
     find, startswith = buffer.find, buffer.startswith
     found: list[int] = []

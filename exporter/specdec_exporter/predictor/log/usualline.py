@@ -1,8 +1,7 @@
 """The two lines that vLLM prints every ten seconds, each read by one pattern instead of the general parser.
 
-A pattern takes a line only if every byte of it is as vLLM 0.10.2 and later print it, without a prefix: the spec-decode
-line, and the ``Engine NNN`` line before it. For a line that is taken, :func:`logline.parse_line` gives the same event;
-for any other line it alone decides.
+These are the spec-decode line and the ``Engine NNN`` line before it. A pattern matches only a line that vLLM 0.10.2 or
+later prints without a prefix. :func:`logline.parse_line` gives the same event for such a line, and reads all others.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from specdec_exporter.predictor.log.events import EngineStats, Event, SpecDecodi
 Writer = tuple[str | None, int | None]  # process name and id
 
 _HEADER: Final = (
-    # 0.10.1-0.15.1 colour the process, in files too. A process named like a level ("INFO") is not taken.
+    # 0.10.1-0.15.1 colour the process, in files too. The pattern excludes processes named like a level ("INFO").
     r"(?:(?:\x1b\[[\d;]{1,8}m)?\(([A-Z]{1,8}[a-z]\w{0,50}) pid=(\d{1,10})\)(?:\x1b\[[\d;]{1,8}m)? )?"
     r"(?:INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) "
     r"\[[a-z][\w/]{0,99}(?<!logger)\.py:\d{1,6}\] "  # loggers of requests carry users' text
 )
-# Numbers of JSON, which allows no needless zeros in front.
+# JSON numbers, which have no leading zeros.
 _WHOLE: Final = r"(?:0|[1-9]\d{0,14})"
 _COUNT: Final = rf"({_WHOLE})"
 _TENTHS: Final = rf"({_WHOLE}\.\d)"
@@ -41,7 +40,7 @@ _ENGINE_STATS: Final = re.compile(
     f"Running: {_COUNT} reqs, Waiting: {_COUNT} reqs, "
     f"[CG]PU KV cache usage: {_TENTHS}%(?:, Prefix cache hit rate: {_TENTHS}%)?{_LINE_END}".encode()
 )
-# How far figures of one line may lie apart: half of the last printed digit, as in message.py.
+# Tolerances between figures of one line: half a unit of the last printed digit, as in message.py.
 _HALF_A_HUNDREDTH: Final = 0.005 + 1e-9
 _HALF_A_TENTH: Final = 0.05 + 1e-9
 _HALF_A_THOUSANDTH: Final = 0.0005
@@ -57,10 +56,10 @@ def take_usual_lines(
     *,
     wants_stats: bool,
 ) -> int:
-    """Read an engine-stats line at ``position``, a spec-decode line after it, or one of them; return where they end.
+    """Read an engine-stats line at ``position``, then a spec-decode line, or one of both; return where they end.
 
-    Appends to ``events``. ``engines`` has the engine whose statistics each writer printed last; a spec-decode line uses
-    up its writer's. Returns ``position`` where neither line stands there.
+    Appends to ``events``. ``engines`` maps each writer to the engine of its last statistics; a spec-decode line removes
+    the entry. Returns ``position`` if it finds neither line there.
     """
     if (stats := _ENGINE_STATS.match(buffer, position, end)) is not None:
         position = stats.end()
@@ -94,7 +93,7 @@ def _engine_stats(line: re.Match[bytes], writer: Writer) -> EngineStats:
 
 
 def _spec_decoding(line: re.Match[bytes], engines: dict[Writer, str]) -> SpecDecoding | None:
-    """The event, if the line's figures agree with each other. Where they do not, the general parser words it."""
+    """Return the event if the line's figures agree. If not, the general parser reports the line."""
     process, pid, timestamp, *figures = line.groups()
     numbers = _decode_numbers(b"[%b]" % b",".join(figures))
     length, accepted_throughput, drafted_throughput, accepted, drafted, *curve, percent = numbers
@@ -134,5 +133,5 @@ def _writer(process: bytes | None, pid: bytes) -> Writer:
 
 
 def _ratio(percent: bytes) -> float:
-    """A printed percentage as 0..1, rounded as in message.py."""
+    """Return a printed percentage as 0..1, rounded as in message.py."""
     return round(float(percent) / 100, 9)

@@ -1,17 +1,17 @@
 """Bytes of a predictor's ``/metrics`` -> :class:`Snapshot`, for every spelling from vLLM 0.6.6 to 0.33.0.
 
-One grammar serves the text format 0.0.4 and OpenMetrics 1.0; for us they differ only in the ``# EOF`` of the latter.
-TYPE lines do not matter, because vLLM's frontends disagree on them (``_total`` or not, ``_created`` gauges).
-A name must match exactly, not only in its beginning.
+One grammar serves the text format 0.0.4 and OpenMetrics 1.0; only ``# EOF`` differs. TYPE lines do not matter, because
+vLLM's frontends disagree on them (``_total`` or not, ``_created`` gauges). Names must match as a whole.
 
-The first body is read line by line. What its names and labels say is kept as a :class:`Layout`, and the next scrapes of
-the same predictor are read by it, without parsing names and labels again.
+The first body is read line by line and gives a :class:`Layout`. With it, later scrapes of the same predictor need no
+parsing of names and labels.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import deque
 
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.metrics.families import MEANINGS, PREFIXES, WANTED_FAMILIES, Meaning, engine_generation
@@ -42,7 +42,7 @@ _ENGINE_LINE = re.compile(
     rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])"
 )
 _DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF)[ \t\r]*")
-# How the first line with content begins, whole or cut off.
+# The beginning of the first line with content, even if it is cut off.
 _BEGINNING = re.compile(rb"\s*(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
 
 _FOREIGN_ENCODINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -53,22 +53,7 @@ _FINITE = re.compile(rb"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?")
 
 _LAYOUTS_KEPT = 8
 _LONGEST_LEARNT_LINES = 20_000
-
-
-class _Layouts:
-    """The structures of the bodies seen last: one predictor needs one, a few predictors a few."""
-
-    def __init__(self) -> None:
-        self._newest_first: tuple[Layout, ...] = ()
-
-    def read(self, lines: list[bytes]) -> Snapshot | None:
-        return next((snapshot for layout in self._newest_first if (snapshot := layout.read(lines))), None)
-
-    def keep(self, layout: Layout) -> None:
-        self._newest_first = (layout, *self._newest_first[: _LAYOUTS_KEPT - 1])
-
-
-_layouts = _Layouts()
+_layouts: deque[Layout] = deque(maxlen=_LAYOUTS_KEPT)  # of the last bodies, newest first; each predictor needs one
 
 
 def parse_exposition(body: bytes, content_type: str | None = None) -> Snapshot:
@@ -82,7 +67,8 @@ def parse_exposition(body: bytes, content_type: str | None = None) -> Snapshot:
     _refuse_other_text(body)
     _refuse_fragment(body, content_type)
     lines = body.split(b"\n")
-    return _layouts.read(lines) or _parse_lines(lines)
+    known = (snapshot for layout in tuple(_layouts) if (snapshot := layout.read(lines)))
+    return next(known, None) or _parse_lines(lines)
 
 
 def process_start_time(body: bytes) -> float | None:
@@ -164,7 +150,7 @@ def _parse_lines(lines: list[bytes]) -> Snapshot:
     if plain and len(recipe.order) == len(series) > 1:
         layout = Layout(lines, places, recipe, generation)
         if layout.read(lines) == snapshot:
-            _layouts.keep(layout)
+            _layouts.appendleft(layout)
     return snapshot
 
 

@@ -6,18 +6,17 @@ from typing import Literal, NamedTuple
 
 from specdec_exporter.predictor.metrics.snapshot import EngineGeneration
 
-# "vllm:" is vLLM's own. Collectors that allow no colon write "vllm_"; Ray Serve puts "ray_" in front of either.
+# vLLM writes "vllm:". Collectors that allow no colon write "vllm_"; Ray Serve adds "ray_" in front.
 PREFIXES = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_")
 
 Shape = Literal["scalar", "map", "histogram"]
 
 
 class Meaning(NamedTuple):
-    """What a sample's name says.
+    """The meaning of a sample's name.
 
-    ``field`` is an attribute of :class:`EngineSnapshot`. The label ``key_label``, or without one the word ``key``,
-    tells the sample from the others of its figure. ``rank`` orders the names of one figure: the first with a usable
-    figure wins.
+    ``field`` is an attribute of :class:`EngineSnapshot`. The label ``key_label`` identifies the sample within its
+    figure; without one, the word ``key`` does. ``rank`` orders the names of one figure: the first usable one wins.
     """
 
     field: str
@@ -49,14 +48,14 @@ _GAUGES: dict[str, tuple[str, ...]] = {
 _HISTOGRAMS: dict[str, tuple[str, ...]] = {
     "time_to_first_token": ("time_to_first_token_seconds",),
     "time_per_output_token": ("request_time_per_output_token_seconds",),
-    # One sample per engine step under either name, in both engines, whatever the older name says: 0.9.2 (V0) counted
-    # 108 for 480 tokens. Both names in 0.10.2 to 0.11.2.
+    # Under both names, both engines write one sample per engine step, not per token: 0.9.2 (V0) counted 108 for 480
+    # tokens. 0.10.2 to 0.11.2 have both names.
     "step_latency": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
     "request_latency": ("e2e_request_latency_seconds",),
     "request_decode": ("request_decode_time_seconds",),
 }
 
-# Families that only the one engine ever had, without "_total".
+# Families of only one engine generation, without "_total".
 _V0_ONLY = frozenset(
     {
         "spec_decode_draft_acceptance_rate",
@@ -87,7 +86,7 @@ _V1_ONLY = frozenset(
         "request_time_per_output_token_seconds",
     }
 )
-# Families that every real server has (V0: both; V1: the first), unlike a hand-made or filtered exposition.
+# Every real server has such a family (V0: both; V1: the first); a filtered exposition may not.
 _ALWAYS_THERE = frozenset({"cache_config_info", "lora_requests_info"})
 
 
@@ -113,8 +112,8 @@ WANTED_FAMILIES = frozenset(_COUNTERS).union(*_GAUGES.values(), *_HISTOGRAMS.val
 def engine_generation(families: set[str], *, engine_labels: bool) -> EngineGeneration:
     """Return which engine declared ``families`` (names without prefix and ``_total``, from HELP, TYPE or samples).
 
-    ``engine_labels`` tells whether a sample carries the label ``engine``: V1 writes it since 0.8.3, V0 never does. It
-    decides when V0 shows none of its own families: in multiprocess mode before the first draft (seen in 0.9.2).
+    ``engine_labels``: a sample has the label ``engine``, which V1 writes since 0.8.3 and V0 never. The label decides
+    while V0 shows none of its own families, in multiprocess mode before the first draft (seen in 0.9.2).
     """
     if families & _V0_ONLY:
         return "v0"

@@ -175,7 +175,6 @@ def _trust() -> ssl.SSLContext:
 
 
 def _endpoints(text: str) -> tuple[URL, URL, URL]:
-    """Return the URLs of ``/metrics``, ``/version`` and ``/v1/models``."""
     try:
         url = URL(text.strip()).with_fragment(None)
     except ValueError:
@@ -224,7 +223,6 @@ def _redirected(source: URL, location: str | None) -> URL:
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int, what: str) -> bytes:
-    """Read and decompress the whole body."""
     too_large = FetchError("too_large", f"{what} answered more than {max_bytes} bytes")
     if (response.content_length or 0) > max_bytes:
         raise too_large

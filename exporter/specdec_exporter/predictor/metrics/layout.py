@@ -1,6 +1,6 @@
-"""What stays the same from scrape to scrape: the names, the labels, and the way from values to a snapshot.
+"""The parts of a body that stay the same from scrape to scrape: names, labels, and the way from values to a snapshot.
 
-A :class:`Recipe` tells which value is which figure of which engine. A :class:`Layout` tells where the values stand in a
+A :class:`Recipe` says which value is which figure of which engine. A :class:`Layout` says where the values are in a
 body of known structure.
 """
 
@@ -17,13 +17,13 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.families import Meaning
 from specdec_exporter.predictor.metrics.snapshot import EngineGeneration, EngineSnapshot, Snapshot
 
-# What tells a value from the others of its figure: a bucket's bound (float), a draft position (int), a finished reason
-# or one of the words "", "sum" and "count" (str). None if the label that should tell it is missing or makes no sense.
+# Identifies a value within its figure: a bucket's bound (float), a draft position (int), a finished reason or one of
+# the words "", "sum" and "count" (str). None if the label is missing or makes no sense.
 Key = float | int | str | None
 
 
 class Series(NamedTuple):
-    """What one sample's name and labels say."""
+    """The meaning of one sample's name and labels."""
 
     model_name: str
     engine: str
@@ -46,7 +46,7 @@ class _Histogram(NamedTuple):
 
 
 class _Engine(NamedTuple):
-    """How to read one engine. Integers and slices are places in the ordered values; recipes of a field go by rank."""
+    """How to read one engine. Integers and slices are places in the ordered values. Best names come first."""
 
     model_name: str
     engine: str
@@ -58,7 +58,7 @@ class _Engine(NamedTuple):
 class Recipe:
     """How the values of given series make up the engines of a snapshot.
 
-    ``order`` says in which order :meth:`engines` wants the values, as indices into ``series``.
+    ``order`` is the order of the values that :meth:`engines` expects, as indices into ``series``.
     """
 
     def __init__(self, series: Sequence[Series]) -> None:
@@ -85,7 +85,7 @@ class Recipe:
         self.order = (*order, *(index for _, index in twins))
 
     def engines(self, values: list[float]) -> tuple[EngineSnapshot, ...]:
-        """Return the snapshot's engines from ``values``, which stand in :attr:`order`.
+        """Return the snapshot's engines from ``values``, which are in :attr:`order`.
 
         NaN, infinities and negative values give no figure; neither does a map or histogram that holds one. If a series
         appears twice with equal values, it counts once; with different values, it does not count.
@@ -97,7 +97,7 @@ class Recipe:
 
 
 def _ordered_keys(shape: str, by_key: dict[Key, list[int]]) -> list[Key]:
-    """The keys of a figure in the order of its values, or none if the figure cannot be complete."""
+    """Return the keys of a figure in the order of its values, or none if the figure is incomplete."""
     if None in by_key:
         return []
     if shape != "histogram":
@@ -149,14 +149,14 @@ _decode_numbers = msgspec.json.Decoder(list[float]).decode
 class Layout:
     """The structure of one body: its number of lines, all comments, and the samples of interest without their values.
 
-    In both formats the samples of a family stand together below its TYPE line. So if every such line is in its place,
-    no sample of interest can be among the lines that are not read.
+    In both formats, a family's samples follow its TYPE line. So if all TYPE lines are in place, the lines that are not
+    read hold no sample of interest.
     """
 
     def __init__(
         self, lines: list[bytes], places: Sequence[tuple[int, int]], recipe: Recipe, generation: EngineGeneration
     ) -> None:
-        """``places`` are line and column at which the values of the recipe's series begin; they end their lines."""
+        """``places`` are line and column of the values of the recipe's series, each the last word of its line."""
         ordered = [places[index] for index in recipe.order]
         comments = [index for index, line in enumerate(lines) if line.lstrip().startswith(b"#")]
         self._line_count = len(lines)
@@ -175,7 +175,7 @@ class Layout:
         samples = self._pick_samples(lines)
         if not all(map(bytes.startswith, samples, self._keys)):
             return None
-        # JSON numbers are a subset of the exposition formats' that lacks NaN, infinities, "+1", "1." and ".5".
+        # JSON has all numbers of the exposition formats but NaN, infinities, "+1", "1." and ".5".
         numbers = b"[" + b",".join(map(operator.getitem, samples, self._values)) + b"]"
         try:
             values = _decode_numbers(numbers)

@@ -1,7 +1,7 @@
-"""What one successful fetch of a predictor's ``/metrics`` said, in our own words.
+"""The figures of one successful fetch of a predictor's ``/metrics``, under our own names.
 
-Values are the predictor's own, copied, never rebased or summed. ``None`` means that the predictor does not expose the
-figure (or exposes something unusable: NaN, a conflicting duplicate, half a histogram).
+The values are the predictor's own, neither rebased nor summed. ``None``: the predictor does not expose the figure, or
+its value is unusable (NaN, a conflicting duplicate, half a histogram).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EngineGeneration = Literal["v0", "v1"]
 class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One engine (data-parallel rank) of one served model.
 
-    ``engine`` is the label's value; releases that have no such label run one engine, which is ``"0"``.
+    ``engine`` is the label's value, and ``"0"`` in releases without the label, which run one engine.
     Counters are totals since the predictor started, times are seconds, ratios are 0..1.
     """
 
@@ -29,7 +29,7 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
     accepted_tokens_per_position: dict[int, float] | None = None
-    # V0 engine only: lifetime gauges. Its three counters are sums of lifetime totals (contract: grow quadratically).
+    # V0 engine only: lifetime gauges. Its three counters sum lifetime totals, so they grow quadratically.
     lifetime_acceptance_ratio: float | None = None
     lifetime_efficiency: float | None = None
 
@@ -44,7 +44,7 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     time_to_first_token: Histogram | None = None
     time_per_output_token: Histogram | None = None  # per finished request; never inter-token latency
-    step_latency: Histogram | None = None  # inter-token latency under either of its names: one sample per engine step
+    step_latency: Histogram | None = None  # inter-token latency: one sample per engine step
     request_latency: Histogram | None = None  # end to end
     request_decode: Histogram | None = None
 
@@ -54,7 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     ``stats_present`` is false when the body is a sound exposition without a single family of the inference engine
     (``--disable-log-stats``, or the wrong port). ``engine_generation`` is ``None`` exactly then.
-    ``process_start_time_seconds`` is Unix time, where the predictor tells it.
+    ``process_start_time_seconds`` is Unix time, if the predictor exposes it.
     """
 
     engines: tuple[EngineSnapshot, ...]

@@ -180,7 +180,7 @@ class FileSet:
         except OSError as error:
             self.troubles[path] = error.strerror or str(error)
             return None
-        if file.identity in self._held():
+        if file.identity in self._open_heads():
             file.close()
             return None
         file.grew_at = now
@@ -198,8 +198,7 @@ class FileSet:
         except OSError as error:
             self.lose(file, error)
 
-    def _held(self) -> dict[Identity, bytes]:
-        """Return the first bytes of each open file."""
+    def _open_heads(self) -> dict[Identity, bytes]:
         return {file.identity: file.head for file in self.files}
 
     def _queue(self, chain: Sequence[LogFile]) -> None:
@@ -211,7 +210,7 @@ class FileSet:
     def _note_rotated_files(self, bases: Iterable[Sequence[str]]) -> None:
         """Note the rotated files that exist when a path is first followed."""
         for base in dict.fromkeys(itertools.chain.from_iterable(bases)):
-            self._known.look(base, self._held())
+            self._known.look(base, self._open_heads())
 
     # --- rotated files -----------------------------------------------------------------------------------------------
 
@@ -219,7 +218,7 @@ class FileSet:
         """Return the rotated files of the same log, oldest first; each once, even if several paths lead to it."""
         found: dict[Identity, Sibling] = {}
         for base in file.bases:
-            for sibling in self._known.look(base, self._held()):
+            for sibling in self._known.look(base, self._open_heads()):
                 if sibling.identity not in found or not sibling.new:
                     found[sibling.identity] = sibling
         return list(found.values())

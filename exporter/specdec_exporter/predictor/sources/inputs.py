@@ -63,7 +63,7 @@ class LogInputs:
                     ):
                         yield events
                         if kinds is REPORT_KINDS and any(type(event) is SpecDecoding for event in events):
-                            # A report needs engine statistics only without drafts, to tell idle from off.
+                            # Engine statistics matter only without drafts, to show whether it is idle or off.
                             kinds = REPORT_KINDS - {EngineStats}
                             scanner.narrow(kinds)
                     done += position() if position else 0

@@ -15,7 +15,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -57,7 +57,7 @@ class _Refused(Exception):  # noqa: N818  private: caught in this file
 
 
 class StampedLines:
-    """A scanner that removes the timestamp of each line and passes the line on at most once.
+    """A scanner that removes the timestamp of each line and passes no line on twice.
 
     Lines up to ``live_after`` (nanoseconds since the epoch) go to ``history``, later ones to ``live``. Lines of one
     connection may share a timestamp. After :meth:`resume`, lines count as repeated up to the newest timestamp seen.
@@ -205,16 +205,20 @@ class KubernetesLogReader:
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
         """Give events to ``sink`` until ``stop`` is set. Connects again whenever the connection ends."""
-        stopping = asyncio.create_task(stop.wait())
+        reading = asyncio.create_task(self._read_on(sink))
         try:
-            async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
-                while not stop.is_set():
-                    await _until(stopping, self._connect(session, sink))
-                    await asyncio.wait({stopping}, timeout=self._retry_seconds)
-                    self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
+            await stop.wait()
         finally:
-            stopping.cancel()
+            reading.cancel()
+            await asyncio.wait({reading})
             self._deliver(self._lines.finish(), sink)
+
+    async def _read_on(self, sink: Callable[[Event], None]) -> None:
+        async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
+            while True:
+                await self._connect(session, sink)
+                await asyncio.sleep(self._retry_seconds)
+                self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
 
     async def _connect(self, session: aiohttp.ClientSession, sink: Callable[[Event], None]) -> None:
         """Read until the connection ends. Notes every error and raises none."""
@@ -237,9 +241,14 @@ class KubernetesLogReader:
         pieces = Pieces(self._lines, self.counters)  # a new one, because an unterminated line comes again
         self._lines.resume()
         token = self._token_path.read_text("ascii").strip()
+        parameters = {"container": self._container, "follow": "true", "timestamps": "true"}
+        if self._lines.last >= 0:
+            # The API promises to understand whole seconds only.
+            since = datetime.fromtimestamp(self._lines.last // 1_000_000_000, UTC)
+            parameters["sinceTime"] = f"{since:%Y-%m-%dT%H:%M:%SZ}"
         async with session.get(
             self._url,
-            params=self._parameters(),
+            params=parameters,
             headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
             ssl=ssl.create_default_context(cafile=self._ca_path),
             timeout=_TIMEOUT,
@@ -247,17 +256,12 @@ class KubernetesLogReader:
         ) as response:
             if response.status != HTTPStatus.OK:
                 raise _Refused(await _refusal(response))
-            self._recovered()
+            self._retry_seconds = self._first_retry_seconds
+            if self.problem is not None:
+                self.problem = None
+                _logger.info("reading the log of %s again", self._what)
             async for chunk in response.content.iter_any():
                 self._deliver(pieces.feed(chunk), sink)
-
-    def _parameters(self) -> dict[str, str]:
-        parameters = {"container": self._container, "follow": "true", "timestamps": "true"}
-        if self._lines.last >= 0:
-            # The API promises to understand whole seconds only.
-            since = datetime.fromtimestamp(self._lines.last // 1_000_000_000, UTC)
-            parameters["sinceTime"] = f"{since:%Y-%m-%dT%H:%M:%SZ}"
-        return parameters
 
     def _deliver(self, events: list[Event], sink: Callable[[Event], None]) -> None:
         deliver(events, sink, self.counters, f"the log of {self._what}")
@@ -267,22 +271,6 @@ class KubernetesLogReader:
         if problem != self.problem:
             _logger.warning("cannot read the log of %s: %s", self._what, problem)
         self.problem = problem
-
-    def _recovered(self) -> None:
-        self._retry_seconds = self._first_retry_seconds
-        if self.problem is not None:
-            _logger.info("reading the log of %s again", self._what)
-        self.problem = None
-
-
-async def _until(stopping: asyncio.Task[Literal[True]], work: Coroutine[None, None, None]) -> None:
-    """Run ``work`` until it ends or ``stopping`` is done."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> str:

@@ -128,25 +128,19 @@ class LogFile:
         except OSError:
             os.close(fd)
             raise
-        self._fd = fd
-        self._marker = b""
-        self._marker_buffer = memoryview(bytearray(MARKER_BYTES))
+        self.fd = fd
+        self._marker = b""  # the bytes before offset
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._fd < 0
-
-    @property
-    def fd(self) -> int:
-        """The open descriptor."""
-        return self._fd
+        return self.fd < 0
 
     @property
     def frozen(self) -> bool:
@@ -175,13 +169,13 @@ class LogFile:
 
     def is_linked(self) -> bool:
         """Whether the file still has a path."""
-        return os.fstat(self._fd).st_nlink > 0
+        return os.fstat(self.fd).st_nlink > 0
 
     def place(self, offset: int, *, skipping: bool = False) -> None:
         """Go on from ``offset``, which is the start of a line unless ``skipping``."""
         self.offset = self.seen = offset
         length = min(offset, MARKER_BYTES)
-        self._marker = os.pread(self._fd, length, offset - length)
+        self._marker = os.pread(self.fd, length, offset - length)
         self.cutter.skipping = skipping
 
     def place_at_end(self, size_bytes: int) -> None:
@@ -190,11 +184,11 @@ class LogFile:
         In an oversized line, go back only so far that it is still found to be oversized.
         """
         start = max(0, size_bytes - CHUNK_BYTES)
-        self.place(start + os.pread(self._fd, size_bytes - start, start).rfind(b"\n") + 1)
+        self.place(start + os.pread(self.fd, size_bytes - start, start).rfind(b"\n") + 1)
 
     def look(self) -> bool:
-        """Update size and times. Return False if the bytes read before are gone: somebody cut or replaced them."""
-        status = os.fstat(self._fd)
+        """Update size and times. Return False if the bytes read before are gone: the file was cut or rewritten."""
+        status = os.fstat(self.fd)
         self.links = status.st_nlink
         size_bytes = self._bounded(status.st_size)
         untouched = size_bytes == self.seen and status.st_mtime_ns == self.modified_ns
@@ -205,11 +199,11 @@ class LogFile:
         self.drained = False
         if self.size_bytes < self.seen:
             return False
-        head = os.pread(self._fd, HEAD_BYTES, 0)
+        head = os.pread(self.fd, HEAD_BYTES, 0)
         if not head.startswith(self.head):
             return False
         self.head = head
-        return self._marker == os.pread(self._fd, len(self._marker), self.offset - len(self._marker))
+        return self._marker == os.pread(self.fd, len(self._marker), self.offset - len(self._marker))
 
     def read(self, buffer: bytearray) -> tuple[list[Event], int] | None:
         """Read one piece into ``buffer``; return its events and the number of bytes read. None: the file was cut.
@@ -217,9 +211,10 @@ class LogFile:
         Sets ``drained`` at the end of the file.
         """
         length = len(self._marker)
+        marker = bytearray(length)
         # The same call also reads the bytes before the place, so the file cannot change between check and read.
-        count = os.preadv(self._fd, [self._marker_buffer[:length], buffer], self.offset - length)
-        if self._marker_buffer[:length] != self._marker or count < length:
+        count = os.preadv(self.fd, [marker, buffer], self.offset - length)
+        if count < length or marker != self._marker:
             return None
         filled = self._bounded(self.offset + count - length) - self.offset
         events, done = self.cutter.cut(buffer, filled)
@@ -237,8 +232,8 @@ class LogFile:
         that no line counts twice.
         """
         before = self.head
-        self.size_bytes = os.fstat(self._fd).st_size
-        self.head = os.pread(self._fd, HEAD_BYTES, 0)
+        self.size_bytes = os.fstat(self.fd).st_size
+        self.head = os.pread(self.fd, HEAD_BYTES, 0)
         same = _common_length(before, self.head)
         if same == HEAD_BYTES:
             self.place_at_end(self.size_bytes)
@@ -253,7 +248,7 @@ class LogFile:
 
         If somebody writes to the file later, the rest of that line is skipped.
         """
-        tail = os.pread(self._fd, min(self.seen - self.offset, CHUNK_BYTES), self.offset)
+        tail = os.pread(self.fd, min(self.seen - self.offset, CHUNK_BYTES), self.offset)
         self.flushed = True
         events = self.cutter.scanner.finish(b"" if self.cutter.skipping else tail)
         if tail:

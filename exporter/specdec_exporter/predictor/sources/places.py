@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import glob
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from specdec_exporter.predictor.sources.logfile import Identity, irregularity
@@ -41,7 +41,11 @@ def look(patterns: Sequence[str], *, ignored: Collection[str] = (), bases: Colle
     problems: dict[str, str] = {}
     for pattern in patterns:
         explicit = not glob.has_magic(pattern) or os.path.lexists(pattern)
-        paths = [pattern] if explicit else list(_matches(pattern, ignored))
+        paths = [pattern]
+        if not explicit:
+            matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
+            uncompressed = [path for path in matches if not path.endswith(COMPRESSED_SUFFIXES)]
+            paths = [path for path in uncompressed if os.path.realpath(path) not in ignored]
         known = {*bases, *paths}
         for path in paths:
             try:
@@ -60,9 +64,3 @@ def look(patterns: Sequence[str], *, ignored: Collection[str] = (), bases: Colle
             if identity not in places or (places[identity].rotated and not rotated):
                 places[identity] = Place(path, identity, status.st_size, status.st_mtime_ns, rotated)
     return Findings(tuple(sorted(places.values(), key=lambda place: place.modified_ns)), problems)
-
-
-def _matches(pattern: str, ignored: Collection[str]) -> Iterator[str]:
-    for path in sorted(glob.glob(pattern, recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute pattern
-        if not path.endswith(COMPRESSED_SUFFIXES) and os.path.realpath(path) not in ignored:
-            yield path

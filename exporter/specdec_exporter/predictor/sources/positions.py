@@ -60,7 +60,7 @@ class PositionFile:
     def save(self, positions: Iterable[Position], *, durable: bool = True) -> bool:
         """Replace the whole file at once; ``durable``: safe from a machine crash. Return whether it was saved."""
         # JSON cannot hold a path that is not UTF-8; such a file starts anew.
-        files = tuple(position for position in positions if _is_text(position.path))
+        files = tuple(one for one in positions if one.path == one.path.encode("utf-8", "replace").decode())
         if self._written in ((files, durable), (files, True)):
             return True
         content = msgspec.json.encode(_Document(version=1, files=files))
@@ -97,11 +97,3 @@ class PositionFile:
         self._counters.read_errors += 1
         _logger.warning("ignoring the log positions in %s: %s", self.path, reason)
         return ()
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

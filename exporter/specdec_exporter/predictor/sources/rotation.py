@@ -92,9 +92,9 @@ class KnownRotatedFiles:
         heads = [*known.values(), *held.values()]
         found: list[Sibling] = []
         for path in siblings(base):
-            identity, head = _first_bytes(path)
-            if identity is None:
+            if (first := _first_bytes(path)) is None:
                 continue
+            identity, head = first
             unheld = asked_before and identity not in held
             new = unheld and head != b"" and not any(begin_alike(head, other) for other in heads)
             found.append(Sibling(path, identity, head, new))
@@ -115,14 +115,11 @@ def begin_alike(one: bytes, other: bytes) -> bool:
     return length > 0 and one[:length] == other[:length]
 
 
-def _first_bytes(path: str) -> tuple[Identity | None, bytes]:
-    try:
+def _first_bytes(path: str) -> tuple[Identity, bytes] | None:
+    with contextlib.suppress(OSError):
         fd, status = open_regular(path)
-    except OSError:
-        return None, b""
-    try:
-        return (status.st_dev, status.st_ino), os.pread(fd, HEAD_BYTES, 0)
-    except OSError:
-        return None, b""
-    finally:
-        os.close(fd)
+        try:
+            return (status.st_dev, status.st_ino), os.pread(fd, HEAD_BYTES, 0)
+        finally:
+            os.close(fd)
+    return None

@@ -316,7 +316,7 @@ class LogFollower:
                 self.counters.read_errors += 1
                 _logger.warning("cannot read the log %s: %s", path, reason)
         for path in self._announced.keys() - troubles.keys():
-            _logger.info("the log %s can be read again", path)
+            _logger.info("the problem with the log %s is over", path)
         self._announced = dict(troubles)
 
 

@@ -1,0 +1,64 @@
+"""The cases of one run do not touch each other, and what is wrong with one of them is said with its name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from promtool import PromtoolError
+from rules.scenario import CONTROL, Case, Pack, Phase, service
+
+DOWN = {"SpecDecodeTargetDown critical"}
+UP = 'count(ALERTS{alertname="SpecDecodeTargetDown", inference_service="chat"})'
+
+down = Case(
+    name="Nobody answers",
+    series=service(Phase(minutes=12), Phase(minutes=10, up=False)),
+    firing={10: set(), 20: DOWN},
+    values={20: {UP: 2, "inference_service:specdec_acceptance:ratio_rate30m": 0.8}},
+)
+# One name begins like the other; the control fires beside its service.
+well = Case(name="nobody", series=service(Phase(minutes=22)), firing={20: set()}, values={20: {UP: None}})
+beside = Case(
+    name="The control is down",
+    series=[*service(Phase(minutes=22)), *service(Phase(minutes=12), Phase(minutes=10, up=False), labels=CONTROL)],
+    firing={20: DOWN},
+)
+
+
+def test_each_case_is_judged_by_its_own_services(pack: Pack) -> None:
+    pack.run(down, well, beside)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (dataclasses.replace(down, firing={20: set()}), "nobody-answers"),
+        (dataclasses.replace(well, firing={20: DOWN}), r"\(nobody\[\.\]"),
+        (dataclasses.replace(well, values={20: {UP: 1}}), r"nobody\.chat"),
+    ],
+)
+def test_a_wrong_expectation_fails_with_the_name_of_its_case(wrong: Case, said: str, pack: Pack) -> None:
+    with pytest.raises(PromtoolError, match=said):
+        pack.run(*(case for case in (down, well) if case.name != wrong.name), wrong, beside)
+
+
+def test_what_fires_is_told_by_case_with_the_names_that_it_has_there(pack: Pack) -> None:
+    found = pack.fired((20, down), (20, well), (20, beside))
+
+    assert [[one.labels["inference_service"] for one in alerts] for alerts in found] == [
+        ["chat"],
+        [],
+        ["chat-control"],
+    ]
+    assert "chat" in str(found[0][0])
+    assert "nobody" not in str(found[0][0].annotations)
+
+
+def test_a_run_refuses_what_would_mix_two_cases(pack: Pack) -> None:
+    with pytest.raises(AssertionError, match="two cases of one name"):
+        pack.run(well, well)
+    nameless = [dataclasses.replace(one, labels={"instance": "a"}) for one in well.series]
+    with pytest.raises(AssertionError, match="a series of no service"):
+        pack.run(*(Case(name=name, series=nameless) for name in ("one", "other")))
