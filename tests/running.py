@@ -7,12 +7,23 @@ import contextlib
 import re
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 from aiohttp import web
 
 START_SECONDS = 30.0
+
+
+def wait_until(condition: Callable[[], bool], *, seconds: float, what: str, every: float = 0.1) -> None:
+    """Ask until ``condition`` holds; ``TimeoutError`` naming ``what`` after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            msg = f"no {what} within {seconds:g} s"
+            raise TimeoutError(msg)
+        time.sleep(every)
 
 
 class Exporter:

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fieldtools import tool
 
@@ -100,14 +101,21 @@ def flush(url: str) -> None:
             pass
 
 
-def query(url: str, expression: str, at: float) -> Vector:
-    """The vector that an expression has at a time (seconds since the epoch), by either database's API."""
-    parameters = urllib.parse.urlencode({"query": expression, "time": f"{at:.3f}"})
+def ask(url: str, endpoint: str, **parameters: str) -> Any:
+    """The data that either database's API answers with; AssertionError with its words where it complains."""
+    body = urllib.parse.urlencode(parameters).encode()
     try:
-        with urllib.request.urlopen(f"{url}/api/v1/query?{parameters}", timeout=60) as response:
-            data = json.load(response)["data"]
+        with urllib.request.urlopen(f"{url}/api/v1/{endpoint}", body, timeout=300) as response:
+            answer = json.load(response)
     except urllib.error.HTTPError as error:
-        raise AssertionError(f"{expression}: {error.read().decode()}") from error
+        raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+    assert not answer.get("warnings"), (answer["warnings"], parameters)
+    return answer["data"]
+
+
+def query(url: str, expression: str, at: float) -> Vector:
+    """The vector that an expression has at a time (seconds since the epoch)."""
+    data = ask(url, "query", query=expression, time=f"{at:.3f}")
     if data["resultType"] == "scalar":
         return {(): float(data["result"][1])}
     return {tuple(sorted(each["metric"].items())): float(each["value"][1]) for each in data["result"]}

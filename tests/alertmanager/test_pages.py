@@ -16,6 +16,7 @@ from alertmanager.catalogue import EXAMPLE, FRAGMENT, TEMPLATES, document
 from alertmanager.conftest import Release
 from alertmanager.fired import Alert, fired, group
 from alertmanager.inhibition import inhibited
+from alertmanager.test_configuration import walk
 from fieldtools import ROOT
 from rules.scenario import Case, Phase, pinned, service, slower
 from rules.test_descriptions import SLIS, USUAL
@@ -71,8 +72,11 @@ SAMPLES = (
 )
 
 
+Alerts = tuple[list[Alert], list[Alert]]
+
+
 @pytest.fixture(scope="module")
-def alerts(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Alert], list[Alert]]:
+def alerts(tmp_path_factory: pytest.TempPathFactory) -> Alerts:
     """What fires in each case, without what is silenced."""
 
     def speaking(found: list[Alert]) -> list[Alert]:
@@ -83,19 +87,24 @@ def alerts(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Alert], list[
     return speaking(low), speaking(harm)
 
 
-def render(release: Release, template: str, data: dict[str, Any], directory: Path, kind: str = "text") -> str:
-    file = directory / "data.json"
-    file.write_text(json.dumps(data), encoding="utf-8")
-    answer = release.amtool(
-        "template",
-        "render",
-        f"--template.glob={TEMPLATES}/*.tmpl",
-        f"--template.text={template}",
-        f"--template.type={kind}",
-        f"--template.data={file}",
-    )
-    assert answer.returncode == 0, answer.stdout
-    return answer.stdout.rstrip("\n")
+Render = Callable[..., str]
+
+
+@pytest.fixture
+def render(release: Release, tmp_path: Path) -> Render:
+    """What a release makes of a template and the data of a group of alerts."""
+
+    def rendered(template: str, data: dict[str, Any], kind: str = "text") -> str:
+        file = tmp_path / "data.json"
+        file.write_text(json.dumps(data), encoding="utf-8")
+        answer = release.amtool(
+            *("template", "render", f"--template.glob={TEMPLATES}/*.tmpl", f"--template.text={template}"),
+            *(f"--template.type={kind}", f"--template.data={file}"),
+        )
+        assert answer.returncode == 0, answer.stdout
+        return answer.stdout.rstrip("\n")
+
+    return rendered
 
 
 def named(name: str) -> str:
@@ -106,13 +115,11 @@ def shown(text: str) -> str:
     return f"```text\n{text}\n```\n"
 
 
-def test_the_samples_in_the_docs_are_what_is_sent(
-    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
+def test_the_samples_in_the_docs_are_what_is_sent(render: Render, alerts: Alerts, pytestconfig: pytest.Config) -> None:
     sections = [INTRODUCTION]
     for page in SAMPLES:
         data = group(page.alerts(*alerts), GROUP_BY)
-        parts = [render(release, named(part), data, tmp_path) for part in page.parts]
+        parts = [render(named(part), data) for part in page.parts]
         remark = f"{page.remark}\n\n" if page.remark else ""
         sections.append(f"## {page.heading}\n\n{remark}" + "\n".join(shown(part) for part in parts))
     text = "\n".join(sections)
@@ -124,23 +131,13 @@ def test_the_samples_in_the_docs_are_what_is_sent(
     assert text == PAGES.read_text(encoding="utf-8")
 
 
-def templates(node: Any) -> set[str]:
-    """Every text of a receiver that is a template."""
-    if isinstance(node, dict):
-        return set().union(*map(templates, node.values()))
-    if isinstance(node, list):
-        return set().union(*map(templates, node))
-    return {node} if isinstance(node, str) and "{{" in node else set()
-
-
 @pytest.mark.parametrize("over", [False, True], ids=["firing", "resolved"])
-def test_every_text_of_the_receivers_renders(
-    over: bool, release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
-) -> None:
-    found = templates(document(EXAMPLE.name)["receivers"])
+def test_every_text_of_the_receivers_renders(over: bool, render: Render, alerts: Alerts) -> None:
+    receivers = document(EXAMPLE.name)["receivers"]
+    found = {text for _, text in walk(receivers) if isinstance(text, str) and "{{" in text}
     data = group([alert.ended() if over else alert for alert in alerts[1]], GROUP_BY)
 
-    texts = {template: render(release, template, data, tmp_path) for template in found}
+    texts = {template: render(template, data) for template in found}
 
     assert len(texts) >= 8
     empty = named("text.firing") if over else named("text.resolved")
@@ -163,13 +160,11 @@ class Links(html.parser.HTMLParser):
         self.words += data.split()
 
 
-def test_the_html_part_of_an_email_says_what_its_text_says(
-    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
-) -> None:
+def test_the_html_part_of_an_email_says_what_its_text_says(render: Render, alerts: Alerts) -> None:
     data = group([*alerts[1], *(alert.ended() for alert in alerts[0])], GROUP_BY)
 
-    page = Links(render(release, named("email.html"), data, tmp_path, "html"))
-    text = render(release, named("text"), data, tmp_path)
+    page = Links(render(named("email.html"), data, "html"))
+    text = render(named("text"), data)
 
     decoded = {urllib.parse.unquote(link) for link in page.links}
     assert decoded == {urllib.parse.unquote(word) for word in text.split() if "://" in word}
@@ -186,13 +181,11 @@ def hostile(alert: Alert) -> Alert:
     return dataclasses.replace(alert, labels=labels, annotations=annotations)
 
 
-def test_a_silence_link_names_the_alert_and_its_service_exactly(
-    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
-) -> None:
+def test_a_silence_link_names_the_alert_and_its_service_exactly(render: Render, alerts: Alerts) -> None:
     alert = hostile(alerts[1][0])
 
-    text = render(release, named("text"), group([alert], GROUP_BY), tmp_path)
-    page = Links(render(release, named("email.html"), group([alert], GROUP_BY), tmp_path, "html"))
+    text = render(named("text"), group([alert], GROUP_BY))
+    page = Links(render(named("email.html"), group([alert], GROUP_BY), "html"))
 
     names = ("cluster", "inference_service", "model_name", "namespace", "alertname")
     filters = ",".join(f"{name}={json.dumps(alert.labels[name], ensure_ascii=False)}" for name in names)
@@ -202,10 +195,8 @@ def test_a_silence_link_names_the_alert_and_its_service_exactly(
         assert urllib.parse.unquote(found.partition("filter=")[2]) == f"{{{filters}}}"
 
 
-def test_slack_shows_what_it_would_take_for_markup(
-    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
-) -> None:
-    text = render(release, named("slack.text"), group([hostile(alerts[1][0])], GROUP_BY), tmp_path)
+def test_slack_shows_what_it_would_take_for_markup(render: Render, alerts: Alerts) -> None:
+    text = render(named("slack.text"), group([hostile(alerts[1][0])], GROUP_BY))
 
     assert 'On org/a b+c&amp;d &lt;e&gt; "f" \\g.' in text
 
@@ -217,9 +208,9 @@ def severities(alerts: Sequence[Alert], *wanted: str) -> list[Alert]:
     ]
 
 
-def test_slack_colours_by_the_worst(release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path) -> None:
+def test_slack_colours_by_the_worst(render: Render, alerts: Alerts) -> None:
     def color(*chosen: Alert) -> str:
-        return render(release, named("slack.color"), group(chosen, GROUP_BY), tmp_path)
+        return render(named("slack.color"), group(chosen, GROUP_BY))
 
     page, ticket = severities(alerts[1], "critical", "warning")
     assert color(ticket, page) == "danger"
@@ -227,23 +218,21 @@ def test_slack_colours_by_the_worst(release: Release, alerts: tuple[list[Alert],
     assert color(ticket.ended(), page.ended()) == "good"
 
 
-def test_what_pages_comes_first(release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path) -> None:
+def test_what_pages_comes_first(render: Render, alerts: Alerts) -> None:
     first, second = severities(alerts[1], "warning", "critical")
     data = group([first, second, first], GROUP_BY)
 
-    title = render(release, named("title"), data, tmp_path)
-    text = render(release, named("text"), data, tmp_path)
+    title = render(named("title"), data)
+    text = render(named("text"), data)
 
     assert title == f"[FIRING:3] eu-1/prod/chat: {second.name}, {first.name}"
     assert text.startswith(f"CRITICAL {second.name}, since 12 Jan 14:03 UTC\n")
 
 
-def test_no_alert_is_lost_for_a_severity_that_the_pack_does_not_have(
-    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
-) -> None:
+def test_no_alert_is_lost_for_a_severity_that_the_pack_does_not_have(render: Render, alerts: Alerts) -> None:
     data = group(severities(alerts[1], "page"), GROUP_BY)
 
-    assert render(release, named("text"), data, tmp_path).startswith(f"PAGE {alerts[1][0].name}")
+    assert render(named("text"), data).startswith(f"PAGE {alerts[1][0].name}")
 
 
 @pytest.mark.parametrize(
@@ -255,23 +244,15 @@ def test_no_alert_is_lost_for_a_severity_that_the_pack_does_not_have(
         ([{}, {"inference_service": "code"}], "several services"),
     ],
 )
-def test_the_title_says_where(
-    changes: list[dict[str, str]],
-    where: str,
-    release: Release,
-    alerts: tuple[list[Alert], list[Alert]],
-    tmp_path: Path,
-) -> None:
+def test_the_title_says_where(changes: list[dict[str, str]], where: str, render: Render, alerts: Alerts) -> None:
     given = [{name: value for name, value in {**alerts[0][0].labels, **labels}.items() if value} for labels in changes]
     data = group([dataclasses.replace(alerts[0][0], labels=labels) for labels in given], GROUP_BY)
 
-    assert render(release, named("title"), data, tmp_path) == f"[FIRING:{len(given)}] {where}: SpecDecodeAcceptanceLow"
+    assert render(named("title"), data) == f"[FIRING:{len(given)}] {where}: SpecDecodeAcceptanceLow"
 
 
-def test_a_page_names_service_rate_minimum_and_runbook(
-    release: Release, alerts: tuple[list[Alert], list[Alert]], tmp_path: Path
-) -> None:
-    text = render(release, named("text"), group(alerts[0], GROUP_BY), tmp_path)
+def test_a_page_names_service_rate_minimum_and_runbook(render: Render, alerts: Alerts) -> None:
+    text = render(named("text"), group(alerts[0], GROUP_BY))
 
     for part in ("eu-1/prod/chat (llama)", "26.67%", "50%", "runbooks/SpecDecodeAcceptanceLow.md"):
         assert part in text

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import json
 import math
 import shutil
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -24,10 +20,9 @@ from backfill import record, recording_layers, seconds
 from bench.rows import BenchError
 from fieldtools import BIN, ROOT, tool
 from promtool import Promtool
-from tsdb import prometheus
+from tsdb import ask, prometheus
 
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
-QUERY_SECONDS = 300
 
 # What anybody would write first. Each has the pack's own patience (`for`), so that only the idea is compared.
 NAIVE_ACCEPTANCE = "acceptance < 0.5 over 5m"
@@ -166,7 +161,9 @@ def replay(
     fired: dict[str, list[Episode]] = collections.defaultdict(list)
     with prometheus(data, f"prometheus{release}") as url:
         for rule in judged:
-            for labels, held in _query_range(url, rule.expression, start, end, rule.interval):
+            times = {"start": f"{start}", "end": f"{end}", "step": f"{rule.interval}"}
+            for series in ask(url, "query_range", query=rule.expression, **times)["result"]:
+                labels, held = series["metric"], [float(at) for at, _ in series["values"]]
                 fired[labels.get("inference_service", "")] += [
                     Episode(rule.name, rule.severity, rule.sli or labels.get("sli", ""), since, until)
                     for since, until in episodes(held, interval=rule.interval, hold=rule.hold, keep=rule.keep, end=end)
@@ -181,18 +178,3 @@ def _release() -> str:
     if shutil.which("prometheus") is None:
         raise BenchError("prometheus is missing: tests/debian.sh prometheus")
     return ""
-
-
-def _query_range(
-    url: str, expression: str, start: int, end: int, step: int
-) -> Iterator[tuple[Mapping[str, str], list[float]]]:
-    """Labels of each series of the result, and when it was there."""
-    parameters = {"query": expression, "start": f"{start}", "end": f"{end}", "step": f"{step}"}
-    body = urllib.parse.urlencode(parameters).encode()
-    try:
-        with urllib.request.urlopen(f"{url}/api/v1/query_range", body, timeout=QUERY_SECONDS) as response:
-            found = json.load(response)["data"]["result"]
-    except urllib.error.HTTPError as error:
-        raise BenchError(f"{expression}: {error.read().decode()}") from error
-    for series in found:
-        yield series["metric"], [float(at) for at, _ in series["values"]]

@@ -59,10 +59,10 @@ class Service:
     def minute(self, noise: Noise, *, load: float = 1.0, acceptance: float | None = None, slow: float = 1.0) -> Minute:
         """A minute of it: ``load`` and ``slow`` are factors, noise comes on top."""
         wanted = self.acceptance if acceptance is None else acceptance
-        factor = slow * noise.latency()
+        factor = slow * next(noise.latency)
         return Minute(
             drafts=self.drafts * load,
-            curve=scaled(CURVE, min(0.995, wanted * noise.acceptance())),
+            curve=scaled(CURVE, min(0.995, wanted * next(noise.acceptance))),
             requests=self.requests * load,
             latency={sli: latency.times(factor) for sli, latency in self.latency.items()},
         )
@@ -72,38 +72,27 @@ class Service:
 
         ``slow``: makes the latency of an hour of the usual one.
         """
-        hours = Noise(self.rng, self.rng, latency=latency)
+        hours = Noise(self.rng, latency=latency)
         usual = self.latency["tpot"]
         return history(
-            lambda: {"tpot": slow(usual.times(hours.latency()))},
+            lambda: {"tpot": slow(usual.times(next(hours.latency)))},
             self.rng,
             hours=HISTORY_HOURS,
             requests=round(60 * self.requests),
             labels=self.labels,
-            acceptance=lambda: self.acceptance * hours.acceptance(),
+            acceptance=lambda: self.acceptance * next(hours.acceptance),
         )
 
 
 class Noise:
-    """What no two minutes have in common, and what some have: factors that wander around 1 and come back to it."""
+    """What no two minutes have in common, and what some have: factors that wander around 1 and come back to it.
 
-    def __init__(
-        self,
-        acceptance_rng: random.Random,
-        latency_rng: random.Random,
-        *,
-        acceptance: float = 0.03,
-        latency: float = 0.03,
-    ) -> None:
-        self._walks = {"acceptance": _wander(acceptance_rng, acceptance), "latency": _wander(latency_rng, latency)}
+    ``acceptance`` multiplies the acceptance rate of the next minute, ``latency`` every latency in it.
+    """
 
-    def acceptance(self) -> float:
-        """Factor of the acceptance rate in the next minute."""
-        return next(self._walks["acceptance"])
-
-    def latency(self) -> float:
-        """Factor of every latency in the next minute."""
-        return next(self._walks["latency"])
+    def __init__(self, rng: random.Random, *, acceptance: float = 0.03, latency: float = 0.03) -> None:
+        self.acceptance = _wander(rng, acceptance)
+        self.latency = _wander(rng, latency)
 
 
 def _wander(rng: random.Random, spread: float, memory: float = 0.95) -> Iterator[float]:
@@ -137,7 +126,7 @@ def _well(
 def healthy_days(name: str, rng: random.Random) -> Trace:
     """Two days of day and night: the load falls to a fifth, and everything is a tenth slower at noon."""
     service = some_service(name, rng, slis=("tpot", "ttft", "e2e"))
-    noise = Noise(rng, rng)
+    noise = Noise(rng)
     minutes = []
     for minute in range(2 * 1440):
         day = (1 - math.cos(2 * math.pi * minute / 1440)) / 2
@@ -148,28 +137,28 @@ def healthy_days(name: str, rng: random.Random) -> Trace:
 def noisy(name: str, rng: random.Random) -> Trace:
     """Acceptance wanders by a twelfth, latency by a twentieth, for a quarter of an hour or so at a time."""
     service = some_service(name, rng)
-    noise = Noise(rng, rng, acceptance=0.08, latency=0.05)
+    noise = Noise(rng, acceptance=0.08, latency=0.05)
     return _well(service, [service.minute(noise) for _ in range(360)], service.past(latency=0.05))
 
 
 def few_drafts(name: str, rng: random.Random) -> Trace:
     """Five drafts in half an hour, most of them rejected."""
     service = dataclasses.replace(some_service(name, rng), drafts=5 / 30, requests=0.1, acceptance=0.1)
-    noise = Noise(rng, rng)
+    noise = Noise(rng)
     return _well(service, [service.minute(noise) for _ in range(360)])
 
 
 def low_traffic(name: str, rng: random.Random) -> Trace:
     """A request every few minutes, and half of the requests draft badly."""
     service = dataclasses.replace(some_service(name, rng), drafts=25, requests=0.3)
-    noise = Noise(rng, rng)
+    noise = Noise(rng)
     minutes = [service.minute(noise, acceptance=rng.choice((0.35, 0.8))) for _ in range(360)]
     return _well(service, minutes)
 
 
 def restarts(name: str, rng: random.Random) -> Trace:
     """A crash every hour and a half: two minutes away, eight minutes cold and slow."""
-    service, noise, minutes = some_service(name, rng), Noise(rng, rng), list[Minute]()
+    service, noise, minutes = some_service(name, rng), Noise(rng), list[Minute]()
     for minute in range(420):
         since = (minute - 60) % 90 if minute >= 60 else 90
         usual = service.minute(noise, slow=1.8 if 2 <= since < 10 else 1.0)
@@ -179,7 +168,7 @@ def restarts(name: str, rng: random.Random) -> Trace:
 
 def dip(name: str, rng: random.Random) -> Trace:
     """Three minutes with hardly a token accepted."""
-    service, noise = some_service(name, rng), Noise(rng, rng)
+    service, noise = some_service(name, rng), Noise(rng)
     at = rng.randrange(60, 90)
     minutes = [service.minute(noise, acceptance=0.05 if at <= minute < at + 3 else None) for minute in range(180)]
     return _well(service, minutes, service.past())
@@ -188,13 +177,13 @@ def dip(name: str, rng: random.Random) -> Trace:
 def ngram(name: str, rng: random.Random) -> Trace:
     """0.42 is what n-gram lookup gives."""
     service = dataclasses.replace(some_service(name, rng), acceptance=0.42)
-    noise = Noise(rng, rng)
+    noise = Noise(rng)
     return _well(service, [service.minute(noise) for _ in range(240)], service.past(), method="ngram")
 
 
 def mixed_workload(name: str, rng: random.Random) -> Trace:
     """Every hour or so a batch job takes all of the traffic for some minutes; it drafts badly and decodes slower."""
-    service, noise, minutes = some_service(name, rng), Noise(rng, rng), list[Minute]()
+    service, noise, minutes = some_service(name, rng), Noise(rng), list[Minute]()
     job = 0
     while len(minutes) < 480:
         job = rng.randrange(6, 11) if not job and rng.random() < 1 / 60 else max(0, job - 1)
@@ -217,7 +206,7 @@ def _incident(
     more: Sequence[Samples] = (),
 ) -> Trace:
     """Well for an hour or more, then changed for good. ``change`` gets the minute and its number in the incident."""
-    rng, noise = service.rng, Noise(service.rng, service.rng)
+    rng, noise = service.rng, Noise(service.rng)
     onset = rng.randrange(60, 90)
     minutes = [service.minute(noise) for _ in range(onset + INCIDENT_MINUTES)]
     minutes[onset:] = [change(minute, number) for number, minute in enumerate(minutes[onset:])]
@@ -236,10 +225,10 @@ def _slower(factor: float, **tail: float) -> Callable[[Minute, int], Minute]:
 def _accepting(acceptance: float, due: Sequence[str]) -> Callable[[str, random.Random], Trace]:
     def make(name: str, rng: random.Random) -> Trace:
         service = dataclasses.replace(some_service(name, rng), acceptance=0.72)
-        noise = Noise(rng, rng)
+        noise = Noise(rng)
 
         def fall(minute: Minute, _: int) -> Minute:
-            return dataclasses.replace(minute, curve=scaled(CURVE, min(0.999, acceptance * noise.acceptance())))
+            return dataclasses.replace(minute, curve=scaled(CURVE, min(0.999, acceptance * next(noise.acceptance))))
 
         return _incident(service, fall, due)
 
@@ -255,7 +244,7 @@ def _changed(due: Sequence[str], **fields: object) -> Callable[[str, random.Rand
 
 def slow_decay(name: str, rng: random.Random) -> Trace:
     """Acceptance falls from 0.74 to 0.38 within three days, as it does where something leaks or drifts."""
-    service, noise = dataclasses.replace(some_service(name, rng), acceptance=0.74), Noise(rng, rng)
+    service, noise = dataclasses.replace(some_service(name, rng), acceptance=0.74), Noise(rng)
     onset, decay, total = 360, 3 * 1440, 360 + 3 * 1440 + 240
 
     def at(minute: int) -> float:
@@ -277,7 +266,7 @@ def wrong_head_on_one_replica(name: str, rng: random.Random) -> Trace:
     onset = rng.randrange(60, 90)
     samples = service.past()
     for number in range(4):
-        noise = Noise(rng, rng)
+        noise = Noise(rng)
         minutes = [
             service.minute(noise, load=0.5, acceptance=0.3 if number == 0 and minute >= onset else None)
             for minute in range(onset + INCIDENT_MINUTES)
@@ -328,7 +317,7 @@ def slower_than_control(name: str, rng: random.Random) -> Trace:
     service = dataclasses.replace(some_service(name, rng), requests=50)
     usual = {sli: latency.times(1.25) for sli, latency in service.latency.items()}
     twin = dataclasses.replace(service, name=f"{name}-control", latency=usual)
-    noise = Noise(rng, rng)
+    noise = Noise(rng)
     minutes = [dataclasses.replace(twin.minute(noise), drafts=0, curve=()) for _ in range(90 + INCIDENT_MINUTES)]
 
     due = ("SpecDecodeSlowerThanControl warning", "SpecDecodeNotPayingOff warning")

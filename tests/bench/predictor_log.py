@@ -56,21 +56,12 @@ def make_log(directory: Path, megabytes: int) -> PredictorLog:
     if truth.exists() and path.exists():
         found = json.loads(truth.read_text())
         if found.pop("recipe") == recipe and found["size_bytes"] == path.stat().st_size:
-            return PredictorLog(path, **found)
+            return PredictorLog(**found | {"path": path})
     directory.mkdir(parents=True, exist_ok=True)
     truth.unlink(missing_ok=True)
     log = _write(path, megabytes * 1_000_000)
-    truth.write_text(json.dumps({"recipe": recipe, **_totals(log)}))
+    truth.write_text(json.dumps(dataclasses.asdict(log) | {"recipe": recipe, "path": str(path)}))
     return log
-
-
-def _totals(log: PredictorLog) -> dict[str, int]:
-    return {
-        "size_bytes": log.size_bytes,
-        "windows": log.windows,
-        "accepted_tokens": log.accepted_tokens,
-        "draft_tokens": log.draft_tokens,
-    }
 
 
 def _write(path: Path, size_bytes: int) -> PredictorLog:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -58,28 +57,16 @@ def _number(value: float) -> str:
 
 def show(sections: Mapping[str, Sequence[Row]]) -> None:
     """Print one table, rows under their headings: with lines and colours on a terminal, as aligned text elsewhere."""
-    if sys.stdout.isatty():
-        _show_on_terminal(sections)
-        return
-    cells = {title: [_cells(row) for row in rows] for title, rows in sections.items()}
-    widths = [max(map(len, column)) for column in zip(HEADER, *itertools.chain(*cells.values()), strict=True)]
-
-    def line(texts: Sequence[str]) -> str:
-        return "  ".join(map(str.ljust, texts, widths)).rstrip()
-
-    print(line(HEADER))
-    for title, texts in cells.items():
-        print(f"\n{title}", *map(line, texts), sep="\n")
-
-
-def _show_on_terminal(sections: Mapping[str, Sequence[Row]]) -> None:
-    table = Table(*HEADER)
+    terminal = sys.stdout.isatty()
+    table = Table(*HEADER) if terminal else Table(*HEADER, box=None, pad_edge=False)
     for title, rows in sections.items():
         table.add_section()
+        if not terminal:
+            table.add_row()
         table.add_row(Text(title, style="bold"))
         for row in rows:
             table.add_row(*map(Text, _cells(row)), style="red" if row.holds is False else None)
-    Console().print(table)
+    Console(width=None if terminal else 200).print(table)
 
 
 def _cells(row: Row) -> tuple[str, str, str, str]:

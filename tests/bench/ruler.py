@@ -9,7 +9,7 @@ import statistics
 import time
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from fieldtools import BIN
 from promqllabels import walk
 from promtool import Promtool
 from rulelint import Pack, Rule, load
+from running import wait_until
 
 CONFIG = "prometheus.yml"
 DAY_SECONDS = 86400
@@ -111,7 +112,7 @@ class Ruler:
                     }
             return all(len(seen[name]) >= rounds for name in before)
 
-        wait_until(done, "rules to be evaluated", every=1.0)
+        wait_until(done, seconds=PATIENCE_SECONDS, what="evaluation of all rules", every=1.0)
         return [taken for group in seen.values() for taken in list(group.values())[:rounds]]
 
     def costs(self, rounds: int) -> list[Cost]:
@@ -146,7 +147,9 @@ class Ruler:
                 self.value(f"count(last_over_time({record}[{span}s] offset {HEAD_SECONDS}s))")
                 for record, (span, _) in spans.items()
             ),
-            "the history to be loaded",
+            seconds=PATIENCE_SECONDS,
+            what="history",
+            every=0.5,
         )
 
     def _groups(self) -> list[dict[str, Any]]:
@@ -176,7 +179,12 @@ def ruler(folder: Path, rules: Path, address: str, services: int) -> Iterator[Ru
     ]
     with tsdb.serving(command, f"http://127.0.0.1:{port}", "/-/ready", folder / "prometheus.log") as url:
         found = Ruler(url, folder, fleet, load(rules, {}))
-        wait_until(lambda: found.value("count(specdec_up)") == services, "the fleet to be scraped")
+        wait_until(
+            lambda: found.value("count(specdec_up)") == services,
+            seconds=PATIENCE_SECONDS,
+            what="scrape of the whole fleet",
+            every=0.5,
+        )
         found.scrape()
         yield found
 
@@ -190,15 +198,6 @@ def history_spans(pack: Pack) -> dict[str, tuple[int, int]]:
         if name in intervals and seconds >= DAY_SECONDS:
             spans[name] = max(spans.get(name, 0), seconds)
     return {name: (span, intervals[name]) for name, span in spans.items()}
-
-
-def wait_until(condition: Callable[[], bool], what: str, every: float = 0.5) -> None:
-    """Ask again and again; BenchError when it takes too long."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise BenchError(f"waited {PATIENCE_SECONDS:.0f} s for {what}")
-        time.sleep(every)
 
 
 def _ranges(rules: Sequence[Rule]) -> Iterator[tuple[promql.VectorSelector, int]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dashboards import fields
@@ -36,7 +36,7 @@ def stat(page: Page, box: Box, what: Shown) -> None:
     options = what.panel.options
     cells = list(_cells(what))
     mode = options.get("textMode", "auto")
-    longest = max(len(text if mode == "name" else shown(e.config, value, what.end)) for e, text, value in cells)
+    longest = max(len(shown(e.config, value)) for e, _, value in cells)
     for number, (entry, text, value) in enumerate(cells):
         part = Box(box.x + box.w * number / len(cells), box.y, box.w / len(cells), box.h)
         ink = value_color(entry.config, value) or INK
@@ -49,7 +49,7 @@ def stat(page: Page, box: Box, what: Shown) -> None:
             values = [v for _, v in points]
             spark.fill_between([at for at, _ in points], values, min(values), color=ink, alpha=0.2)
         named = mode == "value_and_name" or (mode == "auto" and len(cells) > 1)
-        words = text if mode == "name" else shown(entry.config, value, what.end)
+        words = shown(entry.config, value)
         largest = min(part.h * (0.3 if named else 0.42), 1.05 * part.w / max(4, longest), 26)
         middle = part.y + part.h * (0.62 if named else 0.5)
         page.text(part.x + part.w / 2, middle, words, fontsize=largest, color=ink, ha="center")
@@ -65,25 +65,16 @@ def stat(page: Page, box: Box, what: Shown) -> None:
 
 
 def _cells(what: Shown) -> Iterator[tuple[Entry, str, Cell]]:
-    """Name and value of each field, or of each row where all values are wanted."""
+    """Name and value of each field."""
     how = (option(what.panel.options, "reduceOptions.calcs") or ["lastNotNull"])[0]
     for entry in what.entries():
-        columns = entry.frame.value_fields
-        if not entry.field.numbers and len(columns) > 1:
-            continue
-        if option(what.panel.options, "reduceOptions.values"):
-            names = next((field for field in columns if not field.numbers), None)
-            for row, value in enumerate(entry.field.values):
-                yield entry, str(names.values[row]) if names else entry.text, value
-        else:
+        if entry.field.numbers or len(entry.frame.value_fields) == 1:
             yield entry, entry.text, reduced(entry.field, how)
 
 
 def barchart(page: Page, box: Box, what: Shown) -> None:
     """Groups of bars, one group for each row."""
-    labels, entries = _over(what)
-    page.legend(Box(box.x, box.y + box.h - 13, box.w, 13), entries)
-    axes = page.axes(box.inset(44, 3, 4, 30))
+    labels, entries, axes = _over(page, box, what, right=4, below=30)
     width = what.panel.options.get("groupWidth", 0.7) / max(1, len(entries))
     for number, entry in enumerate(entries):
         for row, value in enumerate(entry.field.values):
@@ -103,9 +94,7 @@ def barchart(page: Page, box: Box, what: Shown) -> None:
 
 def trend(page: Page, box: Box, what: Shown) -> None:
     """Lines over a column of rising numbers."""
-    x, entries = _over(what)
-    page.legend(Box(box.x, box.y + box.h - 13, box.w, 13), entries)
-    axes = page.axes(box.inset(44, 3, 8, 30))
+    x, entries, axes = _over(page, box, what, right=8, below=30)
     for entry in entries:
         points = entry.points(x)
         at, values = [at for at, _ in points], [value for _, value in points]
@@ -117,9 +106,7 @@ def trend(page: Page, box: Box, what: Shown) -> None:
 
 def scatter(page: Page, box: Box, what: Shown) -> None:
     """Points over a column of numbers."""
-    x, entries = _over(what)
-    page.legend(Box(box.x, box.y + box.h - 13, box.w, 13), entries)
-    axes = page.axes(box.inset(44, 3, 8, 42))
+    x, entries, axes = _over(page, box, what, right=8, below=42)
     for entry in entries:
         points = entry.points(x)
         axes.plot([at for at, _ in points], [v for _, v in points], "o", ms=2.5, color=entry.color, alpha=0.6)
@@ -129,12 +116,14 @@ def scatter(page: Page, box: Box, what: Shown) -> None:
     value_axis(axes, entries[0].config)
 
 
-def _over(what: Shown) -> tuple[Field, list[Entry]]:
-    """The field that stands under a chart, and those that it shows."""
+def _over(page: Page, box: Box, what: Shown, *, right: float, below: float) -> tuple[Field, list[Entry], Axes]:
+    """The field that stands under a chart, those that it shows, and its axes; draws the legend."""
     (frame, *_) = what.frames
     name = what.panel.options.get("xField") or option(what.panel.options, "dims.x")
     x = next((field for field in frame.fields if name in (field.title, field.name)), frame.value_fields[0])
-    return x, [entry for entry in what.entries() if entry.field is not x and entry.field.numbers]
+    entries = [entry for entry in what.entries() if entry.field is not x and entry.field.numbers]
+    page.legend(Box(box.x, box.y + box.h - 13, box.w, 13), entries)
+    return x, entries, page.axes(box.inset(44, 3, right, below))
 
 
 def table(page: Page, box: Box, what: Shown) -> None:
@@ -147,7 +136,7 @@ def table(page: Page, box: Box, what: Shown) -> None:
         values = next((column.field.values for column in columns if column.text == by["displayName"]), None)
         if values is not None:
             rows.sort(key=[rank(value) for value in values].__getitem__, reverse=bool(by.get("desc")))
-    texts = [[shown(column.config, column.field.values[row], what.end) for row in rows] for column in columns]
+    texts = [[shown(column.config, column.field.values[row]) for row in rows] for column in columns]
     fixed = [column.config.get("custom.width", 0) * SCALE for column in columns]
     share = max(MIN_COLUMN_PIXELS, (box.w - sum(fixed)) / max(1, fixed.count(0)))
     x = box.x
@@ -181,9 +170,3 @@ def _ink(page: Page, box: Box, config: Json, value: Cell, text: str) -> str:
     if kind == "color-text" and face:
         return face
     return LINK if config.get("links") else INK
-
-
-def text(page: Page, box: Box, what: Shown) -> None:
-    """Markdown without its marks."""
-    content = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", what.panel.options.get("content", ""))
-    page.words(box, re.sub(r"(?m)^\s*[-*]\s+", "• ", re.sub(r"(?m)^#+\s*|\*\*|`", "", content)))

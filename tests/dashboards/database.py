@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +17,11 @@ from backfill import RULES_FILE, record, recording_layers, seconds
 from bench.alert_replay import RULES, episodes
 from dashboards.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
 from promtool import Promtool, promtool
-from tsdb import prometheus
+from tsdb import ask, prometheus
 
 # Some seconds after the last evaluation: dashboards are opened at any time.
 NOW = END + 45
 RULES_FROM = START + 1800  # the first whole window
-
-
-class QueryError(AssertionError):
-    """What Prometheus says is wrong with a query, and the query."""
 
 
 class Database:
@@ -40,7 +33,7 @@ class Database:
 
     def instant(self, expression: str, at: float) -> list[dict[str, Any]]:
         """Series with a ``value`` each."""
-        data = self._ask("query", query=expression, time=f"{at:.3f}")
+        data = ask(self._url, "query", query=expression, time=f"{at:.3f}")
         if data["resultType"] == "scalar":
             return [{"metric": {}, "value": data["result"]}]
         found: list[dict[str, Any]] = data["result"]
@@ -48,28 +41,17 @@ class Database:
 
     def range(self, expression: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
         """Series with ``values``."""
-        found: list[dict[str, Any]] = self._ask(
-            "query_range", query=expression, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step:g}"
+        found: list[dict[str, Any]] = ask(
+            self._url, "query_range", query=expression, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step:g}"
         )["result"]
         return found
 
     def series(self, selector: str, start: float, end: float) -> list[dict[str, str]]:
         """The labels of the series that a selector finds."""
-        found: list[dict[str, str]] = self._ask(
-            "series", **{"match[]": selector, "start": f"{start:.3f}", "end": f"{end:.3f}"}
+        found: list[dict[str, str]] = ask(
+            self._url, "series", **{"match[]": selector, "start": f"{start:.3f}", "end": f"{end:.3f}"}
         )
         return found
-
-    def _ask(self, endpoint: str, **parameters: str) -> Any:
-        body = urllib.parse.urlencode(parameters).encode()
-        try:
-            with urllib.request.urlopen(f"{self._url}/api/v1/{endpoint}", body, timeout=60) as response:
-                answer = json.load(response)
-        except urllib.error.HTTPError as error:
-            raise QueryError(f"{json.loads(error.read())['error']}\n{parameters}") from error
-        if answer.get("warnings"):
-            raise QueryError(f"{answer['warnings']}\n{parameters}")
-        return answer["data"]
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from dashboards.frames import Cell, Field, Frame
@@ -13,31 +12,16 @@ from dashboards.grafana import Json, Panel
 # Grafana's names of colours, as its light theme shows them.
 COLORS: Mapping[str, str] = {
     "green": "#56a64b",
-    "dark-green": "#37872d",
-    "semi-dark-green": "#37872d",
-    "light-green": "#96d98d",
     "yellow": "#f2cc0c",
-    "dark-yellow": "#cc9d00",
-    "semi-dark-yellow": "#e0b400",
-    "light-yellow": "#ffee52",
     "red": "#e02f44",
     "dark-red": "#ad0317",
-    "semi-dark-red": "#c4162a",
-    "light-red": "#ff7383",
     "blue": "#3274d9",
-    "dark-blue": "#1250b0",
-    "semi-dark-blue": "#1f60c4",
     "light-blue": "#5794f2",
-    "super-light-blue": "#a3c5fb",
     "orange": "#ff780a",
     "dark-orange": "#e55400",
-    "semi-dark-orange": "#fa6400",
-    "light-orange": "#ff9830",
     "purple": "#a352cc",
     "dark-purple": "#7c2ea3",
     "semi-dark-purple": "#8f3bb8",
-    "light-purple": "#b877d9",
-    "gray": "#808080",
     "text": "#24292e",
     "transparent": "#ffffff",
 }
@@ -60,15 +44,10 @@ def matches(matcher: Json, frame: Frame, field: Field) -> bool:
     match matcher["id"]:
         case "byName":
             return wanted in (field.title, field.name)
-        case "byNames":
-            return field.title in (wanted or {}).get("names", [])
         case "byRegexp":
             return re.search(str(wanted).strip("/"), field.title) is not None
         case "byFrameRefID":
             return bool(wanted == frame.ref)
-        case "byType":
-            kind = "time" if field.name == "Time" else "number" if field.numbers else "string"
-            return bool(wanted == kind)
         case kind:
             raise ValueError(f"the matcher {kind!r} is not known here")
 
@@ -91,24 +70,13 @@ def name(config: Json, field: Field) -> str:
 
 def mapping(config: Json, value: Cell) -> Json | None:
     """The text and colour that the value is mapped to."""
+    plain = f"{value:g}" if isinstance(value, (int, float)) else value
     for each in config.get("mappings", []):
-        options = each["options"]
-        match each["type"]:
-            case "value" if value is not None and _plain(value) in options:
-                return dict(options[_plain(value)])
-            case "range" if isinstance(value, (int, float)):
-                low, high = options.get("from"), options.get("to")
-                if (low is None or low <= value) and (high is None or value <= high):
-                    return dict(options["result"])
-            case "regex" if isinstance(value, str) and re.search(options["pattern"].strip("/"), value):
-                return dict(options["result"])
-            case "special" if value is None and options["match"] in ("null", "null+nan", "empty"):
-                return dict(options["result"])
+        if each["type"] != "value":
+            raise ValueError(f"mappings of type {each['type']!r} are not known here")
+        if plain in each["options"]:
+            return dict(each["options"][plain])
     return None
-
-
-def _plain(value: float | str) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else value
 
 
 def threshold_color(config: Json, value: Cell) -> str | None:
@@ -131,7 +99,7 @@ def value_color(config: Json, value: Cell) -> str | None:
     return threshold_color(config, value)
 
 
-def shown(config: Json, value: Cell, now: float = 0.0) -> str:
+def shown(config: Json, value: Cell) -> str:
     """The value as text, with its unit."""
     if (mapped := mapping(config, value)) and mapped.get("text"):
         return str(mapped["text"])
@@ -139,25 +107,21 @@ def shown(config: Json, value: Cell, now: float = 0.0) -> str:
         return str(config.get("noValue", ""))
     if isinstance(value, str):
         return value
-    return with_unit(value, config.get("unit", "short"), config.get("decimals"), now)
+    return with_unit(value, config.get("unit", "short"), config.get("decimals"))
 
 
-def with_unit(value: float, unit: str, decimals: int | None, now: float = 0.0) -> str:
+def with_unit(value: float, unit: str, decimals: int | None) -> str:
     """A number in Grafana's units; those that the dashboards do not use are errors."""
     match unit:
         case "percentunit":
             return f"{_digits(value * 100, decimals)} %"
         case "s":
             return _time(value, decimals)
-        case "dateTimeFromNow":
-            return f"{_time(max(0.0, now - value / 1000), 0)} ago"
-        case "dateTimeAsIso":
-            return datetime.fromtimestamp(value / 1000, UTC).strftime("%m-%d %H:%M")
         case "bytes":
             return f"{_sized(value, decimals)}B"
-        case "ops" | "reqps":
+        case "ops":
             return f"{_sized(value, decimals)}/s"
-        case "short" | "none" | "string":
+        case "short":
             return _sized(value, decimals)
         case _ if unit.startswith("suffix:"):
             return _sized(value, decimals) + unit.removeprefix("suffix:")

@@ -126,8 +126,6 @@ def frames(panel: Panel, answers: Sequence[Answer]) -> list[Frame]:
         )
     ]
     for each in panel.json.get("transformations", []):
-        if each.get("disabled"):
-            continue
         if each["id"] not in TRANSFORMATIONS:
             raise ValueError(f"{panel}: the transformation {each['id']!r} is not known here")
         found = TRANSFORMATIONS[each["id"]](found, each.get("options", {}))
@@ -298,27 +296,9 @@ def _convert(given: list[Frame], options: Json) -> list[Frame]:
 
 def reduced(field: Field, how: str) -> Cell:
     """One value for a field, by the name of Grafana's reducer."""
-    if how in ("last", "lastNotNull"):
-        present = [value for value in field.values if value is not None]
-        return present[-1] if present else None
-    if how in ("firstNotNull", "first"):
-        return next((value for value in field.values if value is not None), None)
-    numbers = field.numbers
-    if how == "count":
-        return len(field.values)
-    if not numbers:
-        return None
-    match how:
-        case "max":
-            return max(numbers)
-        case "min":
-            return min(numbers)
-        case "mean":
-            return sum(numbers) / len(numbers)
-        case "sum":
-            return sum(numbers)
-        case _:
-            raise ValueError(f"the reducer {how!r} is not known here")
+    if how != "lastNotNull":
+        raise ValueError(f"the reducer {how!r} is not known here")
+    return next((value for value in reversed(field.values) if value is not None), None)
 
 
 TRANSFORMATIONS: Mapping[str, Callable[[list[Frame], Json], list[Frame]]] = {

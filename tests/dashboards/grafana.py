@@ -92,14 +92,13 @@ class Dashboard:
 
     @property
     def panels(self) -> list[Panel]:
-        """All panels, also those in collapsed rows, in the file's order."""
+        """All panels in the file's order."""
         found, row = [], ""
         for panel in self.json["panels"]:
-            if panel["type"] != "row":
+            if panel["type"] == "row":
+                row = panel["title"]
+            else:
                 found.append(Panel(self.name, row, panel))
-                continue
-            row = panel["title"]
-            found += [Panel(self.name, row, inner) for inner in panel.get("panels", [])]
         return found
 
     @property
@@ -169,10 +168,6 @@ class Window:
 
 def window(panel: Panel, target: Mapping[str, Any], end: float, range_seconds: float) -> Window:
     """What Grafana asks for when the dashboard ends at ``end``."""
-    if own := panel.json.get("timeFrom"):
-        range_seconds = seconds(own)
-    if shift := panel.json.get("timeShift"):
-        end -= seconds(shift)
     minimum = target.get("interval") or panel.json.get("interval")
     scrape = seconds(minimum) if minimum else DATASOURCE_INTERVAL_SECONDS
     points = panel.json.get("maxDataPoints") or SCREEN_PIXELS * panel.json["gridPos"]["w"] // COLUMNS
@@ -191,7 +186,7 @@ def _step(exact: float) -> float:
 
 # --- Variables --------------------------------------------------------------------------------------------------------
 
-_USE = re.compile(r"\$\{(?P<braced>\w+)(?:\.[^:}]+)?(?::(?P<format>\w+))?\}|\$(?P<plain>\w+)|\[\[(?P<old>\w+)\]\]")
+_USE = re.compile(r"\$\{(?P<braced>\w+)(?:\.[^:}]+)?(?::(?P<format>\w+))?\}|\$(?P<plain>\w+)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,12 +214,8 @@ class Variable:
                 return "".join(several[:1]).replace("\\", "\\\\").replace("'", "\\'")
             case None:  # within a quoted string: its backslashes are doubled
                 return _either([_escaped(text).replace("\\", "\\\\") for text in several])
-            case "regex":
-                return _either([_escaped(text) for text in several])
-            case "raw" | "percentencode":
+            case "raw":
                 return ",".join(several)
-            case "queryparam":
-                return "&".join(f"var-{self.json['name']}={text}" for text in several)
             case _:
                 raise ValueError(f"the format {form!r} of ${self.json['name']} is not known here")
 
@@ -246,7 +237,7 @@ def interpolate(
     """
 
     def replacement(use: re.Match[str]) -> str:
-        name = use["braced"] or use["plain"] or use["old"]
+        name = use["braced"] or use["plain"]
         return macros[name] if name in macros else variables[name].text(use["format"] or form)
 
     return _USE.sub(replacement, text)
@@ -271,15 +262,8 @@ def options(variable: Json, before: Mapping[str, Variable], source: Source, star
     match variable["type"]:
         case "datasource":
             yield "prometheus"
-        case "custom" | "interval":
-            yield from (text.partition(" : ")[2] or text for text in re.split(r"\s*,\s*", variable["query"]))
-        case "constant" | "textbox":
-            yield variable["query"]
         case "query":
-            query = variable["query"]
-            text = interpolate(query if isinstance(query, str) else query["query"], before, {})
-            found = _filtered(_query(text, source, start, end), variable.get("regex", ""))
-            yield from sorted(set(found))
+            yield from sorted(set(_query(interpolate(variable["query"]["query"], before, {}), source, start, end)))
         case kind:
             raise ValueError(f"${variable['name']}: variables of type {kind!r} are not known here")
 
@@ -289,11 +273,3 @@ def _query(text: str, source: Source, start: float, end: float) -> Iterator[str]
     if match is None:
         raise ValueError(f"expected label_values(metric, label), found {text!r}")
     yield from (labels[match[2]] for labels in source.series(match[1], start, end) if match[2] in labels)
-
-
-def _filtered(texts: Iterator[str], pattern: str) -> Iterator[str]:
-    """Grafana's regex of a variable: what does not match is dropped, a group is what counts."""
-    expression = re.compile(re.sub(r"^/(.*)/\w*$", r"\1", pattern).replace("(?<", "(?P<"))
-    for text in texts:
-        if (match := expression.search(text)) is not None:
-            yield match[1] if pattern and expression.groups else text

@@ -11,9 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from dashboards import fields
 from dashboards.fields import PALETTE, option, shown, value_color, with_unit
-from dashboards.grafana import Json
 from dashboards.page import (
     CHARACTER_PIXELS,
     SMALL,
@@ -30,21 +28,17 @@ from dashboards.page import (
     value_axis,
 )
 
-SCHEMES: Mapping[str, Sequence[str]] = {
-    "RdYlGn": ("#d73027", "#fee08b", "#1a9850"),
-    "Oranges": ("#fff5eb", "#fd8d3c", "#7f2704"),
-}
+# From low to high.
+SCHEMES: Mapping[str, Sequence[str]] = {"RdYlGn": ("#d73027", "#fee08b", "#1a9850")}
 
 
 def timeseries(page: Page, box: Box, what: Shown) -> None:
-    """Lines, bars or points over time, thresholds, annotations and a legend."""
+    """Lines or bars over time, thresholds, annotations and a legend."""
     entries = what.entries()
-    legend = what.panel.options.get("legend", {})
-    calcs = legend.get("calcs", []) if legend.get("displayMode") == "table" else []
     height = 0.0
-    if legend.get("showLegend", True):
-        height = legend_height(box, entries, calcs)
-        page.legend(Box(box.x, box.y + box.h - height + 2, box.w, height), entries, calcs)
+    if option(what.panel.options, "legend.showLegend", default=True):
+        height = legend_height(box, entries)
+        page.legend(Box(box.x, box.y + box.h - height + 2, box.w, height), entries)
     axes = page.axes(box.inset(44, 3, 14, 14 + height))
     time_axis(axes, what)
     base: dict[float, float] = {}
@@ -60,35 +54,25 @@ def timeseries(page: Page, box: Box, what: Shown) -> None:
 def _draw(axes: Axes, entry: Entry, what: Shown, base: dict[float, float]) -> None:
     """One series; ``base`` is what those that are stacked reach before it."""
     config, points = entry.config, entry.points()
-    banded = bool(config.get("custom.fillBelowTo"))
-    opacity = 0.0 if banded else config.get("custom.fillOpacity", 0) / 100
-    if config.get("custom.hideFrom", {}).get("viz") or not points:
+    if not points:
         return
+    lower = dict.fromkeys((at for at, _ in points), 0.0)
     if option(config.get("custom.stacking", {}), "mode", "none") != "none":
-        lower = [base.get(at, 0.0) for at, _ in points]
-        points = [(at, below + value) for below, (at, value) in zip(lower, points, strict=True)]
+        lower = {at: base.get(at, 0.0) for at in lower}
+        points = [(at, lower[at] + value) for at, value in points]
         base |= dict(points)
-    else:
-        lower = [0.0] * len(points)
-    pieces = [points] if config.get("custom.spanNulls") is True else _pieces(points, 1.5 * what.step)
+    if config.get("custom.drawStyle") == "bars":
+        axes.bar([at for at, _ in points], [v for _, v in points], what.step * 0.8, color=entry.color, alpha=0.7)
+        return
+    opacity = 0.0 if config.get("custom.fillBelowTo") else config.get("custom.fillOpacity", 0) / 100
     style: dict[str, Any] = {"color": entry.color, "lw": config.get("custom.lineWidth", 1) * 0.9, "ls": dashes(config)}
-    if str(config.get("custom.lineInterpolation", "")).startswith("step"):
-        style["drawstyle"] = "steps-post"
-    match config.get("custom.drawStyle", "line"):
-        case "bars":
-            axes.bar([at for at, _ in points], [v for _, v in points], what.step * 0.8, color=entry.color, alpha=0.7)
-        case "points":
-            axes.plot([at for at, _ in points], [v for _, v in points], "o", ms=3, color=entry.color)
-        case _:
-            for piece in pieces:
-                lonely: dict[str, Any] = {"marker": "o", "ms": 2} if len(piece) == 1 else {}
-                axes.plot([at for at, _ in piece], [v for _, v in piece], **style, **lonely)
-            if opacity:
-                below = dict(zip((at for at, _ in points), lower, strict=True))
-                for piece in pieces:
-                    times = [at for at, _ in piece]
-                    floor = [below[at] for at in times]
-                    axes.fill_between(times, floor, [v for _, v in piece], color=entry.color, alpha=opacity * 0.6, lw=0)
+    for piece in _pieces(points, 1.5 * what.step):
+        times, values = [at for at, _ in piece], [value for _, value in piece]
+        lonely: dict[str, Any] = {"marker": "o", "ms": 2} if len(piece) == 1 else {}
+        axes.plot(times, values, **style, **lonely)
+        if opacity:
+            floor = [lower[at] for at in times]
+            axes.fill_between(times, floor, values, color=entry.color, alpha=opacity * 0.6, lw=0)
 
 
 def _pieces(points: Sequence[tuple[float, float]], gap: float) -> list[list[tuple[float, float]]]:
@@ -126,7 +110,7 @@ def state_timeline(page: Page, box: Box, what: Shown) -> None:
         for since, until, value in spans(entry.frame.fields[0].values, entry.field.values, what.step):
             face = value_color(entry.config, value) or PALETTE[row % len(PALETTE)]
             axes.add_patch(Rectangle((since, row + 0.1), until - since, 0.8, fc=face, ec="none", alpha=0.8))
-            words = shown(entry.config, value, what.end)
+            words = shown(entry.config, value)
             if len(words) * CHARACTER_PIXELS < (until - since) * pixels_per_second:
                 axes.text((since + until) / 2, row + 0.5, words, fontsize=SMALL, ha="center", va="center", clip_on=True)
 
@@ -136,7 +120,7 @@ def heatmap(page: Page, box: Box, what: Shown) -> None:
     entries, options = what.entries(), what.panel.options
     numbers = [value for entry in entries for value in entry.field.numbers]
     low, high = option(options, "color.min", min(numbers)), option(options, "color.max", max(numbers))
-    colors = _scheme(options.get("color", {}))
+    colors = LinearSegmentedColormap.from_list("scheme", SCHEMES[options["color"]["scheme"]])
     axes = page.axes(box.inset(44, 3, 64, 14))
     time_axis(axes, what)
     axes.set(ylim=(len(entries), 0) if option(options, "yAxis.reverse") else (0, len(entries)))
@@ -153,12 +137,3 @@ def heatmap(page: Page, box: Box, what: Shown) -> None:
     unit = option(options, "cellValues.unit") or what.panel.defaults.get("unit", "short")
     scale.yaxis.set_major_formatter(FuncFormatter(lambda value, _: with_unit(value, unit, None)))
     scale.yaxis.set_major_locator(MaxNLocator(4))
-
-
-def _scheme(options: Json) -> LinearSegmentedColormap:
-    """Colours from low to high."""
-    if options.get("mode") == "opacity":
-        colors: Sequence[str] = ("#ffffff", fields.color(options.get("fill", "blue")))
-    else:
-        colors = SCHEMES[options.get("scheme", "Oranges")]
-    return LinearSegmentedColormap.from_list("scheme", list(reversed(colors) if options.get("reverse") else colors))

@@ -14,7 +14,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dashboards import fields
-from dashboards.fields import PALETTE, configuration, option, shown, threshold_color, with_unit
+from dashboards.fields import PALETTE, configuration, option, threshold_color, with_unit
 from dashboards.frames import Field, Frame, reduced
 from dashboards.grafana import Json, Panel
 
@@ -23,7 +23,6 @@ SMALL, NORMAL = 6.8, 7.6  # points
 CHARACTER_PIXELS = 5.6  # of the small size, on average
 LINE_PIXELS = 13
 TICKS = (300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
-CALCS = {"lastNotNull": "Last", "last": "Last", "max": "Max", "min": "Min", "mean": "Mean", "sum": "Total"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,10 +92,6 @@ class Entry:
             if isinstance(at, (int, float)) and isinstance(value, (int, float))
         ]
 
-    def calculated(self, calc: str) -> str:
-        """As a legend shows it."""
-        return shown(self.config, reduced(self.field, calc))
-
 
 class Page:
     """A picture of ``width`` by ``height`` pixels."""
@@ -141,33 +136,26 @@ class Page:
         for number, line in enumerate(lines[: max(1, int(box.h / LINE_PIXELS))]):
             self.text(x, top + LINE_PIXELS * number, line, color=color, ha="center" if centered else "left")
 
-    def legend(self, box: Box, entries: Sequence[Entry], calcs: Sequence[str] = ()) -> None:
-        """Names and colours in lines; with ``calcs`` a table: one line each, values on the right."""
+    def legend(self, box: Box, entries: Sequence[Entry]) -> None:
+        """Names and colours in lines."""
         x, y = box.x, box.y + 7
-        for number, calc in enumerate(reversed(calcs)):
-            self.text(box.x + box.w - 62 * number, y, CALCS.get(calc, calc), fontsize=SMALL, color=LINK, ha="right")
-        y += LINE_PIXELS if calcs else 0
         for entry in entries:
             width = 24 + CHARACTER_PIXELS * len(entry.text)
-            if calcs or (x + width > box.x + box.w and x > box.x):
+            if x + width > box.x + box.w and x > box.x:
                 x, y = box.x, y + (LINE_PIXELS if entry.number else 0)
             if y > box.y + box.h:
                 return
             self.rectangle(Box(x, y - 1.5, 12, 3), entry.color)
-            self.text(x + 16, y, cut(entry.text, box.x + box.w - x - 16 - 62 * len(calcs)), fontsize=SMALL)
-            for number, calc in enumerate(reversed(calcs)):
-                self.text(box.x + box.w - 62 * number, y, entry.calculated(calc), fontsize=SMALL, ha="right")
+            self.text(x + 16, y, cut(entry.text, box.x + box.w - x - 16), fontsize=SMALL)
             x += width
 
 
-def legend_height(box: Box, entries: Sequence[Entry], calcs: Sequence[str]) -> float:
+def legend_height(box: Box, entries: Sequence[Entry]) -> float:
     """Pixels that a legend under the plot takes, at most a third of the box."""
-    if calcs:
-        return min(len(entries) + 1, max(2, int(box.h * 0.4 / LINE_PIXELS))) * LINE_PIXELS + 2
     rows, x = 1, 0.0
     for entry in entries:
         width = 24 + CHARACTER_PIXELS * len(entry.text)
-        rows, x = (rows + 1, width) if x + width > box.w and x else (rows, x + width)
+        rows, x = (rows + 1, width) if x + width > box.w else (rows, x + width)
     return min(rows, max(1, int(box.h / 3 / LINE_PIXELS))) * LINE_PIXELS + 2
 
 
@@ -195,36 +183,24 @@ def value_axis(axes: Axes, config: Json) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: with_unit(value, unit, decimals)))
     axes.grid(axis="y", color=FAINT, lw=0.5)
     low, high = axes.get_ylim()
-    soft_low, soft_high = config.get("custom.axisSoftMin", low), config.get("custom.axisSoftMax", high)
-    axes.set_ylim(config.get("min", min(low, soft_low)), config.get("max", max(high, soft_high)))
+    axes.set_ylim(config.get("min", low), config.get("max", high))
 
 
 def thresholds(axes: Axes, what: Shown) -> None:
-    """Lines or areas, where the panel shows them."""
-    mode = option(what.panel.defaults, "custom.thresholdsStyle.mode", "off")
-    if mode == "off":
+    """Lines, where the panel shows them."""
+    if option(what.panel.defaults, "custom.thresholdsStyle.mode", "off") == "off":
         return
-    low, high = axes.get_ylim()
-    steps = [step for step in what.panel.defaults["thresholds"]["steps"] if step.get("value") is not None]
-    for step, upper in zip(steps, [*(later["value"] for later in steps[1:]), high], strict=True):
-        color = fields.color(step["color"])
-        if "area" in mode:
-            axes.axhspan(step["value"], upper, color=color, alpha=0.08, lw=0)
-        if "line" in mode or "dashed" in mode:
-            axes.axhline(step["value"], color=color, lw=0.9, ls="--" if "dashed" in mode else "-")
-    axes.set_ylim(low, high)
+    limits = axes.get_ylim()
+    for step in what.panel.defaults["thresholds"]["steps"]:
+        if step.get("value") is not None:
+            axes.axhline(step["value"], color=fields.color(step["color"]), lw=0.9, ls="--")
+    axes.set_ylim(limits)
 
 
 def dashes(config: Json) -> Any:
     """Matplotlib's style for Grafana's."""
     style = config.get("custom.lineStyle", {})
-    match style.get("fill"):
-        case "dash":
-            return (0, tuple(pixels / 2 for pixels in style.get("dash", (10, 10))))
-        case "dot":
-            return (0, (1, 2))
-        case _:
-            return "-"
+    return (0, tuple(pixels / 2 for pixels in style.get("dash", (10, 10)))) if style.get("fill") == "dash" else "-"
 
 
 def spans(times: Sequence[object], values: Sequence[object], step: float) -> Iterator[tuple[float, float, Any]]:

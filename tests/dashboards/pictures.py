@@ -40,7 +40,6 @@ DRAW: Mapping[str, Callable[[Page, Box, Shown], None]] = {
     "stat": at_once.stat,
     "state-timeline": over_time.state_timeline,
     "table": at_once.table,
-    "text": at_once.text,
     "timeseries": over_time.timeseries,
     "trend": at_once.trend,
     "xychart": at_once.scatter,
@@ -94,10 +93,7 @@ def _shown(view: View, panel: Panel, marks: Sequence[tuple[float, str]]) -> Show
     answers = view.ask(panel)
     shown = answers[0].window if answers else window(panel, {}, view.end, view.range_seconds)
     title = interpolate(panel.title, view.variables, shown.macros, "raw")
-    options = panel.options
-    if "content" in options:
-        options["content"] = interpolate(options["content"], view.variables, shown.macros, "raw")
-    panel = dataclasses.replace(panel, json={**panel.json, "title": title, "options": options})
+    panel = dataclasses.replace(panel, json={**panel.json, "title": title})
     return Shown(panel, frames(panel, answers), shown.start, shown.end, shown.step, marks)
 
 
@@ -105,12 +101,10 @@ def _panel(page: Page, what: Shown) -> None:
     """Frame, title, and what the panel's type draws; its words for "no data" where there is none."""
     panel = what.panel
     box = _place(panel.json)
-    if not panel.json.get("transparent"):
-        page.rectangle(box, "#ffffff", BORDER, round_by=3)
-    if panel.title:
-        page.text(box.x + PADDING, box.y + 13, cut(panel.title, box.w / 1.15 - PADDING), fontsize=8.2, color=INK)
-    inner = box.inset(PADDING, TITLE_PIXELS if panel.title else PADDING, PADDING, PADDING)
-    if panel.type != "text" and not any(len(frame) for frame in what.frames):
+    page.rectangle(box, "#ffffff", BORDER, round_by=3)
+    page.text(box.x + PADDING, box.y + 13, cut(panel.title, box.w / 1.15 - PADDING), fontsize=8.2, color=INK)
+    inner = box.inset(PADDING, TITLE_PIXELS, PADDING, PADDING)
+    if not any(len(frame) for frame in what.frames):
         page.words(inner, str(panel.defaults.get("noValue") or "No data"), color=MUTED, centered=True)
     else:
         DRAW[panel.type](page, inner, what)

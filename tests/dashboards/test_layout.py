@@ -10,6 +10,7 @@ from typing import Any
 from dashboards.conftest import DASHBOARDS
 from dashboards.grafana import COLUMNS, Dashboard
 from fieldtools import ROOT
+from unit.test_links import anchors
 
 RUNBOOKS = {path.stem for path in (ROOT / "rules" / "runbooks").glob("*.md")}
 OF_A_ROW = re.compile(r"\$\{__[^}]*\}")
@@ -106,12 +107,7 @@ def test_links_to_runbooks_lead_somewhere(dashboard: Dashboard) -> None:
         assert match, url
         assert match[1] in RUNBOOKS, url
         if match[2]:
-            text = (ROOT / "rules" / "runbooks" / f"{match[1]}.md").read_text(encoding="utf-8")
-            anchors = {
-                re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-")
-                for title in re.findall(r"(?m)^#+ (.+)$", text)
-            }
-            assert match[2] in anchors, url
+            assert match[2] in anchors(ROOT / "rules" / "runbooks" / f"{match[1]}.md"), url
 
 
 def test_every_panel_links_to_a_runbook(dashboard: Dashboard) -> None:

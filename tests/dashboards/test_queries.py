@@ -53,11 +53,15 @@ class Looked:
         view = self.view(name, state)
         return [(panel, view.ask(panel)) for panel in view.dashboard.panels]
 
+    def panels(self, dashboard: Dashboard) -> Iterator[tuple[str, Panel, list[Answer]]]:
+        """Every panel in every state, with its answers."""
+        for state in VIEWS:
+            yield from ((state, panel, answers) for panel, answers in self.answers(dashboard.name, state))
+
     def everywhere(self, dashboard: Dashboard) -> Iterator[tuple[str, Panel, Answer]]:
         """Every answer: the state, the panel, the answer."""
-        for state in VIEWS:
-            for panel, answers in self.answers(dashboard.name, state):
-                yield from ((state, panel, answer) for answer in answers)
+        for state, panel, answers in self.panels(dashboard):
+            yield from ((state, panel, answer) for answer in answers)
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +73,10 @@ def told(panel: Panel, answer: Answer) -> str:
     return f"{panel}, {answer.target['refId']}: {' '.join(answer.expression.split())}"
 
 
-@pytest.mark.parametrize("state", VIEWS)
-def test_prometheus_answers_with_numbers(dashboard: Dashboard, state: str, looked: Looked) -> None:
+def test_prometheus_answers_with_numbers(dashboard: Dashboard, looked: Looked) -> None:
     wrong = [
-        told(panel, answer)
-        for panel, answers in looked.answers(dashboard.name, state)
-        for answer in answers
+        f"{state}: {told(panel, answer)}"
+        for state, panel, answer in looked.everywhere(dashboard)
         if not all(math.isfinite(value) for value in answer.values)
     ]
 
@@ -92,11 +94,10 @@ def test_no_panel_drowns_in_series(dashboard: Dashboard, looked: Looked) -> None
 
 
 def test_rows_of_a_timeline_have_room(dashboard: Dashboard, looked: Looked) -> None:
-    for state in VIEWS:
-        for panel, answers in looked.answers(dashboard.name, state):
-            rows = sum(len(answer.series) for answer in answers)
-            room = panel.json["gridPos"]["h"] * GRID_PIXELS - FRAME_PIXELS
-            assert panel.type != "state-timeline" or rows * ROW_PIXELS <= room, f"{state}: {panel}: {rows} rows"
+    for state, panel, answers in looked.panels(dashboard):
+        rows = sum(len(answer.series) for answer in answers)
+        room = panel.json["gridPos"]["h"] * GRID_PIXELS - FRAME_PIXELS
+        assert panel.type != "state-timeline" or rows * ROW_PIXELS <= room, f"{state}: {panel}: {rows} rows"
 
 
 def test_tables_fit_on_the_screen(dashboard: Dashboard, looked: Looked) -> None:
@@ -113,8 +114,7 @@ def test_empty_cells_of_tables_stay_small(dashboard: Dashboard, looked: Looked) 
     """Grafana writes noValue into every cell without a number: the words for an empty panel would fill the table."""
     wordy = {
         f"{panel}: {field.title}"
-        for state in VIEWS
-        for panel, answers in looked.answers(dashboard.name, state)
+        for _, panel, answers in looked.panels(dashboard)
         for frame in (frames(panel, answers) if panel.type == "table" else ())
         for field in frame.fields
         if None in field.values and len(configuration(panel, frame, field).get("noValue", "")) > MAX_EMPTY_CELL
@@ -161,11 +161,10 @@ def test_every_label_that_a_legend_prints_is_there(dashboard: Dashboard, looked:
 
 def test_series_of_one_panel_have_names_of_their_own(dashboard: Dashboard, looked: Looked) -> None:
     twice = set()
-    for state in VIEWS:
-        for panel, answers in looked.answers(dashboard.name, state):
-            names = [field.title for frame in frames(panel, answers) for field in frame.value_fields]
-            if panel.type != "table" and len(names) != len(set(names)):
-                twice.add(f"{state}: {panel}: {sorted(name for name in set(names) if names.count(name) > 1)}")
+    for state, panel, answers in looked.panels(dashboard):
+        names = [field.title for frame in frames(panel, answers) for field in frame.value_fields]
+        if panel.type != "table" and len(names) != len(set(names)):
+            twice.add(f"{state}: {panel}: {sorted(name for name in set(names) if names.count(name) > 1)}")
 
     assert twice == set()
 
@@ -174,32 +173,21 @@ def test_columns_that_are_named_exist(dashboard: Dashboard, looked: Looked) -> N
     """Transformations and overrides that mean a field that is never there are left over from something."""
     unused = set()
     for panel in dashboard.panels:
-        seen = [
-            (panel, answers)
-            for state in VIEWS
-            for asked, answers in looked.answers(dashboard.name, state)
-            if asked.json["id"] == panel.json["id"]
-        ]
-        shown = [frame for _, answers in seen for frame in frames(panel, answers)]
+        seen = [answers for _, asked, answers in looked.panels(dashboard) if asked.json["id"] == panel.json["id"]]
+        shown = [frame for answers in seen for frame in frames(panel, answers)]
         for override in panel.overrides:
             if override["matcher"]["id"] != "byFrameRefID" and not any(
                 matches(override["matcher"], frame, field) for frame in shown for field in frame.fields
             ):
                 unused.add(f"{panel}: the override for {override['matcher']['options']!r}")
-        before: list[dict[str, object]] = []
-        for step in panel.json.get("transformations", []):
+        steps = panel.json.get("transformations", [])
+        for number, step in enumerate(steps):
             if step["id"] == "organize":
-                raw = Panel(panel.dashboard, panel.row, {**panel.json, "transformations": before})
-                columns = {
-                    field.name for _, answers in seen for frame in frames(raw, answers) for field in frame.fields
-                }
-                named = {
-                    name
-                    for key in ("excludeByName", "indexByName", "renameByName")
-                    for name in step["options"].get(key, {})
-                }
+                raw = Panel(panel.dashboard, panel.row, {**panel.json, "transformations": steps[:number]})
+                columns = {field.name for answers in seen for frame in frames(raw, answers) for field in frame.fields}
+                options = (step["options"].get(key, {}) for key in ("excludeByName", "indexByName", "renameByName"))
+                named = {name for option in options for name in option}
                 unused |= {f"{panel}: the column {name!r}" for name in named - columns - MAY_BE_MISSING}
-            before.append(step)
 
     assert unused == set()
 

@@ -168,8 +168,7 @@ async def scraped(replica: Replica) -> Samples:
     return found
 
 
-async def scrape_all(replicas: Sequence[Replica]) -> Samples:
-    """The samples of all replicas."""
+async def _scrape_all(replicas: Sequence[Replica]) -> Samples:
     together: Samples = {}
     for replica in replicas:
         found = await scraped(replica)
@@ -179,8 +178,8 @@ async def scrape_all(replicas: Sequence[Replica]) -> Samples:
 
 
 def collect(replicas: Sequence[Replica]) -> Samples:
-    """The same from code that is not asynchronous."""
-    return asyncio.run(scrape_all(replicas))
+    """The samples of all replicas."""
+    return asyncio.run(_scrape_all(replicas))
 
 
 def _with_history(samples: Samples) -> Samples:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from builders import CAPTURES
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics import exposition
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
-CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 DUMPS = [
     (CAPTURES / name).read_bytes()
     for name in (
@@ -60,7 +60,8 @@ NAMES = st.one_of(
 )
 
 
-class Style(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Style:
     """How a server writes what it has to say."""
 
     prefix: str
@@ -78,22 +79,7 @@ class Style(NamedTuple):
     seed: int
 
 
-STYLES = st.builds(
-    Style,
-    prefix=st.sampled_from(["vllm:", "vllm_", "ray_vllm:", "ray_vllm_"]),
-    total_in_type=st.booleans(),
-    total_in_sample=st.booleans(),
-    old_names=st.booleans(),
-    engine_label=st.booleans(),
-    integers=st.booleans(),
-    created=st.booleans(),
-    types=st.booleans(),
-    repeated=st.booleans(),
-    blank_lines=st.booleans(),
-    timestamps=st.booleans(),
-    eof=st.booleans(),
-    seed=st.integers(0, 5),
-)
+STYLES = st.builds(Style, prefix=st.sampled_from(["vllm:", "vllm_", "ray_vllm:", "ray_vllm_"]), seed=st.integers(0, 5))
 
 
 @st.composite
@@ -217,21 +203,16 @@ def test_what_is_written_is_read(truth: tuple[EngineSnapshot, ...], style: Style
         truth = tuple(one for one in truth if one.engine == truth[0].engine)
     body = render(truth, style)
     content_type = "application/openmetrics-text; version=1.0.0" if style.eof else "text/plain"
-    expected = truth if style.engine_label else tuple(_with_engine(one, "0") for one in truth)
+    expected = truth if style.engine_label else tuple(replace(one, engine="0") for one in truth)
     assert parse_exposition(body, content_type).engines == expected
     assert parse_exposition(body, content_type) == line_by_line(body)
-
-
-def _with_engine(one: EngineSnapshot, engine: str) -> EngineSnapshot:
-    figures = {name: getattr(one, name) for name in one.__struct_fields__}
-    return EngineSnapshot(**(figures | {"engine": engine}))
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(snapshots(), STYLES)
 def test_prometheus_client_finds_the_same_samples(truth: tuple[EngineSnapshot, ...], style: Style) -> None:
     """An independent reader: every number of a snapshot is a sample of that model, and none is left over."""
-    body = render(truth, style._replace(repeated=False, engine_label=True))
+    body = render(truth, dataclasses.replace(style, repeated=False, engine_label=True))
     found = sorted(
         sample.value
         for family in text_string_to_metric_families(body.decode())
@@ -258,7 +239,7 @@ def _numbers(snapshot: Snapshot) -> Iterator[float]:
 def test_the_next_scrape_is_read_by_its_layout_as_line_by_line(
     truth: tuple[EngineSnapshot, ...], data: st.DataObject, style: Style
 ) -> None:
-    style = style._replace(types=True)
+    style = dataclasses.replace(style, types=True)
     first = render(truth, style)
     parse_exposition(first)
     numbers = re.findall(rb"(?<=\} )[0-9.e+]+$", first, re.MULTILINE)
@@ -269,44 +250,31 @@ def test_the_next_scrape_is_read_by_its_layout_as_line_by_line(
     assert parse_exposition(second) == line_by_line(second)
 
 
+# What stands at a place (a share of the body) gives way, for so many bytes, to something else.
 MUTATIONS = st.lists(
     st.tuples(
-        st.sampled_from(["delete", "insert", "replace", "repeat", "swap"]),
         st.floats(0, 1, exclude_max=True),
-        st.integers(1, 80),
-        st.one_of(
-            st.binary(max_size=8),
-            st.sampled_from(
-                [b"\n", b'"', b"}", b" ", b"NaN", b"# EOF\n", b"\\", b"_total", b"1e5", b"-", b"\x00", b"\r\n"]
-            ),
+        st.integers(0, 80),
+        st.binary(max_size=8)
+        | st.sampled_from(
+            [b"\n", b'"', b"}", b" ", b"NaN", b"# EOF\n", b"\\", b"_total", b"1e5", b"-", b"\x00", b"\r\n"]
         ),
     ),
     max_size=4,
 )
 
 
-def mutate(body: bytes, changes: list[tuple[str, float, int, bytes]]) -> bytes:
-    for kind, where, size, text in changes:
+def mutate(body: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
+    for where, size, text in changes:
         at = int(where * len(body))
-        if kind == "delete":
-            body = body[:at] + body[at + size :]
-        elif kind == "insert":
-            body = body[:at] + text + body[at:]
-        elif kind == "replace":
-            body = body[:at] + text + body[at + len(text) :]
-        elif kind == "repeat":
-            start = body.rfind(b"\n", 0, at) + 1
-            end = body.find(b"\n", at) + 1
-            body = body[:end] + body[start:end] + body[end:]
-        else:
-            body = body[:at] + body[at : at + size][::-1] + body[at + size :]
+        body = body[:at] + text + body[at + size :]
     return body
 
 
 @settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(DUMPS) - 1), MUTATIONS, st.sampled_from([None, "text/plain", "application/openmetrics-text"]))
 def test_a_damaged_dump_is_refused_or_gives_numbers_that_stand_in_it(
-    which: int, changes: list[tuple[str, float, int, bytes]], content_type: str | None
+    which: int, changes: list[tuple[float, int, bytes]], content_type: str | None
 ) -> None:
     dump = DUMPS[which]
     parse_exposition(dump)

@@ -233,8 +233,8 @@ async def test_a_redirect_on_the_same_server_is_followed_with_the_credentials(se
     "location", ["http://localhost:1/metrics", "//other/metrics", "ftp://x/", "http://[", "", None]
 )
 async def test_a_redirect_elsewhere_is_not_followed(session: aiohttp.ClientSession, location: str | None) -> None:
-    headers = {} if location is None else {"Location": location}
-    async with serving(("/metrics", answer(BODY, status=302, **headers))) as url:
+    response = answer(status=302) if location is None else answer(status=302, Location=location)
+    async with serving(("/metrics", response)) as url:
         error = await failure(MetricsFetcher(session, url))
     assert error.reason == "redirect"
     assert "expected the same host and port" in str(error)

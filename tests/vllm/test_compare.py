@@ -19,7 +19,6 @@ from vllm import saturated
 from vllm.checkpoints import write_checkpoints
 from vllm.exporter import SERVICE_NAME, run_command
 from vllm.language import Language
-from vllm.scenarios import Scenario
 from vllm.server import Installation, Server, running
 
 REQUESTS: Final = 210  # compare decides from 200 on
@@ -45,22 +44,10 @@ def recorded(installation: Installation, language: Language, tmp_path_factory: p
     models.mkdir()
     write_checkpoints(models, language, target_layers=saturated.TARGET_LAYERS)
     files = {name: directory / f"{name}.yaml" for name in ("plain", *SHARES)}
-
-    def server(scenario: Scenario) -> Server:
-        own = directory / scenario.name
-        own.mkdir()
-        return Server(
-            installation,
-            models=models,
-            directory=own,
-            arguments=scenario.arguments(models),
-            environment=saturated.ENVIRONMENT,
-        )
-
-    with running(server(saturated.PLAIN)) as plain:
+    with running(saturated.server(saturated.PLAIN, installation, models=models, directory=directory)) as plain:
         saturated.warm_up(plain, share=HIGH)
         saturated.record(plain, files["plain"], share=HIGH, requests=REQUESTS)
-    with running(server(saturated.DRAFT_MODEL)) as drafting:
+    with running(saturated.server(saturated.DRAFT_MODEL, installation, models=models, directory=directory)) as drafting:
         saturated.warm_up(drafting, share=HIGH)
         served = asyncio.run(record_beside_the_exporter(drafting, files))
     return Recorded(files, served)

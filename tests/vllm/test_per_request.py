@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from running import wait_until
 from specdec_exporter.predictor.versions import parse_release
 from vllm.exporter import Exposition, run_command
 from vllm.language import CHORUS, Prompt, excerpt, flawed_copy
-from vllm.server import MODEL_NAME, Installation, Server, running, wait_until
+from vllm.server import Installation, Server, running
 from vllm.test_real_server import VLLM
 
 K = 5
@@ -25,13 +25,7 @@ ARGUMENTS = (
 
 def complete(server: Server, prompt: Prompt, **parameters: Any) -> list[str]:
     """The lines of one response, as a client that saves everything would write them."""
-    body = {"model": MODEL_NAME, "prompt": prompt, "max_tokens": 40, "ignore_eos": True, **parameters}
-    request = urllib.request.Request(
-        f"{server.url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        text: str = answer.read().decode()
-    return text.splitlines()
+    return server.answer(prompt, **{"max_tokens": 40, **parameters}).splitlines()
 
 
 def saved_responses(server: Server) -> list[str]:

@@ -23,7 +23,7 @@ from vllm.checkpoints import write_checkpoints
 from vllm.exporter import run_command
 from vllm.language import build_language
 from vllm.scenarios import Scenario
-from vllm.server import Installation, Server, running
+from vllm.server import Installation, running
 
 _REQUESTS: Final = 250
 _HEADER: Final = ("recording", "requests/s", "tokens/s", "acceptance", "length", "TPOT", "speed-up", "decision")
@@ -65,16 +65,7 @@ def record(
     scenario: Scenario, cases: Iterable[Case], installation: Installation, *, models: Path, directory: Path
 ) -> None:
     """Record the cases of one server, one after the other."""
-    own = directory / scenario.name
-    own.mkdir()
-    server = Server(
-        installation,
-        models=models,
-        directory=own,
-        arguments=scenario.arguments(models),
-        environment=saturated.ENVIRONMENT,
-    )
-    with running(server):
+    with running(saturated.server(scenario, installation, models=models, directory=directory)) as server:
         saturated.warm_up(server, share=1.0)
         for case in cases:
             saturated.record(
