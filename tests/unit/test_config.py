@@ -95,7 +95,7 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
 def test_predictor_flags_cannot_choose_among_several(tmp_path: Path, key: str, flag: str) -> None:
     path = tmp_path / "two.yaml"
     path.write_text("predictors: [{name: a}, {name: b}]")
-    with pytest.raises(ConfigError, match=rf"lists 2 predictors: {flag} cannot tell"):
+    with pytest.raises(ConfigError, match=rf"lists 2 predictors: {flag} cannot select"):
         load_settings(str(path), {"predictor": {key: "http://x"}})
 
 
