@@ -416,7 +416,7 @@ def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
         ("basic_auth_users:\n  alice: wonderland\n", "basic_auth_users.alice: not a bcrypt hash"),
         (f"basic_auth_users:\n  alice: $2b$04${'a' * 53}\n", "basic_auth_users.alice: not a bcrypt hash"),
         ("basic_auth_users:\n  alice:\n", "basic_auth_users.alice: not a bcrypt hash"),
-        ('basic_auth_users:\n  alice: "wonderland\\n"\n', "basic_auth_users.alice: has a line break"),
+        ('basic_auth_users:\n  alice: "wonderland\\n"\n', "basic_auth_users.alice: contains a line break"),
         (f"basic_auth_users:\n  'a:b': {ALICE}\n", "colon"),
     ],
 )
