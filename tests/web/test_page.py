@@ -646,6 +646,7 @@ async def test_an_exporter_that_stops_answering_is_called_out_until_it_is_back(b
         ('{"predictors": [{}]}', "The page cannot show the exporter's answer"),
         (msgspec.json.encode(status()).decode(), "No predictor is configured"),
     ],
+    ids=["HTML", "incomplete", "empty"],  # for the time is in an answer, and workers must agree on names
 )
 async def test_an_answer_without_predictors_is_called_out(browser: Browser, answer: str, words: str) -> None:
     async with Exporter([], instead=answer).serving() as exporter:
