@@ -64,6 +64,13 @@ class Installation:
         return found.stdout.strip()
 
 
+@dataclasses.dataclass(slots=True)
+class Slowness:
+    """How slow a server is made: it works for one slice of time in ``times``, which may change."""
+
+    times: int = 2
+
+
 class Server:
     """One ``vllm serve``. ``directory`` takes its scratch files and ``server.log``, which a restart continues.
 
@@ -150,24 +157,24 @@ class Server:
         process.wait()
 
     @contextlib.contextmanager
-    def slowed(self, times: int) -> Iterator[None]:
-        """Let the engine work for one slice of time in ``times``; the process that answers HTTP is left alone."""
+    def slowed(self) -> Iterator[Slowness]:
+        """Stop the engine again and again; the process that answers HTTP is left alone."""
         assert self._process is not None
         engines = _others_in_session(self._process.pid)
         assert engines, "vLLM has no process beside the one that answers HTTP"
-        ended = threading.Event()
+        slowness, ended = Slowness(), threading.Event()
 
         def stutter() -> None:
             while not ended.is_set():
                 _signal(engines, signal.SIGSTOP)
-                ended.wait((times - 1) * _SLICE_SECONDS)
+                ended.wait((slowness.times - 1) * _SLICE_SECONDS)
                 _signal(engines, signal.SIGCONT)
                 ended.wait(_SLICE_SECONDS)
 
         thread = threading.Thread(target=stutter)
         thread.start()
         try:
-            yield
+            yield slowness
         finally:
             ended.set()
             thread.join()
