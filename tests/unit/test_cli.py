@@ -232,6 +232,7 @@ def test_an_error_of_our_own_is_one_line_unless_its_place_is_asked_for(
     def fail(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError("by nothing")
 
+    monkeypatch.setattr(sys, "argv", ["specdec-exporter", "check"])
     monkeypatch.setattr(cli.cli, "main", fail)
     monkeypatch.setenv("SPECDEC_TRACEBACK", "1" if shown else "")
     with pytest.raises(ZeroDivisionError if shown else SystemExit) as caught:
