@@ -1,1 +1,4 @@
-"""Baselines: what a predictor did over a span of time. Their file, recording, and fit to a running predictor."""
+"""Baselines: what a predictor did over a span of time, recorded into a file and compared with what runs now.
+
+Other rooms use :mod:`file`, :mod:`live`, :mod:`prometheus` and :mod:`pinned`; :mod:`recording` serves them.
+"""

@@ -1,1 +1,1 @@
-"""One look at a log, a running predictor or saved responses, and what to make of it. The commands use every module."""
+"""One look at a log, a running predictor or saved responses, and the findings. Every module is public; no I/O."""

@@ -1,5 +1,5 @@
 """A simulated vLLM predictor for demos and tests: an OpenAI API, ``/metrics`` and a log in vLLM's shapes.
 
-No vLLM and no model run. :class:`~.engine.Engine` simulates (simulated time, seeded, no I/O), :mod:`.exposition` and
-:mod:`.log` render its state, :mod:`.server` serves it over HTTP.
+No vLLM and no model run. The command uses :mod:`server`, :mod:`settings` and :mod:`scenario`; :mod:`engine` simulates
+(simulated time, seeded, no I/O), :mod:`exposition` and :mod:`log` render its state.
 """
