@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import aiohttp
 from aiohttp import web
 
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float, what: str, every: float = 0.1) -> None:
@@ -74,7 +74,7 @@ class Exporter:
         pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
         return {series: float(value) for series, _, value in pairs}
 
-    async def until(self, condition: Callable[[dict[str, float]], bool], seconds: float = 15.0) -> dict[str, float]:
+    async def until(self, condition: Callable[[dict[str, float]], bool], seconds: float = 60.0) -> dict[str, float]:
         """Scrape until ``condition`` holds of the samples."""
         async with asyncio.timeout(seconds):
             while not condition(samples := await self.samples()):
