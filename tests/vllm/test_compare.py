@@ -135,5 +135,5 @@ def test_the_served_baseline_gives_the_rules_the_values_of_compare(recorded: Rec
 
 
 def series(before: str, after: str) -> list[Series]:
-    """What was served of the predictor; of the exporter itself the rules need nothing."""
-    return [each for each in as_series(before, after) if each.name.startswith("specdec_")]
+    """The series of the predictor; the rules need nothing of the exporter itself."""
+    return [each for each in as_series(before, after) if "inference_service" in each.labels]
