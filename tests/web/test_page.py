@@ -705,7 +705,8 @@ def test_data_is_never_parsed_as_html_and_nothing_comes_from_elsewhere() -> None
 
 def test_the_policy_names_what_the_page_may_do() -> None:
     directives = {part.split(" ", 1)[0] for part in SECURITY_HEADERS["Content-Security-Policy"].split("; ")}
-    assert {"default-src", "base-uri", "form-action", "frame-ancestors"} <= directives
+    fetched = {"default-src", "script-src", "style-src", "connect-src", "img-src"}
+    assert directives == fetched | {"base-uri", "form-action", "frame-ancestors"}
     assert "unsafe" not in SECURITY_HEADERS["Content-Security-Policy"]
     assert SECURITY_HEADERS["X-Content-Type-Options"] == "nosniff"
     assert SECURITY_HEADERS["Referrer-Policy"] == "no-referrer"

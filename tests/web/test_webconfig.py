@@ -171,6 +171,11 @@ async def test_only_the_right_password_opens(authorization: str | None, status: 
     assert ("WWW-Authenticate" in response.headers) == (status == 401)
 
 
+async def test_without_users_everyone_is_let_in() -> None:
+    async with serving(users()) as url:
+        assert (await fetch(url)).status == 200
+
+
 async def test_passwords_beyond_72_bytes_count_as_bcrypt_always_counted_them() -> None:
     long = "p" * 72
     async with serving(users(alice=bcrypt.hashpw(long.encode(), bcrypt.gensalt(4)).decode())) as url:

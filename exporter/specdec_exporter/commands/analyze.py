@@ -63,9 +63,9 @@ def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None
 
 
 def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
-    from specdec_exporter.inspection.logstory import LogStory  # noqa: PLC0415
-    from specdec_exporter.terminal.console import reading_progress, write  # noqa: PLC0415  JSON lines do not need rich
-    from specdec_exporter.terminal.log import print_analysis  # noqa: PLC0415
+    from specdec_exporter.inspection.logstory import LogStory
+    from specdec_exporter.terminal.console import reading_progress, write
+    from specdec_exporter.terminal.log import print_analysis
 
     story = LogStory()
     with suppress(KeyboardInterrupt), reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
@@ -110,7 +110,7 @@ def discard(stdout: TextIO) -> None:
 def command(paths: tuple[str, ...], output: Literal["text", "jsonl"], responses: tuple[str, ...]) -> int:
     """Report what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
     if responses:
-        from specdec_exporter.commands.responses import analyze_responses  # noqa: PLC0415
+        from specdec_exporter.commands.responses import analyze_responses
 
         return analyze_responses(paths, responses, output=output)
     gc.set_threshold(100_000)  # importing modules and reading a log leave little garbage

@@ -80,7 +80,7 @@ def record(
         if selector is None:
             raise click.UsageError("--prometheus needs --selector, e.g. '{inference_service=\"chat\"}'")
         span = span or _DEFAULT_RANGE_SECONDS
-        from specdec_exporter.baseline.prometheus import record_range  # noqa: PLC0415
+        from specdec_exporter.baseline.prometheus import record_range
 
         recorded = asyncio.run(
             record_range(
@@ -137,8 +137,8 @@ def show(file: str, output: Literal["text", "json"]) -> int:
     if output == "json":
         click.echo(json.dumps(baselines.to_document(found), indent=2, ensure_ascii=False))
         return 0
-    from specdec_exporter.terminal.baseline import print_baseline  # noqa: PLC0415  rich takes long to import
-    from specdec_exporter.terminal.console import write  # noqa: PLC0415
+    from specdec_exporter.terminal.baseline import print_baseline
+    from specdec_exporter.terminal.console import write
 
     write(sys.stdout, lambda console: print_baseline(console, found, baselines.remarks(found)))
     return 0
@@ -160,7 +160,7 @@ def check(files: tuple[str, ...], url: str | None, timeout: float) -> int:
         try:
             found = baselines.read_baseline(file)
             if url is not None:
-                from specdec_exporter.baseline.pinned import compare_with  # noqa: PLC0415
+                from specdec_exporter.baseline.pinned import compare_with
 
                 differences = asyncio.run(compare_with(found, _with_scheme(url), timeout))
         except SpecdecError as error:

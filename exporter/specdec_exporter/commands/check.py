@@ -36,7 +36,7 @@ def command(
 
     Exit codes: 0 everything passed, 2 there are warnings, 1 something failed.
     """
-    from specdec_exporter.commands.livecheck import check  # noqa: PLC0415
+    from specdec_exporter.commands.livecheck import check
 
     return asyncio.run(
         check(

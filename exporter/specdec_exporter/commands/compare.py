@@ -53,9 +53,9 @@ def command(
     Both are files of `baseline record`. CANDIDATE may also be the URL of a predictor (http://...), which is then
     recorded first; flags such as --hardware add what the predictor does not report.
     """
-    from specdec_exporter.comparison.compare import compare  # noqa: PLC0415
-    from specdec_exporter.speculation.policy import load_policy  # noqa: PLC0415
-    from specdec_exporter.terminal.comparison import write_comparison  # noqa: PLC0415
+    from specdec_exporter.comparison.compare import compare
+    from specdec_exporter.speculation.policy import load_policy
+    from specdec_exporter.terminal.comparison import write_comparison
 
     before = read_baseline(baseline)
     if candidate.startswith(("http://", "https://")):

@@ -36,11 +36,11 @@ def _complain(text: str) -> int:
 def _run(arguments: list[str]) -> int:
     """Serve if the arguments are plain ones of ``serve``, else let click read them; return the exit code."""
     if not arguments or arguments[0].startswith("-") or arguments[0] == "serve":
-        from specdec_exporter.commands import serveflags  # noqa: PLC0415  the other commands start without it
+        from specdec_exporter.commands import serveflags
 
         plain = serveflags.plain_flags(arguments[1:] if arguments[:1] == ["serve"] else arguments, os.environ)
         if plain is not None:
             return serveflags.start(serveflags.settings_loader(plain.pop("config_file"), plain))
-    from specdec_exporter.commands.cli import run  # noqa: PLC0415
+    from specdec_exporter.commands.cli import run
 
     return run()

@@ -17,9 +17,9 @@ async def record_beside(
     url: str, seconds: float, *, log_paths: tuple[str, ...], timeout_seconds: float, name: str | None, context: Context
 ) -> Baseline:
     """Record a predictor and show progress on stderr; Ctrl-C and SIGTERM end it and keep what was measured."""
-    from specdec_exporter.baseline.live import record  # noqa: PLC0415
-    from specdec_exporter.predictor.metrics.fetch import without_credentials  # noqa: PLC0415
-    from specdec_exporter.terminal.baseline import recording_progress  # noqa: PLC0415
+    from specdec_exporter.baseline.live import record
+    from specdec_exporter.predictor.metrics.fetch import without_credentials
+    from specdec_exporter.terminal.baseline import recording_progress
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -102,9 +102,9 @@ def _write_json_lines(inputs: LogInputs | None, responses: _Responses, stdout: T
 
 
 def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
-    from specdec_exporter.terminal.console import write  # noqa: PLC0415  JSON lines do not need rich
-    from specdec_exporter.terminal.log import print_analysis  # noqa: PLC0415
-    from specdec_exporter.terminal.requests import print_requests  # noqa: PLC0415
+    from specdec_exporter.terminal.console import write
+    from specdec_exporter.terminal.log import print_analysis
+    from specdec_exporter.terminal.requests import print_requests
 
     if inputs is not None:
         story = LogStory()

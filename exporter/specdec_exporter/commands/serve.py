@@ -37,10 +37,10 @@ def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
         return start(load)
     settings = load()
     if settings.web.config_file:
-        from specdec_exporter.web import webconfig  # noqa: PLC0415
+        from specdec_exporter.web import webconfig
 
         webconfig.WebConfigFile(settings.web.config_file)
-    from specdec_exporter.serving.runtime import read_pinned  # noqa: PLC0415
+    from specdec_exporter.serving.runtime import read_pinned
 
     read_pinned(settings)
     click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")

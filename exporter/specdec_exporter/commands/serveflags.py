@@ -159,6 +159,6 @@ def start(load: Callable[[], Settings]) -> int:
     """Serve until a signal; return the exit code."""
     settings = load()
     with lean_imports():
-        from specdec_exporter.serving import serve  # noqa: PLC0415
+        from specdec_exporter.serving import serve
 
     return serve.run(settings, load)

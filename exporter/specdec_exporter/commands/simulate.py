@@ -133,7 +133,7 @@ def settings_from_flags(context: click.Context) -> SimulatorSettings:
 
 
 async def _serve(settings: SimulatorSettings) -> None:
-    from specdec_exporter.simulator.server import describe, run  # noqa: PLC0415
+    from specdec_exporter.simulator.server import describe, run
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
