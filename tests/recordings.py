@@ -61,6 +61,8 @@ def recording(
         generation_tokens=requests * 128,
         first_tokens=requests,
         steps=drafts or decoded,
+        prompt_tokens=requests * 300,
+        preemptions=0.0,
     )
     first = [0.05] * len(tpot) if ttft is None else ttft
     whole = [0.05 + 127 * value for value in tpot] if e2e is None else e2e
@@ -77,8 +79,6 @@ def recording(
         "time_to_first_token_seconds": histogram(first, TTFT),
         "request_latency_seconds": histogram(whole, E2E),
         "counts": counts,
-        "prompt_tokens": requests * 300,
         "requests_finished": requests,
-        "preemptions": 0.0,
     }
     return Baseline(**given | facts)

@@ -41,10 +41,19 @@ EXAMPLE = Baseline(
     model_name="tiny",
     time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 9.0, 10.0), 0.75),
     request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 10.0, 10.0), 7.5),
-    counts=Counts(100.0, 300.0, 180.0, (90.0, 60.0, 30.0), 300.0, 10.0, 110.0),
-    prompt_tokens=80.0,
+    counts=Counts(
+        100.0,
+        300.0,
+        180.0,
+        (90.0, 60.0, 30.0),
+        300.0,
+        10.0,
+        110.0,
+        step_seconds=4.4,
+        prompt_tokens=80.0,
+        preemptions=0.0,
+    ),
     requests_finished=10.0,
-    preemptions=0.0,
 )
 TEXT = to_yaml(EXAMPLE)
 
@@ -84,7 +93,6 @@ def baselines(draw: st.DrawFn) -> Baseline:
             st.just(Counts(generation_tokens=5.0))
             | st.just(Counts(drafts, drafted, draw(st.floats(0, drafted)), tuple(positions)))
         ),
-        prompt_tokens=draw(st.none() | amounts),
     )
 
 

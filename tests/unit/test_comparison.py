@@ -216,7 +216,7 @@ def context(**changes: str | None) -> dict[str, Any]:
         ({"vllm_version": "0.33.0"}, "vllm_version_differs"),
         ({"model_name": "llama-2"}, "served_name_differs"),
         ({"interrupted": True}, "interrupted"),
-        ({"prompt_tokens": 1000 * 900.0}, "prompts_differ"),
+        ({"counts": replace(FASTER.counts, prompt_tokens=1000 * 900.0)}, "prompts_differ"),
         ({"counts": Counts(generation_tokens=1000 * 64.0, first_tokens=1000.0)}, "answers_differ"),
         ({"counts": Counts()}, "candidate_does_not_speculate"),
         ({"time_to_first_token_seconds": None}, "sli_missing"),
@@ -262,7 +262,7 @@ def test_too_few_requests_decide_nothing() -> None:
 
 
 def test_unlike_traffic_decides_nothing_of_what_follows_its_length() -> None:
-    longer = replace(FASTER, prompt_tokens=1000 * 900.0)
+    longer = replace(FASTER, counts=replace(FASTER.counts, prompt_tokens=1000 * 900.0))
     outcomes = {latency.sli: latency.outcome for latency in compare(PLAIN, longer).latencies}
     assert outcomes == {
         "time_per_output_token": "faster",
@@ -314,7 +314,7 @@ def test_the_next_step_follows_from_speed_and_acceptance(baseline: Baseline, can
 
 
 def test_preemptions_are_named_where_the_candidate_has_more() -> None:
-    reasons = compare(PLAIN, replace(FASTER, preemptions=12.0)).decision.reasons
+    reasons = compare(PLAIN, replace(FASTER, counts=replace(FASTER.counts, preemptions=12.0))).decision.reasons
     assert any("preempted requests 12 times, the baseline 0" in reason for reason in reasons)
 
 

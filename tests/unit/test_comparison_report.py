@@ -26,7 +26,6 @@ from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup, compare
 from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.distribution import Quantile, Shift, Unresolvable, requests_needed
-from specdec_exporter.comparison.estimate import Estimate
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
 from specdec_exporter.comparison.likeness import Flag, FlagCode
 from specdec_exporter.errors import ComparisonError
@@ -34,6 +33,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.comparison import as_json, as_markdown, print_comparison, quantile
 
@@ -181,10 +181,11 @@ def recordings(draw: st.DrawFn) -> Baseline:
             generation_tokens=draw(counts),
             first_tokens=draw(counts),
             steps=draw(counts),
+            step_seconds=draw(counts),
+            prompt_tokens=draw(counts),
+            preemptions=draw(counts),
         ),
-        prompt_tokens=draw(counts),
         requests_finished=draw(counts),
-        preemptions=draw(counts),
         interrupted=draw(st.booleans()),
     )
 

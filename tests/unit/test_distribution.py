@@ -16,8 +16,8 @@ from builders import known
 from recordings import INF, histogram, lognormal
 from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.distribution import on_common_bounds, quantile, ratio_of_quantiles, tail_shift
-from specdec_exporter.comparison.estimate import Estimate, proportion, ratio_of_means
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.estimate import Estimate, proportion, ratio_of_means
 from specdec_exporter.speculation.policy import load_policy
 
 POLICY = load_policy().latency

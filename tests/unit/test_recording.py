@@ -45,13 +45,19 @@ def recorded(*snapshots: Snapshot, model: str | None = None) -> Baseline:
     return with_increases(shell, recorder.increases())
 
 
+def without_load(baseline: Baseline) -> Baseline:
+    return msgspec.structs.replace(baseline, by_load=())
+
+
 # --- differences ---
 
 
 def test_the_difference_of_two_real_dumps_is_what_happened_between_them() -> None:
     found = recorded(parse_exposition(BEFORE), parse_exposition(AFTER))
-    assert found.counts == Counts(464.0, 1392.0, 1136.0, (418.0, 375.0, 343.0), 1600.0, 8.0, 464.0)
-    assert (found.requests_finished, found.prompt_tokens, found.preemptions) == (8.0, 64.0, 0.0)
+    counts = Counts(464.0, 1392.0, 1136.0, (418.0, 375.0, 343.0), 1600.0, 8.0, 464.0)
+    counts = msgspec.structs.replace(counts, step_seconds=15.138548, prompt_tokens=64.0, preemptions=0.0)
+    assert found.counts == counts
+    assert found.requests_finished == 8.0
     assert found.model_name == "tiny"
     assert [sli for sli, _ in found.histograms()] == [
         "time_to_first_token_seconds",
@@ -103,7 +109,7 @@ def test_looking_in_between_changes_nothing(increments: list[tuple[int, int]]) -
         with pytest.raises(BaselineError, match="no request finished"):
             recorded(*shots)
         return
-    assert recorded(*shots) == recorded(shots[0], shots[-1])
+    assert without_load(recorded(*shots)) == without_load(recorded(shots[0], shots[-1]))
     assert parse_baseline(to_yaml(recorded(*shots)).encode()) == recorded(*shots)
 
 

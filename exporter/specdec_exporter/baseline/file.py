@@ -23,6 +23,7 @@ import msgspec
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.load import BLOCK_COUNTS, CONCURRENCY_BOUNDS, Load, LoadBin
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.yamlfile import Node, number_of, parse_yaml, read_yaml
 
@@ -35,6 +36,7 @@ HISTOGRAMS = {
 SLIS = tuple(HISTOGRAMS)
 
 MAX_TEXT = 4096
+MAX_BLOCKS = 1000  # of a bin; a recording has 24 at most
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
 _UNSET_CLOCK_YEAR = 1970
 _SUM_TOLERANCE = 1e-6  # relative; rounding of a sum over millions of floats
@@ -61,7 +63,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """One recording. The histograms hold the requests of the span: cumulative counts, sum in seconds.
 
     ``recorded_at`` is the end of the span, RFC 3339 in UTC. ``model_name`` is the served name in the predictor's
-    metrics. Without speculation ``counts`` has no drafts. ``interrupted``: recording stopped early.
+    metrics. Without speculation ``counts`` has no drafts. ``by_load`` has the polling intervals of the span by
+    concurrency; it is empty in recordings of releases before 0.2. ``interrupted``: recording stopped early.
     """
 
     name: str
@@ -78,9 +81,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     time_per_output_token_seconds: Histogram | None = None
     request_latency_seconds: Histogram | None = None
     counts: Counts = Counts()
-    prompt_tokens: float | None = None
     requests_finished: float | None = None
-    preemptions: float | None = None
+    by_load: tuple[LoadBin, ...] = ()
     interrupted: bool = False
 
     @property
@@ -137,6 +139,7 @@ _THROUGHPUT = (
     "generation_tokens",
     "first_tokens",
     "steps",
+    "step_seconds",
     "preemptions",
 )
 
@@ -169,6 +172,18 @@ def to_document(baseline: Baseline) -> dict[str, Any]:
             }
             for sli, histogram in baseline.histograms()
         },
+        "by_load": {str(each.bound): _load_document(each) for each in baseline.by_load},
+    }
+
+
+def _load_document(found: LoadBin) -> dict[str, Any]:
+    """Return a bin with one list per count, which holds a value for each block."""
+    columns = {name: [getattr(block.counts, name) for block in found.blocks] for name in BLOCK_COUNTS}
+    return {
+        "intervals": found.intervals,
+        "seconds": [_plain(block.seconds) for block in found.blocks],
+        **{name: None if None in values else [_plain(value) for value in values] for name, values in columns.items()},
+        "accepted_per_position": [_plain(value) for value in found.accepted_per_position],
     }
 
 
@@ -178,6 +193,7 @@ _COMMENTS = {
     "acceptance": "increases over the span; null: recorded without speculation",
     "throughput": "increases over the span",
     "latency": "requests of the span at or below each bound in seconds (le), cumulative",
+    "by_load": "the span by requests in decode at a time, per engine; each list has a value per block of intervals",
 }
 
 
@@ -192,7 +208,7 @@ def to_yaml(baseline: Baseline) -> str:
         comment = _COMMENTS.get(key)
         if key in _CONTEXT and value is None:
             comment = "not given: a comparison of numbers needs it"
-        if key in ("hardware", "model_name", "acceptance", "throughput", "latency"):
+        if key in ("hardware", "model_name", "acceptance", "throughput", "latency", "by_load"):
             lines.append("")
         lines += _yaml_lines(key, value, 0, comment)
     return "\n".join(lines) + "\n"
@@ -200,7 +216,7 @@ def to_yaml(baseline: Baseline) -> str:
 
 def _yaml_lines(key: str, value: Any, indent: int, comment: str | None = None) -> Iterator[str]:
     tail = f"  # {comment}" if comment else ""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         yield f"{' ' * indent}{key}:{tail}"
         for name, inner in value.items():
             yield from _yaml_lines(name, inner, indent + 2)
@@ -265,7 +281,7 @@ def _baseline(document: Node) -> Baseline:
         document.fail("a baseline", "nothing")
     top = document.mapping(
         required=("name", "recorded_at", "duration_seconds", "latency"),
-        optional=("interrupted", *_CONTEXT, *_FACTS, "acceptance", "throughput"),
+        optional=("interrupted", *_CONTEXT, *_FACTS, "acceptance", "throughput", "by_load"),
     )
     histograms = top["latency"].mapping(optional=SLIS)
     if not any(node.given for node in histograms.values()):
@@ -285,9 +301,8 @@ def _baseline(document: Node) -> Baseline:
         model_name=_if_given(_text, top["model_name"]),
         num_speculative_tokens=_if_given(_positive, top["num_speculative_tokens"]),
         counts=_counts(top["acceptance"], throughput),
-        prompt_tokens=_if_given(_number, throughput["prompt_tokens"]),
         requests_finished=_if_given(_number, throughput["requests_finished"]),
-        preemptions=_if_given(_number, throughput["preemptions"]),
+        by_load=_by_load(top["by_load"]),
         **{sli: _if_given(_histogram, node) for sli, node in histograms.items()},
     )
 
@@ -348,6 +363,41 @@ def _counts(acceptance: Node, throughput: dict[str, Node]) -> Counts:
             node.fail(f"at most {limit:g}, the drafts or what the position before accepted", f"{count:g}")
         limit = count
     return counts
+
+
+def _by_load(node: Node) -> tuple[LoadBin, ...]:
+    if not node.given:
+        return ()
+    found = []
+    for name, each in node.entries().items():
+        if not name.isdecimal() or name not in map(str, CONCURRENCY_BOUNDS):
+            each.fail(f"a bin of {', '.join(map(str, CONCURRENCY_BOUNDS))}", repr(name))
+        found.append(_load_bin(int(name), each))
+    return tuple(sorted(found, key=lambda each: each.bound))
+
+
+def _load_bin(bound: int, node: Node) -> LoadBin:
+    parts = node.mapping(
+        required=("intervals", "seconds", "steps", "step_seconds"), optional=(*BLOCK_COUNTS, "accepted_per_position")
+    )
+    seconds = parts["seconds"].items()
+    if not 0 < len(seconds) <= MAX_BLOCKS:
+        parts["seconds"].fail(f"1 to {MAX_BLOCKS} blocks", str(len(seconds)))
+    columns: dict[str, Any] = {}
+    for name in BLOCK_COUNTS:
+        if parts[name].given:
+            columns[name] = [_number(item) for item in parts[name].items()]
+            if len(columns[name]) != len(seconds):
+                parts[name].fail(f"{len(seconds)} values, one per block", str(len(columns[name])))
+    blocks = [
+        Load(_number(item), Counts(**{name: values[i] for name, values in columns.items()}))
+        for i, item in enumerate(seconds)
+    ]
+    for block, item in zip(blocks, seconds, strict=True):
+        if not block.tells_the_cost:
+            item.fail("blocks with seconds, steps and step_seconds above 0", "none")
+    positions = tuple(_number(item) for item in parts["accepted_per_position"].items())
+    return LoadBin(bound, _positive(parts["intervals"]), tuple(blocks), positions)
 
 
 def _histogram(node: Node) -> Histogram:

@@ -49,6 +49,19 @@ _EXPORTED = {
     "step_latency": "step_latency_seconds",
 }
 
+# Count -> field of a snapshot, and the part of a histogram.
+_COUNTS = {
+    "drafts": ("drafts",),
+    "draft_tokens": ("draft_tokens",),
+    "accepted_tokens": ("accepted_tokens",),
+    "generation_tokens": ("generation_tokens",),
+    "prompt_tokens": ("prompt_tokens",),
+    "preemptions": ("preemptions",),
+    "first_tokens": ("time_to_first_token", "count"),
+    "steps": ("step_latency", "count"),
+    "step_seconds": ("step_latency", "sum"),
+}
+
 
 class Series(NamedTuple):
     """One series of an answer: its labels and its value."""
@@ -196,13 +209,7 @@ class _Range:
 
     async def increases(self) -> Increases:
         """Return what happened in the range."""
-        totals = {field: await self._total(field) for field in ("prompt_tokens", "preemptions", "requests_finished")}
-        scalars = {
-            field: await self._total(field)
-            for field in ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens")
-        }
-        scalars["first_tokens"] = await self._total("time_to_first_token", "count")
-        scalars["steps"] = await self._total("step_latency", "count")
+        scalars = {name: await self._total(*place) for name, place in _COUNTS.items()}
         positions: dict[int, float] = defaultdict(float)
         for series in await self._increase("accepted_tokens_per_position"):
             if (position := series.labels.get("position", "")).isdecimal() and len(position) < 4:
@@ -217,7 +224,7 @@ class _Range:
                 accepted_per_position=tuple(positions.get(i, 0.0) for i in range(max(positions, default=-1) + 1)),
                 **scalars,
             ),
-            **totals,
+            requests_finished=await self._total("requests_finished"),
         )
         return of_v0(found) if self.v0 else found
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from operator import add, attrgetter, lt
-from typing import NamedTuple
+from operator import add, lt
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.figures import counts_of
+from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin, LoadBins
 
 # A sum may contradict its buckets by this share: the counters of several processes are not read at one instant, and
 # Prometheus extrapolates each series separately.
@@ -35,9 +36,8 @@ class Increases(NamedTuple):
 
     histograms: dict[str, Histogram]  # by field of a baseline, cumulative counts
     counts: Counts
-    prompt_tokens: float | None = None
     requests_finished: float | None = None
-    preemptions: float | None = None
+    by_load: tuple[LoadBin, ...] = ()
 
 
 class Recorder:
@@ -58,6 +58,7 @@ class Recorder:
         self._v0 = first.engine_generation == "v0"
         self._first = self._last = first
         self._started = self._at = at
+        self._loads = LoadBins()
 
     @property
     def seconds(self) -> float:
@@ -78,15 +79,13 @@ class Recorder:
                 "started from zero. Record again"
             )
         self.model_name = self.model_name or _choose(snapshot, self._wanted)
+        for before, now in self._pairs(self._last, snapshot):
+            self._loads.add(Load(at - self._at, counts_of(now) - counts_of(before)))
         self._last, self._at = snapshot, at
 
     def increases(self) -> Increases:
         """What happened between the first snapshot and the last, summed over engines."""
-        before = {engine.engine: engine for engine in self._engines(self._first)}
-        pairs = [
-            (before.get(engine.engine) or EngineSnapshot(model_name=engine.model_name, engine=engine.engine), engine)
-            for engine in self._engines(self._last)
-        ]
+        pairs = self._pairs(self._first, self._last)
         found = Increases(
             histograms={
                 field: total
@@ -94,11 +93,18 @@ class Recorder:
                 if (total := total_of(field, _increases_of(pairs, source))) is not None
             },
             counts=reduce(add, (counts_of(b) - counts_of(a) for a, b in pairs), Counts()),
-            prompt_tokens=_increase(pairs, attrgetter("prompt_tokens")),
             requests_finished=_increase(pairs, _finished),
-            preemptions=_increase(pairs, attrgetter("preemptions")),
+            by_load=self._loads.bins(),
         )
         return of_v0(found) if self._v0 else found
+
+    def _pairs(self, before: Snapshot, now: Snapshot) -> list[tuple[EngineSnapshot, EngineSnapshot]]:
+        """Each engine at two moments. An engine that appears has counted from zero."""
+        known = {engine.engine: engine for engine in self._engines(before)}
+        return [
+            (known.get(engine.engine) or EngineSnapshot(model_name=engine.model_name, engine=engine.engine), engine)
+            for engine in self._engines(now)
+        ]
 
     def _engines(self, snapshot: Snapshot) -> list[EngineSnapshot]:
         return [engine for engine in snapshot.engines if engine.model_name == self.model_name]
@@ -214,13 +220,24 @@ def _rounded(value: float) -> float:
     return round(max(value, 0.0), _DIGITS)
 
 
+def _rounded_bin(found: LoadBin) -> LoadBin:
+    blocks = []
+    for block in found.blocks:
+        values = {name: getattr(block.counts, name) for name in BLOCK_COUNTS}
+        counts: dict[str, Any] = {name: None if value is None else _rounded(value) for name, value in values.items()}
+        blocks.append(Load(_rounded(block.seconds), Counts(**counts)))
+    positions = tuple(map(_rounded, found.accepted_per_position))
+    return LoadBin(found.bound, found.intervals, tuple(blocks), positions)
+
+
 def of_v0(found: Increases) -> Increases:
     """Remove the counts that a V0 engine (up to 0.9.2) gets wrong.
 
     Its draft counters add up lifetime totals again and again, and its generation tokens count steps.
     """
-    counts = Counts(first_tokens=found.counts.first_tokens, steps=found.counts.steps)
-    return found._replace(counts=counts)
+    kept = ("first_tokens", "steps", "prompt_tokens", "preemptions")
+    counts = Counts(**{name: getattr(found.counts, name) for name in kept})
+    return found._replace(counts=counts, by_load=())
 
 
 def with_increases(baseline: Baseline, found: Increases) -> Baseline:
@@ -236,8 +253,7 @@ def with_increases(baseline: Baseline, found: Increases) -> Baseline:
     return msgspec.structs.replace(
         baseline,
         counts=consistent_counts(found.counts),
-        prompt_tokens=None if found.prompt_tokens is None else _rounded(found.prompt_tokens),
         requests_finished=_rounded(finished),
-        preemptions=None if found.preemptions is None else _rounded(found.preemptions),
+        by_load=tuple(map(_rounded_bin, found.by_load)),
         **found.histograms,
     )

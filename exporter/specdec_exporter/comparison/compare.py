@@ -12,7 +12,6 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.comparison.decision import Decision, decide
-from specdec_exporter.comparison.estimate import Estimate, proportion
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
 from specdec_exporter.comparison.likeness import (
     Flag,
@@ -25,6 +24,7 @@ from specdec_exporter.comparison.likeness import (
     unlike_traffic,
 )
 from specdec_exporter.speculation.acceptance import ratio
+from specdec_exporter.speculation.estimate import Estimate, proportion
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
 
@@ -116,7 +116,7 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparis
             after.figures,
             num_speculative_tokens=candidate.num_speculative_tokens,
             policy=policy.for_method(candidate.method),
-            preemptions=Pair(baseline.preemptions, candidate.preemptions),
+            preemptions=Pair(baseline.counts.preemptions, candidate.counts.preemptions),
         ),
     )
 
@@ -147,7 +147,7 @@ def _side(recording: Baseline) -> Side:
         generation_tokens_per_second=ratio(counts.generation_tokens, seconds),
         mean_prompt_tokens=traffic.prompt_tokens,
         mean_generation_tokens=traffic.generation_tokens,
-        preemptions=recording.preemptions,
+        preemptions=counts.preemptions,
         acceptance_ratio=accepted,
         mean_acceptance_length=accepted.scaled(length, 1.0) if accepted and length else None,
         figures=drafted,

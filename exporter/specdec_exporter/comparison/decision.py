@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from specdec_exporter.comparison.estimate import Estimate
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair
 from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import percent, seconds
+from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import ResolvedPolicy
 from specdec_exporter.speculation.verdict import recommend

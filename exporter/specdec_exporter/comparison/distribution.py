@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from specdec_exporter.comparison.estimate import Estimate, Mean, Z
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.estimate import Estimate, Mean, Z
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 Unresolvable = Literal["below_first_bucket", "above_last_bucket", "too_few_requests"]

@@ -8,8 +8,8 @@ import msgspec
 
 from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.distribution import Quantile, Shift
-from specdec_exporter.comparison.estimate import Z_OF_PAIR, Estimate, ratio_of_means
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.estimate import Z_OF_PAIR, Estimate, ratio_of_means
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]

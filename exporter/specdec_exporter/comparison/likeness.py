@@ -69,7 +69,7 @@ def requests_of(recording: Baseline) -> float | None:
 def traffic_of(recording: Baseline) -> Traffic:
     """Return the mean lengths of prompts and answers."""
     requests = requests_of(recording)
-    return Traffic(ratio(recording.prompt_tokens, requests), ratio(recording.counts.generation_tokens, requests))
+    return Traffic(ratio(recording.counts.prompt_tokens, requests), ratio(recording.counts.generation_tokens, requests))
 
 
 def speculates(recording: Baseline) -> bool:

@@ -17,8 +17,8 @@ class Counts(msgspec.Struct, frozen=True):
 
     ``accepted_per_position[i]`` counts the drafts whose token ``i`` (0-based) was accepted. ``first_tokens`` counts the
     requests with a first token (the sample count of time to first token): prefill gives this token, not a decoding
-    step. ``steps`` counts request-steps (the sample count of inter-token latency). ``output_token_seconds`` sums the
-    time per output token of ``timed_requests`` finished requests.
+    step. ``steps`` counts request-steps, and ``step_seconds`` sums their durations (count and sum of inter-token
+    latency). ``output_token_seconds`` sums the time per output token of ``timed_requests`` finished requests.
     """
 
     drafts: float | None = None
@@ -30,6 +30,9 @@ class Counts(msgspec.Struct, frozen=True):
     steps: float | None = None
     timed_requests: float | None = None
     output_token_seconds: float | None = None
+    step_seconds: float | None = None
+    prompt_tokens: float | None = None
+    preemptions: float | None = None
 
     def __add__(self, other: Counts) -> Counts:
         """Sum; keep a figure that only one side knows."""

@@ -39,9 +39,12 @@ def counts_of(engine: EngineSnapshot) -> Counts:
         draft_tokens=engine.draft_tokens,
         accepted_tokens=engine.accepted_tokens,
         accepted_per_position=tuple(positions.get(i, 0.0) for i in range(max(positions, default=-1) + 1)),
+        prompt_tokens=engine.prompt_tokens,
         generation_tokens=engine.generation_tokens,
         first_tokens=engine.time_to_first_token.count if engine.time_to_first_token else None,
         steps=engine.step_latency.count if engine.step_latency else None,
+        step_seconds=engine.step_latency.sum if engine.step_latency else None,
+        preemptions=engine.preemptions,
     )
 
 

@@ -26,8 +26,9 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests count only beyond this many times their share at baseline. ``tail_shift_min``: smallest tail shift, a share
     of all requests. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count; two equal runs differ by
     less. ``traffic_tolerance``: largest relative difference in mean length for prompts or answers of the same traffic.
-    ``harmful_ratio``: this many times the baseline's time per output token is harm. ``time_per_output_token_cv``: its
-    coefficient of variation, for the sampling error of its mean.
+    ``harmful_ratio``: this many times the baseline's time per output token is harm. ``speedup_harmful``: so is a
+    speed-up at like load below this. ``time_per_output_token_cv``: its coefficient of variation, for the sampling error
+    of its mean.
     """
 
     min_requests: int
@@ -39,7 +40,25 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speedup_min: float
     traffic_tolerance: float
     harmful_ratio: float
+    speedup_harmful: float
     time_per_output_token_cv: float
+
+
+class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When step times tell what a draft costs.
+
+    ``min_steps``, ``min_intervals``: a load with fewer request-steps or intervals says nothing. ``interval_seconds``:
+    the shortest interval that is sorted by load. ``warm_up_seconds``: the time after a start that is left out.
+    ``like_load_factor``: concurrencies apart by at most this factor are alike. ``prompt_rate_tolerance``: largest
+    relative difference in prompt tokens per second of a like load, because prefill lengthens steps.
+    """
+
+    min_steps: int
+    min_intervals: int
+    interval_seconds: float
+    warm_up_seconds: float
+    like_load_factor: float
+    prompt_rate_tolerance: float
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,6 +84,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_window_seconds: float
     short_draft_tolerance: float
     latency: LatencyPolicy
+    cost: CostPolicy
     methods: dict[str, MethodPolicy]
 
     def for_method(self, method: str | None) -> ResolvedPolicy:

@@ -70,7 +70,7 @@ def _facts(baseline: Baseline) -> Table:
     table.add_row("  tokens per step", decimal(per_step))
     for title, total in (
         ("requests", baseline.requests_finished),
-        ("prompt tokens", baseline.prompt_tokens),
+        ("prompt tokens", baseline.counts.prompt_tokens),
         ("generated tokens", counts.generation_tokens),
     ):
         rate = None if total is None else total / baseline.duration_seconds

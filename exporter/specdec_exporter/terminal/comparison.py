@@ -16,11 +16,11 @@ from specdec_exporter.baseline.file import Context
 from specdec_exporter.comparison.compare import Comparison, Side
 from specdec_exporter.comparison.decision import DecisionCode, times
 from specdec_exporter.comparison.distribution import Quantile, Shift
-from specdec_exporter.comparison.estimate import Estimate
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import count, decimal, percent, plain, seconds
 from specdec_exporter.speculation.acceptance import at
+from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.console import heading, indented, print_framed, write
 from specdec_exporter.terminal.figures import print_finding

@@ -1,0 +1,329 @@
+"""What a draft costs here, measured: the same server's step time with and without drafts, at like load. Pure.
+
+S0 and S1 are the mean seconds of a request-step without and with speculation, L the tokens per step and d the draft
+tokens per step; steps without a draft count. Then
+
+* the speed-up is L * S0 / S1,
+* the draft cost ratio c, the cost of one more draft token over a step without drafts, is (S1 / S0 - 1) / d,
+* drafts break even at the acceptance rate c, and at the mean acceptance length 1 + draft length * c.
+
+All of it depends on the load, so each span is compared with the step time that the baseline had at its concurrency.
+``None`` means that it cannot be known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+
+import msgspec
+
+from specdec_exporter.speculation.acceptance import ratio
+from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums
+from specdec_exporter.speculation.load import Load, LoadBin
+from specdec_exporter.speculation.policy import CostPolicy
+
+
+class StepTime(msgspec.Struct, frozen=True):
+    """Mean seconds of a request-step at one concurrency. A true value lies in ``low`` to ``high`` times the mean.
+
+    The factors differ from 1 where the concurrency was not recorded.
+    """
+
+    concurrency: float
+    seconds: Spread
+    low: float = 1.0
+    high: float = 1.0
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """Step time by concurrency: the loads at which it was recorded, ascending."""
+
+    points: tuple[StepTime, ...]
+    like_load_factor: float
+
+    def at(self, concurrency: float) -> StepTime | None:
+        """Return the step time at ``concurrency``, interpolated between the recorded loads.
+
+        Beyond them the nearest load counts, if it is within the policy's factor. There, a step neither becomes faster
+        with more load nor slower by more than the load's own growth: these are the limits of ``low`` and ``high``.
+        """
+        for before, after in pairwise(self.points):
+            if before.concurrency <= concurrency <= after.concurrency:
+                return _between(before, after, concurrency)
+        if not self.points:
+            return None
+        nearest = self.points[0] if concurrency < self.points[0].concurrency else self.points[-1]
+        growth = concurrency / nearest.concurrency
+        if not 1.0 / self.like_load_factor <= growth <= self.like_load_factor:
+            return None
+        return StepTime(concurrency, nearest.seconds, min(growth, 1.0), max(growth, 1.0))
+
+
+def _between(before: StepTime, after: StepTime, concurrency: float) -> StepTime:
+    span = after.concurrency - before.concurrency
+    share = (concurrency - before.concurrency) / span if span > 0 else 0.0
+    ends = (before.seconds, after.seconds)
+    errors = [end.error for end in ends]
+    error = None if None in errors else max(each for each in errors if each is not None)
+    value = (1.0 - share) * ends[0].value + share * ends[1].value
+    return StepTime(concurrency, Spread(value, error, min(end.freedom for end in ends)))
+
+
+def step_times(bins: Sequence[LoadBin], policy: CostPolicy) -> StepTimes:
+    """Return the step times of a recording; bins with too few request-steps or intervals say nothing."""
+    points = []
+    for each in bins:
+        total = each.total
+        if total.steps < policy.min_steps or each.intervals < policy.min_intervals:
+            continue
+        seconds = ratio_of_sums(
+            [block.step_seconds for block in each.blocks], [block.steps for block in each.blocks], policy.min_intervals
+        )
+        if seconds is not None:
+            points.append(StepTime(total.concurrency, seconds))
+    return StepTimes(tuple(sorted(points, key=lambda point: point.concurrency)), policy.like_load_factor)
+
+
+class MeasuredCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What drafts cost and gave over a span, against a baseline without speculation at like load.
+
+    ``compared_ratio`` is the share of the step time that has a like load in the baseline; the other figures are of this
+    part. ``slowdown`` is step time / step time without speculation at the same loads. ``concurrency`` is the mean.
+    """
+
+    concurrency: float
+    compared_ratio: float
+    steps: float
+    step_seconds: float
+    plain_step_seconds: float
+    tokens_per_step: float
+    draft_tokens_per_step: float
+    slowdown: Estimate
+    speedup: Estimate
+
+    @property
+    def draft_cost_ratio(self) -> Estimate | None:
+        """Cost of one more draft token / cost of a step without drafts, which is the acceptance that breaks even.
+
+        It is never below 0: drafts do not make a step faster. ``None`` without drafts.
+        """
+        drafted = self.draft_tokens_per_step
+        if drafted <= 0:
+            return None
+        low, value, high = (
+            None if bound is None else max((bound - 1.0) / drafted, 0.0)
+            for bound in (self.slowdown.low, self.slowdown.value, self.slowdown.high)
+        )
+        return Estimate(value or 0.0, low, high)
+
+    def pays(self, speedup_min: float) -> bool | None:
+        """Whether the speed-up is at least ``speedup_min``, beyond chance; ``None`` if that cannot be told."""
+        found = self.speedup
+        if found.low is None or found.high is None:
+            return None
+        if found.value >= speedup_min and found.low > 1.0:
+            return True
+        return False if found.high < speedup_min else None
+
+
+def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> MeasuredCost | None:
+    """Compare the intervals of a span with a baseline at like load; ``None`` if too few have a like load."""
+    told = [load for load in loads if load.tells_the_cost]
+    pairs = [(load, like) for load in told if (like := plain.at(load.concurrency)) is not None]
+    steps = math.fsum(load.steps for load, _ in pairs)
+    if steps < policy.min_steps:
+        return None
+    seconds = [load.step_seconds for load, _ in pairs]
+    plain_seconds = [load.steps * like.seconds.value for load, like in pairs]
+    plain_token_seconds = [load.tokens * like.seconds.value for load, like in pairs]
+    slowdown = ratio_of_sums(seconds, plain_seconds, policy.min_intervals)
+    speedup = ratio_of_sums(plain_token_seconds, seconds, policy.min_intervals)
+    if slowdown is None or speedup is None:
+        return None
+    errors = [like.seconds.error for _, like in pairs]
+    # The steps of one load share the baseline's error, so it does not shrink with their number.
+    shared = None
+    if None not in errors:
+        weighted = (each * error for each, error in zip(plain_seconds, errors, strict=True) if error is not None)
+        shared = math.fsum(weighted) / math.fsum(plain_seconds)
+    baseline = Spread(1.0, shared, min(like.seconds.freedom for _, like in pairs))
+    low, high = (
+        math.fsum(each * limit for each, limit in zip(plain_seconds, limits, strict=True)) / math.fsum(plain_seconds)
+        for limits in ([like.low for _, like in pairs], [like.high for _, like in pairs])
+    )
+    clock = math.fsum(load.seconds for load, _ in pairs)
+    tokens = math.fsum(load.tokens for load, _ in pairs)
+    return MeasuredCost(
+        concurrency=math.fsum(seconds) / clock,
+        compared_ratio=math.fsum(seconds) / math.fsum(load.step_seconds for load in told),
+        steps=steps,
+        step_seconds=math.fsum(seconds) / steps,
+        plain_step_seconds=math.fsum(plain_seconds) / steps,
+        tokens_per_step=tokens / steps,
+        draft_tokens_per_step=math.fsum(load.counts.draft_tokens or 0.0 for load, _ in pairs) / steps,
+        slowdown=_widened((slowdown / baseline).estimate(), 1.0 / high, 1.0 / low),
+        speedup=_widened((speedup * baseline).estimate(), low, high),
+    )
+
+
+def _widened(found: Estimate, low: float, high: float) -> Estimate:
+    return Estimate(
+        found.value,
+        None if found.low is None else found.low * low,
+        None if found.high is None else found.high * high,
+    )
+
+
+# --- Which k ----------------------------------------------------------------------------------------------------------
+
+
+class StepCost(msgspec.Struct, frozen=True):
+    """Step time by k, over a step without drafts: 1 + ``fixed`` + k * ``marginal`` for k of at least 1."""
+
+    fixed: float
+    marginal: float
+
+    def slowdown(self, k: int) -> float:
+        """Return the step time with ``k`` draft tokens over the step time without drafts."""
+        return 1.0 + self.fixed + k * self.marginal if k else 1.0
+
+
+class ExpectedSpeedup(msgspec.Struct, frozen=True):
+    """The speed-up to expect of one ``k``. Between ``low`` and ``high`` it depends on what was not recorded."""
+
+    k: int
+    low: float
+    high: float
+
+
+class KChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """What the recorded k say about every k up to the largest.
+
+    ``recommended`` is the k to run, 0 for no speculation. It is ``None`` if the recordings do not tell: the best k is
+    then one of ``candidates``, and recording ``record_next`` too would tell. ``within_chance``: another k looked best,
+    but not beyond chance, so the running k stays. ``try_more``: the last position pays for itself, so k + 1 may pay.
+    """
+
+    recommended: int | None
+    candidates: tuple[int, ...]
+    record_next: int | None
+    within_chance: bool
+    try_more: bool
+    expected: tuple[ExpectedSpeedup, ...]
+
+
+def step_costs(slowdowns: Mapping[int, float]) -> tuple[StepCost, ...]:
+    """Return what the step time may be by k, from the step time / plain step time of the recorded k.
+
+    Two or more k tell the fixed part from the marginal part, by least squares. One k does not: then the truth lies
+    between the two that are returned, all marginal and all fixed. (A fixed part is the start of the draft model or
+    head; the marginal part is drafting and verifying one more token.)
+    """
+    over = {k: max(value - 1.0, 0.0) for k, value in slowdowns.items()}
+    if len(over) == 1:
+        ((k, cost),) = over.items()
+        return StepCost(0.0, cost / k), StepCost(cost, 0.0)
+    mean_k, mean = (math.fsum(values) / len(over) for values in (over.keys(), over.values()))
+    marginal = math.fsum((k - mean_k) * cost for k, cost in over.items()) / math.fsum((k - mean_k) ** 2 for k in over)
+    fixed = mean - marginal * mean_k
+    if marginal < 0.0:
+        return (StepCost(mean, 0.0),)
+    if fixed < 0.0:
+        return (StepCost(0.0, math.fsum(k * cost for k, cost in over.items()) / math.fsum(k * k for k in over)),)
+    return (StepCost(fixed, marginal),)
+
+
+def choose_k(
+    slowdowns: Mapping[int, Estimate],
+    per_position: Sequence[float],
+    drafts_per_step: float,
+    running: int,
+    *,
+    fixed_k: bool = False,
+) -> KChoice | None:
+    """Choose among the k up to ``running``, by the ``slowdown`` of each recorded k at one load.
+
+    ``per_position`` is the unconditional curve of ``running``, ``drafts_per_step`` the share of steps with a draft.
+    ``fixed_k``: the drafter cannot run another k. ``None`` without a recorded k, or with a curve of another length.
+    """
+    if not slowdowns or len(per_position) != running or not running:
+        return None
+    lengths = [1.0 + min(drafts_per_step, 1.0) * total for total in accumulate(per_position, initial=0.0)]
+    costs = step_costs({k: found.value for k, found in slowdowns.items()})
+    allowed = (0, running) if fixed_k else tuple(range(running + 1))
+
+    def speedup(cost: StepCost, k: int) -> float:
+        return lengths[k] / cost.slowdown(k)
+
+    # The smallest of equally good k wastes least.
+    best = sorted({max(allowed, key=lambda k: (speedup(cost, k), -k)) for cost in costs})
+    limits = _limits(slowdowns)
+    expected = tuple(
+        ExpectedSpeedup(
+            k,
+            min(speedup(cost, k) for cost in (*costs, *limits)),
+            max(speedup(cost, k) for cost in (*costs, *limits)),
+        )
+        for k in allowed
+        if k
+    )
+    recommended, within_chance = None, False
+    if len(best) == 1:
+        recommended = best[0]
+        # Compare as surely as the running k is known: every other k rests on the same step times.
+        if recommended != running and not (
+            limits and all(speedup(cost, recommended) > speedup(cost, running) for cost in (*costs, *limits))
+        ):
+            recommended, within_chance = (running, True) if limits else (None, False)
+    last = per_position[-1]
+    conditional = ratio(last, per_position[-2] if running > 1 else 1.0) or 0.0
+    # What one more position would at least have to bring, if it is accepted like the last one.
+    needed = max(cost.marginal * lengths[-1] / cost.slowdown(running) for cost in costs)
+    return KChoice(
+        recommended=recommended,
+        candidates=tuple(best),
+        record_next=next((k for k in best if k and k not in slowdowns), None) if len(best) > 1 else None,
+        within_chance=within_chance,
+        try_more=not fixed_k and best == [running] and last * conditional > needed,
+        expected=expected,
+    )
+
+
+def _limits(slowdowns: Mapping[int, Estimate]) -> tuple[StepCost, ...]:
+    """Return the costs at both ends of the intervals; empty if a slowdown has no interval."""
+    low = {k: found.low for k, found in slowdowns.items() if found.low is not None}
+    high = {k: found.high for k, found in slowdowns.items() if found.high is not None}
+    if len(low) < len(slowdowns) or len(high) < len(slowdowns):
+        return ()
+    return (*step_costs(low), *step_costs(high))
+
+
+def crossover(speedups: Sequence[tuple[float, float]]) -> float | None:
+    """Return the concurrency at which the speed-up falls below 1, from pairs of concurrency and speed-up, ascending.
+
+    It is interpolated between two loads, in the logarithm of the load. ``None`` if the speed-up falls below 1 between
+    no two loads.
+    """
+    for (before, gain), (after, loss) in pairwise(speedups):
+        if gain >= 1.0 > loss:
+            share = (gain - 1.0) / (gain - loss)
+            return before * math.exp(share * math.log(after / before))
+    return None
+
+
+def batch_schedule(best: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Return vLLM's ``num_speculative_tokens_per_batch_size``: triples of first batch size, last batch size and k.
+
+    ``best`` pairs the bound of a bin of concurrency with its best k, ascending. The first triple begins at 1; loads
+    that were not recorded take the k of the next larger one.
+    """
+    found: list[tuple[int, int, int]] = []
+    for bound, k in best:
+        first = found[-1][1] + 1 if found else 1
+        if found and found[-1][2] == k:
+            found[-1] = (found[-1][0], bound, k)
+        else:
+            found.append((first, bound, k))
+    return found

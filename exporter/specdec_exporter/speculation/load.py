@@ -1,0 +1,135 @@
+"""How busy an engine was, and what it did by how busy it was.
+
+Concurrency is the number of requests in decode at a time, per engine. Little's law gives it without sampling: the
+seconds that request-steps took, per second of wall clock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import reduce
+from operator import add
+
+import msgspec
+
+from specdec_exporter.speculation.acceptance import Counts
+
+# Upper bounds of the bins, requests in decode per engine. The last bin has no upper end.
+CONCURRENCY_BOUNDS = tuple(1 << power for power in range(12))
+# A bin of a recording keeps between this and twice this many blocks; their spread gives the intervals of its figures.
+_BLOCKS = 12
+BLOCK_COUNTS = (
+    "steps",
+    "step_seconds",
+    "generation_tokens",
+    "first_tokens",
+    "prompt_tokens",
+    "drafts",
+    "draft_tokens",
+    "accepted_tokens",
+)
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What one engine did in ``seconds`` of wall clock."""
+
+    seconds: float
+    counts: Counts
+
+    def __add__(self, other: Load) -> Load:
+        """Sum over spans, or over engines: seconds are engine-seconds."""
+        return Load(self.seconds + other.seconds, self.counts + other.counts)
+
+    @property
+    def steps(self) -> float:
+        """Request-steps."""
+        return self.counts.steps or 0.0
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds of all request-steps."""
+        return self.counts.step_seconds or 0.0
+
+    @property
+    def tokens(self) -> float:
+        """Tokens that decoding steps gave: all but the first of each request, which prefill gives."""
+        return max((self.counts.generation_tokens or 0.0) - (self.counts.first_tokens or 0.0), 0.0)
+
+    @property
+    def concurrency(self) -> float:
+        """Requests in decode at a time."""
+        return self.step_seconds / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def tells_the_cost(self) -> bool:
+        """Whether its steps show what decoding costs: some ran, and no preempted request's gap counts as a step."""
+        return self.seconds > 0 and self.steps > 0 and self.step_seconds > 0 and not self.counts.preemptions
+
+
+class LoadBin(msgspec.Struct, frozen=True):
+    """The spans whose concurrency was at most ``bound`` and above half of it.
+
+    ``intervals`` were summed to ``blocks``, each of about as many intervals, in the order of time. The counts of blocks
+    are :data:`BLOCK_COUNTS`; ``accepted_per_position`` is of the whole bin.
+    """
+
+    bound: int
+    intervals: int
+    blocks: tuple[Load, ...]
+    accepted_per_position: tuple[float, ...] = ()
+
+    @property
+    def total(self) -> Load:
+        """The sum of the blocks."""
+        found = reduce(add, self.blocks)
+        counts = msgspec.structs.replace(found.counts, accepted_per_position=self.accepted_per_position)
+        return Load(found.seconds, counts)
+
+
+def bin_of(concurrency: float) -> int:
+    """Return the bound of the bin that holds ``concurrency``."""
+    return CONCURRENCY_BOUNDS[min(bisect_left(CONCURRENCY_BOUNDS, concurrency), len(CONCURRENCY_BOUNDS) - 1)]
+
+
+class _Blocks:
+    """Sums of consecutive intervals. Memory does not grow: when there are too many, neighbours become one."""
+
+    def __init__(self) -> None:
+        self.intervals = 0
+        self.loads: list[Load] = []
+        self.positions = Counts()
+        self._span = 1  # intervals in a full block
+        self._filled = 1  # intervals in the last block
+
+    def add(self, load: Load) -> None:
+        self.intervals += 1
+        self.positions += Counts(accepted_per_position=load.counts.accepted_per_position)
+        load = Load(load.seconds, Counts(**{name: getattr(load.counts, name) for name in BLOCK_COUNTS}))
+        if self.loads and self._filled < self._span:
+            self.loads[-1] += load
+            self._filled += 1
+            return
+        if len(self.loads) == 2 * _BLOCKS:
+            self.loads = [one + other for one, other in zip(self.loads[::2], self.loads[1::2], strict=True)]
+            self._span *= 2
+        self.loads.append(load)
+        self._filled = 1
+
+
+class LoadBins:
+    """Sorts the intervals of a recording by concurrency."""
+
+    def __init__(self) -> None:
+        self._bins: dict[int, _Blocks] = {}
+
+    def add(self, load: Load) -> None:
+        """Add one polling interval of one engine, unless it tells nothing about the cost of steps."""
+        if load.tells_the_cost:
+            self._bins.setdefault(bin_of(load.concurrency), _Blocks()).add(load)
+
+    def bins(self) -> tuple[LoadBin, ...]:
+        """Return the bins that have intervals, in ascending order."""
+        return tuple(
+            LoadBin(bound, blocks.intervals, tuple(blocks.loads), blocks.positions.accepted_per_position)
+            for bound, blocks in sorted(self._bins.items())
+        )
