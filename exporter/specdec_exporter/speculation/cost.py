@@ -270,13 +270,14 @@ def choose_k(
         if k
     )
     recommended, within_chance = None, False
-    if len(best) == 1:
-        recommended = best[0]
-        # Compare as surely as the running k is known: every other k rests on the same step times.
-        if recommended != running and not (
-            limits and all(speedup(cost, recommended) > speedup(cost, running) for cost in (*costs, *limits))
-        ):
-            recommended, within_chance = (running, True) if limits else (None, False)
+    if best == [running]:
+        recommended = running
+    elif len(best) == 1 and limits:
+        # The running k is known only so well, and another k must be better than that.
+        known = max(found.high / found.value for found in slowdowns.values() if found.high is not None)
+        margin = known if best[0] else 1.0
+        beats = all(speedup(cost, best[0]) > margin * speedup(cost, running) for cost in (*costs, *limits))
+        recommended, within_chance = (best[0], False) if beats else (running, True)
     last = per_position[-1]
     conditional = ratio(last, per_position[-2] if running > 1 else 1.0) or 0.0
     # What one more position would at least have to bring, if it is accepted like the last one.
