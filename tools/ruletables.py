@@ -37,7 +37,7 @@ _VERDICTS: dict[str, tuple[str, str]] = {
         ),
         "measure: compare with a run without speculation",
     ),
-    "healthy": ("none of the rows above holds", "do nothing, or find out why acceptance is below the usual range"),
+    "healthy": ("none of the rows above holds", "do nothing"),
     "idle": ("speculation is on, and nothing is generated", "wait for traffic"),
     "unknown": (
         "there are fewer than {min_drafts} drafts, or no answer, or no statistics",
@@ -74,11 +74,10 @@ def methods(policy: Mapping[str, Any]) -> str:
 
     def row(name: str, own: Mapping[str, Any]) -> tuple[str, ...]:
         limits = [f"{own.get(key, policy[key]):g}" for key in ("acceptance_ratio_min", "acceptance_ratio_watch")]
-        usual = own.get("acceptance_ratio_expected")
-        return name, *limits, f"{usual[0]:g} to {usual[1]:g}" if usual else "-"
+        return name, *limits, "the block's size" if own.get("fixed_k") else "free"
 
     rows = [row("any other, or not known", {}), *(row(f"`{name}`", own) for name, own in policy["methods"].items())]
-    return table(("Method", "Minimum", "Watch level", "Usual"), rows)
+    return table(("Method", "Minimum", "Watch level", "k"), rows)
 
 
 def with_numbers(text: str, config: Mapping[str, Any]) -> str:

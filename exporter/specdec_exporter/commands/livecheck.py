@@ -107,7 +107,9 @@ async def _observe(
     state.observe_version(await fetcher.version(timeout_seconds))
     config = reading.analysis.last_config if reading else None
     if config is not None and not is_foreign(config, state.vllm_version):
-        state.observe_event(config)
+        for event in (reading.analysis.last_arguments, config) if reading else ():
+            if event is not None:
+                state.observe_event(event)
     if not snapshot.stats_present:
         return (answered,)
     await asyncio.sleep(interval_seconds)

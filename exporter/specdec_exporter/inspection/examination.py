@@ -14,7 +14,7 @@ from specdec_exporter.formatting import count, percent
 from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig
-from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import Policy
@@ -72,11 +72,12 @@ def examine(access: tuple[Finding, ...], look: Look, reading: LogReading | None,
     if reading is not None:
         findings += _log(reading, look)
     k = evidence.num_speculative_tokens
+    recommended = recommend(basis, k, policy.for_method(evidence.method))
     return Examination(
         findings=tuple(findings),
         log=log,
         basis=basis,
-        recommended_num_speculative_tokens=recommend(basis, k, policy.for_method(evidence.method)),
+        recommended_num_speculative_tokens=None if evidence.rejection_sampling == SYNTHETIC else recommended,
         pitfalls=judgement.pitfalls if look.up else (),
         verdict=judgement.verdict,
     )
@@ -152,6 +153,7 @@ def _speculation(look: Look) -> Finding:
     words = ["on"]
     words += [f"method {evidence.method}"] if evidence.method else []
     words += [f"draft model {look.draft_model}"] if look.draft_model else []
+    words += [f"{evidence.rejection_sampling} rejection sampling"] if evidence.rejection_sampling else []
     words += [f"k = {evidence.num_speculative_tokens}"] if evidence.num_speculative_tokens else []
     note = None if evidence.method else "Only the log names method and draft model: give it with --log-path."
     return Finding("PASS", "Speculation", ", ".join(words), note)

@@ -16,8 +16,15 @@ from operator import add
 import msgspec
 
 from specdec_exporter.histogram import HistogramCounter
-from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
-from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    EngineStats,
+    Event,
+    PredictorWarning,
+    ServerArguments,
+    SpecDecoding,
+)
+from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall, special_rejection_sampling
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, without_length
@@ -47,10 +54,11 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     ``figures`` is ``None`` without a window. Percentiles, best and worst cover the ``judged_windows``, which have the
     policy's minimum of drafts. ``history`` has the acceptance of equal shares of the windows, ``None`` without drafts.
     ``thirds`` has the acceptance of the first and the last third. ``lifetime`` has the accepted and draft tokens since
-    a V0 engine started, by its last line.
+    a V0 engine started, by its last line. ``rejection_sampling`` is the method if it is synthetic or lossy.
     """
 
     config: EngineConfig | None
+    rejection_sampling: str | None
     starts: int
     since: str | None
     windows: int
@@ -78,6 +86,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     judged: Account | None
     total: Figures | None  # over several accounts; without a curve: positions of different methods do not add up
     last_config: EngineConfig | None  # what ran when the log ended
+    last_arguments: ServerArguments | None
     warnings: tuple[WarningCount, ...]
     pitfalls: tuple[KnownPitfall, ...]  # of what ran when the log ended
     verdict: Verdict
@@ -131,8 +140,9 @@ def to_thousandth(ratio: float) -> float:
 class _OpenAccount:
     """An :class:`Account` while it is being summed."""
 
-    def __init__(self, config: EngineConfig | None, min_drafts: int) -> None:
+    def __init__(self, config: EngineConfig | None, rejection_sampling: str | None, min_drafts: int) -> None:
         self.config = config
+        self.rejection_sampling = rejection_sampling
         self.starts = 0
         self.since = config.timestamp if config else None
         self.totals = LogTotals()
@@ -190,8 +200,10 @@ class _OpenAccount:
             summed = without_length(summed) if summed else None
             each = {label: without_length(one) for label, one in each.items()}
         ratios = self._ratios.histogram
+        recommended = recommend(summed, k, policy.for_method(method_of(self.config)))
         return Account(
             config=self.config,
+            rejection_sampling=self.rejection_sampling,
             starts=self.starts,
             since=self.since,
             windows=self.windows,
@@ -205,7 +217,7 @@ class _OpenAccount:
             worst=self._worst,
             history=self._series.ratios(HISTORY_PARTS),
             thirds=self._thirds(),
-            recommended_num_speculative_tokens=recommend(summed, k, policy.for_method(method_of(self.config))),
+            recommended_num_speculative_tokens=None if self.rejection_sampling == SYNTHETIC else recommended,
         )
 
     def _thirds(self) -> tuple[float, float] | None:
@@ -221,6 +233,7 @@ class LogStory:
     def __init__(self, policy: Policy | None = None) -> None:
         self._policy = policy or load_policy()
         self._accounts: dict[tuple[object, ...], _OpenAccount] = {}
+        self._arguments: ServerArguments | None = None
         self._current = self._open((), None)
         self._first: str | None = None
         self._last: str | None = None
@@ -248,6 +261,8 @@ class LogStory:
                 self._busy_stats_lines += bool(event.generation_throughput)  # type: ignore[union-attr]
             elif isinstance(event, EngineConfig):
                 self._configured(event)
+            elif isinstance(event, ServerArguments):
+                self._arguments = event
             elif isinstance(event, PredictorWarning):
                 self._warnings[event.warning] += 1
 
@@ -256,7 +271,7 @@ class LogStory:
         accounts = tuple(
             account.close(self._policy) for account in self._accounts.values() if account.config or account.windows
         )
-        judged = next((account for account in reversed(accounts) if account.windows), None)
+        judged = next((account for account in reversed(accounts) if account.windows and _speculates(account)), None)
         counts = [account.figures for account in accounts if account.figures]
         evidence = self._evidence(judged)
         return Analysis(
@@ -268,14 +283,19 @@ class LogStory:
             judged=judged,
             total=_sum_figures(counts) if len(counts) > 1 else None,
             last_config=self._current.config,
+            last_arguments=self._arguments,
             warnings=warning_counts(self._warnings),
             pitfalls=evidence.pitfalls(),
             verdict=judge(_about(judged, evidence) if judged else evidence, self._policy).verdict,
         )
 
     def _open(self, key: tuple[object, ...], config: EngineConfig | None) -> _OpenAccount:
-        account = self._accounts[key] = _OpenAccount(config, self._policy.min_drafts)
+        account = self._accounts[key] = _OpenAccount(config, self._rejection_sampling, self._policy.min_drafts)
         return account
+
+    @property
+    def _rejection_sampling(self) -> str | None:
+        return special_rejection_sampling(self._arguments.rejection_sample_method if self._arguments else None)
 
     def _configured(self, config: EngineConfig) -> None:
         key = (
@@ -286,6 +306,7 @@ class LogStory:
             config.draft_model,
             config.num_speculative_tokens,
             config.speculative,
+            self._rejection_sampling,
         )
         known = self._accounts.get(key)
         if known is None and len(self._accounts) < MAX_CONFIGURATIONS:
@@ -301,6 +322,7 @@ class LogStory:
             vllm_version=config.vllm_version if config else None,
             engine_generation=config.engine_generation if config else None,
             method=method_of(config),
+            rejection_sampling=self._rejection_sampling,
             engines=len(judged.engines) if judged else 1,
             log_windows=self.windows,
             warnings=frozenset(self._warnings),
@@ -326,7 +348,13 @@ def _about(account: Account, evidence: Evidence) -> Evidence:
         figures=account.figures,
         method=method_of(account.config),
         num_speculative_tokens=account.num_speculative_tokens,
+        rejection_sampling=account.rejection_sampling,
     )
+
+
+def _speculates(account: Account) -> bool:
+    """Whether the windows are of drafts. ``extract_hidden_states`` prints lines too, but drafts nothing."""
+    return account.config is None or account.config.speculative is not False
 
 
 def method_of(config: EngineConfig | None) -> str | None:

@@ -175,6 +175,22 @@ def canonical_method(method: str) -> str:
     return METHOD_ALIASES.get(method, "mtp" if method.endswith("_mtp") else method)
 
 
+# Methods of --speculative-config that draft nothing: this one hands out the target's hidden states, for training. Its
+# counters show one "draft" a step, and all of them accepted.
+NOT_SPECULATIVE: Final = frozenset({"extract_hidden_states"})
+
+# Methods of rejection sampling that change what acceptance or an answer means. All others give the target's own
+# distribution: "standard", "block", and the older "strict" and "probabilistic".
+SYNTHETIC: Final = "synthetic"  # since 0.19.0: accepts at random, at the rates that the operator wrote
+LOSSY_REJECTION: Final = frozenset({"fly"})  # since 0.33.0: keeps some tokens that the target rejects
+
+
+def special_rejection_sampling(rejection_sample_method: str | None) -> str | None:
+    """Return the method of rejection sampling if it is synthetic or lossy; ``None`` for all others."""
+    special = rejection_sample_method in {SYNTHETIC, *LOSSY_REJECTION}
+    return rejection_sample_method if special else None
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about one predictor that decide on its pitfalls. ``method`` is as printed.
 

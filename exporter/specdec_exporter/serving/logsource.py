@@ -11,10 +11,21 @@ from typing import Protocol
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning, RequestParams, SpecDecoding
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    Event,
+    PredictorWarning,
+    RequestParams,
+    ServerArguments,
+    SpecDecoding,
+)
 from specdec_exporter.predictor.log.scan import LogScanner
 
-SERVED_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineConfig, PredictorWarning, RequestParams})
+SERVED_KINDS: frozenset[type] = frozenset(
+    {SpecDecoding, EngineConfig, ServerArguments, PredictorWarning, RequestParams}
+)
+
+START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments})
 
 
 class LogSource(Protocol):
@@ -34,10 +45,9 @@ class LogSource(Protocol):
 def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> LogSource:
     """Return the source that the settings name. Raises :class:`ConfigError` if it cannot work."""
     new_scanner = partial(LogScanner, counters, log_format=settings.log_format, kinds=SERVED_KINDS)
-    # Lines from before the start are not counted, but the last engine-init line among them tells what runs.
-    new_config_scanner = partial(
-        LogScanner, ReaderCounters(), log_format=settings.log_format, kinds=frozenset({EngineConfig})
-    )
+    # Lines from before the start are not counted, but the last arguments and the last engine-init line among them tell
+    # what runs.
+    new_config_scanner = partial(LogScanner, ReaderCounters(), log_format=settings.log_format, kinds=START_KINDS)
     if settings.log_source == "kubernetes":
         from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader  # noqa: PLC0415  only where it is used
 

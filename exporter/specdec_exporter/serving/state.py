@@ -11,8 +11,16 @@ from operator import add
 
 from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning, RequestParams, SpecDecoding
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    Event,
+    PredictorWarning,
+    RequestParams,
+    ServerArguments,
+    SpecDecoding,
+)
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later
+from specdec_exporter.predictor.versions import SYNTHETIC, special_rejection_sampling
 from specdec_exporter.serving.status import EngineStatus, HistoryPoint, LogStatus, PredictorStatus
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts
@@ -92,6 +100,7 @@ class PredictorState:
         self._log_rings: dict[str, SampleRing] = {}
         self._born = clock()
         self._config: EngineConfig | None = None
+        self._arguments: ServerArguments | None = None
         self._api_version: str | None = None
         self.version_asked = False  # since the last known restart
         self._history: deque[HistoryPoint] = deque()
@@ -157,6 +166,8 @@ class PredictorState:
             self._config = event
             if not event.historical:
                 self.log.predictor_started()
+        elif isinstance(event, ServerArguments):
+            self._arguments = event
         elif isinstance(event, PredictorWarning):
             self.warnings[event.warning] += 1
         elif isinstance(event, RequestParams) and event.temperature is not None:
@@ -250,6 +261,11 @@ class PredictorState:
         return shown or logged or None
 
     @property
+    def rejection_sampling(self) -> str | None:
+        """The method of rejection sampling by the log's line of arguments, if it is synthetic or lossy."""
+        return special_rejection_sampling(self._arguments.rejection_sample_method if self._arguments else None)
+
+    @property
     def resolved_policy(self) -> ResolvedPolicy:
         """The thresholds for this predictor's method."""
         return self.policy.for_method(self.method)
@@ -272,14 +288,18 @@ class PredictorState:
                     engine=engine,
                     snapshot=track.snapshot if self._counted else None,
                     window=window,
-                    recommended_num_speculative_tokens=recommend(
-                        window, self.num_speculative_tokens, self.resolved_policy
-                    ),
+                    recommended_num_speculative_tokens=self._recommended(window),
                     state=self._state([track], [engine]),
                     ratios=track.ratios if self._has_windows(track) else None,
                 )
             )
         return views
+
+    def _recommended(self, window: Figures | None) -> int | None:
+        """Return the best k; ``None`` with synthetic acceptance, which says nothing about the draft."""
+        if self.rejection_sampling == SYNTHETIC:
+            return None
+        return recommend(window, self.num_speculative_tokens, self.resolved_policy)
 
     def log_engines(self) -> list[tuple[str, EngineLogTotals]]:
         """Return the log's totals of every engine; empty if no log is read.
@@ -384,7 +404,8 @@ class PredictorState:
             method=self.method,
             draft_model=self.draft_model,
             num_speculative_tokens=self.num_speculative_tokens,
-            recommended_num_speculative_tokens=recommend(window, self.num_speculative_tokens, self.resolved_policy),
+            rejection_sampling=self.rejection_sampling,
+            recommended_num_speculative_tokens=self._recommended(window),
             requests_running=_total(snapshot.requests_running for snapshot in snapshots),
             requests_waiting=_total(snapshot.requests_waiting for snapshot in snapshots),
             kv_cache_usage_ratio=max(
@@ -422,6 +443,7 @@ class PredictorState:
             engine_generation=self.engine_generation,
             method=self.method,
             num_speculative_tokens=self.num_speculative_tokens,
+            rejection_sampling=self.rejection_sampling,
             engines=len(self._engine_names) or len(windows),
             log_windows=sum(windows.values()) if watched or windows else None,
             warnings=frozenset(self.warnings),

@@ -73,6 +73,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     method: str | None
     draft_model: str | None
     num_speculative_tokens: int | None
+    rejection_sampling: str | None  # "synthetic" or a lossy method; null: the usual one, or not known
     recommended_num_speculative_tokens: int | None  # 0: off is faster
     requests_running: float | None
     requests_waiting: float | None

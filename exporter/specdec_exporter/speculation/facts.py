@@ -31,6 +31,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a judgement of one predictor rests on, from its metrics or its log.
 
     ``figures`` belong to the span to judge. ``log_windows`` counts spec-decode lines; ``None``: no log is read.
+    ``rejection_sampling`` is the method if it is synthetic or lossy. ``published`` compares with published lengths, in
+    words.
     """
 
     state: StateName | SilenceName
@@ -43,6 +45,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     log_windows: int | None = None
     warnings: frozenset[str] = frozenset()
     baseline: DecodingBaseline | None = None
+    rejection_sampling: str | None = None
+    published: str | None = None
 
     def pitfalls(self) -> tuple[KnownPitfall, ...]:
         """Return the known pitfalls that apply to this evidence; those that cost requests come first."""

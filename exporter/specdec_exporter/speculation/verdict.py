@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.predictor.versions import LOSSY_REJECTION, SYNTHETIC, KnownPitfall
 from specdec_exporter.speculation.acceptance import break_even_length, ratio, recommended_num_speculative_tokens
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
@@ -60,9 +60,9 @@ class _Measured(NamedTuple):
 
 
 def recommend(figures: Figures | None, num_speculative_tokens: int | None, policy: ResolvedPolicy) -> int | None:
-    """Return the best k by the measured curve; ``None`` if drafts are too few or too short to tell."""
+    """Return the best k by the measured curve; ``None`` if the method fixes k, or drafts are too few or too short."""
     general = policy.general
-    if figures is None or not num_speculative_tokens or (figures.drafts or 0.0) < general.min_drafts:
+    if policy.fixed_k or figures is None or not num_speculative_tokens or (figures.drafts or 0.0) < general.min_drafts:
         return None
     if (figures.mean_draft_length or 0.0) < num_speculative_tokens * (1.0 - general.short_draft_tolerance):
         return None
@@ -104,6 +104,8 @@ def _without_drafts(evidence: Evidence) -> tuple[Verdict, tuple[Finding, ...]]:
 
 
 def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Finding, ...]]:
+    if evidence.rejection_sampling == SYNTHETIC:
+        return _undecided("synthetic", "rejection_sample_method is synthetic: the operator set the rates of acceptance")
     figures, own = evidence.figures, policy.for_method(evidence.method)
     rate = figures.acceptance_ratio if figures else None
     if figures is None or rate is None:
@@ -119,12 +121,12 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
     if code == "not_paying":
         k = evidence.num_speculative_tokens
         action = _remedy(recommend(figures, k, own), k)
-    findings = _findings(figures, rate, evidence.num_speculative_tokens, own)
+    findings = [*_findings(figures, rate, evidence.num_speculative_tokens, own), *_remarks(evidence)]
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if measured is not None:
         lost = measured.harmful or measured.pays is False
         findings.insert(0, Finding("WARN" if lost else "PASS", "Speed", measured.reason))
-    if code != "healthy" or is_below_expected(rate, own):
+    if code != "healthy":
         findings[0] = msgspec.structs.replace(findings[0], action=action)
     reasons = tuple(finding.found for finding in findings)
     return Verdict(code=code, headline=headline, reasons=reasons, action=action), tuple(findings)
@@ -143,10 +145,6 @@ def _findings(
     low = rate < policy.acceptance_ratio_min
     text = f"acceptance {rate:.2f} (minimum {policy.acceptance_ratio_min:.2f} for this method)"
     findings = [Finding("WARN" if low else "PASS", "Acceptance", text)]
-    expected = policy.acceptance_ratio_expected
-    if expected is not None and is_below_expected(rate, policy):
-        usual = f"{expected[0]:.2f} to {expected[1]:.2f} is usual for {policy.method}: draft and target may not fit"
-        findings.append(Finding("PASS", "Acceptance", usual))
     if _is_suspicious(figures, rate, num_speculative_tokens, policy.general):
         text = "text that repeats itself is accepted almost always: look at some outputs"
         findings.append(Finding("PASS", "Acceptance", text))
@@ -158,7 +156,7 @@ def _findings(
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
         findings.append(Finding("PASS", "Tokens per step", text))
-    if (curve := curve_finding(figures, policy.general)) is not None:
+    if (curve := curve_finding(figures, policy)) is not None:
         findings.append(curve)
     if figures.short_drafts:
         text = "some drafts are shorter than k, so the curve's tail reads too low"
@@ -166,24 +164,34 @@ def _findings(
     return findings
 
 
-def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
+def _remarks(evidence: Evidence) -> list[Finding]:
+    """Return what matters beside the verdict: published lengths, and answers that may differ."""
+    remarks = [Finding("PASS", "Length", evidence.published)] if evidence.published else []
+    if evidence.rejection_sampling in LOSSY_REJECTION:
+        text = f"rejection sampling is lossy ({evidence.rejection_sampling}): answers may differ from the target's"
+        remarks.append(Finding("PASS", "Answers", text))
+    return remarks
+
+
+def curve_finding(figures: Figures, policy: ResolvedPolicy) -> Finding | None:
     """Return what is wrong with the curve: its first position is rejected, or only its first is accepted."""
     first, second = (*figures.conditional, None, None)[:2]
     if first is None:
         return None
-    if first < policy.head_acceptance_ratio_min:
+    if first < policy.general.head_acceptance_ratio_min:
         return Finding(
             "WARN",
             "Curve",
             f"position 0 is accepted in {first:.0%} of the drafts only: the draft is wrong from its first token",
             "Check that draft and target belong together: checkpoint, tokenizer, quantisation, release.",
         )
-    if second is not None and second < policy.tail_acceptance_ratio_min and not figures.short_drafts:
+    if second is not None and second < policy.general.tail_acceptance_ratio_min and not figures.short_drafts:
         return Finding(
             "WARN",
             "Curve",
             f"position 0 is accepted ({first:.1%}), position 1 almost never ({second:.1%})",
-            "Lower k to 1, or check that the draft head fits this release: its second token is almost always wrong.",
+            f"{'Check' if policy.fixed_k else 'Lower k to 1, or check'} that the draft head fits this release: its "
+            "second token is almost always wrong.",
         )
     return None
 
@@ -192,12 +200,6 @@ def _is_suspicious(figures: Figures, rate: float, num_speculative_tokens: int | 
     """Whether acceptance is so high that the text probably repeats itself."""
     positions = num_speculative_tokens or len(figures.per_position)
     return rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions
-
-
-def is_below_expected(rate: float, policy: ResolvedPolicy) -> bool:
-    """Whether acceptance breaks even, but is lower than usual for the method."""
-    expected = policy.acceptance_ratio_expected
-    return expected is not None and policy.acceptance_ratio_min <= rate < expected[0]
 
 
 def _measure(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolicy) -> _Measured | None:
@@ -244,14 +246,16 @@ def _words(code: VerdictCode, rate: float, policy: ResolvedPolicy, measured: _Me
         case = "measured_not_paying"
     elif code == "watch" and measured is not None and measured.pays:
         case = "measured_paying"
-    elif code == "healthy" and is_below_expected(rate, policy):
-        case = "below_expected"
     return _WORDS[case]
 
 
 _WORDS: dict[str, tuple[str, str]] = {
     "no_figures": ("Speculation is on; there are no figures yet", "Wait for the next reading."),
     "few_drafts": ("Too few drafts for a verdict", "Look again after more traffic."),
+    "synthetic": (
+        "Acceptance is synthetic: it says nothing about the draft",
+        "To measure the draft, remove rejection_sample_method from --speculative-config: synthetic is for tests.",
+    ),
     "broken": (
         "Almost nothing that is drafted is accepted",
         "Switch speculation off until draft and target fit: model, tokenizer, quantisation, release.",
@@ -275,10 +279,6 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Watch it under load: bigger batches need more acceptance to break even.",
     ),
     "healthy": ("Speculation is paying off", "Nothing to do."),
-    "below_expected": (
-        "Speculation is paying off, less than is usual for its method",
-        "Check that draft and target belong together (checkpoint, tokenizer, quantisation).",
-    ),
 }
 
 
@@ -319,7 +319,10 @@ _WITHOUT_DRAFTS: dict[str, Verdict] = {
     "speculation_off": Verdict(
         code="off",
         headline="Speculative decoding is off",
-        reasons=("the predictor exposes no draft counters, or its log says speculative_config=None",),
+        reasons=(
+            "the predictor exposes no draft counters, or its log says speculative_config=None",
+            "or its method is extract_hidden_states, which drafts nothing",
+        ),
         action="Nothing to do, unless it should be on: pass --speculative-config to vLLM.",
     ),
     "idle": Verdict(

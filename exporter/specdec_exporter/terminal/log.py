@@ -77,6 +77,8 @@ def _print_configurations(console: Console, analysis: Analysis) -> None:
             words = "not in this log (no engine-init line)" + (f"; k = {k} from its lines" if k else "")
         else:
             words = describe_config(account.config)
+            if account.rejection_sampling:
+                words += f", {account.rejection_sampling} rejection sampling"
             if account.since:
                 words += f"; since {account.since}"
             if account.starts > 1:

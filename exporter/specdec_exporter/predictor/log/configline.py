@@ -1,8 +1,12 @@
-"""Messages that print Python objects: the engine's configuration and a request's sampling parameters. Pure.
+"""Messages that print Python objects: arguments, the engine's configuration, a request's sampling parameters. Pure.
 
-vLLM prints method, draft model and the number of speculative tokens in no other line than this one::
+The engine-init line has the method, draft model and number of speculative tokens that the engine uses::
 
     Initializing a V1 LLM engine (v0.32.0) with config: model='m', speculative_config=SpeculativeConfig(...), ...
+
+The arguments' line has every key of ``--speculative-config``, as the operator wrote it::
+
+    non-default args: {'model': 'm', 'speculative_config': {'method': 'eagle3', 'num_speculative_tokens': 3}}
 """
 
 from __future__ import annotations
@@ -10,7 +14,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from specdec_exporter.predictor.log.events import EngineConfig, Malformed, RequestParams
+from specdec_exporter.predictor.log.events import EngineConfig, Malformed, RequestParams, ServerArguments
+from specdec_exporter.predictor.versions import NOT_SPECULATIVE
 
 _STRING: Final = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
 # An unclosed string reaches to the end, which keeps the search linear.
@@ -18,6 +23,7 @@ _TOKEN: Final = re.compile(
     r"""'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[(\[{]|[)\]}]|,|[^'"()\[\]{},]+""", re.DOTALL
 )
 _NAME: Final = re.compile(r"\s*([A-Za-z_]\w*)=", re.ASCII)
+_KEY: Final = re.compile(r"\s*'([A-Za-z_]\w*)': ", re.ASCII)
 _INTEGER: Final = re.compile(r"\d{1,9}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,20})?(?:e-?\d{1,3})?", re.ASCII)
 
@@ -37,14 +43,18 @@ _FLAT_LIST: Final = re.compile(r"(?:[A-Za-z_]\w*+=(?:\[\]|[^'\"()\[\]{},]*+)(?:,
 _FLAT_ARGUMENT: Final = re.compile(r"([A-Za-z_]\w*)=([^,)]*)", re.ASCII)
 
 _ENGINE_FIELDS: Final = frozenset({"model", "speculative_config", "served_model_name"})
+SERVER_ARGUMENTS: Final = "non-default args: {"
 
 
-def split_arguments(text: str, start: int = 0, *, wanted: frozenset[str] | None = None) -> tuple[dict[str, str], bool]:
+def split_arguments(
+    text: str, start: int = 0, *, wanted: frozenset[str] | None = None, name: re.Pattern[str] = _NAME
+) -> tuple[dict[str, str], bool]:
     """``"a=1, b=F(x='y')), c=..."`` -> ``({"a": "1", "b": "F(x='y')"}, True)``: the text of each named value.
 
     Reads from ``start`` to the bracket that closes the list, or to the end of the text. Ignores brackets and commas
     inside quotes or nested values. The flag says whether the list was closed. If not, a last value without a comma is
-    left out, because it may be cut. Stops early when it has all ``wanted`` names.
+    left out, because it may be cut. Stops early when it has all ``wanted`` names. ``name`` matches a name and the sign
+    after it, so that the items of a printed dictionary are read as well.
     """
     values: dict[str, str] = {}
     depth = 0
@@ -55,7 +65,7 @@ def split_arguments(text: str, start: int = 0, *, wanted: frozenset[str] | None 
             depth += 1
         elif (closing := kind in ")]}" and depth == 0) or (kind == "," and depth == 0):
             argument = text[value_start : token.start()]
-            if (named := _NAME.match(argument)) is not None:
+            if (named := name.match(argument)) is not None:
                 values.setdefault(named[1], argument[named.end() :].strip())
             if closing:
                 return values, True
@@ -76,7 +86,7 @@ def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
         return Malformed(reason="the engine-init line breaks off before its speculative_config", incomplete=True)
     method, draft_model, tokens = _speculative(speculative)
     return EngineConfig(
-        speculative=speculative != "None",
+        speculative=speculative != "None" and method not in NOT_SPECULATIVE,
         vllm_version=init["version"],
         engine_generation=(init["generation"] or "V0").lower(),
         model=_unquoted(fields.get("model")),
@@ -98,6 +108,25 @@ def _speculative(text: str) -> tuple[str | None, str | None, int | None]:
     if method is None and draft_model == "[ngram]":
         method, draft_model = "ngram", None
     return method, draft_model, _integer(fields.get("num_spec_tokens"))
+
+
+def parse_server_arguments(message: str) -> ServerArguments | Malformed | None:
+    """Read the arguments' message. ``None`` for another message, Malformed if it breaks off too early."""
+    if not message.startswith(SERVER_ARGUMENTS):
+        return None
+    fields, closed = split_arguments(
+        message, len(SERVER_ARGUMENTS), wanted=frozenset({"speculative_config"}), name=_KEY
+    )
+    speculative = fields.get("speculative_config", "")
+    if not closed and not speculative:
+        return Malformed(reason="the line of non-default args breaks off", incomplete=True)
+    keys = split_arguments(speculative, 1, name=_KEY)[0] if speculative.startswith("{") else {}
+    return ServerArguments(
+        method=_unquoted(keys.get("method")),
+        draft_model=_unquoted(keys.get("model")),
+        num_speculative_tokens=_integer(keys.get("num_speculative_tokens")),
+        rejection_sample_method=_unquoted(keys.get("rejection_sample_method")),
+    )
 
 
 def _unquoted(value: str | None) -> str | None:

@@ -62,6 +62,18 @@ class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
     historical: bool = False  # written before reading began, so no sign of a restart
 
 
+class ServerArguments(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="server_arguments", gc=False):
+    """The ``non-default args`` line: what the operator wrote, before any default. Fields: keys of speculative_config.
+
+    Only the keys below are kept, so that no secret of another argument is.
+    """
+
+    method: str | None = None
+    draft_model: str | None = None
+    num_speculative_tokens: int | None = None
+    rejection_sample_method: str | None = None
+
+
 class PredictorWarning(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="warning", gc=False):
     """One of the warnings in :data:`versions.WARNINGS`; ``warning`` is its code."""
 
@@ -91,4 +103,4 @@ class Malformed(msgspec.Struct, frozen=True, kw_only=True):
     incomplete: bool = False
 
 
-Event = SpecDecoding | EngineStats | EngineConfig | PredictorWarning | RequestParams
+Event = SpecDecoding | EngineStats | EngineConfig | ServerArguments | PredictorWarning | RequestParams

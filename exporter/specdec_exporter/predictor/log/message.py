@@ -15,7 +15,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from specdec_exporter.predictor import versions
-from specdec_exporter.predictor.log.configline import parse_engine_config, parse_request_params
+from specdec_exporter.predictor.log.configline import (
+    SERVER_ARGUMENTS,
+    parse_engine_config,
+    parse_request_params,
+    parse_server_arguments,
+)
 from specdec_exporter.predictor.log.events import EngineStats, Event, Malformed, PredictorWarning, SpecDecoding
 
 
@@ -81,6 +86,8 @@ def _read(message: str, origin: Origin, *, joined: bool) -> Event | Malformed | 
         return _engine_stats(message[stats.start("body") :], engine, joined=joined)
     if message.startswith("Initializing a"):
         return parse_engine_config(message)
+    if message.startswith(SERVER_ARGUMENTS):
+        return parse_server_arguments(message)
     if origin.timestamp and len(message) >= len("SpecDec") and SPEC_DECODING.startswith(message):
         raise _Unreadable("the line breaks off in its first words", incomplete=True)
     return _warning(message, origin)

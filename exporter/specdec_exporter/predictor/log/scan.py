@@ -19,6 +19,7 @@ from specdec_exporter.predictor.log.events import (
     Malformed,
     PredictorWarning,
     RequestParams,
+    ServerArguments,
     SpecDecoding,
 )
 from specdec_exporter.predictor.log.logline import has_header, parse_text
@@ -28,7 +29,9 @@ from specdec_exporter.predictor.log.usualline import Writer, take_usual_lines
 LogFormat = Literal["auto", "plain", "cri", "docker"]
 
 MAX_LINE_BYTES: Final = 1 << 20
-_ALL_KINDS: Final = frozenset({SpecDecoding, EngineStats, EngineConfig, PredictorWarning, RequestParams})
+_ALL_KINDS: Final = frozenset(
+    {SpecDecoding, EngineStats, EngineConfig, ServerArguments, PredictorWarning, RequestParams}
+)
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
 _MOST_WRITERS: Final = 1024
@@ -39,13 +42,14 @@ _STATISTICS: Final = b"Running: "
 _REQUEST: Final = b"Received request "
 _WARNING: Final = Words((b"WARNING",))
 _ENGINE_INIT: Final = Words((b"LLM engine (v",))
+_SERVER_ARGUMENTS: Final = Words((b"non-default args: {",), place=18)
 _PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
 # Finds the V0 engine's line, the engine-init line and most warnings. This search costs as much as all others together.
 # In vLLM's own format the other words find the same lines, so large reads leave it out.
 _SPECULATION: Final = Words((b"peculative",), place=3)
 _MANY_BYTES: Final = 128 * 1024
 # The same words, for lines that are read anyway.
-_OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request ")
+_OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request |non-default args: ")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
 
 
@@ -153,6 +157,8 @@ class LogScanner:
             self._words.append(Words(texts))
         if PredictorWarning in self._kinds:
             self._words.append(_WARNING)
+        if ServerArguments in self._kinds:
+            self._words.append(_SERVER_ARGUMENTS)
         if log_format == "cri":
             self._words.append(_PARTIAL_LINES)
         self._words_in_own_format = [*self._words, _ENGINE_INIT]

@@ -1,7 +1,8 @@
-"""The engine-init line in the part of a log that was written before the exporter started.
+"""The lines of vLLM's start in the part of a log that was written before the exporter started.
 
-vLLM prints this line once, when it starts. No other line names method, draft model and k. So the exporter searches the
-part of the log that it does not count, newest file first, in small steps, until it finds one.
+vLLM prints its arguments and the engine-init line once, when it starts. No other line names method, draft model and k.
+So the exporter searches the part of the log that it does not count, newest file first, in small steps, until it finds
+them.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from collections.abc import Callable, Generator, Iterable
 import msgspec
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig
+from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import LineCutter, Scanner
 from specdec_exporter.predictor.sources.logfile import open_regular
 
 
-def search_config(
+def search_start(
     files: Iterable[tuple[str, int | None]], scanner_factory: Callable[[], Scanner], buffer: bytearray
-) -> Generator[int, None, EngineConfig | None]:
+) -> Generator[int, None, list[Event]]:
     """Search files ``(path, bytes from the start to search)`` in the order given. ``None`` bytes: the whole file.
 
-    Yields after each read, with the number of bytes; the caller may use ``buffer`` meanwhile. Returns the last
-    configuration of the first file that has one. Skips files that cannot be read: their follower reports them.
-    ``scanner_factory`` gives scanners that need recognise nothing but :class:`EngineConfig`.
+    Yields after each read, with the number of bytes; the caller may use ``buffer`` meanwhile. Returns the last event of
+    each kind in the first file that has any, in the file's order. Skips files that cannot be read: their follower
+    reports them. ``scanner_factory`` gives scanners that need recognise nothing but the lines of a start.
     """
     view = memoryview(buffer)
     for path, length in files:
@@ -35,7 +36,7 @@ def search_config(
             continue
         end = status.st_size if length is None else length
         cutter = LineCutter(scanner_factory(), ReaderCounters())  # these bytes count in no metric
-        found: EngineConfig | None = None
+        found: list[Event] = []
         offset = 0
         more = True
         try:
@@ -49,11 +50,12 @@ def search_config(
                 if not more:
                     events = cutter.scanner.finish()
                 for event in events:
-                    if isinstance(event, EngineConfig):
-                        found = msgspec.structs.replace(event, historical=True)
+                    found = [other for other in found if type(other) is not type(event)]
+                    historical = isinstance(event, EngineConfig)
+                    found.append(msgspec.structs.replace(event, historical=True) if historical else event)
                 yield count
         finally:
             os.close(fd)
-        if found is not None:
+        if found:
             return found
-    return None
+    return []

@@ -19,7 +19,7 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES, Scanner
 from specdec_exporter.predictor.sources.fileset import FileSet, Start
-from specdec_exporter.predictor.sources.history import search_config
+from specdec_exporter.predictor.sources.history import search_start
 from specdec_exporter.predictor.sources.logfile import LogFile
 from specdec_exporter.predictor.sources.places import look
 from specdec_exporter.predictor.sources.positions import PositionFile
@@ -42,9 +42,9 @@ class LogFollower:
 
     ``paths`` are paths and globs of regular files. ``start`` says where to begin in the files that exist at the first
     look; later files are read whole. ``scanner_factory`` makes a scanner for each file. With
-    ``config_scanner_factory``, the follower also searches the part before the start for the last engine configuration
-    and gives it as an event, unless it reads a newer one first. ``state_path`` is the position file. The scanners may
-    share ``counters``.
+    ``config_scanner_factory``, the follower also searches the part before the start for the last arguments and the last
+    engine configuration and gives them as events, unless it reads a newer configuration first. ``state_path`` is the
+    position file. The scanners may share ``counters``.
 
     :meth:`poll` is one bounded, synchronous round; :meth:`follow` repeats it.
     """
@@ -70,7 +70,7 @@ class LogFollower:
         self._rotate_wait_seconds = rotate_wait_seconds
         self._clock = clock
         self._buffer = bytearray(CHUNK_BYTES)
-        self._history: Generator[int, None, EngineConfig | None] | None = None
+        self._history: Generator[int, None, list[Event]] | None = None
         self._announced: dict[str, str] = {}
         self._failure: str | None = None
         self._begun = False
@@ -274,10 +274,10 @@ class LogFollower:
         for base in sorted(live):
             parts += [(path, None) for path in reversed(siblings(base)) if path not in held]
         if parts:
-            self._history = search_config(parts, self._config_scanner_factory, self._buffer)
+            self._history = search_start(parts, self._config_scanner_factory, self._buffer)
 
     def _search_history(self, events: list[Event], max_bytes: int) -> list[Event]:
-        """Return the configuration from before the start once it is found, unless ``events`` have a newer one."""
+        """Return the events of vLLM's last start once they are found, unless ``events`` have a newer configuration."""
         if self._history is None:
             return []
         if any(isinstance(event, EngineConfig) for event in events):
@@ -289,7 +289,7 @@ class LogFollower:
                 max_bytes -= next(self._history)
         except StopIteration as end:
             self._history = None
-            return [end.value] if end.value else []
+            return list(end.value)
         self.more = True
         return []
 
