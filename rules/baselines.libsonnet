@@ -83,6 +83,42 @@ function(config, source, signals, name)
     sampling: promql.indent(sampling(sli)),
   };
 
+  // The measured speed-up and what chance leaves of it.
+  local gain(matchers) = name('speedup', 'ratio', long) + promql.braces(matchers);
+  local bound(which) = '%(record)s{bound="%(which)s"}' % { record: name('speedup', 'bound', long), which: which };
+  local like_load = 'speedup_source="like_load"';
+  local not_like_load = 'speedup_source!="like_load"';
+  local decoding = 'sli="tpot"';
+
+  // `certain`: which speed-ups are decided by their bounds. Without a like load, min_requests are enough, too, as they are for
+  // the exporter's verdict: no alert contradicts it.
+  local decided(certain, comparison, uncertain, matchers) = |||
+    %(certain)s %(comparison)s unless %(on)s %(uncertain)s
+    or
+    %(counted)s %(comparison)s and %(on_sli)s %(requests)s >= %(min_requests)d
+  ||| % {
+    certain: gain(certain + matchers),
+    comparison: comparison,
+    on: on,
+    uncertain: uncertain,
+    counted: gain([not_like_load] + matchers),
+    on_sli: on_sli,
+    requests: signals.requests.record,
+    min_requests: config.min_requests,
+  };
+  local pays(certain, matchers) =
+    decided(certain, '>= ' + number(config.speedup_min), bound('low') + ' <= 1', matchers);
+  local pays_not(matchers) =
+    local limit = number(config.speedup_min);
+    decided([like_load], '< ' + limit, bound('high') + ' >= ' + limit, matchers);
+  // Not against a pinned baseline: in a busy hour, a service is slower than that with good drafts, too.
+  local harms(matchers) = '%(gain)s < %(limit)s\nunless %(on)s %(high)s >= 1' % {
+    gain: gain(['speedup_source=~"like_load|control"'] + matchers),
+    limit: number(config.speedup_harmful),
+    on: on,
+    high: bound('high'),
+  };
+
   // The share of requests slower than each boundary at baseline, from the best source that the SLI has.
   local slower_at_baseline(sli) =
     local matchers = '{sli="%s"}' % sli;
@@ -221,27 +257,89 @@ function(config, source, signals, name)
       by_sli: { [sli]: slowdown('{sli="%s"}' % sli) for sli in slis },
     },
 
-    // Mean time per output token against a baseline without speculation. Releases before 0.11.0 do not have it: there it is
-    // the end-to-end latency. A pinned baseline with an acceptance rate was recorded with speculation.
+    // --- Does speculation pay? Measured, never guessed -----------------------------------------------------------------
+    // From the first of these that there is, by speedup_source:
+    //   like_load: the exporter compares decoding steps with those of its baseline without speculation, at like load. Only
+    //     with source 'exporter'.
+    //   control: time per output token of the live control / of the service. They share load and time.
+    //   pinned: the same against a baseline file without speculation, at whatever load it was recorded.
+    // Releases before 0.11.0 have no time per output token. There control and pinned compare end-to-end latency (sli="e2e").
     speedup: {
       record: name('speedup', 'ratio', long),
       unit: 'percentunit',
-      help: 'Measured speed-up: mean time per output token without speculation / with it.',
-      local ratio(sli) = |||
-        (
-          max without (baseline_source) (%(baseline)s{baseline_source="control", sli="%(sli)s"})
-          or
-          max without (baseline_source) (%(baseline)s{baseline_source="pinned", sli="%(sli)s"}) unless %(on)s %(with)s
-        )
-        / (%(mean)s{sli="%(sli)s"} > 0)
-      ||| % {
-        sli: sli,
-        baseline: name('latency_seconds', 'mean_baseline'),
-        on: on,
-        mean: signals.latency_mean.record,
-        with: promql.by('group', level, pinned_acceptance),
+      help: 'Measured speed-up: decoding speed with speculation / without it. By speedup_source: like_load (by the exporter, '
+            + 'at like load), control (against the live control), pinned (against a baseline file, at another load).',
+      local from(origin, expression) = 'label_replace(\n  %(expression)s,\n  "speedup_source", "%(origin)s", "", ""\n)' % {
+        expression: promql.indent(expression),
+        origin: origin,
       },
-      expr: promql.firstOf([ratio('tpot'), ratio('e2e')], level),
+      local against(origin, sli) =
+        |||
+          max without (baseline_source) (%(baseline)s{baseline_source="%(origin)s", sli="%(sli)s"})
+          / (%(mean)s{sli="%(sli)s"} > 0)
+        ||| % {
+          baseline: name('latency_seconds', 'mean_baseline'),
+          origin: origin,
+          sli: sli,
+          mean: signals.latency_mean.record,
+        },
+      // A pinned baseline with an acceptance rate was recorded with speculation.
+      local plain = 'unless %(on)s\n%(with)s' % { on: on, with: promql.by('group', level, pinned_acceptance) },
+      local of(sli) = [
+        from('control', against('control', sli)),
+        from('pinned', against('pinned', sli) + plain),
+      ],
+      local by_exporter = from('like_load', promql.withLabel(source.measured('avg', 'speedup_ratio'), 'sli', 'tpot')),
+      expr: promql.firstOf((if config.source == 'exporter' then [by_exporter] else []) + of('tpot') + of('e2e'), level),
+    },
+
+    // A speed-up without bounds counts as certain.
+    speedup_bound: {
+      record: name('speedup', 'bound', long),
+      unit: 'percentunit',
+      help: 'How far chance alone may move the measured speed-up, by bound: low and high. At like load it is the interval of '
+            + 'the exporter. Otherwise it is the speed-up divided and multiplied by 1 + the margin of the mean.',
+      local by_requests(sli, operator) = |||
+        max by (%(labels)s) (%(speedup)s{sli="%(sli)s", speedup_source!="like_load"})
+        %(operator)s %(on)s
+        (
+          1 + %(margin)s
+        )
+      ||| % {
+        labels: promql.list(level),
+        speedup: name('speedup', 'ratio', long),
+        sli: sli,
+        operator: operator,
+        on: on,
+        margin: promql.indent(margin(sli, config.alert_z_score)),
+      },
+      local of(bound, operator) = promql.firstOf(
+        (if config.source == 'exporter'
+         then [source.measured('avg', 'speedup_bound_ratio', ['bound="%s"' % bound])]
+         else [])
+        + [by_requests(sli, operator) for sli in ['tpot', 'e2e']],
+        level
+      ),
+      by_bound: { low: of('low', '/'), high: of('high', '*') },
+    },
+
+    // Conditions, not recorded. The verdict asks the same of time per output token alone.
+    speedup_pays: {
+      help: 'The measured speed-up is worth its cost. Then no estimate by acceptance may alert.',
+      // Against any baseline, few requests are enough for a gain that is larger than chance explains.
+      expr: pays([], []),
+    },
+    speedup_pays_not: {
+      help: 'The measured speed-up is not worth its cost.',
+      expr: pays_not([]),
+    },
+    speedup_harms: {
+      help: 'Speculation slows the service down at the load that it has, by more than chance. Acceptance does not matter.',
+      expr: harms([]),
+    },
+    speedup_at_like_load: {
+      help: 'The measured speed-up, where the exporter measures it at like load.',
+      expr: gain([like_load]),
     },
 
     mean_margin: {
@@ -271,25 +369,17 @@ function(config, source, signals, name)
     },
 
     // --- Verdict -----------------------------------------------------------------------------------------------------
-    // The exporter judges by the same policy in the same order: the worst verdict that is proved holds.
+    // The exporter judges by the same policy in the same order: what is measured, and only without a measurement acceptance.
     verdict: {
       record: name('verdict', 'enum'),
       unit: 'short',
       values: { idle: 0, healthy: 1, watch: 2, not_paying: 3, harmful: 4, broken: 5 },
-      help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off, 4 does harm (certainly '
-            + 'slower than baseline), 5 broken (almost nothing is accepted). Absent without speculation, and while drafts are '
-            + 'too few to tell.',
-      local decoding = '{sli="tpot"}',
+      help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off (measured, or by '
+            + 'acceptance), 4 does harm (certainly slower than baseline), 5 broken (almost nothing is accepted). Absent without '
+            + 'speculation, and while drafts are too few to tell.',
       local below(limit) = '(' + signals.acceptance.record + ' < ' + limit + ')',
-      local measured(comparison) = '(%(gain)s %(comparison)s %(speedup_min)s and %(requests)s >= %(min_requests)d)' % {
-        gain: facts.gain,
-        comparison: comparison,
-        speedup_min: number(config.speedup_min),
-        requests: signals.requests.record + decoding,
-        min_requests: config.min_requests,
-      },
       // Also slower by more than chance explains. The page and the record judge by one look each, at the same z-score.
-      local harmful = promql.strip(|||
+      local slower = promql.strip(|||
         (
           %(slowdown)s
           > clamp_min(
@@ -298,11 +388,14 @@ function(config, source, signals, name)
           )
         )
       ||| % {
-        slowdown: slowdown(decoding),
+        slowdown: slowdown('{%s}' % decoding),
         margin: promql.indent(margin('tpot', config.policy.latency.z_score), 4),
         ratio: number(config.harmful_ratio),
       }),
       local facts = {
+        harms: promql.group(harms([decoding])),
+        pays: promql.group(pays([like_load], [decoding])),
+        pays_not: promql.group(pays_not([decoding])),
         on: on,
         acceptance: signals.acceptance.record,
         drafts: signals.sample.record,
@@ -311,20 +404,23 @@ function(config, source, signals, name)
         broken: below(number(config.policy.acceptance_ratio_broken)),
         rejected: below(signals.acceptance_min.record),
         watch: promql.group(signals.acceptance_watch.expr),
-        harmful: harmful,
-        gain: name('speedup', 'ratio', long) + decoding,
-        pays: measured('>='),
-        pays_not: measured('<'),
+        slower: slower,
+        like_load: gain([like_load]),
+        plain: gain([not_like_load, decoding]),
       },
       local values = self.values,
       local verdict(code, condition) = '0 * (' + condition % facts + ') + ' + values[code],
       expr: promql.firstOf([
-        verdict('broken', '%(broken)s and %(enough)s'),
-        verdict('harmful', '%(enough)s and %(on)s %(harmful)s and %(on)s (%(rejected)s or %(on)s %(gain)s)'),
+        verdict('harmful', '%(enough)s and %(on)s %(harms)s'),
+        verdict(
+          'harmful',
+          '%(enough)s and %(on)s %(slower)s and %(on)s (%(rejected)s or %(on)s %(plain)s) unless %(on)s %(like_load)s'
+        ),
+        verdict('healthy', '%(enough)s and %(on)s %(pays)s'),
         verdict('not_paying', '%(enough)s and %(on)s %(pays_not)s'),
-        verdict('not_paying', '%(rejected)s and %(enough)s unless %(on)s %(pays)s'),
-        verdict('watch', '%(rejected)s and %(enough)s'),
-        verdict('watch', '%(acceptance)s < %(watch)s and %(enough)s unless %(on)s %(pays)s'),
+        verdict('broken', '%(broken)s and %(enough)s'),
+        verdict('not_paying', '%(rejected)s and %(enough)s'),
+        verdict('watch', '%(acceptance)s < %(watch)s and %(enough)s'),
         verdict('healthy', '%(acceptance)s and %(enough)s'),
         verdict('watch', '%(drafts)s == 0 and %(tokens)s > 0'),
         verdict('idle', '%(drafts)s == 0'),

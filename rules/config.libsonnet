@@ -175,11 +175,14 @@
     // A wider spread: the tail shifted, but the mean is within this ratio of the baseline.
     spread_mean_ratio: 1.05,
 
-    // Speculation does harm when tokens are slower than baseline by this ratio and acceptance is too low.
+    // Against a baseline at another load: speculation does harm when tokens are slower by this ratio and acceptance is too low.
     harmful_ratio: config.policy.latency.harmful_ratio,
 
     // A measured speed-up below this is not worth its memory and risk. At or above it, low acceptance pages nobody.
     speedup_min: config.policy.latency.speedup_min,
+
+    // A speed-up below this at like load pages, whatever is accepted.
+    speedup_harmful: config.policy.latency.speedup_harmful,
 
     // Slower than the live control by this ratio.
     control_ratio: config.policy.latency.slowdown_min,

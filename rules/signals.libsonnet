@@ -259,14 +259,21 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     },
 
     // --- Thresholds --------------------------------------------------------------------------------------------------
+    // Not recorded; only with source 'exporter'. min: replicas differ by their load.
+    break_even: {
+      unit: 'percentunit',
+      help: 'Measured break-even: the acceptance rate at which drafts cost here what they save.',
+      expr: source.measured('min', 'break_even_acceptance_ratio'),
+    },
     acceptance_min: {
       record: name('acceptance_min', 'threshold'),
       unit: 'percentunit',
-      help: 'Acceptance rate below which speculation does not break even with this method.',
+      help: 'Acceptance rate that breaks even: measured where the exporter has a baseline without speculation, otherwise '
+            + 'assumed for the method.',
       // min: during a rollout a service has the thresholds of two methods.
       expr: promql.firstOf(
         (if config.source == 'exporter'
-         then [promql.by('min', level, source.family('policy_acceptance_ratio_min'))]
+         then [signals.break_even.expr, promql.by('min', level, source.family('policy_acceptance_ratio_min'))]
          else [])
         + byMethod('acceptance_ratio_min', policy.acceptance_ratio_min), level
       ),
@@ -274,9 +281,10 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     acceptance_length_min: {
       record: name('acceptance_length_min', 'threshold'),
       unit: 'short',
-      help: 'Mean acceptance length that breaks even: 1 + mean draft length * minimum of the acceptance rate.',
+      help: 'Mean acceptance length that breaks even: measured, or 1 + mean draft length * minimum of the acceptance rate.',
       expr: promql.firstOf(
-        [
+        (if config.source == 'exporter' then [source.measured('min', 'break_even_acceptance_length')] else [])
+        + [
           '1 + %(minimum)s * (%(length)s)' % {
             minimum: signals.acceptance_min.record,
             length: signals.draft_length.expr,

@@ -136,6 +136,12 @@ function(config)
     // The exporter's families about a service, with either source of the figures.
     family(name, matchers=[]):: selector('specdec_' + name, matchers),
 
+    // What the exporter measures against its baseline without speculation, smoothed over the long window. It also serves
+    // assumed values of some of these families (basis="assumed"). No rule reads those.
+    measured(operator, name, matchers=[])::
+      local series = source.family(name, ['basis="measured"'] + matchers);
+      promql.by(operator, level, range('avg_over_time', series, config.long_window_seconds)),
+
     // Replicas that started or restarted within a time, and all replicas. A failed scrape is no start: a replica counts as
     // new only if it has no sample in an equally long time before.
     replicasStarted(seconds)::

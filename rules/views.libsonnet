@@ -101,13 +101,14 @@ function(config, source, signals, narrow)
     },
     positions_recommended: {
       unit: 'short',
-      help: 'k that the measured curve supports; 0 means off. A hint where to measure. Never above the k that runs.',
+      help: 'k that pays best by the measured curve and the measured cost of drafts; 0 means off. Never above the k that runs. '
+            + 'Absent while the cost is not measured.',
       expr: aggregate('min', source.family('recommended_num_speculative_tokens')),
     },
     efficiency: {
       unit: 'percentunit',
       help: 'Measured speed-up / its ceiling: the part that the cost of drafting and verifying leaves.',
-      expr: ratio(signals.speedup.record, signals.tokens_per_step.record),
+      expr: ratio('max without (speedup_source) (%s)' % signals.speedup.record, signals.tokens_per_step.record),
     },
 
     // --- Acceptance --------------------------------------------------------------------------------------------------
@@ -162,15 +163,16 @@ function(config, source, signals, narrow)
     },
     speedup_with: {
       unit: 'short',
-      help: 'Expected speed-up with k draft tokens: mean acceptance length / (1 + k c), with c the acceptance rate that '
-            + 'breaks even. A hint where to measure, not a promise.',
+      help: 'Expected speed-up with k draft tokens: mean acceptance length / (1 + k c). c is the measured cost of one more draft '
+            + 'token, in steps without a draft; without a measurement there is none. It is an average over the k that runs, so it '
+            + 'is a hint where to measure, not a promise.',
       label: 'k',
       by: {
-        [k]: '%(length)s\n/ %(on)s\n(1 + %(k)s * %(minimum)s)' % {
+        [k]: '%(length)s\n/ %(on)s\n(1 + %(k)s * %(cost)s)' % {
           length: promql.group(views.length_with.by[k]),
           on: on,
           k: k,
-          minimum: signals.acceptance_min.record,
+          cost: source.measured('avg', 'draft_cost_ratio'),
         }
         for k in std.objectFields(views.length_with.by)
       },
@@ -329,7 +331,7 @@ function(config, source, signals, narrow)
     },
     acceptance_headroom: {
       unit: 'percentunit',
-      help: 'Acceptance rate / its minimum. Below 100 %, speculation does not break even.',
+      help: 'Acceptance rate / its minimum. Below 100 %, speculation does not break even: measured, or assumed for the method.',
       expr: '%(acceptance)s / %(on)s %(minimum)s' % {
         acceptance: signals.acceptance.record,
         on: on,

@@ -17,59 +17,55 @@ function(config, signals, alert)
       z: number(config.alert_z_score),
       drafts: drafts,
     };
+  // A measurement beats an estimate: nobody hears of acceptance while speculation makes the service faster.
+  local unless_it_pays = promql.strip(|||
+    unless %(on)s
+    %(pays)s
+  ||| % { on: on, pays: promql.group(signals.speedup_pays.expr) });
   local enough = '%(drafts)s >= %(min_drafts)d' % { drafts: drafts, min_drafts: config.alert_min_drafts };
 
   local facts = alert.facts { value: alert.value(alert.percent) };
   local rate = 'Acceptance is %(value)s over %(long)s on %(where)s' % facts;
-  local length = 'Mean acceptance length is %(acceptance_length)s and breaks even at %(acceptance_length_min)s.' % facts;
+  local length = 'Mean acceptance length is %(acceptance_length)s; break-even is %(acceptance_length_min)s (%(basis)s).' % facts;
   local sample = 'The sample is %(drafts)s drafts.' % facts;
-  local details = std.join(' ', [length, facts.curve, sample]);
+  local details = std.join(' ', [length, facts.curve, sample, facts.speedup]);
 
   local low = {
     alert: 'SpecDecodeAcceptanceLow',
     for_seconds: minutes(5),
     keep_seconds: minutes(10),
-    summary: 'Too few draft tokens are accepted for speculative decoding to pay off.',
-    description: rate + '; the minimum for its method is %s. ' % facts.acceptance_min + details + ' ' + alert.ifThereIs(
-      signals.speedup.record,
-      'The measured speed-up is %s.' % alert.number(signals.speedup.record, alert.two),
-      'There is no baseline without speculation, so the speed-up is not measured.',
-    ),
-    impact: 'Drafting and verifying probably cost more time than the accepted tokens save. Then answers come more slowly, '
-            + 'and the accelerator serves fewer of them, than without speculation.',
-    action: 'Lower num_speculative_tokens to the number that the curve supports, or switch speculation off. If acceptance '
-            + 'fell suddenly, first undo the last change of draft model, target, quantisation or release.',
+    summary: 'Fewer draft tokens are accepted than usually pays off.',
+    description: rate + ', below %s, the break-even that is assumed for its method. ' % facts.acceptance_min + details,
+    impact: 'Drafting and verifying may cost more time than the accepted tokens save. Only a measurement tells.',
+    action: 'Find what changed when acceptance fell (draft model, target, quantisation, release, prompts), and undo it. If '
+            + 'nothing changed, measure: record a baseline without speculation (specdec-exporter baseline record), then run '
+            + 'specdec-exporter tune. It tells whether drafts pay here, and which number of them.',
   };
   local low_facts = {
-    on: on,
     surely_below: surelyBelow(acceptance, self.minimum),
     now: signals.acceptance_now.record,
     minimum: signals.acceptance_min.record,
     enough: enough,
+    // Where break-even is measured, so is the speed-up. Then the alerts about that speak, and this estimate does not.
+    unless_measured: unless_it_pays + (
+      if config.source == 'exporter'
+      then '\nunless %(on)s\n%(break_even)s' % { on: on, break_even: signals.break_even.expr }
+      else ''
+    ),
   };
 
   [
     low {
       severity: 'critical',
-      // A measurement beats the estimate: nobody is woken while speculation makes the service faster.
       expr: |||
         %(surely_below)s
         and
         %(now)s < %(factor)s * %(minimum)s
         and
         %(enough)s
-        unless %(on)s
-        (
-          %(speedup)s >= %(speedup_min)s
-          and
-          %(requests)s >= %(min_requests)d
-        )
+        %(unless_measured)s
       ||| % low_facts {
         factor: number(config.acceptance_page_factor),
-        speedup: signals.speedup.record,
-        speedup_min: number(config.speedup_min),
-        requests: signals.requests.record,
-        min_requests: config.min_requests,
       },
     },
     low {
@@ -80,6 +76,7 @@ function(config, signals, alert)
         %(now)s < %(minimum)s
         and
         %(enough)s
+        %(unless_measured)s
       ||| % low_facts,
     },
     {
@@ -93,18 +90,20 @@ function(config, signals, alert)
         %(now)s < %(broken)s
         and
         %(enough)s
+        %(unless_it_pays)s
       ||| % {
         surely_below: surelyBelow(acceptance, self.broken),
         now: signals.acceptance_now.record,
         broken: number(config.policy.acceptance_ratio_broken),
         enough: enough,
+        unless_it_pays: unless_it_pays,
       },
       summary: 'Almost no draft token is accepted.',
-      description: rate + '. Below %s the draft model does not fit its target. '
+      description: rate + '. Below %s the draft model probably does not fit its target. '
                           % alert.percentOf(config.policy.acceptance_ratio_broken) + details,
-      impact: 'Every draft is wasted work. Answers are correct, but they come more slowly than without speculation.',
-      action: 'Switch speculation off now. Then look for a draft model, tokenizer or quantisation that does not match the '
-              + 'target. vLLM does not check this.',
+      impact: 'Nearly every draft is wasted work. How much time that costs depends on the load.',
+      action: 'Look for a draft model, tokenizer or quantisation that does not match the target. vLLM does not check this. If '
+              + 'latency rose as well, roll back the last change.',
     },
     {
       alert: 'SpecDecodeAcceptanceDropped',
@@ -129,7 +128,7 @@ function(config, signals, alert)
         source: alert.label(signals.acceptance_baseline.record, 'baseline_source', 'service'),
         baseline: alert.number(signals.acceptance_baseline.record, alert.percent),
       } + details,
-      impact: 'Speculation saves less time than before, so latency rises.',
+      impact: 'Speculation saves less time than before, so answers may come more slowly. It may still pay.',
       action: 'Find what changed when acceptance fell: a deployment, a quantised target, the prompts or the sampling '
               + 'parameters. If acceptance decays slowly after each restart, save the metrics and restart one replica.',
     },
@@ -142,16 +141,18 @@ function(config, signals, alert)
         %(surely_below)s
         and
         %(enough)s
+        %(unless_it_pays)s
       ||| % {
         surely_below: surelyBelow('(%s)' % signals.head_acceptance.expr, number(config.head_acceptance_min)),
         enough: enough,
+        unless_it_pays: unless_it_pays,
       },
       summary: 'Most drafts are rejected at their first token.',
       description: 'Only %(value)s of the drafts of %(where)s keep their first token; at least %(expected)s is expected. '
                    % facts { expected: alert.percentOf(config.head_acceptance_min) } + details,
       impact: 'A draft whose first token is rejected saves nothing, however long it is.',
-      action: 'Check that the draft head was trained for this target, this chat template and this quantisation. A lower '
-              + 'num_speculative_tokens does not help.',
+      action: 'Check that the draft head was trained for this target, this chat template and this quantisation. Another '
+              + 'num_speculative_tokens does not help the first token.',
     },
     {
       alert: 'SpecDecodeTailCollapsed',
@@ -179,8 +180,9 @@ function(config, signals, alert)
       },
       summary: 'The last draft position is almost never accepted.',
       description: 'Only %(value)s of the drafts of %(where)s are accepted to the last position. ' % facts + details,
-      impact: 'The last positions cost as much as the first and give nothing.',
-      action: 'Lower num_speculative_tokens to the last position that many drafts reach.',
+      impact: 'The last positions give almost nothing. What they cost is not known before another k is measured.',
+      action: 'Record the service with another num_speculative_tokens, one that most drafts reach, and compare the recordings '
+              + 'with specdec-exporter tune.',
     },
     {
       alert: 'SpecDecodeReplicaOutlier',

@@ -34,6 +34,9 @@ function(config, signals)
       service: matchers('service'),
       sli: matchers('sli', ', sli=%q', ' $labels.sli'),
       p99: matchers('p99', ', sli=%q, quantile=%q', ' $labels.sli "0.99"'),
+      measured: matchers('measured', ', basis=%q', ' "measured"'),
+      low: matchers('low', ', bound=%q', ' "low"'),
+      high: matchers('high', ', bound=%q', ' "high"'),
     };
 
   {
@@ -45,7 +48,7 @@ function(config, signals)
     two:: 'printf "%.2f"',
     whole:: 'printf "%.0f"',
 
-    // The value of a record as text: of the service, of its `sli`, or of that SLI's `p99`.
+    // The value of a record as text: of the service, of its `sli`, of that SLI's `p99`, or of a bound (`low`, `high`).
     number(record, format, of='service')::
       '{{ with printf "%(record)s%%s" $%(of)s | query }}{{ . | first | value | %(format)s }}{{ else }}unknown{{ end }}' % {
         record: record,
@@ -56,10 +59,11 @@ function(config, signals)
     aggregated(operator, record, format)::
       ('{{ with printf "%(operator)s(%(record)s%%s)" $service | query }}{{ . | first | value | %(format)s }}'
        + '{{ else }}unknown{{ end }}') % { operator: operator, record: record, format: format },
-    // One text if the service has the record, another if it does not.
-    ifThereIs(record, text, otherwise)::
-      '{{ if printf "%(record)s%%s" $service | query }}%(text)s{{ else }}%(otherwise)s{{ end }}' % {
+    // One text if the service has the series, another if it does not. `of`: as above, or `measured`.
+    ifThereIs(record, text, otherwise, of='service')::
+      '{{ if printf "%(record)s%%s" $%(of)s | query }}%(text)s{{ else }}%(otherwise)s{{ end }}' % {
         record: record,
+        of: of,
         text: text,
         otherwise: otherwise,
       },
@@ -83,6 +87,27 @@ function(config, signals)
       acceptance_min: alert.number(signals.acceptance_min.record, alert.percent),
       acceptance_length: alert.number(signals.acceptance_length.record, alert.two),
       acceptance_length_min: alert.number(signals.acceptance_length_min.record, alert.two),
+      // Break-even that is not measured is the policy's guess, and is called so.
+      basis:
+        if config.source == 'exporter'
+        then alert.ifThereIs('specdec_break_even_acceptance_ratio', 'measured', 'assumed', 'measured')
+        else 'assumed',
+      speedup: alert.ifThereIs(
+        signals.speedup.record,
+        'The measured speed-up is %(value)s (%(source)s)%(bounds)s.' % {
+          value: alert.number(signals.speedup.record, alert.two),
+          source: alert.label(signals.speedup.record, 'speedup_source'),
+          bounds: alert.ifThereIs(
+            signals.speedup_bound.record,
+            ', and within chance it is %(low)s to %(high)s' % {
+              low: alert.number(signals.speedup_bound.record, alert.two, 'low'),
+              high: alert.number(signals.speedup_bound.record, alert.two, 'high'),
+            },
+            '',
+          ),
+        },
+        'Whether speculation pays is not measured here.',
+      ),
       tokens_per_step: alert.number(signals.tokens_per_step.record, alert.two),
       drafts: alert.number(signals.sample.record, alert.whole),
       curve: alert.ifThereIs(
@@ -119,7 +144,7 @@ function(config, signals)
         annotations: {
           summary: own.summary,
           description:
-            std.join('', [variables(links)[v] for v in ['service', 'sli', 'p99'] if uses(v)]) + description,
+            std.join('', [variables(links)[v] for v in ['service', 'sli', 'p99', 'measured', 'low', 'high'] if uses(v)]) + description,
           impact: own.impact,
           action: own.action,
           runbook_url: config.runbook_url_prefix + own.alert + '.md',

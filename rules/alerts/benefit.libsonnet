@@ -19,23 +19,26 @@ function(config, signals, alert)
     or
     %(expression)s{sli="e2e"} unless %(on)s %(expression)s{sli="tpot"}
   ||| % { expression: expression, on: on };
-  local guards = promql.strip(|||
-    %(requests)s >= %(min_requests)d
-    and %(on)s
+  // The service drafts, and its window holds no slow first requests after a start.
+  local settled = promql.strip(|||
     (%(drafting)s)
     unless %(on)s
     (%(unsettled)s)
-  ||| % {
-    requests: signals.requests.record,
-    min_requests: config.min_requests,
-    on: on,
-    drafting: drafting,
-    unsettled: signals.unsettled.expr,
-  });
+  ||| % { drafting: drafting, on: on, unsettled: signals.unsettled.expr });
+  local guards = promql.strip(|||
+    %(requests)s >= %(min_requests)d
+    and %(on)s
+    %(settled)s
+  ||| % { requests: signals.requests.record, min_requests: config.min_requests, on: on, settled: settled });
 
   local facts = alert.facts { value: alert.value(alert.two) };
-  local mean = 'The mean is %(mean)s, and %(mean_baseline)s at baseline (%(baseline_source)s).' % facts;
-  local acceptance = ('Acceptance is %(acceptance)s (minimum %(acceptance_min)s), mean acceptance length is '
+  local mean = alert.ifThereIs(
+    signals.latency_baseline.record,
+    'The mean is %(mean)s, and %(mean_baseline)s at baseline (%(baseline_source)s). ' % facts,
+    '',
+    'sli',
+  );
+  local acceptance = ('Acceptance is %(acceptance)s (break-even %(acceptance_min)s, %(basis)s), mean acceptance length is '
                       + '%(acceptance_length)s, and tokens per step are %(tokens_per_step)s. The sample is %(drafts)s drafts '
                       + 'over %(long)s.') % facts;
 
@@ -46,7 +49,15 @@ function(config, signals, alert)
       level: config.level_labels + ['sli'],
       for_seconds: minutes(15),
       keep_seconds: minutes(15),
+      // Measured at the load that there is, at any acceptance. Otherwise low acceptance is the reason why a slow service is
+      // slow because of its drafts, unless a measurement contradicts.
       expr: |||
+        1 / max without (speedup_source) (
+          %(harms)s
+        )
+        and %(on)s
+        %(settled)s
+        or %(on)s
         (
           %(mean)s
         )
@@ -57,7 +68,11 @@ function(config, signals, alert)
         %(guards)s
         and %(on)s
         (%(acceptance)s < %(minimum)s)
+        unless %(on)s
+        (%(like_load)s or %(on)s %(pays)s)
       ||| % {
+        harms: promql.indent(signals.speedup_harms.expr),
+        settled: settled,
         mean: promql.indent(perToken(signals.latency_mean.record)),
         on: on,
         on_sli: on_sli,
@@ -67,12 +82,16 @@ function(config, signals, alert)
         guards: guards,
         acceptance: signals.acceptance.record,
         minimum: signals.acceptance_min.record,
+        like_load: signals.speedup_at_like_load.expr,
+        pays: promql.group(signals.speedup_pays.expr),
       },
       summary: 'Speculative decoding makes the service slower.',
-      description: 'Decoding on %(where)s takes %(value)s times as long as at baseline, and acceptance is below break-even. '
-                   % facts + mean + ' ' + acceptance,
-      impact: 'Every user waits longer than at baseline, and the accelerator does wasted work.',
-      action: 'Roll back to the last good --speculative-config, or remove it, now. Investigate afterwards.',
+      description: 'Decoding on %(where)s takes %(value)s times as long as ' % facts
+                   + alert.ifThereIs(signals.speedup.record, 'without speculation', 'at baseline') + '. '
+                   + facts.speedup + ' ' + mean + acceptance,
+      impact: 'Every user waits longer, and the accelerator does wasted work.',
+      action: 'Roll back to the last good --speculative-config, now. If the speed-up is measured, you may as well remove it. '
+              + 'Investigate afterwards.',
     },
     {
       alert: 'SpecDecodeNotPayingOff',
@@ -81,24 +100,23 @@ function(config, signals, alert)
       for_seconds: minutes(60),
       keep_seconds: minutes(15),
       expr: |||
-        (
-          %(speedup)s
+        max without (speedup_source) (
+          %(pays_not)s
         )
-        < %(speedup_min)s
-        and
-        %(guards)s
+        and %(on)s
+        %(settled)s
       ||| % {
-        speedup: promql.indent(signals.speedup.expr),
-        speedup_min: number(config.speedup_min),
-        guards: guards,
+        pays_not: promql.indent(signals.speedup_pays_not.expr),
+        on: on,
+        settled: settled,
       },
       summary: 'Speculative decoding gives no speed-up over the baseline without it.',
-      description: 'The measured speed-up of %(where)s is %(value)s; at least %(speedup_min)s is wanted. '
-                   % facts { speedup_min: number(config.speedup_min) } + mean + ' ' + acceptance,
+      description: 'Speculation does not pay on %(where)s. ' % facts + facts.speedup
+                   + ' At least %s is wanted. ' % number(config.speedup_min) + mean + acceptance,
       impact: 'The draft model costs memory, start-up time and risk for nothing.',
       action: 'If tokens per step are near 1, drafts are rare or rejected: lower num_speculative_tokens, or switch '
               + "speculation off for this traffic. If they are well above 1, each step costs too much: compare at today's "
-              + 'batch size, and look at the cost of the draft model.',
+              + 'batch size (specdec-exporter tune), and look at the cost of the draft model.',
     },
     {
       alert: 'SpecDecodeSlowerThanControl',
@@ -145,6 +163,8 @@ function(config, signals, alert)
         %(acceptance)s < %(watch)s
         and
         %(drafting)s
+        unless %(on)s
+        %(pays)s
       ||| % {
         running: source.gauge('avg', 'requests_running'),
         max_running: config.saturated_requests_running,
@@ -153,13 +173,15 @@ function(config, signals, alert)
         acceptance: signals.acceptance.record,
         watch: promql.group(signals.acceptance_watch.expr),
         drafting: drafting,
+        on: on,
+        pays: promql.group(signals.speedup_pays.expr),
       },
-      summary: 'Speculation runs in batches that are too big for its acceptance.',
+      summary: 'Requests wait while speculation runs in big batches at modest acceptance.',
       description: 'Each engine of %(where)s runs %(value)s requests, and other requests wait. '
-                   % facts { value: alert.value(alert.whole) } + acceptance,
-      impact: 'In big batches, verifying drafts competes with other requests, so throughput falls when it is needed most.',
-      action: 'Add replicas, or switch speculation off above a batch size (num_speculative_tokens_per_batch_size since '
-              + '0.24.0, disable_by_batch_size up to 0.16.0).',
+                   % facts { value: alert.value(alert.whole) } + facts.speedup + ' ' + acceptance,
+      impact: 'In big batches, verifying drafts competes with other requests. So throughput may fall when it is needed most.',
+      action: 'Add replicas. Then measure at this load: record a baseline without speculation, and run specdec-exporter tune. '
+              + 'It tells up to which batch size drafts pay.',
     },
     {
       alert: 'SpecDecodeKVCacheSqueeze',
@@ -182,7 +204,7 @@ function(config, signals, alert)
       description: 'The KV cache of %(where)s is %(value)s full, and vLLM preempted requests within %(long)s. '
                    % facts { value: alert.value(alert.percent) } + acceptance,
       impact: 'A preempted request starts again, so its latency multiplies.',
-      action: 'The draft model and its cache take memory from the target. Lower num_speculative_tokens or the number of '
-              + 'sequences, use a smaller draft head, or add memory.',
+      action: 'The draft model and its cache take memory from the target. Lower the number of sequences (--max-num-seqs), use '
+              + 'a smaller draft head, or add memory.',
     },
   ]

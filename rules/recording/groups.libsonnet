@@ -4,6 +4,10 @@ function(config, signals)
   local rule(signal) = { record: signal.record, expr: signal.expr };
   local bySli(signal, slis=std.objectFields(signal.by_sli)) =
     [{ record: signal.record, labels: { sli: sli }, expr: signal.by_sli[sli] } for sli in slis];
+  local byBound(signal) = [
+    { record: signal.record, labels: { bound: bound }, expr: signal.by_bound[bound] }
+    for bound in std.objectFields(signal.by_bound)
+  ];
   local bySlo(signal) =
     [{ record: signal.record, labels: { slo: slo }, expr: signal.by_slo[slo] } for slo in std.objectFields(signal.by_slo)];
   local byQuantile(signal) = [
@@ -61,5 +65,5 @@ function(config, signals)
     ),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),
     group('error-budgets', slow, bySlo(signals.slo_requests) + bySlo(signals.slo_slow_requests)),
-    group('verdict', slow, [rule(signals.speedup), rule(signals.verdict)]),
+    group('verdict', slow, [rule(signals.speedup)] + byBound(signals.speedup_bound) + [rule(signals.verdict)]),
   ]
