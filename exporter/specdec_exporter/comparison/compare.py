@@ -114,7 +114,6 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparis
             latencies,
             before.figures,
             after.figures,
-            num_speculative_tokens=candidate.num_speculative_tokens,
             policy=policy.for_method(candidate.method),
             preemptions=Pair(baseline.counts.preemptions, candidate.counts.preemptions),
         ),

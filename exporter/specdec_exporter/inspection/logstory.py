@@ -24,13 +24,13 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall, special_rejection_sampling
+from specdec_exporter.predictor.versions import KnownPitfall, special_rejection_sampling
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, without_length
 from specdec_exporter.speculation.logtotals import LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, load_policy
-from specdec_exporter.speculation.verdict import Verdict, judge, recommend
+from specdec_exporter.speculation.verdict import Verdict, judge
 
 SERIES_CAPACITY = 512  # even, because neighbours are merged
 HISTORY_PARTS = 48  # parts of a sparkline in an 80-column report
@@ -72,7 +72,6 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     worst: NotableWindow | None
     history: tuple[float | None, ...]
     thirds: tuple[float, float] | None
-    recommended_num_speculative_tokens: int | None
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +185,7 @@ class _OpenAccount:
             return self.config.num_speculative_tokens
         return max((totals.num_speculative_tokens or 0 for totals in self.totals.engines.values()), default=0) or None
 
-    def close(self, policy: Policy) -> Account:
+    def close(self) -> Account:
         engines = {label: totals for label, totals in sorted(self.totals.engines.items()) if totals.windows}
         k = self._num_speculative_tokens
         lifetimes = [totals.lifetime for totals in engines.values() if totals.lifetime] if self.cumulative else []
@@ -200,7 +199,6 @@ class _OpenAccount:
             summed = without_length(summed) if summed else None
             each = {label: without_length(one) for label, one in each.items()}
         ratios = self._ratios.histogram
-        recommended = recommend(summed, k, policy.for_method(method_of(self.config)))
         return Account(
             config=self.config,
             rejection_sampling=self.rejection_sampling,
@@ -217,7 +215,6 @@ class _OpenAccount:
             worst=self._worst,
             history=self._series.ratios(HISTORY_PARTS),
             thirds=self._thirds(),
-            recommended_num_speculative_tokens=None if self.rejection_sampling == SYNTHETIC else recommended,
         )
 
     def _thirds(self) -> tuple[float, float] | None:
@@ -268,9 +265,7 @@ class LogStory:
 
     def analysis(self) -> Analysis:
         """Return what was read so far."""
-        accounts = tuple(
-            account.close(self._policy) for account in self._accounts.values() if account.config or account.windows
-        )
+        accounts = tuple(account.close() for account in self._accounts.values() if account.config or account.windows)
         judged = next((account for account in reversed(accounts) if account.windows and _speculates(account)), None)
         counts = [account.figures for account in accounts if account.figures]
         evidence = self._evidence(judged)
