@@ -99,6 +99,7 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
             method="eagle3",
             draft_model="yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
             num_speculative_tokens=3,
+            rejection_sampling=None,
             recommended_num_speculative_tokens=4,
             requests_running=7.0,
             requests_waiting=2.0,

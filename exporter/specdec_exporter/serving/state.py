@@ -28,6 +28,7 @@ from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, State
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
+from specdec_exporter.speculation.references import Published, load_references, nearest
 from specdec_exporter.speculation.verdict import judge, mean_acceptance_length_min, recommend
 from specdec_exporter.speculation.windows import SampleRing, Window
 
@@ -391,7 +392,8 @@ class PredictorState:
         """Return the whole status, with figures summed over engines."""
         window = self.window()
         snapshots = [track.snapshot for track in self._tracks.values()] if self._counted else []
-        judgement = judge(self.evidence(), self.policy)
+        published = self.published()
+        judgement = judge(self.evidence(published), self.policy)
         return PredictorStatus(
             inference_service=self.name,
             url=self.url,
@@ -428,10 +430,19 @@ class PredictorState:
             warnings=warning_counts(self.warnings),
             pitfalls=judgement.pitfalls,
             log=self._log_status(),
+            published=published,
             verdict=judgement.verdict,
         )
 
-    def evidence(self) -> Evidence:
+    def published(self) -> Published | None:
+        """Return the published lengths to compare with. For the page, the API and ``check``; a scrape needs none."""
+        if self.state == "speculation_off" or self.rejection_sampling == SYNTHETIC:
+            return None
+        model = self._config.model if self._config else None
+        names = [*self.model_names, *([model] if model else [])]
+        return nearest(load_references(), self.method, self.num_speculative_tokens, names)
+
+    def evidence(self, published: Published | None = None) -> Evidence:
         """Return the evidence for a judgement of this predictor."""
         windows = {engine: totals.windows for engine, totals in self.log.engines.items() if totals.windows}
         # Lines come at intervals: their absence proves nothing at first.
@@ -448,6 +459,7 @@ class PredictorState:
             log_windows=sum(windows.values()) if watched or windows else None,
             warnings=frozenset(self.warnings),
             baseline=self.baseline,
+            published=published.text if published else None,
         )
 
     def _log_status(self) -> LogStatus | None:

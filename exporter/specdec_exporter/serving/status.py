@@ -11,6 +11,7 @@ import msgspec
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.references import Published
 from specdec_exporter.speculation.verdict import Verdict
 
 
@@ -87,6 +88,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[WarningCount, ...]
     pitfalls: tuple[KnownPitfall, ...] = ()
     log: LogStatus | None
+    published: Published | None = None  # lengths that others measured; null: none for this method and k
     verdict: Verdict
     baseline: BaselineStatus | None = None  # null: none is configured
 
