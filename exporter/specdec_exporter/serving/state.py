@@ -19,8 +19,8 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later
-from specdec_exporter.predictor.versions import SYNTHETIC, special_rejection_sampling
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later, without_drafts
+from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC, special_rejection_sampling
 from specdec_exporter.serving.status import EngineStatus, HistoryPoint, LogStatus, PredictorStatus
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts
@@ -112,6 +112,8 @@ class PredictorState:
         """Take in a successful fetch."""
         now = self._clock()
         self._sample_log(now)
+        if self.method in NOT_SPECULATIVE:
+            snapshot = without_drafts(snapshot)
         self.up, self.up_reason, self.snapshot = True, None, snapshot
         tracks: dict[tuple[str, str], EngineTrack] = {}
         engines = snapshot.engines
