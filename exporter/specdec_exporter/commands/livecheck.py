@@ -64,7 +64,7 @@ async def check(
         access = (*access, _baseline(pinned))
     look = Look(
         up=state.up,
-        evidence=state.evidence(),
+        evidence=state.evidence(state.published()),
         model_names=state.model_names,
         draft_model=state.draft_model,
         window=state.window(),

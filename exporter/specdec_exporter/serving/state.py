@@ -19,8 +19,8 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later
-from specdec_exporter.predictor.versions import SYNTHETIC, special_rejection_sampling
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later, without_drafts
+from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC, special_rejection_sampling
 from specdec_exporter.serving.loads import LoadCounters, LoadTotals
 from specdec_exporter.serving.status import (
     EngineStatus,
@@ -39,6 +39,7 @@ from specdec_exporter.speculation.figures import Figures, figures, timed_counts_
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
+from specdec_exporter.speculation.references import Published, load_references, nearest
 from specdec_exporter.speculation.verdict import judge
 from specdec_exporter.speculation.windows import Sample, SampleRing, Window
 
@@ -136,6 +137,8 @@ class PredictorState:
         """Take in a successful fetch."""
         now = self._clock()
         self._sample_log(now)
+        if self.method in NOT_SPECULATIVE:
+            snapshot = without_drafts(snapshot)
         self.up, self.up_reason, self.snapshot = True, None, snapshot
         tracks: dict[tuple[str, str], EngineTrack] = {}
         engines = snapshot.engines
@@ -490,7 +493,8 @@ class PredictorState:
         """Return the whole status, with figures summed over engines."""
         window = self.window()
         snapshots = [track.snapshot for track in self._tracks.values()] if self._counted else []
-        judgement = judge(self.evidence(), self.policy)
+        published = self.published()
+        judgement = judge(self.evidence(published), self.policy)
         return PredictorStatus(
             inference_service=self.name,
             url=self.url,
@@ -542,10 +546,19 @@ class PredictorState:
             warnings=warning_counts(self.warnings),
             pitfalls=judgement.pitfalls,
             log=self._log_status(),
+            published=published,
             verdict=judgement.verdict,
         )
 
-    def evidence(self) -> Evidence:
+    def published(self) -> Published | None:
+        """Return the published lengths to compare with. For the page, the API and ``check``; a scrape needs none."""
+        if self.state == "speculation_off" or self.rejection_sampling == SYNTHETIC:
+            return None
+        model = self._config.model if self._config else None
+        names = [*self.model_names, *([model] if model else [])]
+        return nearest(load_references(), self.method, self.num_speculative_tokens, names)
+
+    def evidence(self, published: Published | None = None) -> Evidence:
         """Return the evidence for a judgement of this predictor."""
         windows = {engine: totals.windows for engine, totals in self.log.engines.items() if totals.windows}
         # Lines come at intervals: their absence proves nothing at first.
@@ -563,6 +576,7 @@ class PredictorState:
             warnings=frozenset(self.warnings),
             baseline=self.baseline,
             cost=self.cost,
+            published=published.text if published else None,
         )
 
     def _log_status(self) -> LogStatus | None:

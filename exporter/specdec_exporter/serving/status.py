@@ -14,6 +14,7 @@ from specdec_exporter.speculation.cost import KChoice
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.references import Published
 from specdec_exporter.speculation.verdict import Verdict
 
 
@@ -129,6 +130,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[WarningCount, ...]
     pitfalls: tuple[KnownPitfall, ...] = ()
     log: LogStatus | None
+    published: Published | None = None  # lengths that others measured; null: none for this method and k
     verdict: Verdict
     baseline: BaselineStatus | None = None  # null: none is configured
 

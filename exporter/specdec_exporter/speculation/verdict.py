@@ -142,7 +142,7 @@ def _findings(
 
 def _remarks(evidence: Evidence) -> list[Finding]:
     """Return what matters beside the verdict: published lengths, and answers that may differ."""
-    remarks = [Finding("PASS", "Length", evidence.published)] if evidence.published else []
+    remarks = [Finding("PASS", "Reference", evidence.published)] if evidence.published else []
     if evidence.rejection_sampling in LOSSY_REJECTION:
         text = f"rejection sampling is lossy ({evidence.rejection_sampling}): answers may differ from the target's"
         remarks.append(Finding("PASS", "Answers", text))
