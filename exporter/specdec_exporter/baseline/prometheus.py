@@ -275,7 +275,7 @@ class _Range:
         steps = int(self._seconds / step)
         if steps < 1:
             return ()
-        running = await self._past_warm_up(steps, step)
+        undisturbed = await self._undisturbed(steps, step)
         columns = {
             name: _by_engine(await self._increase_in_steps(*place, steps, step)) for name, place in _COUNTS.items()
         }
@@ -286,7 +286,7 @@ class _Range:
                 positions[_engine_of(series.labels)][position] = series.values
         curve_length = 1 + max((position for found in positions.values() for position in found), default=-1)
         bins = LoadBins()
-        for time, engine in sorted((time, engine) for engine, times in running.items() for time in times):
+        for time, engine in sorted((time, engine) for engine, times in undisturbed.items() for time in times):
             counts = {name: column.get(engine, {}).get(time) for name, column in columns.items()}
             if None in counts.values():
                 continue
@@ -304,16 +304,18 @@ class _Range:
         shortest = self._seconds / min(_MAX_STEPS, most_steps)
         return math.ceil(max(_MIN_STEP_SECONDS, _MIN_SCRAPES_PER_STEP * scrape_seconds, shortest))
 
-    async def _past_warm_up(self, steps: int, step: int) -> dict[_Engine, Mapping[float, float]]:
-        """Return the steps of each engine that ran all the time, and did not start shortly before.
+    async def _undisturbed(self, steps: int, step: int) -> dict[_Engine, Mapping[float, float]]:
+        """Return the steps of each engine before which, within the warm-up, it neither started nor preempted a request.
 
-        A start shows as a series that was not there, or as a counter that fell.
+        A start shows as a series that was not there, or as a counter that fell. A preempted request waits; the counters
+        show this as one long step, and only when it goes on.
         """
         before = step + load_policy().cost.warm_up_seconds
-        series = f"{self._names('generation_tokens', '')[0]}{{{self._matchers}}}"
-        there = f"{series} and {series} offset {_milliseconds(before)}"
-        found = await self._prometheus.query_steps(f"resets({series}{_window(before)}) == 0 and {there}", steps, step)
-        return _by_engine(found)
+        (tokens,), (preempted,) = (self._names(field, "") for field in ("generation_tokens", "preemptions"))
+        series = f"{tokens}{{{self._matchers}}}"
+        ran = f"resets({series}{_window(before)}) == 0 and {series} and {series} offset {_milliseconds(before)}"
+        waited = f"increase({preempted}{{{self._matchers}}}{_window(before)}) > 0"
+        return _by_engine(await self._prometheus.query_steps(f"{ran} unless {waited}", steps, step))
 
     async def _increase_in_steps(self, field: str, part: str, steps: int, step: int) -> list[Steps]:
         for name in self._names(field, part):
