@@ -244,7 +244,6 @@ def test_lines_of_which_some_lack_positions_have_a_length_and_no_curve() -> None
     assert account.figures is not None
     assert (account.figures.drafts, account.figures.mean_acceptance_length) == (100, 2.8)
     assert account.figures.per_position == account.figures.conditional == ()
-    assert account.recommended_num_speculative_tokens is None
 
 
 def test_k_of_the_lines_before_serves_a_line_without_positions() -> None:
@@ -272,7 +271,7 @@ def test_nothing_drafted_has_no_ratio() -> None:
     assert account.history == (None,)
 
 
-def test_short_drafts_are_flagged_and_give_no_recommendation() -> None:
+def test_short_drafts_are_flagged() -> None:
     short = SpecDecoding(  # 100 drafts of 2 tokens, all accepted, at k = 3
         accepted_tokens=200,
         draft_tokens=200,
@@ -286,12 +285,6 @@ def test_short_drafts_are_flagged_and_give_no_recommendation() -> None:
     assert account.figures is not None
     assert account.figures.drafts == 300
     assert account.figures.short_drafts
-    assert account.recommended_num_speculative_tokens is None
-
-
-def test_a_full_curve_recommends_a_k() -> None:
-    assert judged(config(), window([190, 20, 1], 200)).recommended_num_speculative_tokens == 1
-    assert judged(config(), window([4, 1, 0], 200)).recommended_num_speculative_tokens == 0
 
 
 def test_warnings_are_counted_with_their_meaning() -> None:

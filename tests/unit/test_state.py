@@ -390,19 +390,6 @@ def test_history_is_an_hour_long_at_most(state: PredictorState, clock: Clock) ->
     assert 55 <= len(state.status().history) <= 60
 
 
-def test_a_recommendation_needs_enough_full_drafts(state: PredictorState, clock: Clock) -> None:
-    def recommended(later: EngineSnapshot) -> int | None:
-        clock.advance(60)
-        state.observe_snapshot(snapshot(later))
-        return state.status().recommended_num_speculative_tokens
-
-    assert recommended(engine()) is None
-    assert recommended(engine(10, (9.0, 1.0, 0.0))) is None  # too few
-    assert recommended(engine(1000, (900.0, 50.0, 0.0))) == 1
-    short = msgspec.structs.replace(engine(2000, (1800.0, 100.0, 0.0)), draft_tokens=4000.0)
-    assert recommended(short) is None
-
-
 def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> None:
     for later in (engine(), engine(100, (0.0, 0.0, 0.0))):
         state.observe_snapshot(snapshot(later))

@@ -125,7 +125,7 @@ async def _observe(
         except FetchError as error:
             state.observe_failure(str(error))
             again = "Did the predictor restart? Run the check again."
-            return (answered, Finding("FAIL", "Metrics", f"another fetch failed: {error}", again))
+            return (answered, Finding("FAIL", "Metrics", f"a later fetch failed: {error}", again))
     return (answered,)
 
 

@@ -24,7 +24,7 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.versions import KnownPitfall, special_rejection_sampling
+from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall, special_rejection_sampling
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, without_length

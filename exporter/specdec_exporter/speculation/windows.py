@@ -48,6 +48,7 @@ class SampleRing:
 
         ``restarted``: another process counts now. ``settled``: it has left its slow first minutes.
         """
+        resets = self.resets
         if self._samples:
             gone = raw == Counts() and self._raw != Counts()
             if restarted or gone or raw.fell_below(self._raw):
@@ -59,7 +60,7 @@ class SampleRing:
         spacing = self._window / 60
         if len(self._samples) > 1 and now - self._samples[-2].at < spacing:
             self._samples.pop()
-        self._samples.append(Sample(now, self.totals, self.resets, settled))
+        self._samples.append(Sample(now, self.totals, self.resets, settled and self.resets == resets))
         while len(self._samples) > 2 and self._samples[1].at <= now - self._window:
             self._samples.popleft()
 
