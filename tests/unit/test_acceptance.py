@@ -80,7 +80,7 @@ def test_growing_counts_never_look_like_a_reset(a: Counts, b: Counts) -> None:
 
 @pytest.mark.parametrize("name", [*acceptance.SCALARS, "accepted_per_position"])
 def test_any_count_that_falls_is_a_reset(name: str) -> None:
-    full = Counts(5, 5, 5, (5.0, 5.0), 5, 5, 5, 5, 5)
+    full = Counts(5, 5, 5, (5.0, 5.0), 5, 5, 5, 5, 5, 5, 5, 5)
     lower: object = (5.0, 4.0) if name == "accepted_per_position" else 4.0
     fields: dict[str, object] = {
         field: getattr(full, field) for field in (*acceptance.SCALARS, "accepted_per_position")

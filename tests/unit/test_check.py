@@ -115,7 +115,7 @@ async def test_a_predictor_that_drafts_well_passes(predictor: Predictor, run: Ch
     result = await run(predictor.url, log("0.25.1-draft_model-k3"))
     assert result.finding("Drafting").startswith("PASS Drafting: 464 drafts of 1,392 tokens")
     assert result.finding("Acceptance").startswith("PASS Acceptance: 0.82 (break-even 0.50, assumed")
-    assert result.finding("Length").startswith("PASS Length: mean acceptance length 3.45 (break-even 2.50)")
+    assert result.finding("Length").startswith("PASS Length: mean acceptance length 3.45 (break-even 2.50, assumed)")
     assert "vLLM 0.25.1, V1, 1 engine, model tiny" in result.finding("Release")
     assert "method draft_model, draft model /models/draft, k = 3" in result.finding("Speculation")
     assert "Verdict: healthy" in result.text
