@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES
+from loglines import ARGUMENTS, HEADER
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
@@ -219,6 +220,22 @@ def test_a_line_wrapped_at_any_column_counts_exactly_once(line: bytes) -> None:
             assert (
                 msgspec.structs.replace(event, timestamp=whole.timestamp, process=whole.process, pid=whole.pid) == whole
             )
+
+
+def test_arguments_wrapped_at_any_column_give_the_same_or_an_error() -> None:
+    line = (HEADER + ARGUMENTS).encode()
+    whole = parse_line(line)
+    assert isinstance(whole, ServerArguments)
+    first = len(HEADER) + len("non-default args: {")
+    for column in range(first, len(line)):
+        for eaten in {b"", b" "} if line[column : column + 1] == b" " else {b""}:
+            rest = line[column + len(eaten) :]
+            found = read(lines(ACCESS, line[:column], rest, drafts()))
+            *arguments, event = found.events
+            assert isinstance(event, SpecDecoding)
+            looks_like_json = rest.startswith(b"{")  # a line of its own
+            expected = ([], 1) if looks_like_json else ([whole], 0)
+            assert (arguments, found.counters.parse_errors) == expected, line[:column]
 
 
 @given(

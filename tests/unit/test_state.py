@@ -463,6 +463,9 @@ def test_a_server_that_extracts_hidden_states_drafts_nothing(state: PredictorSta
     state.observe_event(config(speculative=False, method="extract_hidden_states", num_speculative_tokens=1))
     state.observe_snapshot(snapshot(engine(k=1, positions=(0.0,))))
     clock.advance(60)
+    state.observe_event(
+        SpecDecoding(accepted_tokens=0, draft_tokens=1000, num_speculative_tokens=1, per_position=(0.0,))
+    )
     state.observe_snapshot(snapshot(engine(1000, (0.0,), k=1)))
     status = state.status()
     assert (status.state, status.verdict.code) == ("speculation_off", "off")
