@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import known
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import ResolvedPolicy, load_policy
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode, curve_finding, judge
+from specdec_exporter.speculation.verdict import Finding, Verdict, VerdictCode, curve_finding, judge, recommend
 
 POLICY = load_policy()
 # How bad, by what is known of a service that drafts.
@@ -166,6 +168,63 @@ def test_a_curve_that_is_lost_early_is_a_reason(curve: tuple[float, ...], words:
     if words is not None and remark is not None:
         assert words in remark.found
         assert remark.found in judged("drafting", seen, method(None), 3).reasons
+
+
+def test_a_block_drafter_is_never_told_to_lower_k() -> None:
+    lost = drafted(0.06, k=15, curve=(0.88, 0.02, *(0.0,) * 13))
+    for name in ("dflash", "dspark"):
+        for rate, curve in ((0.11, None), (0.2, None), (0.06, lost.per_position)):
+            seen = drafted(rate, k=15, curve=curve)
+            assert recommend(seen, 15, method(name)) is None
+            verdict = judged("drafting", seen, method(name), 15)
+            assert "ower k" not in " ".join((verdict.headline, verdict.action, *verdict.reasons))
+        remark = curve_finding(lost, method(name))
+        assert remark is not None
+        assert known(remark.action).startswith("Check that the draft head fits")
+    assert known(known(curve_finding(lost, method("eagle3"))).action).startswith("Lower k to 1")
+
+
+def test_the_break_even_of_a_block_is_a_length() -> None:
+    reasons = judged("drafting", drafted(0.25, k=16), method("dflash"), 16).reasons
+    assert "mean acceptance length 5.00 (break-even 2.92)" in reasons
+
+
+# --- what the operator's arguments say ---
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.05, 0.4, 0.9])
+def test_synthetic_acceptance_is_not_judged(rate: float) -> None:
+    evidence = Evidence(
+        state="drafting",
+        figures=drafted(rate, seconds=0.05),
+        method="eagle3",
+        num_speculative_tokens=3,
+        rejection_sampling="synthetic",
+        baseline=without_speculation(0.02),
+    )
+    verdict = judge(evidence, POLICY).verdict
+    assert verdict.code == "unknown"
+    assert verdict.headline == "Acceptance is synthetic: it says nothing about the draft"
+
+
+def test_lossy_rejection_sampling_is_named_and_changes_no_verdict() -> None:
+    evidence = Evidence(state="drafting", figures=drafted(0.9), method="mtp", num_speculative_tokens=3)
+    plain = judge(evidence, POLICY)
+    lossy = judge(msgspec.structs.replace(evidence, rejection_sampling="fly"), POLICY)
+    assert lossy.verdict.code == plain.verdict.code == "healthy"
+    words = "rejection sampling is lossy (fly): answers may differ from the target's"
+    assert lossy.verdict.reasons == (*plain.verdict.reasons, words)
+
+
+@given(rate=st.floats(0, 1), name=st.sampled_from([None, *POLICY.methods]))
+def test_published_lengths_are_a_remark_and_change_no_verdict(rate: float, name: str | None) -> None:
+    evidence = Evidence(state="drafting", figures=drafted(rate), method=name, num_speculative_tokens=3)
+    plain = judge(evidence, POLICY)
+    compared = judge(msgspec.structs.replace(evidence, published="published: 3.99 for a model"), POLICY)
+    assert compared.findings == (*plain.findings, Finding("PASS", "Reference", "published: 3.99 for a model"))
+    assert compared.verdict == msgspec.structs.replace(
+        plain.verdict, reasons=(*plain.verdict.reasons, "published: 3.99 for a model")
+    )
 
 
 # --- by time, against a baseline ---

@@ -234,6 +234,8 @@ class PredictorState:
     def observe_event(self, event: Event) -> None:
         """Take in an event of the predictor's log."""
         if isinstance(event, SpecDecoding):
+            if self.method in NOT_SPECULATIVE:
+                return
             label = engine_label(event.engine, self._engine_names)
             self.log.add(event, label, event.num_speculative_tokens or self.num_speculative_tokens)
         elif isinstance(event, EngineConfig):
