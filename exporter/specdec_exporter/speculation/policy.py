@@ -26,9 +26,9 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests count only beyond this many times their share at baseline. ``tail_shift_min``: smallest tail shift, a share
     of all requests. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count; two equal runs differ by
     less. ``traffic_tolerance``: largest relative difference in mean length for prompts or answers of the same traffic.
-    ``speedup_harmful``: a speed-up below it, at like load, is harm. ``harmful_ratio``: this many times the baseline's time
-    per output token is harm, at any load. ``time_per_output_token_cv``: its coefficient of variation, for the sampling
-    error of its mean.
+    ``speedup_harmful``: a speed-up below it, at like load, is harm. ``harmful_ratio``: this many times the baseline's
+    time per output token is harm, at any load. ``time_per_output_token_cv``: its coefficient of variation, for the
+    sampling error of its mean.
     """
 
     min_requests: int
