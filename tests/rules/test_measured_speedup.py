@@ -1,4 +1,4 @@
-"""A measured speed-up outweighs acceptance: it silences the alerts about it, and a measured loss pages whatever is accepted.
+"""A measured speed-up outweighs acceptance: it silences alerts, and a measured loss pages whatever is accepted.
 
 It is measured by the exporter at like load, against a live control, or against a baseline file.
 """
