@@ -380,12 +380,12 @@ class _Range:
         return total_of(field, histograms)
 
 
-# Labels of an engine's series, less those that only some figures have.
+# Labels of the series of one engine, less those that only some of them have.
 _Engine = tuple[tuple[str, str], ...]
 
 
 def _engine_of(labels: Mapping[str, str]) -> _Engine:
-    return tuple(sorted((key, value) for key, value in labels.items() if key != "position"))
+    return tuple(sorted((key, value) for key, value in labels.items() if key not in ("position", "__name__")))
 
 
 def _by_engine(found: Iterable[Steps]) -> dict[_Engine, Mapping[float, float]]:
