@@ -113,22 +113,40 @@ function(config, alerts)
     // --- Words -------------------------------------------------------------------------------------------------------
     // From the most urgent to the least.
     local states = [
-      [8, 'Unreachable', 'dark-purple', 'Look at the pods: are they starting, crashed or out of memory?'],
-      [7, 'Statistics off', 'semi-dark-purple', 'Start vLLM without --disable-log-stats, or correct the port.'],
-      [6, 'Not drafting', 'purple', 'Look for the reason: sampling parameters, a batch size limit, or prompts without text to copy.'],
-      [5, 'Broken', 'dark-red', 'Switch speculation off now. Then check whether the draft model fits the target.'],
-      [4, 'Harmful', 'red', 'Roll back or remove --speculative-config now. Investigate afterwards.'],
-      [3, 'Not paying off', 'orange', 'Lower num_speculative_tokens to the number that the row Curve supports, or switch speculation off.'],
-      [2, 'Watch', 'yellow', 'Measure: compare with a baseline (dashboard A/B), and look for a better k (row Curve).'],
-      [1, 'Healthy', 'green', 'Do nothing: speculation pays off.'],
-      [0, 'Idle', 'blue', 'Wait for traffic: there are too few drafts to judge.'],
-      [-1, 'Speculation off', 'text', 'Do nothing, or start vLLM with --speculative-config to use speculation.'],
+      [8, 'Unreachable', 'dark-purple'],
+      [7, 'Statistics off', 'semi-dark-purple'],
+      [6, 'Not drafting', 'purple'],
+      [5, 'Broken', 'dark-red'],
+      [4, 'Harmful', 'red'],
+      [3, 'Not paying off', 'orange'],
+      [2, 'Watch', 'yellow'],
+      [1, 'Healthy', 'green'],
+      [0, 'Idle', 'blue'],
+      [-1, 'Speculation off', 'text'],
     ],
-    local ofState(column) = g.mappings({ ['%d' % state[0]]: [state[column], state[2]] for state in states }),
+    // By status. Only a measurement may advise to switch speculation off: without one, 10 is added to the status.
+    local advice = {
+      '8': 'Look at the pods: are they starting, crashed or out of memory?',
+      '7': 'Start vLLM without --disable-log-stats, or correct the port.',
+      '6': 'Look for the reason: sampling parameters, a batch size limit, or prompts without text to copy.',
+      '5': 'Almost nothing is accepted, and no gain is measured: check whether the draft model fits the target, or switch speculation off.',
+      '4': 'Measured: slower than without speculation. Roll back or remove --speculative-config now. Investigate afterwards.',
+      '3': 'No gain is measured: run specdec-exporter tune, and use the k that pays or switch speculation off.',
+      '2': 'Measure: compare with a baseline (dashboard A/B), and look for a better k (row Curve).',
+      '1': 'Do nothing: speculation pays off.',
+      '0': 'Wait for traffic: there are too few drafts to judge.',
+      '-1': 'Do nothing, or start vLLM with --speculative-config to use speculation.',
+      '15': 'Almost nothing is accepted: check whether the draft model fits the target, and record a baseline without speculation.',
+      '14': 'Slower than before, and little is accepted: roll back the last change. Then record a baseline without speculation.',
+      '13': 'Little is accepted. Whether it pays is not measured here: record a baseline without speculation.',
+    },
     statusCounts(query):: [common.last(query, 'services_by_status', state[1], { status: '%d' % state[0] }) for state in states],
     stateColors:: [g.color(state[1], state[2]) for state in states],
-    states:: ofState(1),
-    actions:: ofState(3),
+    states:: g.mappings({ ['%d' % state[0]]: state[1:] for state in states }),
+    actions:: g.mappings({
+      [status]: [advice[status], [state[2] for state in states if state[0] == std.parseJson(status) % 10][0]]
+      for status in std.objectFields(advice)
+    }),
     yesNo(yes, no):: g.mappings({ '0': [no, 'red'], '1': [yes, 'green'] }),
     // Alerts by name and severity, replaced by their summary or action.
     ofAlerts(text):: g.mappings({ [key]: [alerts[key][text], null] for key in std.objectFields(alerts) }),
@@ -141,6 +159,7 @@ function(config, alerts)
       predictor: 'No series: the predictor cannot be reached, or nothing scrapes it. The status says which.',
       baseline: 'No baseline: there is no live control, no baseline file, and not enough history yet.',
       speedup: 'Not measured: this needs requests, and a live control or a baseline file without speculation.',
+      cost: 'Not measured: this needs a baseline without speculation (specdec-exporter baseline record) at a like load.',
       log: 'The exporter reads no log, or the log says nothing about this.',
       alerts: 'No alert fires.',
       exporter: 'No exporter is scraped in this time range.',
@@ -165,9 +184,12 @@ function(config, alerts)
       local missed = value + '\n< ' + query.expr(limit);
       [
         described(query.signal(name), g.lastTarget(value + '\nunless\n' + missed, legend)),
-        described(query.signal(limit), g.lastTarget(missed, legend + ' (too low)')),
+        described(query.signal(limit), g.lastTarget(missed, legend + ' (below)')),
       ],
-    judgedColors(legend):: [g.color(legend, 'green'), g.color(legend + ' (too low)', 'red')],
+    judgedColors(legend):: [g.color(legend, 'green'), g.color(legend + ' (below)', 'red')],
+
+    // A limit, measured or assumed: a target for each, and one has data. Its legend says which it is.
+    limit(kind, query, name, legend):: [common[kind](query, name, '%s (%s)' % [legend, basis], { basis: basis }) for basis in query.parts(name)],
 
     // One service's latency over another's, both of the same cluster, namespace and model. `chance`: how far chance alone may
     // move this ratio from 1 (`from`: '1 +' or '1 -').

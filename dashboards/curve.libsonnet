@@ -1,5 +1,4 @@
 // The row about the curve: acceptance by position, now and usually, and the effect of another k.
-local promql = import '../rules/promql.libsonnet';
 local g = import 'g.libsonnet';
 
 function(config, common)
@@ -34,7 +33,6 @@ function(config, common)
     no_data: nothing.drafts,
   };
 
-  local byK = query.parts('length_with');
   g.row('Curve', [
     panel('barchart', curve(['position_acceptance', 'position_acceptance_usual'], ['now', 'usual']) + {
       title: 'Acceptance by position, now and usually',
@@ -68,12 +66,12 @@ function(config, common)
     }),
     common.withExporter(panel('stat', {
       title: 'k now and recommended',
-      about: 'The number of speculative tokens in use, and the number that the curve supports.',
+      about: 'The number of speculative tokens in use, and the number that pays best by what is measured here.',
       targets: [last('positions_configured', 'now'), last('positions_recommended', 'recommended')],
       overrides: [g.color('now', 'text'), g.color('recommended', 'blue')],
       decimals: 0,
       runbook: 'SpecDecodeTailCollapsed',
-      no_data: 'Not known: there are too few drafts, or drafts are short, or the predictor cannot be reached.',
+      no_data: 'Not known: the predictor cannot be reached, or it does not speculate.',
       w: 4,
       h: 7,
     })),
@@ -89,28 +87,33 @@ function(config, common)
     }),
     panel('barchart', {
       title: 'Effect of another k',
-      about: 'Computed from the measured curve, so k goes up to the k in use.',
+      about: 'Computed from the measured curve, so k goes up to the k in use. The speed-up lies between the two bars: one k does '
+             + 'not tell how the cost depends on k. Without a measured cost there are none.',
       x: 'k',
       w: 16,
       h: 7,
       no_data: nothing.drafts,
-      // Two columns: the yield of a draft, and the speed-up after its cost.
-      local all(name) = g.tableTarget(std.join('\nor\n', [
-        promql.withLabel('max by (model_name) (%s)' % query.expr(name, { k: k }), 'k', k)
-        for k in byK
-      ])) { help:: query.signal(name).help, unit:: 'short' },
-      targets: [all('length_with'), all('speedup_with')],
+      // The yield of a draft, and the speed-up after its cost.
+      targets: [
+        common.column(query, name, ['k'])
+        for name in ['length_with', 'speedup_at_least', 'speedup_at_most']
+      ],
       transformations: [
         g.merge,
         g.columns(
-          [['k', 'k'], ['Value #A', 'mean acceptance length'], ['Value #B', 'expected speed-up']],
-          ['Time', 'model_name']
+          [
+            ['k', 'k'],
+            ['Value #A', 'mean acceptance length'],
+            ['Value #B', 'speed-up, at least'],
+            ['Value #C', 'speed-up, at most'],
+          ],
+          ['Time']
         ),
         g.sortBy('k'),
       ],
       decimals: 2,
       min: 0,
-      overrides: [g.color('mean acceptance length', 'text'), g.color('expected speed-up', 'blue')],
+      overrides: [g.color('mean acceptance length', 'text'), g.color('speed-up, at least', 'blue'), g.color('speed-up, at most', 'light-blue')],
       runbook: 'SpecDecodeTailCollapsed',
     }),
   ])

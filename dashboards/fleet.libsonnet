@@ -21,9 +21,18 @@ function(config, common)
       ],
       ['Alerts', 'alerts_by_service', narrow({ decimals: 0, 'custom.width': 58 } + colored([[null, 'text'], [1, 'red']])), {}, service],
       ['k', 'positions_configured', { decimals: 0, 'custom.width': 40 }],
+      [
+        'Speed-up',
+        'speedup',
+        narrow({ unit: 'suffix: x', decimals: 2, 'custom.width': 84 } + colored([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']])),
+      ],
       ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 94 })],
-      ['Minimum', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 76 })],
-      ['Of min.', 'acceptance_headroom', narrow({ decimals: 0 } + colored([[null, 'red'], [1, 'green']]))],
+      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 94 })],
+      [
+        'Basis',
+        'break_even_measured',
+        narrow({ mappings: g.mappings({ '1': ['measured', null], '0': ['assumed', null] }), 'custom.width': 80 }),
+      ],
       ['Length', 'acceptance_length', narrow({ decimals: 2, 'custom.width': 62 })],
       ['TPOT', 'latency_mean', narrow(), tpot],
       ['Base', 'latency_baseline', narrow(), tpot],
@@ -44,7 +53,9 @@ function(config, common)
     ),
     {
       title: 'Services',
-      about: 'The most urgent service comes first. Its name links to its dashboard. TPOT: mean time per output token. P99: of the same latency. Base: the baseline. KV: share of the cache in use. Age: age of the data.',
+      about: 'The most urgent service comes first. Its name links to its dashboard. Speed-up: measured. '
+             + 'Basis: of break-even. TPOT: mean time per output token. P99: of the same latency. Base: the baseline. KV: share '
+             + 'of the cache in use. Age: age of the data.',
       sort: [g.sortBy('Status', descending=true)],
       no_data: nothing.exporter,
       w: 24,

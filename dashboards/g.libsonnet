@@ -108,14 +108,18 @@
   // For the series or the column of this name.
   named(name, properties): g.override('byName', name, properties),
   color(name, color): g.named(name, { color: { mode: 'fixed', fixedColor: color } }),
+  // For names that begin so: what follows says where the values come from.
+  local from(beginning, properties) = g.override('byRegexp', '/^' + beginning + '/', properties),
+  colorFrom(beginning, color): from(beginning, { color: { mode: 'fixed', fixedColor: color } }),
   // A limit or a baseline: a dashed line of this color that fills nothing.
-  dashed(name, color):
-    g.named(name, {
-      color: { mode: 'fixed', fixedColor: color },
-      'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
-      'custom.fillOpacity': 0,
-      'custom.lineWidth': 2,
-    }),
+  local dashes(color) = {
+    color: { mode: 'fixed', fixedColor: color },
+    'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
+    'custom.fillOpacity': 0,
+    'custom.lineWidth': 2,
+  },
+  dashed(name, color): g.named(name, dashes(color)),
+  dashedFrom(beginning, color): from(beginning, dashes(color)),
 
   // --- Panels --------------------------------------------------------------------------------------------------------
   // `spec`: title, description, targets, unit, no_data (the text of an empty panel), w, h, links, and optionally min, max,
@@ -217,23 +221,6 @@
   // Lines over a column of rising numbers.
   trend(spec):: panel('trend', spec, { xField: spec.x, legend: legend, tooltip: tooltip }, lines { showPoints: 'always', pointSize: 8, lineWidth: 2 }),
 
-  // Points over a column, in the format of 10.4. Releases from 11.1 on migrate it.
-  scatter(spec)::
-    panel('xychart', spec, {
-      seriesMapping: 'auto',
-      dims: { frame: 0, x: spec.x },
-      series: [],
-      legend: legend,
-      tooltip: { mode: 'single', sort: 'none' },
-    }, {
-      show: 'points',
-      pointSize: { fixed: 4 },
-      axisPlacement: 'auto',
-      axisLabel: '',
-      scaleDistribution: { type: 'linear' },
-      hideFrom: hidden,
-    }),
-
   stateTimeline(spec)::
     panel('state-timeline', spec, {
       alignValue: 'left',
@@ -275,7 +262,6 @@
   merge:: { id: 'merge', options: {} },
   numbers(field):: { id: 'convertFieldType', options: { conversions: [{ targetField: field, destinationType: 'number' }], fields: {} } },
   sortBy(field, descending=false):: { id: 'sortBy', options: { fields: {}, sort: [{ field: field, desc: descending }] } },
-  joinByTime:: { id: 'joinByField', options: { byField: 'Time', mode: 'inner' } },
   // `columns`: [[field, title], ...] in order; `without`: fields to leave out.
   columns(columns, without):: {
     id: 'organize',

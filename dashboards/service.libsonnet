@@ -16,10 +16,30 @@ function(config, common)
     custom: { thresholdsStyle: { mode: 'dashed' } },
   };
 
+  local paying = g.thresholds([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']]);
+  // One group of bars per concurrency: a column for each of the targets, [signal, labels, title].
+  local overLoad(columns) = {
+    local value(i) = if std.length(columns) == 1 then 'Value' else 'Value #' + g.refId(i),
+    targets: [common.column(query, column[0], ['concurrency'], column[1]) for column in columns],
+    transformations: [
+      g.merge,
+      g.columns(
+        [['concurrency', 'concurrency']] + [[value(i), columns[i][2]] for i in std.range(0, std.length(columns) - 1)],
+        ['Time']
+      ),
+      g.numbers('concurrency'),
+      g.sortBy('concurrency'),
+    ],
+    x: 'concurrency',
+    min: 0,
+    decimals: 2,
+    h: 8,
+  };
+
   local verdict = g.row('Verdict', [
     panel('stat', {
       title: 'Status',
-      about: 'The verdict on speculation for this service, by the thresholds of its method.',
+      about: 'The verdict on speculation for this service: by its measured speed-up, otherwise by its acceptance.',
       targets: [last('status', 'Status')],
       mappings: common.states,
       options: { colorMode: 'background' },
@@ -29,8 +49,10 @@ function(config, common)
     }),
     panel('stat', {
       title: 'Acceptance rate',
-      targets: common.judged(query, 'acceptance', 'acceptance_min', 'now') + [last('acceptance_min', 'minimum')],
-      overrides: common.judgedColors('now') + [g.color('minimum', 'text')],
+      about: 'Acceptance now, and the acceptance that breaks even: measured here, or assumed for the method.',
+      targets: common.judged(query, 'acceptance', 'acceptance_min', 'now')
+               + common.limit('last', query, 'break_even_acceptance', 'break-even'),
+      overrides: common.judgedColors('now') + [g.colorFrom('break-even', 'text')],
       decimals: 0,
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.drafts,
@@ -39,10 +61,10 @@ function(config, common)
     }),
     panel('stat', {
       title: 'Mean acceptance length',
-      about: 'Tokens per draft, and the tokens per draft that break even.',
+      about: 'Tokens per draft, and the tokens per draft that break even: measured here, or assumed for the method.',
       targets: common.judged(query, 'acceptance_length', 'acceptance_length_min', 'now')
-               + [last('acceptance_length_min', 'break-even')],
-      overrides: common.judgedColors('now') + [g.color('break-even', 'text')],
+               + common.limit('last', query, 'break_even_length', 'break-even'),
+      overrides: common.judgedColors('now') + [g.colorFrom('break-even', 'text')],
       decimals: 2,
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.drafts,
@@ -50,41 +72,38 @@ function(config, common)
       h: 4,
     }),
     panel('stat', {
-      title: 'Measured speed-up and its ceiling',
-      about: 'The speed-up by speculation, and the speed-up if drafting and verifying were free.',
+      title: 'Measured speed-up',
+      about: 'The speed-up by speculation with the interval that chance leaves, and its ceiling: the speed-up if drafts were free.',
       targets: [
         last('speedup', 'measured'),
+        last('speedup_bound', 'at least', { bound: 'low' }),
+        last('speedup_bound', 'at most', { bound: 'high' }),
         last('tokens_per_step', 'ceiling'),
-        last('efficiency', 'measured / ceiling'),
       ],
       unit: 'suffix: x',
-      thresholds: g.thresholds([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']]),
-      overrides: [
-        g.color('ceiling', 'text'),
-        g.named('measured / ceiling', { color: { mode: 'fixed', fixedColor: 'text' }, unit: 'percentunit', decimals: 0 }),
-      ],
+      thresholds: paying,
+      overrides: [g.color('ceiling', 'text')],
       decimals: 2,
       runbook: 'SpecDecodeNotPayingOff',
       no_data: nothing.speedup,
       w: 6,
       h: 4,
     }),
-    panel('stat', {
-      title: 'Wasted draft tokens',
-      targets: [last('wasted_tokens_now', 'tokens/s')],
-      unit: 'suffix: /s',
-      color: { mode: 'fixed', fixedColor: 'orange' },
+    common.withExporter(panel('stat', {
+      title: 'Cost of a draft token',
+      about: 'In steps without a draft. It depends on the load.',
+      targets: [last('draft_cost', basis, { basis: basis }) for basis in ['measured', 'assumed']],
+      overrides: [g.color('measured', 'blue'), g.color('assumed', 'text')],
       decimals: 0,
-      options: { graphMode: 'area' },
-      runbook: 'SpecDecodeAcceptanceLow',
-      no_data: nothing.drafts,
+      runbook: 'SpecDecodeNotPayingOff',
+      no_data: nothing.cost,
       w: 4,
       h: 4,
-    }),
+    })),
     panel('stat', {
       title: 'What to do',
       about: 'The next step for this status. The alerts below say more.',
-      targets: [last('status', 'What to do')],
+      targets: [last('advice', 'What to do')],
       mappings: common.actions,
       options: { colorMode: 'background', justifyMode: 'center', text: { valueSize: 20 } },
       no_data: 'Check that the exporter runs beside the predictor, and that Prometheus scrapes it.',
@@ -103,27 +122,76 @@ function(config, common)
     }),
   ]);
 
+  local speedup = g.row('Speed-up', [
+    common.withExporter(panel('barchart', overLoad([
+      ['speedup_by_load', { place: 'here' }, 'the load now'],
+      ['speedup_by_load', { place: 'elsewhere' }, 'other loads'],
+    ]) + limit(1, 'red') + {
+      title: 'Speed-up over load, and where the service is now',
+      about: 'Over the time that the dashboard shows. Below 1, speculation slows the service down at this load. The number under '
+             + 'a bar is the upper bound of its concurrency: requests in decode at a time, per engine.',
+      overrides: [g.color('the load now', 'orange'), g.color('other loads', 'blue')],
+      options: { stacking: 'normal' },  // a load has one of the two
+      runbook: 'SpecDecodeSaturated',
+      no_data: nothing.cost,
+      w: 10,
+    })),
+    common.withExporter(panel('barchart', overLoad([
+      ['step_time_by_load', { speculation: 'with' }, 'with speculation'],
+      ['step_time_by_load', { speculation: 'without' }, 'without'],
+    ]) + {
+      title: 'Time per step over load',
+      about: 'What drafts cost: they pay while a step gives more tokens than it takes longer.',
+      overrides: [g.color('with speculation', 'blue'), g.color('without', 'text')],
+      decimals: 0,
+      runbook: 'SpecDecodeSaturated',
+      no_data: 'Not known: too few request-steps, or the predictor cannot be reached.',
+      w: 7,
+    })),
+    panel('timeseries', {
+      title: 'Measured speed-up',
+      about: 'With the interval that chance leaves. like_load: at the same load as in the baseline. control: against the live '
+             + 'control. pinned: against a baseline at another load.',
+      targets: [
+        series('speedup', 'measured ({{speedup_source}})'),
+        series('speedup_bound', 'at most', { bound: 'high' }),
+        series('speedup_bound', 'at least', { bound: 'low' }),
+        series('tokens_per_step', 'ceiling'),
+      ],
+      unit: 'suffix: x',
+      decimals: 2,
+      min: 0,
+      overrides: [
+        g.colorFrom('measured', 'blue'),
+        g.named('at most', {
+          color: { mode: 'fixed', fixedColor: 'light-blue' },
+          'custom.fillBelowTo': 'at least',
+          'custom.fillOpacity': 15,
+          'custom.lineWidth': 0,
+        }),
+        g.named('at least', { color: { mode: 'fixed', fixedColor: 'light-blue' }, 'custom.lineWidth': 0, 'custom.fillOpacity': 0 }),
+        g.dashed('ceiling', 'text'),
+      ],
+      runbook: 'SpecDecodeNotPayingOff',
+      no_data: nothing.speedup,
+      w: 7,
+      h: 8,
+    } + limit(1, 'red')),
+  ]);
+
   local acceptance = g.row('Acceptance', [
     panel('timeseries', {
       title: 'Acceptance rate',
-      about: 'Acceptance now and over %s, the minimum of the method, and the baseline of this service.' % common.long,
+      about: 'Acceptance now and over %s, break-even (measured here, or assumed for the method), and the baseline.' % common.long,
       targets: [
         series('acceptance_now', common.short),
         series('acceptance', common.long),
-        series('acceptance_min', 'minimum'),
         series('acceptance_baseline', 'baseline ({{baseline_source}})'),
         series('acceptance_lifetime', 'since the start (V0 engine)'),
-      ],
+      ] + common.limit('series', query, 'break_even_acceptance', 'break-even'),
       min: 0,
       max: 1,
-      overrides: [
-        g.dashed('minimum', 'red'),
-        g.override('byRegexp', '/^baseline/', {
-          color: { mode: 'fixed', fixedColor: 'blue' },
-          'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
-          'custom.fillOpacity': 0,
-        }),
-      ],
+      overrides: [g.dashedFrom('break-even', 'red'), g.dashedFrom('baseline', 'blue')],
       runbook: 'SpecDecodeAcceptanceDropped',
       no_data: nothing.drafts,
       w: 8,
@@ -174,13 +242,12 @@ function(config, common)
       title: 'Mean acceptance length',
       targets: [
         series('acceptance_length', 'mean acceptance length'),
-        series('acceptance_length_min', 'break-even'),
         series('tokens_per_step', 'tokens per step'),
         series('draft_length', 'mean draft length'),
-      ],
+      ] + common.limit('series', query, 'break_even_length', 'break-even'),
       decimals: 2,
       min: 0,
-      overrides: [g.dashed('break-even', 'red')],
+      overrides: [g.dashedFrom('break-even', 'red')],
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.drafts,
       w: 12,
@@ -220,11 +287,7 @@ function(config, common)
         g.color('P95', 'yellow'),
         g.color('P99', 'orange'),
         g.dashed('P99 at baseline', 'orange'),
-        g.override('byRegexp', '/^mean at baseline/', {
-          color: { mode: 'fixed', fixedColor: 'blue' },
-          'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
-          'custom.fillOpacity': 0,
-        }),
+        g.dashedFrom('mean at baseline', 'blue'),
       ],
       runbook: 'SpecDecodeP99Regression',
       no_data: nothing.traffic + (if sli == 'tpot' then ' vLLM has it since 0.11.0.' else ''),
@@ -278,25 +341,13 @@ function(config, common)
       targets: [
         series('requests_running', 'running'),
         series('requests_waiting', 'waiting'),
-        series('requests_running_per_engine', 'running per engine'),
+        series('concurrency', 'in decode, per engine'),
       ],
       min: 0,
-      overrides: [g.color('running', 'blue'), g.color('waiting', 'orange'), g.dashed('running per engine', 'text')],
+      overrides: [g.color('running', 'blue'), g.color('waiting', 'orange'), g.dashed('in decode, per engine', 'text')],
       runbook: 'SpecDecodeSaturated',
       no_data: nothing.predictor,
-      w: 8,
-      h: 8,
-    }),
-    panel('scatter', {
-      title: 'Acceptance length against running requests',
-      about: 'One point per moment. If the points fall to the right, load lowers acceptance, or k is dynamic.',
-      targets: [series('requests_running_per_engine', 'running per engine'), series('acceptance_length', 'mean acceptance length')],
-      transformations: [g.joinByTime],
-      x: 'running per engine',
-      unit: 'short',
-      runbook: 'SpecDecodeSaturated',
-      no_data: nothing.drafts,
-      w: 8,
+      w: 12,
       h: 8,
     }),
     panel('timeseries', {
@@ -309,7 +360,7 @@ function(config, common)
       min: 0,
       runbook: 'SpecDecodeBaselineMissing',
       no_data: nothing.traffic,
-      w: 8,
+      w: 12,
       h: 8,
     }),
   ]);
@@ -419,5 +470,5 @@ function(config, common)
     description: 'Does speculative decoding pay off on this service? If not: why, and what to do?',
     variables: common.variables(one=true),
     annotations: common.annotations(query, true),
-    rows: [verdict, acceptance, (import 'curve.libsonnet')(config, common), latency, load, memory, replicas, events],
+    rows: [verdict, speedup, acceptance, (import 'curve.libsonnet')(config, common), latency, load, memory, replicas, events],
   })

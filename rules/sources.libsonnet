@@ -64,7 +64,8 @@ function(config)
       gauge(name):: selector('specdec_' + gauges[name].exporter),
       histogram(sli, suffix, matchers=[])::
         selector('specdec_' + config.slis[sli].family + '_seconds_' + suffix, matchers),
-      steps(operation, seconds):: range(operation, selector('specdec_step_latency_seconds_count'), seconds),
+      steps(operation, seconds, suffix)::
+        range(operation, selector('specdec_step_latency_seconds_' + suffix), seconds),
       v0:: selector('specdec_predictor_info', ['engine_generation="v0"']),
     },
     vllm:: {
@@ -76,9 +77,9 @@ function(config)
       histogram(sli, suffix, matchers=[])::
         vllmSelector(config.slis[sli].vllm + '_seconds_' + suffix, matchers),
       // Releases 0.10.2 to 0.11.2 have both names, so this is `or` and not a regular expression.
-      steps(operation, seconds)::
-        range(operation, vllmSelector('inter_token_latency_seconds_count'), seconds)
-        + ' or ' + range(operation, vllmSelector('time_per_output_token_seconds_count'), seconds),
+      steps(operation, seconds, suffix)::
+        range(operation, vllmSelector('inter_token_latency_seconds_' + suffix), seconds)
+        + ' or ' + range(operation, vllmSelector('time_per_output_token_seconds_' + suffix), seconds),
       v0:: vllmSelector('spec_decode_draft_acceptance_rate'),
     },
     raw:: source[config.source],
@@ -103,7 +104,10 @@ function(config)
     gauge(operator, name):: aggregate(operator, source.raw.gauge(name)),
 
     // One sample per engine step of a request, also for steps without a draft.
-    steps(operation, seconds):: aggregate('sum', source.raw.steps(operation, seconds)),
+    steps(operation, seconds):: aggregate('sum', source.raw.steps(operation, seconds, 'count')),
+
+    // Seconds of request-steps per second: Little's law makes it the requests in decode at a time. The mean of the engines.
+    concurrency(seconds):: aggregate('avg', source.raw.steps('rate', seconds, 'sum')),
 
     // Count, sum or buckets of a latency. Buckets have no sum while replicas have different boundaries, or had them within
     // the window: a boundary would count only some replicas, and the requests of the others would look slower.
@@ -141,6 +145,11 @@ function(config)
     measured(operator, name, matchers=[])::
       local series = source.family(name, ['basis="measured"'] + matchers);
       promql.by(operator, level, range('avg_over_time', series, config.long_window_seconds)),
+
+    // What the exporter counts by concurrency, over the time that a dashboard shows.
+    byLoad(name)::
+      local series = source.family('load_' + name + '_total');
+      promql.by('sum', level + ['concurrency'], 'increase(%s[$__range])' % series),
 
     // Replicas that started or restarted within a time, and all replicas. A failed scrape is no start: a replica counts as
     // new only if it has no sample in an equally long time before.

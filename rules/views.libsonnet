@@ -39,12 +39,38 @@ function(config, source, signals, narrow)
   local all(state) = aggregate('min', source.family('predictor_state', ['state="%s"' % state])) + ' == 1';
   local status(value, expression) = '0 * (' + expression + ') + ' + value;
 
+  // A limit by where it comes from. Assumed: the policy's guess for the method, which counts only where nothing is measured.
+  local byBasis(limit, measured) =
+    if with_exporter then {
+      measured: '%(limit)s\nand %(on)s\n(%(measured)s)' % { limit: limit, on: on, measured: measured },
+      assumed: '%(limit)s\nunless %(on)s\n(%(measured)s)' % { limit: limit, on: on, measured: measured },
+    } else { assumed: limit };
+
+  // By concurrency, where enough request-steps ran.
+  local ofLoad(expression) = '%(expression)s\nand\n%(steps)s >= %(min_steps)d' % {
+    expression: promql.group(expression),
+    steps: source.byLoad('steps'),
+    min_steps: policy.cost.min_steps,
+  };
+  local by_load = promql.list(level + ['concurrency']);
+
   // The curve never rises, so its first k positions are its k highest: topk needs no position names.
   local lengthWith(k) = |||
-    1 + sum by (%(labels)s) (topk by (%(labels)s) (%(k)d, %(curve)s))
+    1 + sum by (%(labels)s) (topk by (%(labels)s) (%(k)s, %(curve)s))
     and %(on)s
-    count without (position) (%(curve)s) >= %(k)d
+    count without (position) (%(curve)s) >= %(k)s
   ||| % { labels: promql.list(level), k: k, curve: signals.position_acceptance.record, on: on };
+
+  // A vector by k, from an expression for each k.
+  local byK(of) = std.join('\nor\n', [
+    promql.withLabel(of(k), 'k', std.toString(k))
+    for k in std.range(1, config.considered_positions)
+  ]);
+  // The drafts of a request's first decoding step have no sample.
+  local drafts_per_step = 'clamp_max(%s, 1)' % ratio(signals.drafts.record, source.steps('increase', long));
+  local cost_per_step = '%s * %s %s' % [drafts_per_step, on, source.measured('avg', 'draft_cost_ratio')];
+  // Tokens per step, by k.
+  local tokens_with = '(1 + (%s - 1) * %s group_left () %s)' % [promql.group(byK(lengthWith)), on, drafts_per_step];
 
   local views = {
     // --- Verdict -----------------------------------------------------------------------------------------------------
@@ -63,6 +89,19 @@ function(config, source, signals, narrow)
         + [status(0, signals.sample.record)],
         level
       ),
+    },
+    advice: {
+      unit: 'short',
+      help: 'The status, plus 10 where nothing measured stands behind it: it follows from acceptance and a guess of what drafts '
+            + 'cost.',
+      expr: promql.firstOf([
+        '10 + (%(status)s >= 3 <= 5 unless %(on)s %(speedup)s)' % {
+          status: promql.group(views.status.expr),
+          on: on,
+          speedup: signals.speedup.record,
+        },
+        views.status.expr,
+      ], level),
     },
     alerts: {
       unit: 'short',
@@ -105,10 +144,77 @@ function(config, source, signals, narrow)
             + 'Absent while the cost is not measured.',
       expr: aggregate('min', source.family('recommended_num_speculative_tokens')),
     },
-    efficiency: {
+
+    // --- Does it pay? ------------------------------------------------------------------------------------------------
+    draft_cost: {
       unit: 'percentunit',
-      help: 'Measured speed-up / its ceiling: the part that the cost of drafting and verifying leaves.',
-      expr: ratio('max without (speedup_source) (%s)' % signals.speedup.record, signals.tokens_per_step.record),
+      help: 'Cost of one more draft token, in steps without a draft: measured at the load that the service has, and the guess '
+            + 'of the policy. It is the acceptance rate that breaks even.',
+      label: 'basis',
+      by: {
+        measured: source.measured('avg', 'draft_cost_ratio'),
+        assumed: aggregate('min', source.family('draft_cost_ratio', ['basis="assumed"'])),
+      },
+    },
+    break_even_acceptance: {
+      unit: 'percentunit',
+      help: signals.acceptance_min.help,
+      label: 'basis',
+      by: byBasis(signals.acceptance_min.record, signals.break_even.expr),
+    },
+    break_even_length: {
+      unit: 'short',
+      help: signals.acceptance_length_min.help,
+      label: 'basis',
+      by: byBasis(signals.acceptance_length_min.record, source.measured('min', 'break_even_acceptance_length')),
+    },
+    break_even_measured: {
+      unit: 'short',
+      help: 'Whether break-even is measured (1) or assumed (0).',
+      expr: promql.firstOf(
+        (if with_exporter then ['0 * %s + 1' % signals.break_even.expr] else [])
+        + ['0 * ' + signals.acceptance_min.record],
+        level
+      ),
+    },
+    concurrency: {
+      unit: 'short',
+      help: 'Requests in decode at a time, per engine: seconds of step latency per second (Little).',
+      expr: source.concurrency(short),
+    },
+    speedup_by_load: {
+      unit: 'suffix: x',
+      help: 'Measured speed-up by concurrency: the time that the same tokens would have taken without speculation at like load '
+            + '/ the time that they took. Of loads with at least %d request-steps.' % policy.cost.min_steps,
+      label: 'place',
+      local all = ofLoad('%(plain)s\n/ (%(compared)s > 0)' % {
+        plain: source.byLoad('plain_seconds'),
+        compared: source.byLoad('compared_seconds'),
+      }),
+      // A number becomes a label in the form that the exporter writes.
+      local here = 'count_values by (%(labels)s) ("concurrency", 2 ^ ceil(log2(clamp(%(concurrency)s, 1, 2048))))' % {
+        labels: promql.list(level),
+        concurrency: views.concurrency.expr,
+      },
+      by: {
+        here: '%(all)s\nand on (%(labels)s)\n%(here)s' % { all: promql.group(all), labels: by_load, here: here },
+        elsewhere: '%(all)s\nunless on (%(labels)s)\n%(here)s' % { all: promql.group(all), labels: by_load, here: here },
+      },
+    },
+    step_time_by_load: {
+      unit: 's',
+      help: 'Mean time of a request-step by concurrency, with speculation, and without it at like load.',
+      label: 'speculation',
+      by: {
+        with: ofLoad('%(seconds)s\n/ (%(steps)s > 0)' % { seconds: source.byLoad('step_seconds'), steps: source.byLoad('steps') }),
+        // Only a part of a load may have a like load in the baseline: its tokens are in proportion to its step time.
+        without: ofLoad('%(plain)s / (%(tokens)s > 0)\n* %(seconds)s / (%(compared)s > 0)' % {
+          plain: source.byLoad('plain_seconds'),
+          tokens: source.byLoad('tokens'),
+          seconds: source.byLoad('step_seconds'),
+          compared: source.byLoad('compared_seconds'),
+        }),
+      },
     },
 
     // --- Acceptance --------------------------------------------------------------------------------------------------
@@ -157,24 +263,29 @@ function(config, source, signals, narrow)
     },
     length_with: {
       unit: 'short',
-      help: 'Mean acceptance length with only the first positions of the measured curve: 1 + sum of their rates.',
-      label: 'k',
-      by: { ['%d' % k]: lengthWith(k) for k in std.range(1, config.considered_positions) },
+      help: 'Mean acceptance length with only the first k positions of the measured curve: 1 + sum of their rates.',
+      expr: byK(lengthWith),
     },
-    speedup_with: {
-      unit: 'short',
-      help: 'Expected speed-up with k draft tokens: mean acceptance length / (1 + k c). c is the measured cost of one more draft '
-            + 'token, in steps without a draft; without a measurement there is none. It is an average over the k that runs, so it '
-            + 'is a hint where to measure, not a promise.',
-      label: 'k',
-      by: {
-        [k]: '%(length)s\n/ %(on)s\n(1 + %(k)s * %(cost)s)' % {
-          length: promql.group(views.length_with.by[k]),
-          on: on,
-          k: k,
-          cost: source.measured('avg', 'draft_cost_ratio'),
-        }
-        for k in std.objectFields(views.length_with.by)
+    // The cost is measured at the k that runs. How much of it is per draft and how much per draft token is not known, so the
+    // speed-up with another k lies between two limits.
+    speedup_at_least: {
+      unit: 'suffix: x',
+      help: 'Expected speed-up with k draft tokens if a draft costs the same with any k: by the measured curve and the measured '
+            + 'cost. Absent while the cost is not measured.',
+      expr: '%(tokens)s\n/ %(on)s group_left ()\n(1 + %(cost)s * %(on)s %(length)s)' % {
+        tokens: tokens_with,
+        on: on,
+        cost: cost_per_step,
+        length: promql.group(signals.draft_length.expr),
+      },
+    },
+    speedup_at_most: {
+      unit: 'suffix: x',
+      help: 'The same if the cost grows in proportion to k.',
+      expr: '%(tokens)s\n/ on (%(labels)s)\n(1 + %(cost)s)' % {
+        tokens: tokens_with,
+        labels: promql.list(level + ['k']),
+        cost: promql.group(byK(function(k) '%d * %s' % [k, cost_per_step])),
       },
     },
     draft_fullness: {
@@ -328,15 +439,6 @@ function(config, source, signals, narrow)
           for name in ['MetricsInconsistent', 'BaselineMissing', 'BucketsMixed', 'RulesLagging', 'TargetDown', 'TargetAbsent']
         ]),
       ]),
-    },
-    acceptance_headroom: {
-      unit: 'percentunit',
-      help: 'Acceptance rate / its minimum. Below 100 %, speculation does not break even: measured, or assumed for the method.',
-      expr: '%(acceptance)s / %(on)s %(minimum)s' % {
-        acceptance: signals.acceptance.record,
-        on: on,
-        minimum: signals.acceptance_min.record,
-      },
     },
     without_baseline: {
       unit: 'short',
