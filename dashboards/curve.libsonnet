@@ -94,16 +94,19 @@ function(config, common)
       w: 16,
       h: 7,
       no_data: nothing.drafts,
-      // Two columns: the yield of a draft, and the speed-up after its cost.
+      // Two columns: the yield of a draft, and the speed-up after its cost. Only the exporter measures the cost.
+      local with_cost = config.source == 'exporter',
       local all(name) = g.tableTarget(std.join('\nor\n', [
         promql.withLabel('max by (model_name) (%s)' % query.expr(name, { k: k }), 'k', k)
         for k in byK
       ])) { help:: query.signal(name).help, unit:: 'short' },
-      targets: [all('length_with'), all('speedup_with')],
+      targets: [all('length_with')] + (if with_cost then [all('speedup_with')] else []),
       transformations: [
         g.merge,
         g.columns(
-          [['k', 'k'], ['Value #A', 'mean acceptance length'], ['Value #B', 'expected speed-up']],
+          if with_cost
+          then [['k', 'k'], ['Value #A', 'mean acceptance length'], ['Value #B', 'expected speed-up']]
+          else [['k', 'k'], ['Value', 'mean acceptance length']],
           ['Time', 'model_name']
         ),
         g.sortBy('k'),
