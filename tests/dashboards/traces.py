@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from builders import Clock
+from dashboards.byload import ByLoad, recorded
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
@@ -44,7 +45,8 @@ Samples = dict[Series, list[tuple[int, float]]]  # Unix seconds, ascending
 class Replica:
     """One pod: what it runs, and what its target's labels are.
 
-    ``baseline``: what runs without speculation, in a file. ``warnings``: simulated seconds at which the log has one.
+    ``baseline``: what runs without speculation, in a file that has its step times by load. ``warnings``: simulated
+    seconds at which the log has one.
     """
 
     service: str
@@ -80,6 +82,7 @@ class Scraper:
         state._clock, state._born = self._clock.monotonic, 0.0
         state._wall_clock = lambda: begin + self._clock.now
         state.observe_version(replica.settings.vllm_version)
+        self._by_load = ByLoad(replica.settings, recorded(replica.baseline) if replica.baseline else None)
         self.samples: Samples = {}
         self._target = tuple(replica.target.items())
         self._series: dict[tuple[str, Labels], list[tuple[int, float]]] = {}
@@ -99,7 +102,13 @@ class Scraper:
             self._state.observe_failure(fault or "connection refused")
         else:
             content_type = self._engine.release.content_type
-            self._state.observe_snapshot(parse_exposition(render_metrics(self._engine), content_type))
+            snapshot = parse_exposition(render_metrics(self._engine), content_type)
+            self._state.observe_snapshot(snapshot)
+            if snapshot.engine_generation != "v0":
+                self._by_load.observe(snapshot.engines, self._clock.now)
+                labels = {"inference_service": self._replica.service, "model_name": self._engine.settings.model_name}
+                for name, own, value in self._by_load.samples(labels):
+                    self._add(name, tuple(own.items()), now, value)
         self._predictor.metrics_health.success = self._state.up
         self._predictor.metrics_health.duration_seconds = 0.004 + 0.001 * math.sin(now / 600)
         for family in self._collector.collect():
