@@ -34,6 +34,12 @@ CONFIG = (
     "SpeculativeConfig(method='draft_model', model='/models/draft', num_spec_tokens=3), tokenizer='/models/target', "
     "served_model_name=tiny, enable_prefix_caching=True"
 )
+ARGUMENTS = (
+    "non-default args: {'host': '127.0.0.1', 'port': 18001, 'model': '/models/target', 'served_model_name': ['tiny'], "
+    "'speculative_config': {'method': 'draft_model', 'model': '/models/draft', 'num_speculative_tokens': 3, "
+    "'num_speculative_tokens_per_batch_size': [[1, 2, 4], [3, 8, 0]], 'rejection_sample_method': 'synthetic', "
+    "'synthetic_acceptance_length': 2.4}, 'max_num_seqs': 8}"
+)
 PARAMS = "SamplingParams(n=1, temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=None, stop=[], max_tokens=40)"
 
 # Fields that a statistics line of a later release may have.

@@ -20,6 +20,8 @@ FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
     "derived": ("Absent", (families.DERIVED, families.WINDOWS)),
     "log": ("Absent", (families.LOG,)),
     "predictor": ("Absent", (families.PREDICTOR, families.PREDICTOR_LOG, families.POLICY)),
+    "benefit": ("Absent", (families.BENEFIT,)),
+    "load": ("Also absent", (families.LOAD,)),
     "baseline": ("Also absent", (families.BASELINE,)),
     "scrapes": ("Absent", (families.SCRAPE, families.READER)),
     "exporter": ("Absent", (families.EXPORTER, families.PROCESS)),

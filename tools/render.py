@@ -17,6 +17,7 @@ import rjsonnet
 import yaml
 
 import flagtables
+import lengthtables
 import metrictables
 import ruletables
 
@@ -148,6 +149,7 @@ def render_reference() -> dict[Path, str]:
         flagtables.CONFIGURATION: flagtables.configuration_page,
         flagtables.SIMULATOR: flagtables.simulator_page,
         metrictables.METRICS: metrictables.metrics_page,
+        lengthtables.REFERENCES: lengthtables.references_page,
     }
     return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
 

@@ -244,6 +244,34 @@ def pinned(
     return series
 
 
+def measured(
+    minutes: int,
+    speedup: float,
+    bounds: tuple[float, float] | None = None,
+    *,
+    break_even: float | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> list[Series]:
+    """The gauges of an exporter that compares with its baseline without speculation, at like load.
+
+    The assumed break-even is always there. ``bounds``: low and high of the speed-up.
+    """
+    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
+    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
+    target = {name: value for name, value in given.items() if value}
+
+    def gauge(name: str, value: float, basis: str = "measured", **extra: str) -> Series:
+        return Series(f"specdec_{name}", target | {"basis": basis} | extra, [value] * minutes)
+
+    series = [gauge("speedup_ratio", speedup), gauge("break_even_acceptance_ratio", 0.5, "assumed")]
+    if bounds is not None:
+        series += [gauge("speedup_bound_ratio", bounds[0], bound="low")]
+        series += [gauge("speedup_bound_ratio", bounds[1], bound="high")]
+    if break_even is not None:
+        series += [gauge("break_even_acceptance_ratio", break_even)]
+    return series
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One scenario. ``firing``: by minute, exactly the alerts that fire then: ``"<alert> <severity>[ <sli>]"``.

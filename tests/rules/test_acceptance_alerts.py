@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rules.scenario import NOWHERE, SECOND, STEADY, Case, Pack, Phase, Series, pinned, service, slower
+from rules.scenario import NOWHERE, SECOND, Case, Pack, Phase, Series, service
 
 HEALTHY = (0.85, 0.72, 0.59)  # 0.72
 COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
@@ -40,26 +40,6 @@ def test_a_collapse_of_a_release_that_counts_no_drafts(pack: Pack) -> None:
     ((page, _),) = pack.fired((85, case))
     assert f"{PAGE}: Acceptance is 3" in str(page)
     assert "The acceptance by position is unknown." in str(page)
-
-
-def test_low_acceptance_wakes_nobody_while_a_measured_speed_up_pays(pack: Pack) -> None:
-    minutes = 70
-    low = Phase(minutes=minutes, curve=(0.5, 0.3, 0.2))  # 0.33
-
-    def against(speedup: float, phase: Phase = low) -> list[Series]:
-        return service(phase, families=("tpot",)) + pinned(minutes, {"tpot": slower(STEADY["tpot"], speedup)})
-
-    paying = Case(name="1.6 times as fast as without", series=against(1.6), firing={65: {TICKET}})
-    few = dataclasses.replace(low, requests_per_minute=3)
-    pack.run(
-        Case(name="no baseline", series=service(low, families=("tpot",)), firing={65: {PAGE, TICKET}}),
-        paying,
-        Case(name="slower than without", series=against(0.9), firing={65: {PAGE, TICKET}}),
-        Case(name="faster, in too few requests to tell", series=against(1.6, few), firing={65: {PAGE, TICKET}}),
-    )
-
-    ((ticket,),) = pack.fired((65, paying))
-    assert "The measured speed-up is 1.60." in str(ticket)
 
 
 def test_what_is_no_collapse_stays_silent(pack: Pack) -> None:

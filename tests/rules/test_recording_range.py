@@ -10,16 +10,20 @@ import pytest
 from click.testing import CliRunner
 
 import tsdb
+from builders import known
 from fieldtools import either
 from promtool import promtool
 from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, to_yaml
 from specdec_exporter.baseline.prometheus import record_range
 from specdec_exporter.commands import cli
 from specdec_exporter.errors import BaselineError
+from specdec_exporter.speculation.load import Load
 
 START = 1_790_000_000
 STEP = 15
 HOUR = 3600
+HALF = HOUR // 2
+STALL = 1000  # neither a scrape nor the end of a step; the stall ends in another step
 END = datetime.fromtimestamp(START + HOUR, UTC)
 BOUNDS = ("0.05", "0.1", "+Inf")
 OWN = 'inference_service="%s",model_name="tiny",engine="%s",namespace="prod",job="specdec"'
@@ -74,6 +78,44 @@ def of_predictor(n: float) -> dict[str, float]:
     }
 
 
+PACE = {3: 0.02, 6: 0.024, 12: 0.03}  # step time by concurrency
+
+
+def busy(
+    service: str, engine: str, seconds_at: dict[int, float], *, preemptions: int = 0, **more: float
+) -> dict[str, float]:
+    """What the exporter shows after so many seconds at each concurrency, with steps of :data:`PACE`.
+
+    Of each 2 steps of a request one has a draft of 3 tokens; half of the drafts are accepted as a whole, the others not
+    at all. ``steps`` and ``step_seconds`` come on top: they take another time.
+    """
+    labels = OWN % (service, engine)
+    steps = more.get("steps", 0.0) + sum(seconds * b / PACE[b] for b, seconds in seconds_at.items())
+    step_seconds = more.get("step_seconds", 0.0) + sum(seconds * b for b, seconds in seconds_at.items())
+    drafts, requests = steps / 2, steps / 50
+    shown = {
+        f"specdec_drafts_total{{{labels}}}": drafts,
+        f"specdec_draft_tokens_total{{{labels}}}": 3 * drafts,
+        f"specdec_accepted_tokens_total{{{labels}}}": 1.5 * drafts,
+        f"specdec_generation_tokens_total{{{labels}}}": steps + 1.5 * drafts + requests,
+        f"specdec_prompt_tokens_total{{{labels}}}": 100 * requests,
+        f"specdec_preemptions_total{{{labels}}}": preemptions,
+        f'specdec_requests_finished_total{{{labels},finished_reason="stop"}}': requests,
+        f"specdec_step_latency_seconds_sum{{{labels}}}": step_seconds,
+        f"specdec_step_latency_seconds_count{{{labels}}}": steps,
+        **histogram("specdec_time_to_first_token_seconds", labels, requests),
+    }
+    for position in "012":
+        shown[f'specdec_accepted_tokens_per_position_total{{{labels},position="{position}"}}'] = drafts / 2
+    return shown
+
+
+def started(service: str, second: int) -> dict[str, float]:
+    """What a predictor shows that started a while ago: for a minute each step took 1 s, then it was at 6."""
+    slow = min(second, 60)
+    return busy(service, "0", {6: second - slow}, steps=slow, step_seconds=slow)
+
+
 def samples(second: int) -> dict[str, float]:
     n = 20 + second / STEP * 2
     since_restart = n if second < HOUR / 2 else (second - HOUR / 2) / STEP * 2
@@ -89,7 +131,19 @@ def samples(second: int) -> dict[str, float]:
         **exported("idle", 20),
         **{series.replace('"v1"', '"v0"'): value for series, value in exported("old", n).items()},
         **of_predictor(n),
+        **busy("busy", "0", {3: min(second, HALF), 6: max(0, second - HALF)}),
+        **busy("busy", "1", {12: second}),
+        **(busy("sparse", "0", {6: second}) if second % 60 == 0 else {}),
+        **(busy("begun", "0", {3: second}) if second < HALF else started("begun", second - HALF)),
+        **(started("new", second - HALF) if second >= HALF else {}),
+        **stalled(second),
     }
+
+
+def stalled(second: int) -> dict[str, float]:
+    """A request that is preempted once, and waits 50 s for its next step."""
+    waited = {"steps": 1.0, "step_seconds": 50.0} if second >= STALL + 50 else {}
+    return busy("stalled", "0", {6: second}, preemptions=int(second >= STALL), **waited)
 
 
 @pytest.fixture(scope="module", params=either("prometheus", "prometheus3"))
@@ -175,7 +229,7 @@ async def test_of_a_v0_engine_only_latency_is_recorded(url: str) -> None:
     ("selector", "said"),
     [
         ('{namespace="prod",inference_service=~"steady|pair"}', r'2 services .*"pair".*"steady".*Narrow --selector'),
-        ('{job=~".+"}', "7 services or models match, expected one: "),
+        ('{job=~".+"}', "12 services or models match, expected one: "),
         (service("nobody"), "no series of a predictor matches .*specdec_generation_tokens_total"),
         (service("mixed"), "different buckets for time_to_first_token_seconds"),
         (service("idle"), "no request finished in the recorded 3600 s"),
@@ -211,3 +265,75 @@ async def test_what_does_not_speak_the_api_is_one_clear_line(url: str, tmp_path:
         await recorded("http://127.0.0.1:9", service("steady"))
     with pytest.raises(BaselineError, match="expected the URL of a Prometheus"):
         await recorded("127.0.0.1:9090", service("steady"))
+
+
+# --- By load ---
+
+
+def total(found: Baseline, bound: int) -> Load:
+    (only,) = (each for each in found.by_load if each.bound == bound)
+    return only.total
+
+
+async def test_each_engine_is_sorted_by_its_own_load(url: str) -> None:
+    found = await recorded(url, service("busy"))
+    assert [each.bound for each in found.by_load] == [4, 8, 16]
+    for bound, concurrency, seconds in ((4, 3, HALF), (8, 6, HALF), (16, 12, HOUR)):
+        load = total(found, bound)
+        assert load.concurrency == pytest.approx(concurrency, rel=0.01)
+        assert load.step_seconds / load.steps == pytest.approx(PACE[concurrency], rel=0.001)
+        assert load.tokens / load.steps == pytest.approx(1.75, rel=0.001)
+        assert load.seconds == pytest.approx(seconds, abs=180)  # what a warm-up could be is left out
+        counts = load.counts
+        assert known(counts.draft_tokens) / load.steps == pytest.approx(1.5, rel=0.001)
+        assert known(counts.accepted_tokens) / known(counts.draft_tokens) == pytest.approx(0.5, rel=0.001)
+        assert known(counts.prompt_tokens) / load.steps == pytest.approx(2.0, rel=0.001)
+        assert counts.accepted_per_position == pytest.approx([known(counts.drafts) / 2] * 3, rel=0.001)
+
+
+async def test_the_steps_of_a_day_hold_a_minute_or_more(url: str) -> None:
+    for days, step in ((1 / 24, 60), (1 / 2, 60), (5, 432)):
+        found = await record_range(url, selector=service("busy"), range_seconds=days * 86400, end=END)
+        assert {each.total.seconds / each.intervals for each in found.by_load} == {step}
+        assert {each.bound for each in found.by_load} >= {4, 16}
+
+
+async def test_a_step_holds_at_least_four_scrapes(url: str) -> None:
+    (found,) = (await recorded(url, service("sparse"))).by_load
+    assert 210 <= found.total.seconds / found.intervals <= 240
+    assert found.total.concurrency == pytest.approx(6, rel=0.02)
+    assert found.total.step_seconds / found.total.steps == pytest.approx(PACE[6], rel=0.001)
+
+
+@pytest.mark.parametrize(("name", "bounds"), [("begun", [4, 8]), ("new", [8])])
+async def test_the_warm_up_after_a_start_is_left_out(url: str, name: str, bounds: list[int]) -> None:
+    found = await recorded(url, service(name))
+    assert [each.bound for each in found.by_load] == bounds
+    for each, concurrency in zip(found.by_load, (3, 6)[-len(bounds) :], strict=True):
+        assert each.total.concurrency == pytest.approx(concurrency, rel=0.01)
+        assert each.total.step_seconds / each.total.steps == pytest.approx(PACE[concurrency], rel=0.001)
+        assert each.total.seconds >= HALF - 300
+
+
+async def test_a_preempted_request_is_no_long_step(url: str) -> None:
+    found = await recorded(url, service("stalled"))
+    (only,) = found.by_load
+    assert only.total.step_seconds / only.total.steps == pytest.approx(PACE[6], rel=1e-4)
+    assert found.counts.preemptions == pytest.approx(1, rel=0.2)
+
+
+async def test_a_predictor_that_is_scraped_itself_is_sorted_by_load_too(url: str) -> None:
+    (found,) = (await recorded(url, '{namespace="raw"}')).by_load
+    assert found.bound == 1
+    assert found.total.concurrency == pytest.approx(16 * 0.06 / STEP, rel=0.01)
+    assert known(found.total.counts.drafts) == pytest.approx(found.total.steps, rel=0.001)
+    assert len(found.accepted_per_position) == 1
+
+
+async def test_a_v0_engine_has_no_step_times_by_load(url: str) -> None:
+    assert (await recorded(url, service("old"))).by_load == ()
+
+
+async def test_a_range_shorter_than_a_step_has_none_either(url: str) -> None:
+    found = await record_range(url, selector=service("busy"), range_seconds=45, end=END)
+    assert (found.by_load, bool(found.requests_finished)) == ((), True)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import known
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts, reconstruct_window
 
@@ -81,7 +80,7 @@ def test_growing_counts_never_look_like_a_reset(a: Counts, b: Counts) -> None:
 
 @pytest.mark.parametrize("name", [*acceptance.SCALARS, "accepted_per_position"])
 def test_any_count_that_falls_is_a_reset(name: str) -> None:
-    full = Counts(5, 5, 5, (5.0, 5.0), 5, 5, 5, 5, 5)
+    full = Counts(5, 5, 5, (5.0, 5.0), 5, 5, 5, 5, 5, 5, 5, 5)
     lower: object = (5.0, 4.0) if name == "accepted_per_position" else 4.0
     fields: dict[str, object] = {
         field: getattr(full, field) for field in (*acceptance.SCALARS, "accepted_per_position")
@@ -101,32 +100,6 @@ def test_short_drafts_are_seen_from_draft_tokens_below_k_times_drafts() -> None:
     assert not acceptance.has_short_drafts(15, 5, 3)
     assert not acceptance.has_short_drafts(None, 5, 3)
     assert not acceptance.has_short_drafts(15, 5, None)
-
-
-@pytest.mark.parametrize(
-    ("curve", "cost", "expected"),
-    [
-        ((), 0.1, None),
-        ((0.9, 0.1, 0.05), 0.1, 1),
-        ((0.5, 0.5), 0.5, 0),  # breaks even only: not worth it
-    ],
-)
-def test_recommended_k_maximises_expected_speed_up(curve: tuple[float, ...], cost: float, expected: int | None) -> None:
-    assert acceptance.recommended_num_speculative_tokens(curve, cost) == expected
-
-
-@given(
-    rates=st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=8),
-    cost=st.floats(min_value=0.001, max_value=1),
-)
-def test_recommended_k_is_never_beaten_by_another_measured_k(rates: list[float], cost: float) -> None:
-    curve = tuple(sorted(rates, reverse=True))
-
-    def speedup(k: int) -> float:
-        return (1 + sum(curve[:k])) / acceptance.break_even_length(k, cost)
-
-    best = known(acceptance.recommended_num_speculative_tokens(curve, cost))
-    assert speedup(best) >= max(speedup(k) for k in range(len(curve) + 1)) - 1e-9
 
 
 @st.composite

@@ -18,7 +18,14 @@ from specdec_exporter.inspection.logstory import (
     LogStory,
     WindowSeries,
 )
-from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    EngineStats,
+    Event,
+    PredictorWarning,
+    ServerArguments,
+    SpecDecoding,
+)
 
 K = 3
 
@@ -244,7 +251,6 @@ def test_lines_of_which_some_lack_positions_have_a_length_and_no_curve() -> None
     assert account.figures is not None
     assert (account.figures.drafts, account.figures.mean_acceptance_length) == (100, 2.8)
     assert account.figures.per_position == account.figures.conditional == ()
-    assert account.recommended_num_speculative_tokens is None
 
 
 def test_k_of_the_lines_before_serves_a_line_without_positions() -> None:
@@ -272,7 +278,7 @@ def test_nothing_drafted_has_no_ratio() -> None:
     assert account.history == (None,)
 
 
-def test_short_drafts_are_flagged_and_give_no_recommendation() -> None:
+def test_short_drafts_are_flagged() -> None:
     short = SpecDecoding(  # 100 drafts of 2 tokens, all accepted, at k = 3
         accepted_tokens=200,
         draft_tokens=200,
@@ -286,12 +292,6 @@ def test_short_drafts_are_flagged_and_give_no_recommendation() -> None:
     assert account.figures is not None
     assert account.figures.drafts == 300
     assert account.figures.short_drafts
-    assert account.recommended_num_speculative_tokens is None
-
-
-def test_a_full_curve_recommends_a_k() -> None:
-    assert judged(config(), window([190, 20, 1], 200)).recommended_num_speculative_tokens == 1
-    assert judged(config(), window([4, 1, 0], 200)).recommended_num_speculative_tokens == 0
 
 
 def test_warnings_are_counted_with_their_meaning() -> None:
@@ -340,3 +340,34 @@ def test_the_verdict_uses_the_policy_of_the_method_under_its_old_names_too() -> 
     line = window([110, 60, 30], 200)  # a third: enough for n-gram look-up, not for a draft model
     assert told(config(method="draft_model"), line).verdict.code == "not_paying"
     assert told(config(method="[ngram]", draft_model=None), line).verdict.code == "healthy"
+
+
+# --- what the line of arguments says ---
+
+
+def test_synthetic_acceptance_is_named_and_not_judged_until_another_start() -> None:
+    synthetic = ServerArguments(method="draft_model", rejection_sample_method="synthetic")
+    analysis = told(synthetic, config(), window([190, 180, 170], 200))
+    assert analysis.verdict.code == "unknown"
+    assert "synthetic" in analysis.verdict.headline
+    account = known(analysis.judged)
+    assert (account.rejection_sampling, account.recommended_num_speculative_tokens) == ("synthetic", None)
+    again = told(
+        synthetic, config(), window([190, 180, 170], 200), ServerArguments(), config(), window([190, 180, 170], 200)
+    )
+    assert again.verdict.code == "healthy"
+    assert [account.rejection_sampling for account in again.accounts] == ["synthetic", None]
+
+
+def test_windows_of_a_server_that_extracts_hidden_states_are_not_judged() -> None:
+    extracting = config(speculative=False, method="extract_hidden_states", num_speculative_tokens=1)
+    assert told(extracting, window([0], 200)).verdict.code == "off"
+    assert told(extracting, window([200], 200)).verdict.code == "off"
+    both = told(config(), window([190, 180, 170], 200), extracting, window([0], 200))
+    assert known(both.judged).config == config()
+
+
+def test_published_lengths_stand_beside_those_of_the_log() -> None:
+    event = config(model="Qwen/Qwen3-8B", method="eagle3")
+    reasons = told(event, window([130, 80, 40], 200)).verdict.reasons
+    assert "published: 2.26 for Qwen3-8B, eagle3, k = 3, on MT-Bench" in reasons

@@ -295,3 +295,26 @@ def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None
     assert child.returncode == 0
     assert err == b""
     assert b"380" in out
+
+
+# --- real starts (see fixtures/starts) ---
+
+STARTS = CAPTURES.parent / "starts"
+
+
+def test_a_real_server_with_synthetic_acceptance_is_named_so(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text((STARTS / "0.32.0-synthetic.log").read_text() + 20 * SPEC_LINE)
+    run = Run(str(log))
+    assert "k = 3, synthetic rejection sampling" in " ".join(run.text.split())
+    assert "Acceptance is synthetic: it says nothing about the draft" in run.text
+    assert "Recommended k" not in run.text
+    (first, *_) = Run(str(log), output="jsonl").objects
+    assert (first["kind"], first["rejection_sample_method"]) == ("server_arguments", "synthetic")
+
+
+def test_a_real_server_that_extracts_hidden_states_is_not_judged() -> None:
+    analysis = analysis_of(str(STARTS / "0.32.0-extract_hidden_states.log"))
+    assert analysis.windows > 10
+    assert analysis.judged is None
+    assert (analysis.verdict.code, analysis.verdict.headline) == ("off", "Speculative decoding is off")

@@ -11,6 +11,7 @@ import pytest
 
 from builders import CAPTURES, FIXTURES
 from loglines import (
+    ARGUMENTS,
     CONFIG,
     EXTRA_FIELDS,
     HEADER,
@@ -31,6 +32,7 @@ from specdec_exporter.predictor.log.events import (
     Malformed,
     PredictorWarning,
     RequestParams,
+    ServerArguments,
     SpecDecoding,
 )
 from specdec_exporter.predictor.log.logline import parse_line
@@ -286,6 +288,40 @@ def test_an_engine_without_speculation_says_so() -> None:
     assert (event.speculative, event.method, event.engine_generation) == (False, None, "v1")
 
 
+def test_an_engine_that_only_extracts_hidden_states_does_not_speculate() -> None:
+    event = parse(CONFIG.replace("draft_model', model='/models/draft', num_spec_tokens=3", "extract_hidden_states'"))
+    assert isinstance(event, EngineConfig)
+    assert (event.speculative, event.method) == (False, "extract_hidden_states")
+
+
+def test_arguments_give_the_keys_of_the_speculative_config_and_nothing_else() -> None:
+    event = parse(HEADER + ARGUMENTS.replace("'host'", "'api_key': ['secret'], 'host'"))
+    assert isinstance(event, ServerArguments)
+    assert (event.method, event.draft_model, event.num_speculative_tokens, event.rejection_sample_method) == (
+        "draft_model", "/models/draft", 3, "synthetic",
+    )  # fmt: skip
+    assert b"secret" not in msgspec.json.encode(event)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "{}",
+        "{'model': 'speculative_config', 'x': \"{'method': 'eagle'}\"}",
+        "{'speculative_config': None}",
+        "{'speculative_config': '{\"method\": \"eagle\"}'}",
+        "{'speculative_config': SpeculativeConfig(method='eagle')}",
+        "{'speculative_config': {}}",
+        "{'speculative_config': {'num_speculative_tokens': 99999999999999999999, 'method': None}}",
+        "{'speculative_config': {'num_speculative_tokens': [3], 'more': {'method': 'eagle'}}}",
+    ],
+)
+def test_arguments_without_speculation_of_a_known_shape_say_nothing_of_it(arguments: str) -> None:
+    event = parse(f"{HEADER}non-default args: {arguments}")
+    assert isinstance(event, ServerArguments)
+    assert (event.method, event.draft_model, event.num_speculative_tokens) == (None, None, None)
+
+
 def test_a_configuration_that_breaks_off_never_gives_half_a_value() -> None:
     full = parse(CONFIG)
     for end in range(len("Initializing a V1 LLM engine (v0.32.0) with config: "), len(CONFIG)):
@@ -421,6 +457,7 @@ def test_reading_time_grows_with_the_line_not_with_its_square(noise: str) -> Non
     # A line of 1 MiB would take hours if each quote looked for its partner to the end.
     malformed(f"Received request x: prompt: params: SamplingParams(n=1, stop='{noise * (1_000_000 // len(noise))}")
     malformed(f'{CONFIG.partition("speculative")[0]}x="{noise * (1_000_000 // len(noise))}')
+    parse(f"{HEADER}{ARGUMENTS.partition('speculative')[0]}x': '{noise * (1_000_000 // len(noise))}")
 
 
 def test_digits_beyond_any_count_do_no_harm() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loglines import (
+    ARGUMENTS,
     CONFIG,
     EXTRA_FIELDS,
     HEADER,
@@ -28,6 +29,7 @@ from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     Malformed,
+    ServerArguments,
     SpecDecoding,
 )
 from specdec_exporter.predictor.log.logline import parse_line
@@ -44,7 +46,9 @@ def test_any_bytes_are_read_without_harm(line: bytes) -> None:
 
 
 @given(
-    st.sampled_from([SPEC, SPEC_0_9, SPEC_0_8_3, SPEC_V0, STATS, CONFIG, f"Received request x: params: {PARAMS}"]),
+    st.sampled_from(
+        [SPEC, SPEC_0_9, SPEC_0_8_3, SPEC_V0, STATS, CONFIG, ARGUMENTS, f"Received request x: params: {PARAMS}"]
+    ),
     st.sampled_from([HEADER, "", "{", '{"message": "']),
     st.integers(0, 400),
     st.binary(max_size=40),
@@ -124,7 +128,9 @@ def test_any_header_is_read_without_harm(parts: list[str], blank: str) -> None:
 
 
 @given(
-    st.text(max_size=60), st.text(max_size=60), st.sampled_from([SPEC, SPEC_V0, STATS, HEADER + SPEC, HEADER + CONFIG])
+    st.text(max_size=60),
+    st.text(max_size=60),
+    st.sampled_from([SPEC, SPEC_V0, STATS, HEADER + SPEC, HEADER + CONFIG, HEADER + ARGUMENTS]),
 )
 def test_quoting_a_line_in_a_request_never_counts(before: str, after: str, quoted: str) -> None:
     text = f"{before}{quoted}{after}"
@@ -136,4 +142,47 @@ def test_quoting_a_line_in_a_request_never_counts(before: str, after: str, quote
         json.dumps({"name": "vllm.serving", "message": f"request {text!r}"}),
         json.dumps({"prompt": text}),
     ):
-        assert not isinstance(parse(line), SpecDecoding | EngineStats | EngineConfig | Malformed), line
+        assert not isinstance(parse(line), SpecDecoding | EngineStats | EngineConfig | ServerArguments | Malformed), (
+            line
+        )
+
+
+_WRITTEN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+    ),
+    max_leaves=6,
+)
+_ARGUMENT_NAMES = st.sampled_from(["model", "port", "seed", "compilation_config", "override_generation_config", "x"])
+_NAMED = st.text("ab/-._'\\\"{}[](), =:", min_size=1, max_size=12)
+
+
+_OTHERS = st.dictionaries(_ARGUMENT_NAMES, _WRITTEN, max_size=3)
+
+
+@given(
+    others=st.tuples(_OTHERS, _OTHERS, _OTHERS),
+    names=st.tuples(_NAMED, st.none() | _NAMED),
+    tokens=st.integers(0, 999_999_999),
+    cut=st.integers(0, 2000),
+)
+def test_arguments_are_read_back_as_they_were_written_or_not_at_all(
+    others: tuple[dict[str, object], ...], names: tuple[str, str | None], tokens: int, cut: int
+) -> None:
+    before, beside, after = ({f"{name}_": value for name, value in each.items()} for each in others)
+    ours = {"method": names[0], "model": names[1], "num_speculative_tokens": tokens}
+    arguments = {**before, "speculative_config": {**beside, **ours}, **after}
+    event = parse(f"{HEADER}non-default args: {arguments}")
+    assert isinstance(event, ServerArguments)
+    assert (event.method, event.draft_model, event.num_speculative_tokens) == (*names, tokens)
+    assert event.rejection_sample_method is None
+    beginning = f"{HEADER}non-default args: {{"
+    said = parse(f"{HEADER}non-default args: {arguments}"[: len(beginning) + cut])
+    if isinstance(said, ServerArguments):
+        assert said == event
+    else:
+        assert isinstance(said, Malformed)
+        assert said.incomplete

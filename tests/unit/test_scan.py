@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES
+from loglines import ARGUMENTS, HEADER
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
@@ -21,6 +22,7 @@ from specdec_exporter.predictor.log.events import (
     Malformed,
     PredictorWarning,
     RequestParams,
+    ServerArguments,
     SpecDecoding,
 )
 from specdec_exporter.predictor.log.logline import parse_line
@@ -218,6 +220,22 @@ def test_a_line_wrapped_at_any_column_counts_exactly_once(line: bytes) -> None:
             assert (
                 msgspec.structs.replace(event, timestamp=whole.timestamp, process=whole.process, pid=whole.pid) == whole
             )
+
+
+def test_arguments_wrapped_at_any_column_give_the_same_or_an_error() -> None:
+    line = (HEADER + ARGUMENTS).encode()
+    whole = parse_line(line)
+    assert isinstance(whole, ServerArguments)
+    first = len(HEADER) + len("non-default args: {")
+    for column in range(first, len(line)):
+        for eaten in {b"", b" "} if line[column : column + 1] == b" " else {b""}:
+            rest = line[column + len(eaten) :]
+            found = read(lines(ACCESS, line[:column], rest, drafts()))
+            *arguments, event = found.events
+            assert isinstance(event, SpecDecoding)
+            looks_like_json = rest.startswith(b"{")  # a line of its own
+            expected = ([], 1) if looks_like_json else ([whole], 0)
+            assert (arguments, found.counters.parse_errors) == expected, line[:column]
 
 
 @given(
@@ -458,11 +476,21 @@ def test_a_big_log_gives_what_its_parts_give() -> None:
     """Of many usual lines at once fewer words are looked for; no other line of that format is lost by it."""
     crowd = lines(*[ACCESS] * 1200, stats(), drafts())
     warning = b"(APIServer pid=7) WARNING 11-20 21:44:52 [vllm.py:1] Enabling num_speculative_tokens > 1 will run"
-    rare = [CONFIG, V0_DRAFTS, warning, OLD_DRAFTS, drafts()[:200], drafts(3), V0_DRAFTS[:90] + b"\n" + V0_DRAFTS[90:]]
+    arguments = b"(APIServer pid=7) INFO 11-20 21:44:52 [api_utils.py:286] non-default args: {'model': 'm'}"
+    rare = [
+        arguments,
+        CONFIG,
+        V0_DRAFTS,
+        warning,
+        OLD_DRAFTS,
+        drafts()[:200],
+        drafts(3),
+        V0_DRAFTS[:90] + b"\n" + V0_DRAFTS[90:],
+    ]
     big = [crowd * 2, *[crowd + lines(line) + crowd for line in rare], crowd * 2]
     small = [part for chunk in big for part in re.findall(rb"(?:.*\n){1,300}", chunk)]
     found, expected = read(*big), read(*small)
     assert found.events == expected.events
     assert found.counters.parse_errors == expected.counters.parse_errors == 1
     kinds = [type(event) for event in found.events]
-    assert kinds.count(EngineConfig) == kinds.count(PredictorWarning) == 1
+    assert kinds.count(ServerArguments) == kinds.count(EngineConfig) == kinds.count(PredictorWarning) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from builders import CAPTURES, Clock, engine, known, snapshot
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, ServerArguments, SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.state import PredictorState
@@ -390,19 +390,6 @@ def test_history_is_an_hour_long_at_most(state: PredictorState, clock: Clock) ->
     assert 55 <= len(state.status().history) <= 60
 
 
-def test_a_recommendation_needs_enough_full_drafts(state: PredictorState, clock: Clock) -> None:
-    def recommended(later: EngineSnapshot) -> int | None:
-        clock.advance(60)
-        state.observe_snapshot(snapshot(later))
-        return state.status().recommended_num_speculative_tokens
-
-    assert recommended(engine()) is None
-    assert recommended(engine(10, (9.0, 1.0, 0.0))) is None  # too few
-    assert recommended(engine(1000, (900.0, 50.0, 0.0))) == 1
-    short = msgspec.structs.replace(engine(2000, (1800.0, 100.0, 0.0)), draft_tokens=4000.0)
-    assert recommended(short) is None
-
-
 def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> None:
     for later in (engine(), engine(100, (0.0, 0.0, 0.0))):
         state.observe_snapshot(snapshot(later))
@@ -430,3 +417,58 @@ def test_the_verdict_is_the_methods_own(state: PredictorState, clock: Clock, met
     clock.advance(30)
     state.observe_snapshot(snapshot(engine(100, (60.0, 40.0, 20.0))))
     assert state.status().verdict.code == code
+
+
+# --- what the line of arguments says ---
+
+
+def test_synthetic_acceptance_is_not_judged_and_recommends_nothing(state: PredictorState, clock: Clock) -> None:
+    state.observe_event(ServerArguments(method="draft_model", rejection_sample_method="synthetic"))
+    state.observe_event(config())
+    state.observe_snapshot(snapshot(engine()))
+    clock.advance(60)
+    state.observe_snapshot(snapshot(engine(1000, (900.0, 50.0, 10.0))))
+    status = state.status()
+    assert status.state == "drafting"
+    assert (status.verdict.code, status.rejection_sampling) == ("unknown", "synthetic")
+    assert "synthetic" in status.verdict.headline
+    assert status.recommended_num_speculative_tokens is None
+    assert [view.recommended_num_speculative_tokens for view in state.engines()] == [None]
+    assert status.published is None
+    state.observe_event(ServerArguments(method="draft_model"))
+    assert state.status().recommended_num_speculative_tokens == 1
+    assert state.status().verdict.code != "unknown"
+
+
+def test_lossless_rejection_sampling_is_not_mentioned(state: PredictorState) -> None:
+    for name, expected in (("standard", None), ("block", None), ("fly", "fly"), (None, None)):
+        state.observe_event(ServerArguments(rejection_sample_method=name))
+        assert state.status().rejection_sampling == expected
+
+
+def test_a_server_that_extracts_hidden_states_drafts_nothing(state: PredictorState, clock: Clock) -> None:
+    state.observe_event(config(speculative=False, method="extract_hidden_states", num_speculative_tokens=1))
+    state.observe_snapshot(snapshot(engine(k=1, positions=(0.0,))))
+    clock.advance(60)
+    state.observe_event(
+        SpecDecoding(accepted_tokens=0, draft_tokens=1000, num_speculative_tokens=1, per_position=(0.0,))
+    )
+    state.observe_snapshot(snapshot(engine(1000, (0.0,), k=1)))
+    status = state.status()
+    assert (status.state, status.verdict.code) == ("speculation_off", "off")
+    assert (status.window, status.lifetime, status.published) == (None, None, None)
+    (view,) = state.engines()
+    assert view.snapshot is not None
+    assert (view.snapshot.drafts, view.snapshot.draft_tokens, view.snapshot.accepted_tokens) == (None, None, None)
+    assert view.snapshot.generation_tokens
+
+
+def test_published_lengths_stand_beside_those_of_the_predictor(state: PredictorState, clock: Clock) -> None:
+    state.observe_event(config(method="eagle3", model="Qwen/Qwen3-8B"))
+    state.observe_snapshot(snapshot(engine()))
+    clock.advance(60)
+    state.observe_snapshot(snapshot(engine(1000, (700.0, 500.0, 300.0))))
+    status = state.status()
+    published = known(status.published)
+    assert (published.shortest, published.num_speculative_tokens) == (2.26, 3)
+    assert published.text in status.verdict.reasons

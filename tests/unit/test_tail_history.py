@@ -8,7 +8,7 @@ import pytest
 
 from logfiles import Log, Reader
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig, Event
+from specdec_exporter.predictor.log.events import START_KINDS, EngineConfig, Event, ServerArguments
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.sources.tail import LogFollower
 
@@ -97,17 +97,19 @@ def test_what_is_read_whole_gives_its_configurations_once(log: Log) -> None:
 
 
 @pytest.mark.parametrize("release", ["0.32.0-ngram-k5", "0.25.1-draft_model-k3", "0.32.0-draft_model-jsonlog"])
-def test_a_real_log_gives_its_configuration_and_none_of_its_windows(log: Log, release: str) -> None:
+def test_a_real_log_gives_its_arguments_its_configuration_and_none_of_its_windows(log: Log, release: str) -> None:
     log.path.write_bytes((CAPTURES / release / "server.log").read_bytes())
     counters = ReaderCounters()
     follower = LogFollower(
         [str(log.path)],
         lambda: LogScanner(counters),
-        lambda: LogScanner(ReaderCounters(), kinds=frozenset({EngineConfig})),
+        lambda: LogScanner(ReaderCounters(), kinds=START_KINDS),
         counters=counters,
     )
     events = follower.poll()
-    assert len(events) == 1
-    assert isinstance(events[0], EngineConfig)
-    assert events[0].vllm_version == release.partition("-")[0]
+    arguments, config = events
+    assert isinstance(arguments, ServerArguments)
+    assert isinstance(config, EngineConfig)
+    assert (arguments.method, arguments.draft_model) == (config.method, config.draft_model)
+    assert config.vllm_version == release.partition("-")[0]
     assert counters.lines == 0

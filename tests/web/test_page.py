@@ -29,6 +29,7 @@ from specdec_exporter.serving.status import (
     PredictorStatus,
     Status,
 )
+from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
@@ -99,12 +100,16 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
             method="eagle3",
             draft_model="yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
             num_speculative_tokens=3,
+            rejection_sampling=None,
             recommended_num_speculative_tokens=4,
             requests_running=7.0,
             requests_waiting=2.0,
             kv_cache_usage_ratio=0.43,
             acceptance_ratio_min=0.5,
-            mean_acceptance_length_min=1.21,
+            mean_acceptance_length_min=2.5,
+            break_even=BreakEven(basis="assumed", acceptance_ratio=0.5, mean_acceptance_length=1.21),
+            measured=None,
+            by_load=(),
             window=figures(),
             lifetime=figures(rate=0.583, seconds=None),
             engines=(

@@ -23,6 +23,7 @@ import msgspec
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.load import BLOCK_COUNTS, CONCURRENCY_BOUNDS, Load, LoadBin
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.yamlfile import Node, number_of, parse_yaml, read_yaml
@@ -113,7 +114,23 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
     if baseline.counts.draft_tokens and baseline.method is None:
         found.append("speculation's method is not known: only the predictor's log tells it (--predictor.log-path)")
     missing = [sli for sli in SLIS if getattr(baseline, sli) is None]
-    return (*found, *(f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing))
+    found += [f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing]
+    return (*found, *_remarks_on_load(baseline))
+
+
+def _remarks_on_load(baseline: Baseline) -> Iterator[str]:
+    policy = load_policy().cost
+    if step_times(baseline.by_load, policy).points:
+        return
+    found, advice = "no step times by load", "record again"
+    if baseline.by_load:
+        found = f"no load has {policy.min_steps} request-steps in {policy.min_intervals} intervals"
+        advice = "record for longer"
+    elif baseline.counts.steps is None:
+        advice = "the predictor does not expose its step latency"
+    elif baseline.counts.step_seconds is None:
+        advice = "recordings of releases before 0.2 and of V0 engines have none"
+    yield f"{found}: what a draft costs cannot be computed; {advice}"
 
 
 def sum_bounds(histogram: Histogram) -> tuple[float, float]:

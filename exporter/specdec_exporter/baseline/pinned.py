@@ -10,7 +10,9 @@ from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.speculation.acceptance import acceptance_ratio, mean_acceptance_length
+from specdec_exporter.speculation.cost import StepTimes, step_times
 from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.policy import load_policy
 
 
 class Fit(NamedTuple):
@@ -27,6 +29,7 @@ class PinnedBaseline:
     def __init__(self, path: str) -> None:
         self.path = path
         self.baseline: Baseline = read_baseline(path)
+        self._step_times = step_times(self.baseline.by_load, load_policy().cost)
         self.fit = Fit(None, "the predictor's model is not known yet")
 
     @property
@@ -35,12 +38,23 @@ class PinnedBaseline:
         return acceptance_ratio(self.baseline.counts.accepted_tokens, self.baseline.counts.draft_tokens)
 
     @property
+    def step_times(self) -> StepTimes | None:
+        """Step times without drafts, by load; ``None`` if it was recorded with drafts, or without loads."""
+        return self._step_times if self._step_times.points and self.acceptance_ratio is None else None
+
+    @property
     def decoding(self) -> DecodingBaseline | None:
-        """Time per output token for the verdict; ``None`` if not recorded, or if the model differs."""
+        """How fast it decoded, for the verdict; ``None`` if that was not recorded, or if the model differs."""
         histogram = self.baseline.time_per_output_token_seconds
-        if self.fit.model_name is None or histogram is None:
+        if self.fit.model_name is None or (histogram is None and self.step_times is None):
             return None
-        return DecodingBaseline(histogram.mean, histogram.count, speculative=self.acceptance_ratio is not None)
+        return DecodingBaseline(
+            mean_seconds=histogram.mean if histogram else None,
+            requests=histogram.count if histogram else 0.0,
+            speculative=self.acceptance_ratio is not None,
+            model_name=self.fit.model_name,
+            step_times=self.step_times,
+        )
 
     @property
     def mean_acceptance_length(self) -> float | None:

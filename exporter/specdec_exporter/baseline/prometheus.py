@@ -1,7 +1,8 @@
 """``baseline record --prometheus``: a baseline of one service from a range in Prometheus.
 
 Each figure is one ``increase()`` query, which corrects the counter resets of each series. The series are summed here,
-so that a mix of services, models or buckets is refused and not added up.
+so that a mix of services, models or buckets is refused and not added up. The figures by load are ``increase()`` queries
+in steps; there each step of each engine counts for itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.families import MEANINGS, PREFIXES
 from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.load import Load, LoadBin, LoadBins
+from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.yamlfile import number_of
 
 # A baseline needs one combination of these labels. Two jobs are two services, or one service that is scraped twice.
@@ -32,6 +35,12 @@ IDENTITY = ("cluster", "namespace", "job", "inference_service", "model_name")
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _SELECTOR = re.compile(r'\s*\{((?:[^{}"]|"(?:[^"\\]|\\.)*")*)\}\s*')
 _STEPS = 500  # samples of the range, to find the part with data
+# The steps that are sorted by load. More would only make the answers larger, shorter ones would hold too few scrapes.
+_MIN_STEP_SECONDS = 60.0
+_MIN_SCRAPES_PER_STEP = 4
+_MAX_STEPS = 1000
+_MAX_POINTS = 500_000  # of all series of an answer; about 20 MB
+_SCRAPES_SEEN_SECONDS = 600.0  # the span in which scrapes are counted
 
 # Field of a snapshot -> the exporter's own family, less prefix and suffix.
 _EXPORTED = {
@@ -51,12 +60,12 @@ _EXPORTED = {
 
 # Count -> field of a snapshot, and the part of a histogram.
 _COUNTS = {
-    "drafts": ("drafts",),
-    "draft_tokens": ("draft_tokens",),
-    "accepted_tokens": ("accepted_tokens",),
-    "generation_tokens": ("generation_tokens",),
-    "prompt_tokens": ("prompt_tokens",),
-    "preemptions": ("preemptions",),
+    "drafts": ("drafts", ""),
+    "draft_tokens": ("draft_tokens", ""),
+    "accepted_tokens": ("accepted_tokens", ""),
+    "generation_tokens": ("generation_tokens", ""),
+    "prompt_tokens": ("prompt_tokens", ""),
+    "preemptions": ("preemptions", ""),
     "first_tokens": ("time_to_first_token", "count"),
     "steps": ("step_latency", "count"),
     "step_seconds": ("step_latency", "sum"),
@@ -70,9 +79,17 @@ class Series(NamedTuple):
     value: float
 
 
+class Steps(NamedTuple):
+    """One series of an answer in steps: its labels, and its values by the Unix time at which each step ends."""
+
+    labels: Mapping[str, str]
+    values: Mapping[float, float]
+
+
 class _Sample(msgspec.Struct):
     metric: dict[str, str]
-    value: tuple[float, str]
+    value: tuple[float, str] = (0.0, "NaN")  # of a query at one moment
+    values: tuple[tuple[float, str], ...] = ()  # of a query in steps
 
 
 class _Data(msgspec.Struct):
@@ -85,7 +102,7 @@ class _Answer(msgspec.Struct):
 
 
 class Prometheus:
-    """Instant queries to one Prometheus, or a server with the same API, at one moment."""
+    """Queries to one Prometheus, or a server with the same API, at one moment or in steps until then."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, at: datetime, timeout_seconds: float) -> None:
         self._session = session
@@ -97,14 +114,28 @@ class Prometheus:
             base = URL()
         if base.scheme not in ("http", "https") or not base.host:
             raise BaselineError(f"expected the URL of a Prometheus such as http://127.0.0.1:9090, found {url!r}")
-        self._url = base.with_query(None) / "api" / "v1" / "query"
+        self._api = base.with_query(None) / "api" / "v1"
         self._shown = str(base.with_user(None).with_query(None))
 
     async def query(self, expression: str) -> list[Series]:
         """Return the vector of ``expression``. Raises :class:`BaselineError`."""
-        form = {"query": expression, "time": f"{self._at:.3f}"}
+        samples = await self._ask("query", {"query": expression, "time": f"{self._at:.3f}"})
+        return [Series(sample.metric, float(sample.value[1])) for sample in samples]
+
+    async def query_steps(self, expression: str, steps: int, step_seconds: int) -> list[Steps]:
+        """Return ``expression`` at the end of each of the last ``steps``. Raises :class:`BaselineError`."""
+        first = self._at - (steps - 1) * step_seconds
+        times = {"start": f"{first:.3f}", "end": f"{self._at:.3f}", "step": str(step_seconds)}
+        samples = await self._ask("query_range", {"query": expression, **times})
+        return [
+            Steps(sample.metric, {time: value for time, text in sample.values if math.isfinite(value := float(text))})
+            for sample in samples
+        ]
+
+    async def _ask(self, endpoint: str, form: dict[str, str]) -> list[_Sample]:
+        expression = form["query"]
         try:
-            async with self._session.post(self._url, data=form, timeout=self._timeout) as response:
+            async with self._session.post(self._api / endpoint, data=form, timeout=self._timeout) as response:
                 body = await response.content.read(_MAX_ANSWER_BYTES + 1)
                 while len(body) <= _MAX_ANSWER_BYTES and (more := await response.content.read(_MAX_ANSWER_BYTES)):
                     body += more
@@ -114,6 +145,8 @@ class Prometheus:
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise BaselineError(f"{self._shown} cannot be queried: {error}") from error
+        if len(body) > _MAX_ANSWER_BYTES:
+            raise BaselineError(f"{self._shown} answered {expression} with more than {_MAX_ANSWER_BYTES} bytes")
         try:
             answer = msgspec.json.decode(body, type=_Answer)
         except msgspec.MsgspecError as error:
@@ -123,7 +156,7 @@ class Prometheus:
             ) from error
         if answer.data is None:
             raise BaselineError(f"{self._shown} refused {expression}: {plain(answer.error)}")
-        return [Series(sample.metric, float(sample.value[1])) for sample in answer.data.result]
+        return answer.data.result
 
 
 async def record_range(
@@ -183,8 +216,9 @@ class _Range:
         self._prometheus = prometheus
         self._matchers = matchers
         self._seconds = seconds
-        self._span = f"[{max(1, round(seconds * 1000))}ms]"
+        self._span = _window(seconds)
         self._names: Callable[[str, str], Sequence[str]] = _exported_names
+        self._engines = 0  # in the whole range, those of pods that are gone too
         self.identity: dict[str, str] = {}
         self.v0 = False
 
@@ -199,6 +233,7 @@ class _Range:
                 f"no series of a predictor matches {{{self._matchers}}} in the range: expected "
                 f"{_exported_names('generation_tokens')[0]} or {_predictor_names('generation_tokens')[0]}"
             )
+        self._engines = len(found)
         services = sorted({tuple((key, series.labels.get(key, "")) for key in IDENTITY) for series in found})
         if len(services) > 1:
             shown = "; ".join("{" + ", ".join(f'{k}="{plain(v)}"' for k, v in each if v) + "}" for each in services[:8])
@@ -211,9 +246,10 @@ class _Range:
         """Return what happened in the range."""
         scalars = {name: await self._total(*place) for name, place in _COUNTS.items()}
         positions: dict[int, float] = defaultdict(float)
-        for series in await self._increase("accepted_tokens_per_position"):
-            if (position := series.labels.get("position", "")).isdecimal() and len(position) < 4:
-                positions[int(position)] += series.value
+        curves = await self._increase("accepted_tokens_per_position")
+        for series in curves:
+            if (position := _position_of(series.labels)) is not None:
+                positions[position] += series.value
         found = Increases(
             histograms={
                 field: histogram
@@ -226,7 +262,67 @@ class _Range:
             ),
             requests_finished=await self._total("requests_finished"),
         )
-        return of_v0(found) if self.v0 else found
+        if self.v0:
+            return of_v0(found)
+        return found._replace(by_load=await self._by_load(max(len(curves), self._engines)))
+
+    async def _by_load(self, most_series: int) -> tuple[LoadBin, ...]:
+        """Sort the steps of each engine by its concurrency, in the order of time.
+
+        A step that lacks a count that others have is left out: its ratios would be wrong.
+        """
+        step = await self._step_seconds(_MAX_POINTS / most_series)
+        steps = int(self._seconds / step)
+        if steps < 1:
+            return ()
+        undisturbed = await self._undisturbed(steps, step)
+        columns = {
+            name: _by_engine(await self._increase_in_steps(*place, steps, step)) for name, place in _COUNTS.items()
+        }
+        columns = {name: column for name, column in columns.items() if column}
+        positions: dict[_Engine, dict[int, Mapping[float, float]]] = defaultdict(dict)
+        for series in await self._increase_in_steps("accepted_tokens_per_position", "", steps, step):
+            if (position := _position_of(series.labels)) is not None:
+                positions[_engine_of(series.labels)][position] = series.values
+        curve_length = 1 + max((position for found in positions.values() for position in found), default=-1)
+        bins = LoadBins()
+        for time, engine in sorted((time, engine) for engine, times in undisturbed.items() for time in times):
+            counts = {name: column.get(engine, {}).get(time) for name, column in columns.items()}
+            if None in counts.values():
+                continue
+            curve = (positions[engine].get(position, {}).get(time, 0.0) for position in range(curve_length))
+            bins.add(Load(float(step), Counts(accepted_per_position=tuple(curve), **counts)))
+        return bins.bins()
+
+    async def _step_seconds(self, most_steps: float) -> int:
+        """Return a step that holds some scrapes, and with which the answers stay small."""
+        span = min(self._seconds, _SCRAPES_SEEN_SECONDS)
+        name = self._names("generation_tokens", "")[0]
+        counted = f"count_over_time({name}{{{self._matchers}}}{_window(span)})"
+        most = await self._prometheus.query(f"max(max_over_time({counted}[{self._span[1:-1]}:{_milliseconds(span)}]))")
+        scrape_seconds = span / most[0].value if most and most[0].value > 0 else 0.0
+        shortest = self._seconds / min(_MAX_STEPS, most_steps)
+        return math.ceil(max(_MIN_STEP_SECONDS, _MIN_SCRAPES_PER_STEP * scrape_seconds, shortest))
+
+    async def _undisturbed(self, steps: int, step: int) -> dict[_Engine, Mapping[float, float]]:
+        """Return the steps of each engine before which, within the warm-up, it neither started nor preempted a request.
+
+        A start shows as a series that was not there, or as a counter that fell. A preempted request waits; the counters
+        show this as one long step, and only when it goes on.
+        """
+        before = step + load_policy().cost.warm_up_seconds
+        (tokens,), (preempted,) = (self._names(field, "") for field in ("generation_tokens", "preemptions"))
+        series = f"{tokens}{{{self._matchers}}}"
+        ran = f"resets({series}{_window(before)}) == 0 and {series} and {series} offset {_milliseconds(before)}"
+        waited = f"increase({preempted}{{{self._matchers}}}{_window(before)}) > 0"
+        return _by_engine(await self._prometheus.query_steps(f"{ran} unless {waited}", steps, step))
+
+    async def _increase_in_steps(self, field: str, part: str, steps: int, step: int) -> list[Steps]:
+        for name in self._names(field, part):
+            expression = f"increase({name}{{{self._matchers}}}{_window(step)})"
+            if found := await self._prometheus.query_steps(expression, steps, step):
+                return found
+        return []
 
     async def covered_seconds(self) -> float:
         """Return the length of the part with data: the service may have started later, or stopped earlier."""
@@ -282,6 +378,32 @@ class _Range:
         seconds = await self._total(source, "sum") or 0.0
         histograms[0] = msgspec.structs.replace(histograms[0], sum=seconds)  # they are summed, so any will do
         return total_of(field, histograms)
+
+
+# Labels of the series of one engine, less those that only some of them have.
+_Engine = tuple[tuple[str, str], ...]
+
+
+def _engine_of(labels: Mapping[str, str]) -> _Engine:
+    return tuple(sorted((key, value) for key, value in labels.items() if key not in ("position", "__name__")))
+
+
+def _by_engine(found: Iterable[Steps]) -> dict[_Engine, Mapping[float, float]]:
+    return {_engine_of(series.labels): series.values for series in found}
+
+
+def _position_of(labels: Mapping[str, str]) -> int | None:
+    position = labels.get("position", "")
+    return int(position) if position.isdecimal() and len(position) < 4 else None
+
+
+def _milliseconds(seconds: float) -> str:
+    """Return a duration of PromQL."""
+    return f"{max(1, round(seconds * 1000))}ms"
+
+
+def _window(seconds: float) -> str:
+    return f"[{_milliseconds(seconds)}]"
 
 
 def _exported_names(field: str, part: str = "") -> Sequence[str]:

@@ -59,6 +59,8 @@ class Recorder:
         self._first = self._last = first
         self._started = self._at = at
         self._loads = LoadBins()
+        # Engines that just preempted a request: its wait will count as one step when it goes on.
+        self._waiting: set[str] = set()
 
     @property
     def seconds(self) -> float:
@@ -79,8 +81,14 @@ class Recorder:
                 "started from zero. Record again"
             )
         self.model_name = self.model_name or _choose(snapshot, self._wanted)
+        waiting = set()
         for before, now in self._pairs(self._last, snapshot):
-            self._loads.add(Load(at - self._at, counts_of(now) - counts_of(before)))
+            load = Load(at - self._at, counts_of(now) - counts_of(before))
+            if now.engine not in self._waiting:
+                self._loads.add(load)
+            if load.counts.preemptions:
+                waiting.add(now.engine)
+        self._waiting = waiting
         self._last, self._at = snapshot, at
 
     def increases(self) -> Increases:

@@ -41,7 +41,8 @@ async def check(
     """Examine the predictor at ``url`` (its base, or the full URL of its metrics) and print the findings.
 
     ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds`` limits each request;
-    ``interval_seconds`` lie between the two fetches. ``json`` is one object: the fields of :class:`Examination`, the
+    ``interval_seconds`` lie between the two fetches; a baseline without speculation takes more and longer ones, which
+    measure the speed-up. ``json`` is one object: the fields of :class:`Examination`, the
     level and the status. Returns the exit code: 0 passed, 2 warnings, 1 failed. Raises ConfigError if ``url`` is not a
     URL, BaselineError if the baseline cannot be read.
     """
@@ -51,14 +52,19 @@ async def check(
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url)
         reading = await asyncio.to_thread(_read_log, log_paths) if log_paths else None
-        access = await _observe(fetcher, state, reading, timeout_seconds, interval_seconds)
+        readings = 1
+        if pinned is not None and pinned.step_times is not None:
+            # A measured speed-up needs several intervals.
+            cost = state.policy.cost
+            readings, interval_seconds = cost.min_intervals, max(interval_seconds, cost.interval_seconds)
+        access = await _observe(fetcher, state, reading, timeout_seconds, [interval_seconds] * readings)
     if pinned is not None and state.snapshot is not None and state.snapshot.engines:
         pinned.observe(state.snapshot, state.vllm_version)
         state.observe_baseline(pinned.decoding)
         access = (*access, _baseline(pinned))
     look = Look(
         up=state.up,
-        evidence=state.evidence(),
+        evidence=state.evidence(state.published()),
         model_names=state.model_names,
         draft_model=state.draft_model,
         window=state.window(),
@@ -81,7 +87,7 @@ def _baseline(pinned: PinnedBaseline) -> Finding:
     if pinned.fit.refusal is not None:
         return Finding("WARN", "Baseline", f"{name} is not compared: {pinned.fit.refusal}", "Record one of this model.")
     if pinned.decoding is None:
-        found = f"{name} has no time per output token (vLLM before 0.11.0 does not report it), so speed is not compared"
+        found = f"{name} has no time per output token and no step times, so speed is not compared"
         return Finding("PASS", "Baseline", found)
     note = "; ".join(pinned.fit.differences)
     return Finding("PASS", "Baseline", f"{name}, of {pinned.decoding.requests:,.0f} requests", note or None)
@@ -92,9 +98,9 @@ async def _observe(
     state: PredictorState,
     reading: LogReading | None,
     timeout_seconds: float,
-    interval_seconds: float,
+    intervals: Sequence[float],
 ) -> tuple[Finding, ...]:
-    """Update ``state`` from the predictor; return findings about the fetches."""
+    """Update ``state`` from the predictor, again after each interval; return findings about the fetches."""
     started = time.monotonic()
     try:
         snapshot = await fetcher.fetch(timeout_seconds)
@@ -112,13 +118,14 @@ async def _observe(
                 state.observe_event(event)
     if not snapshot.stats_present:
         return (answered,)
-    await asyncio.sleep(interval_seconds)
-    try:
-        state.observe_snapshot(await fetcher.fetch(timeout_seconds))
-    except FetchError as error:
-        state.observe_failure(str(error))
-        again = "Did the predictor restart? Run the check again."
-        return (answered, Finding("FAIL", "Metrics", f"the second fetch failed: {error}", again))
+    for seconds in intervals:
+        await asyncio.sleep(seconds)
+        try:
+            state.observe_snapshot(await fetcher.fetch(timeout_seconds))
+        except FetchError as error:
+            state.observe_failure(str(error))
+            again = "Did the predictor restart? Run the check again."
+            return (answered, Finding("FAIL", "Metrics", f"a later fetch failed: {error}", again))
     return (answered,)
 
 

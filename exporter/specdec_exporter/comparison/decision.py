@@ -12,7 +12,6 @@ from specdec_exporter.formatting import percent, seconds
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import ResolvedPolicy
-from specdec_exporter.speculation.verdict import recommend
 
 DecisionCode = Literal["faster", "no_difference", "slower", "tail_worse", "mixed", "undecided"]
 REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed"})
@@ -33,7 +32,6 @@ def decide(
     baseline: Figures | None,
     candidate: Figures | None,
     *,
-    num_speculative_tokens: int | None,
     policy: ResolvedPolicy,
     preemptions: Pair,
 ) -> Decision:
@@ -62,7 +60,7 @@ def decide(
             "without speculation or with another k. The mean hides them."
         )
     else:
-        action = _action(code, baseline, candidate, num_speculative_tokens, policy)
+        action = _action(code, baseline, candidate, policy)
     return Decision(code=code, headline=headline, reasons=tuple(reasons), action=action, regression=code in REGRESSIONS)
 
 
@@ -129,7 +127,6 @@ def _action(
     code: DecisionCode,
     baseline: Figures | None,
     candidate: Figures | None,
-    num_speculative_tokens: int | None,
     policy: ResolvedPolicy,
 ) -> str:
     turned_on = baseline is None and candidate is not None
@@ -156,10 +153,10 @@ def _action(
         return "Leave speculation on: it is slower without."
     if not turned_on or candidate is None:
         return "Keep the baseline's setting, and look at what else differs (the flags name it)."
-    return _remedy(candidate, num_speculative_tokens, policy)
+    return _remedy(candidate, policy)
 
 
-def _remedy(candidate: Figures, num_speculative_tokens: int | None, policy: ResolvedPolicy) -> str:
+def _remedy(candidate: Figures, policy: ResolvedPolicy) -> str:
     """Say what to do about speculation that slows decoding down."""
     rate = candidate.acceptance_ratio
     if rate is not None and rate >= policy.acceptance_ratio_min:
@@ -167,7 +164,4 @@ def _remedy(candidate: Figures, num_speculative_tokens: int | None, policy: Reso
             "Acceptance is good, but each step now costs too much. Compare at today's batch size, and look at the cost "
             "of the draft model. Limit speculation to small batches, or switch it off."
         )
-    recommended = recommend(candidate, num_speculative_tokens, policy)
-    if recommended and num_speculative_tokens and recommended < num_speculative_tokens:
-        return f"Lower k from {num_speculative_tokens} to {recommended} and compare again, or switch speculation off."
     return "Switch speculation off. Then look at the draft head, the sampling temperature and the load."

@@ -14,11 +14,12 @@ from specdec_exporter.formatting import count, percent
 from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig
-from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall
+from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.speculation.benefit import k_choice
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, judge, recommend, suffices
+from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, judge, suffices
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,13 +72,12 @@ def examine(access: tuple[Finding, ...], look: Look, reading: LogReading | None,
         findings += [_pitfall(pitfall) for pitfall in judgement.pitfalls]
     if reading is not None:
         findings += _log(reading, look)
-    k = evidence.num_speculative_tokens
-    recommended = recommend(basis, k, policy.for_method(evidence.method))
+    choice = k_choice(basis, evidence.num_speculative_tokens, evidence.cost, policy.for_method(evidence.method))
     return Examination(
         findings=tuple(findings),
         log=log,
         basis=basis,
-        recommended_num_speculative_tokens=None if evidence.rejection_sampling == SYNTHETIC else recommended,
+        recommended_num_speculative_tokens=choice.recommended if choice else None,
         pitfalls=judgement.pitfalls if look.up else (),
         verdict=judgement.verdict,
     )

@@ -30,7 +30,8 @@ from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName,
 from specdec_exporter.speculation.figures import Figures, figures, without_length
 from specdec_exporter.speculation.logtotals import LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, load_policy
-from specdec_exporter.speculation.verdict import Verdict, judge, recommend
+from specdec_exporter.speculation.references import load_references, nearest
+from specdec_exporter.speculation.verdict import Verdict, judge
 
 SERIES_CAPACITY = 512  # even, because neighbours are merged
 HISTORY_PARTS = 48  # parts of a sparkline in an 80-column report
@@ -72,7 +73,6 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     worst: NotableWindow | None
     history: tuple[float | None, ...]
     thirds: tuple[float, float] | None
-    recommended_num_speculative_tokens: int | None
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +186,7 @@ class _OpenAccount:
             return self.config.num_speculative_tokens
         return max((totals.num_speculative_tokens or 0 for totals in self.totals.engines.values()), default=0) or None
 
-    def close(self, policy: Policy) -> Account:
+    def close(self) -> Account:
         engines = {label: totals for label, totals in sorted(self.totals.engines.items()) if totals.windows}
         k = self._num_speculative_tokens
         lifetimes = [totals.lifetime for totals in engines.values() if totals.lifetime] if self.cumulative else []
@@ -200,7 +200,6 @@ class _OpenAccount:
             summed = without_length(summed) if summed else None
             each = {label: without_length(one) for label, one in each.items()}
         ratios = self._ratios.histogram
-        recommended = recommend(summed, k, policy.for_method(method_of(self.config)))
         return Account(
             config=self.config,
             rejection_sampling=self.rejection_sampling,
@@ -217,7 +216,6 @@ class _OpenAccount:
             worst=self._worst,
             history=self._series.ratios(HISTORY_PARTS),
             thirds=self._thirds(),
-            recommended_num_speculative_tokens=None if self.rejection_sampling == SYNTHETIC else recommended,
         )
 
     def _thirds(self) -> tuple[float, float] | None:
@@ -268,9 +266,7 @@ class LogStory:
 
     def analysis(self) -> Analysis:
         """Return what was read so far."""
-        accounts = tuple(
-            account.close(self._policy) for account in self._accounts.values() if account.config or account.windows
-        )
+        accounts = tuple(account.close() for account in self._accounts.values() if account.config or account.windows)
         judged = next((account for account in reversed(accounts) if account.windows and _speculates(account)), None)
         counts = [account.figures for account in accounts if account.figures]
         evidence = self._evidence(judged)
@@ -349,7 +345,18 @@ def _about(account: Account, evidence: Evidence) -> Evidence:
         method=method_of(account.config),
         num_speculative_tokens=account.num_speculative_tokens,
         rejection_sampling=account.rejection_sampling,
+        published=_published(account),
     )
+
+
+def _published(account: Account) -> str | None:
+    """Return the published lengths to compare with, in words."""
+    config = account.config
+    if config is None or account.rejection_sampling == SYNTHETIC:
+        return None
+    names = [name for name in (config.model, config.served_model_name) if name]
+    found = nearest(load_references(), config.method, account.num_speculative_tokens, names)
+    return found.text if found else None
 
 
 def _speculates(account: Account) -> bool:

@@ -176,7 +176,7 @@ def canonical_method(method: str) -> str:
 
 
 # Methods of --speculative-config that draft nothing: this one hands out the target's hidden states, for training. Its
-# counters show one "draft" a step, and all of them accepted.
+# counters still show one draft of one token a step; on 0.32.0 none of them is accepted.
 NOT_SPECULATIVE: Final = frozenset({"extract_hidden_states"})
 
 # Methods of rejection sampling that change what acceptance or an answer means. All others give the target's own

@@ -43,6 +43,7 @@ class SpecdecCollector(Collector):
         ]
         with_engines = {state.name for state, _, _ in engines}
         log_labels = {state.name: [state.name, state.log_model_name, ""] for state in states}
+        benefits = [([state.name, model], benefit) for state in states for model, benefit in state.benefits()]
         pinned = [(each.state.name, each.pinned) for each in predictors if each.pinned is not None]
         return [
             *self._shown(families.COPIED, [(labels, view.snapshot) for _, labels, view in engines if view.snapshot]),
@@ -71,6 +72,8 @@ class SpecdecCollector(Collector):
             *self._shown(
                 families.POLICY, [([state.name, model], state) for state in states for model in state.model_names]
             ),
+            *self._shown(families.BENEFIT, benefits),
+            *self._shown(families.LOAD, benefits),
             *self._shown(
                 families.BASELINE,
                 [([name, each.fit.model_name], each) for name, each in pinned if each.fit.model_name is not None],

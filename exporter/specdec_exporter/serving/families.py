@@ -24,7 +24,11 @@ from specdec_exporter.speculation.policy import load_policy
 
 if TYPE_CHECKING:
     from specdec_exporter.baseline.pinned import PinnedBaseline
+    from specdec_exporter.serving.loads import LoadTotals
     from specdec_exporter.serving.runtime import CollectorHealth, ExporterRuntime, PredictorRuntime
+    from specdec_exporter.serving.state import ModelBenefit
+    from specdec_exporter.speculation.benefit import BreakEven
+    from specdec_exporter.speculation.cost import MeasuredCost
 
 ENGINE = ("inference_service", "model_name", "engine")
 MODEL = ("inference_service", "model_name")
@@ -283,13 +287,12 @@ WINDOWS: Group[EngineView] = Group(
         ),
         gauge(
             "specdec_recommended_num_speculative_tokens",
-            "The k with the largest expected speed-up by the curve of the last {window}: "
-            "(1 + sum of per-position rates below k) / (1 + k c), where c is the method's break-even acceptance in the "
-            "policy. 0 means off. It says where to measure.",
+            "The k that pays best by the curve of the last {window} and the measured draft cost. 0 means off.",
             lambda v: v.recommended_num_speculative_tokens,
-            "metrics, else log",
-            "fewer than {policy.min_drafts} drafts in the window, k unknown, mean draft length more than "
-            "{policy.short_draft_tolerance:.0%} below k",
+            "metrics, baseline",
+            "no baseline without speculation at a like load; the recorded k does not tell which k is best; fewer than "
+            "{policy.min_drafts} drafts in the window; mean draft length more than {policy.short_draft_tolerance:.0%} "
+            "below k",
         ),
     ),
 )
@@ -395,20 +398,146 @@ POLICY: Group[PredictorState] = Group(
     (
         gauge(
             "specdec_policy_acceptance_ratio_min",
-            "Acceptance rate below which speculation does not break even with this method.",
+            "Acceptance rate that is assumed to break even with this method.",
             lambda s: s.resolved_policy.acceptance_ratio_min,
             "policy",
             "until a model is known",
         ),
         gauge(
             "specdec_policy_mean_acceptance_length_min",
-            "Mean acceptance length below which speculation does not break even: 1 + mean draft length in the window "
+            "Mean acceptance length that is assumed to break even: 1 + mean draft length in the window "
             "(k without one) x `specdec_policy_acceptance_ratio_min`.",
-            lambda s: s.mean_acceptance_length_min,
+            lambda s: s.assumed_break_even.mean_acceptance_length,
             "policy",
             "as above, or neither is known",
         ),
     ),
+)
+
+
+def _by_basis(benefit: ModelBenefit, read: Callable[[BreakEven], float | None]) -> dict[object, float]:
+    found = {each.basis: read(each) for each in (benefit.assumed, benefit.measured) if each is not None}
+    return {basis: value for basis, value in found.items() if value is not None}
+
+
+def _bounds(cost: MeasuredCost | None) -> dict[object, float]:
+    found = {"low": cost.speedup.low, "high": cost.speedup.high} if cost else {}
+    return {("measured", bound): value for bound, value in found.items() if value is not None}
+
+
+_NO_COST = "no baseline without speculation, too few steps at a load that it has too, fetch failed"
+
+BENEFIT: Group[ModelBenefit] = Group(
+    MODEL,
+    (
+        gauge(
+            "specdec_draft_cost_ratio",
+            "Cost of one more draft token / cost of a step without drafts. `measured`: over the last {window}, against "
+            "the baseline without speculation at like load. `assumed`: the policy's guess.",
+            lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
+            "step latency, baseline; policy",
+            f"`measured`: {_NO_COST}",
+            labels=("basis",),
+        ),
+        gauge(
+            "specdec_break_even_acceptance_ratio",
+            "Acceptance rate at which drafts pay for themselves. It equals the draft cost ratio.",
+            lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
+            "step latency, baseline; policy",
+            "as `specdec_draft_cost_ratio`",
+            labels=("basis",),
+        ),
+        gauge(
+            "specdec_break_even_acceptance_length",
+            "Mean acceptance length at which drafts pay for themselves: 1 + mean draft length (k without drafts) x "
+            "draft cost ratio.",
+            lambda b: _by_basis(b, lambda even: even.mean_acceptance_length),
+            "step latency, baseline; policy",
+            "as above, or neither k nor draft length is known",
+            labels=("basis",),
+        ),
+        gauge(
+            "specdec_speedup_ratio",
+            "Speed-up of decoding over the last {window}: request-seconds that the same tokens would have taken "
+            "without speculation at the same load / request-seconds taken. It is only measured, never assumed.",
+            lambda b: {"measured": b.cost.speedup.value} if b.cost else {},
+            "step latency, baseline",
+            _NO_COST,
+            labels=("basis",),
+        ),
+        gauge(
+            "specdec_speedup_bound_ratio",
+            "95 % interval of `specdec_speedup_ratio`.",
+            lambda b: _bounds(b.cost),
+            "step latency, baseline",
+            "as above; unbounded",
+            labels=("basis", "bound"),
+        ),
+    ),
+)
+
+
+def _of_load(read: Callable[[LoadTotals], float]) -> Callable[[ModelBenefit], dict[object, float]]:
+    return lambda benefit: {bound: read(totals) for bound, totals in benefit.loads}
+
+
+LOAD: Group[ModelBenefit] = Group(
+    MODEL,
+    (
+        counter(
+            "specdec_load_seconds_total",
+            "Seconds that engines spent at this concurrency.",
+            _of_load(lambda t: t.load.seconds),
+            "step latency",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_steps_total",
+            "Request-steps at this concurrency.",
+            _of_load(lambda t: t.load.steps),
+            "step latency",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_step_seconds_total",
+            "Seconds of the request-steps at this concurrency.",
+            _of_load(lambda t: t.load.step_seconds),
+            "step latency",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_tokens_total",
+            "Tokens generated at this concurrency, without the first of each request.",
+            _of_load(lambda t: t.load.tokens),
+            "`generation_tokens_total`",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_draft_tokens_total",
+            "Draft tokens at this concurrency.",
+            _of_load(lambda t: t.load.counts.draft_tokens or 0.0),
+            "`spec_decode_num_draft_tokens_total`",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_compared_seconds_total",
+            "The part of `specdec_load_step_seconds_total` at a load that the baseline without speculation has too.",
+            _of_load(lambda t: t.compared_seconds),
+            "step latency, baseline",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_plain_seconds_total",
+            "Request-seconds that the tokens of the compared part would have taken without speculation at the same "
+            "load. Its increase / that of `specdec_load_compared_seconds_total` is the speed-up at this load.",
+            _of_load(lambda t: t.plain_seconds),
+            "step latency, baseline",
+            labels=("concurrency",),
+        ),
+    ),
+    absent="until an interval of this concurrency; V0 engine; releases without step latency",
+    remark="`concurrency` is the largest number of requests in decode at a time, per engine (Little's law); the bin "
+    "begins at half of it. Intervals with preemptions and the first time after a start are left out.",
 )
 
 _BASELINE_FACTS = ("name", "vllm_version", "method", "hardware", "model", "runtime", "request_parameters")

@@ -12,6 +12,7 @@ from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
+    START_KINDS,
     EngineConfig,
     Event,
     PredictorWarning,
@@ -24,8 +25,6 @@ from specdec_exporter.predictor.log.scan import LogScanner
 SERVED_KINDS: frozenset[type] = frozenset(
     {SpecDecoding, EngineConfig, ServerArguments, PredictorWarning, RequestParams}
 )
-
-START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments})
 
 
 class LogSource(Protocol):

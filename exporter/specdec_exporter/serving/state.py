@@ -19,17 +19,29 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later
-from specdec_exporter.predictor.versions import SYNTHETIC, special_rejection_sampling
-from specdec_exporter.serving.status import EngineStatus, HistoryPoint, LogStatus, PredictorStatus
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later, without_drafts
+from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC, special_rejection_sampling
+from specdec_exporter.serving.loads import LoadCounters, LoadTotals
+from specdec_exporter.serving.status import (
+    EngineStatus,
+    HistoryPoint,
+    LoadStatus,
+    LogStatus,
+    Measurement,
+    PredictorStatus,
+)
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.benefit import BreakEven, assumed_break_even, k_choice, measured_break_even
+from specdec_exporter.speculation.cost import KChoice, MeasuredCost, StepTimes, measure
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
+from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
-from specdec_exporter.speculation.verdict import judge, mean_acceptance_length_min, recommend
-from specdec_exporter.speculation.windows import SampleRing, Window
+from specdec_exporter.speculation.references import Published, load_references, nearest
+from specdec_exporter.speculation.verdict import judge
+from specdec_exporter.speculation.windows import Sample, SampleRing, Window
 
 HISTORY_SECONDS = 3600.0
 # Upper bounds of specdec_window_acceptance_ratio: even steps resolve every quantile to 0.05.
@@ -46,7 +58,18 @@ class EngineTrack:
     snapshot: EngineSnapshot
     short_window_start: float
     short_window_totals: Counts = field(default_factory=Counts)
+    load_start: Sample | None = None  # where the interval began that is next sorted by load
     ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBenefit:
+    """What speculation gives one served model; ``measured`` and ``cost`` only with a baseline without speculation."""
+
+    assumed: BreakEven | None
+    measured: BreakEven | None
+    cost: MeasuredCost | None
+    loads: list[tuple[int, LoadTotals]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +117,11 @@ class PredictorState:
         self._clock = clock
         self._wall_clock = wall_clock
         self.snapshot: Snapshot | None = None  # None if the last fetch failed
+        self.cost: MeasuredCost | None = None  # of the window, for the baseline's model
+        self._loads: dict[str, LoadCounters] = {}  # by served model
         self._tracks: dict[tuple[str, str], EngineTrack] = {}
         self._process_start: float | None = None  # the latest that came with statistics, Unix time
+        self._restarted_at: float | None = None  # monotonic, of the last restart that was seen
         self._engine_names: tuple[str, ...] = ()
         self._log_rings: dict[str, SampleRing] = {}
         self._born = clock()
@@ -111,6 +137,8 @@ class PredictorState:
         """Take in a successful fetch."""
         now = self._clock()
         self._sample_log(now)
+        if self.method in NOT_SPECULATIVE:
+            snapshot = without_drafts(snapshot)
         self.up, self.up_reason, self.snapshot = True, None, snapshot
         tracks: dict[tuple[str, str], EngineTrack] = {}
         engines = snapshot.engines
@@ -118,13 +146,17 @@ class PredictorState:
             # V0 shows no engine before the first request: only the names of the earlier engines stay valid.
             engines = tuple(EngineSnapshot(model_name=model, engine=name) for model, name in self._tracks)
         restarted = another_process = self._is_another_process(snapshot)
+        if another_process:
+            self._restarted_at = now
         for engine in engines:
             key = (engine.model_name, engine.engine)
             track = self._tracks.get(key) or EngineTrack(SampleRing(self.window_seconds), engine, now)
             track.snapshot = engine
             resets = track.ring.resets
-            track.ring.add(now, timed_counts_of(engine), restarted=another_process)
-            restarted = restarted or track.ring.resets > resets
+            track.ring.add(now, timed_counts_of(engine), restarted=another_process, settled=self._is_settled(now))
+            if track.ring.resets > resets:
+                restarted, self._restarted_at = True, now
+            self._sort_by_load(track)
             tracks[key] = track
         if engines:  # a snapshot without statistics says nothing about the engines: keep the earlier ones
             self._tracks = tracks
@@ -133,6 +165,47 @@ class PredictorState:
             self.restarts += 1
             self.version_asked = False
         self._close_short_windows(now)
+        self._measure_cost()
+
+    def _is_settled(self, now: float) -> bool:
+        """Whether the predictor has left the slow first time after its start."""
+        warm_up = self.policy.cost.warm_up_seconds
+        if self._process_start is not None:
+            return self._wall_clock() - self._process_start >= warm_up
+        return self._restarted_at is None or now - self._restarted_at >= warm_up
+
+    def _sort_by_load(self, track: EngineTrack) -> None:
+        """Add the time since the last interval to its bin of concurrency, when it is long enough."""
+        sample, start = track.ring.last, track.load_start
+        if start is None or not start.settled or start.resets != sample.resets:
+            track.load_start = sample
+        elif sample.at - start.at >= self.policy.cost.interval_seconds:
+            track.load_start = sample
+            if self.engine_generation != "v0":
+                model = track.snapshot.model_name
+                load = Load(sample.at - start.at, sample.totals - start.totals)
+                self._loads.setdefault(model, LoadCounters()).add(load, self._step_times(model))
+
+    def _step_times(self, model_name: str) -> StepTimes | None:
+        """Return the step times of the baseline, if it was recorded without speculation and is of this model."""
+        baseline = self.baseline
+        return baseline.step_times if baseline is not None and baseline.model_name == model_name else None
+
+    def _measure_cost(self) -> None:
+        """Compare the window with the baseline at like load."""
+        baseline, self.cost = self.baseline, None
+        if baseline is None or baseline.step_times is None or self.engine_generation == "v0":
+            return
+        if self.snapshot is None or self.state == "speculation_off" or self.rejection_sampling == SYNTHETIC:
+            return
+        now, shortest = self._clock(), self.policy.cost.interval_seconds
+        loads = [
+            load
+            for (model, _), track in self._tracks.items()
+            if model == baseline.model_name
+            for load in track.ring.intervals(self.window_seconds, now, shortest)
+        ]
+        self.cost = measure(loads, baseline.step_times, self.policy.cost)
 
     def _is_another_process(self, snapshot: Snapshot) -> bool:
         """Whether the process started later than the one before; processes without statistics are ignored."""
@@ -146,7 +219,7 @@ class PredictorState:
     def observe_failure(self, reason: str) -> None:
         """Take in a failed fetch; ``reason`` is in words."""
         self._sample_log(self._clock())
-        self.up, self.up_reason, self.snapshot = False, reason, None
+        self.up, self.up_reason, self.snapshot, self.cost = False, reason, None, None
         self.version_asked = False  # the next answer may come from another release
 
     def observe_version(self, version: str | None) -> None:
@@ -156,10 +229,13 @@ class PredictorState:
     def observe_baseline(self, baseline: DecodingBaseline | None) -> None:
         """Take in the baseline that fits what runs now; ``None`` if none fits."""
         self.baseline = baseline
+        self._measure_cost()
 
     def observe_event(self, event: Event) -> None:
         """Take in an event of the predictor's log."""
         if isinstance(event, SpecDecoding):
+            if self.method in NOT_SPECULATIVE:
+                return
             label = engine_label(event.engine, self._engine_names)
             self.log.add(event, label, event.num_speculative_tokens or self.num_speculative_tokens)
         elif isinstance(event, EngineConfig):
@@ -271,9 +347,35 @@ class PredictorState:
         return self.policy.for_method(self.method)
 
     @property
-    def mean_acceptance_length_min(self) -> float | None:
-        """Break-even length of this predictor's drafts; ``None`` if neither their length nor k is known."""
-        return mean_acceptance_length_min(self.window(), self.num_speculative_tokens, self.resolved_policy)
+    def assumed_break_even(self) -> BreakEven:
+        """Break-even by the policy."""
+        return assumed_break_even(self.window(), self.num_speculative_tokens, self.resolved_policy)
+
+    @property
+    def measured_break_even(self) -> BreakEven | None:
+        """Break-even against the baseline without speculation at like load."""
+        return measured_break_even(self.window(), self.num_speculative_tokens, self.cost)
+
+    def benefits(self) -> list[tuple[str, ModelBenefit]]:
+        """Return what speculation gives each served model."""
+        off = self.state == "speculation_off" or self.rejection_sampling == SYNTHETIC
+        measured_model = self.baseline.model_name if self.baseline else None
+        found = []
+        for model in self.model_names:
+            measured = not off and model == measured_model
+            loads = self._loads.get(model)
+            found.append(
+                (
+                    model,
+                    ModelBenefit(
+                        assumed=None if off else self.assumed_break_even,
+                        measured=self.measured_break_even if measured else None,
+                        cost=self.cost if measured else None,
+                        loads=loads.bins() if loads else [],
+                    ),
+                )
+            )
+        return found
 
     def engines(self) -> list[EngineView]:
         """Return every known engine in order; without snapshots if the last fetch failed."""
@@ -295,11 +397,13 @@ class PredictorState:
             )
         return views
 
+    def _k_choice(self, window: Figures | None) -> KChoice | None:
+        return k_choice(window, self.num_speculative_tokens, self.cost, self.resolved_policy)
+
     def _recommended(self, window: Figures | None) -> int | None:
-        """Return the best k; ``None`` with synthetic acceptance, which says nothing about the draft."""
-        if self.rejection_sampling == SYNTHETIC:
-            return None
-        return recommend(window, self.num_speculative_tokens, self.resolved_policy)
+        """Return the best k by the measured cost."""
+        choice = self._k_choice(window)
+        return choice.recommended if choice else None
 
     def log_engines(self) -> list[tuple[str, EngineLogTotals]]:
         """Return the log's totals of every engine; empty if no log is read.
@@ -391,7 +495,8 @@ class PredictorState:
         """Return the whole status, with figures summed over engines."""
         window = self.window()
         snapshots = [track.snapshot for track in self._tracks.values()] if self._counted else []
-        judgement = judge(self.evidence(), self.policy)
+        published = self.published()
+        judgement = judge(self.evidence(published), self.policy)
         return PredictorStatus(
             inference_service=self.name,
             url=self.url,
@@ -412,7 +517,22 @@ class PredictorState:
                 (usage for snapshot in snapshots if (usage := snapshot.kv_cache_usage_ratio) is not None), default=None
             ),
             acceptance_ratio_min=self.resolved_policy.acceptance_ratio_min,
-            mean_acceptance_length_min=self.mean_acceptance_length_min,
+            mean_acceptance_length_min=self.assumed_break_even.mean_acceptance_length,
+            break_even=self.measured_break_even or self.assumed_break_even,
+            measured=_measurement(self.cost, self._k_choice(window)) if self.cost else None,
+            by_load=tuple(
+                LoadStatus(
+                    model_name=model,
+                    concurrency=bound,
+                    seconds=totals.load.seconds,
+                    steps=totals.load.steps,
+                    step_seconds=totals.load.step_seconds / totals.load.steps,
+                    tokens_per_step=totals.load.tokens / totals.load.steps,
+                    speedup=totals.speedup,
+                )
+                for model, counters in sorted(self._loads.items())
+                for bound, totals in counters.bins()
+            ),
             window=window,
             lifetime=self.lifetime(),
             engines=tuple(
@@ -428,10 +548,19 @@ class PredictorState:
             warnings=warning_counts(self.warnings),
             pitfalls=judgement.pitfalls,
             log=self._log_status(),
+            published=published,
             verdict=judgement.verdict,
         )
 
-    def evidence(self) -> Evidence:
+    def published(self) -> Published | None:
+        """Return the published lengths to compare with. For the page, the API and ``check``; a scrape needs none."""
+        if self.state == "speculation_off" or self.rejection_sampling == SYNTHETIC:
+            return None
+        model = self._config.model if self._config else None
+        names = [*self.model_names, *([model] if model else [])]
+        return nearest(load_references(), self.method, self.num_speculative_tokens, names)
+
+    def evidence(self, published: Published | None = None) -> Evidence:
         """Return the evidence for a judgement of this predictor."""
         windows = {engine: totals.windows for engine, totals in self.log.engines.items() if totals.windows}
         # Lines come at intervals: their absence proves nothing at first.
@@ -448,6 +577,8 @@ class PredictorState:
             log_windows=sum(windows.values()) if watched or windows else None,
             warnings=frozenset(self.warnings),
             baseline=self.baseline,
+            cost=self.cost,
+            published=published.text if published else None,
         )
 
     def _log_status(self) -> LogStatus | None:
@@ -460,6 +591,21 @@ class PredictorState:
             bytes_behind=self.reader.bytes_behind,
             last_line_timestamp=self.reader.last_line_timestamp,
         )
+
+
+def _measurement(cost: MeasuredCost, choice: KChoice | None) -> Measurement:
+    return Measurement(
+        speedup=cost.speedup,
+        draft_cost_ratio=cost.draft_cost_ratio,
+        concurrency=cost.concurrency,
+        compared_ratio=cost.compared_ratio,
+        steps=cost.steps,
+        step_seconds=cost.step_seconds,
+        plain_step_seconds=cost.plain_step_seconds,
+        tokens_per_step=cost.tokens_per_step,
+        draft_tokens_per_step=cost.draft_tokens_per_step,
+        k=choice,
+    )
 
 
 def _speculates(engine: EngineSnapshot) -> bool:

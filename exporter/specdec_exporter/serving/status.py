@@ -9,8 +9,12 @@ from __future__ import annotations
 import msgspec
 
 from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.speculation.benefit import BreakEven
+from specdec_exporter.speculation.cost import KChoice
+from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.references import Published
 from specdec_exporter.speculation.verdict import Verdict
 
 
@@ -59,6 +63,42 @@ class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
     mean_latency_seconds: dict[str, float]  # by recorded SLI
 
 
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """The window against a baseline without speculation at like load.
+
+    Intervals are 95 %; ``null`` at an end: unbounded. ``speedup``: request-seconds of decoding without speculation /
+    with it. ``draft_cost_ratio``: cost of one more draft token / cost of a step without drafts; it is the acceptance
+    rate that breaks even. ``concurrency``: requests in decode at a time, per engine. ``compared_ratio``: the share of
+    the step time with a like load in the baseline. ``k``: which k the measured cost and curve support.
+    """
+
+    speedup: Estimate
+    draft_cost_ratio: Estimate | None
+    concurrency: float
+    compared_ratio: float
+    steps: float
+    step_seconds: float
+    plain_step_seconds: float
+    tokens_per_step: float
+    draft_tokens_per_step: float
+    k: KChoice | None
+
+
+class LoadStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened since the exporter started while at most ``concurrency`` requests were in decode per engine.
+
+    The bin begins at half of it. ``speedup`` is against the baseline at like load; null without one.
+    """
+
+    model_name: str
+    concurrency: int
+    seconds: float
+    steps: float
+    step_seconds: float
+    tokens_per_step: float
+    speedup: float | None
+
+
 class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One predictor."""
 
@@ -74,12 +114,15 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     draft_model: str | None
     num_speculative_tokens: int | None
     rejection_sampling: str | None  # "synthetic" or a lossy method; null: the usual one, or not known
-    recommended_num_speculative_tokens: int | None  # 0: off is faster
+    recommended_num_speculative_tokens: int | None  # 0: off is faster; null without a measured cost
     requests_running: float | None
     requests_waiting: float | None
     kv_cache_usage_ratio: float | None
-    acceptance_ratio_min: float  # by the policy for this method
+    acceptance_ratio_min: float  # by the policy for this method: assumed
     mean_acceptance_length_min: float | None
+    break_even: BreakEven  # measured where it can be
+    measured: Measurement | None  # null: no baseline without speculation, or too few steps at a like load
+    by_load: tuple[LoadStatus, ...]
     window: Figures | None
     lifetime: Figures | None
     engines: tuple[EngineStatus, ...]
@@ -87,6 +130,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[WarningCount, ...]
     pitfalls: tuple[KnownPitfall, ...] = ()
     log: LogStatus | None
+    published: Published | None = None  # lengths that others measured; null: none for this method and k
     verdict: Verdict
     baseline: BaselineStatus | None = None  # null: none is configured
 

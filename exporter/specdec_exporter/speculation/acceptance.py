@@ -149,23 +149,6 @@ def break_even_length(draft_length: float, draft_cost_ratio: float) -> float:
     return 1.0 + draft_length * draft_cost_ratio
 
 
-def recommended_num_speculative_tokens(per_position: Sequence[float], draft_cost_ratio: float) -> int | None:
-    """Return the k in 0..len(per_position) with the best expected speed-up; 0 means: off is faster.
-
-    The speed-up of k is (1 + p0 + ... + p(k-1)) / (1 + k c) with the measured unconditional rates p and the cost ratio
-    c of :func:`break_even_length`. The smallest k wins a tie, because it wastes least. ``None`` without a curve.
-    """
-    if not per_position:
-        return None
-    best, best_speedup, length = 0, 1.0, 1.0
-    for k, rate in enumerate(per_position, start=1):
-        length += rate
-        speedup = length / break_even_length(k, draft_cost_ratio)
-        if speedup > best_speedup:
-            best, best_speedup = k, speedup
-    return best
-
-
 def reconstruct_window(
     accepted_tokens: int,
     draft_tokens: int,

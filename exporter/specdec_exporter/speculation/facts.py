@@ -9,6 +9,7 @@ import msgspec
 
 from specdec_exporter.predictor.versions import WARNINGS, Facts, KnownPitfall, parse_release, releases_in_words
 from specdec_exporter.predictor.versions import pitfalls_of as _pitfalls_of
+from specdec_exporter.speculation.cost import MeasuredCost, StepTimes
 from specdec_exporter.speculation.figures import Figures
 
 StateName = Literal["unreachable", "stats_disabled", "speculation_off", "idle", "not_drafting", "drafting"]
@@ -20,19 +21,26 @@ _DRAFTING: Mapping[str, bool] = {"drafting": True, "not_drafting": False}
 
 
 class DecodingBaseline(msgspec.Struct, frozen=True):
-    """Mean time per output token of the baseline's requests, seconds; ``speculative``: recorded with drafts."""
+    """How fast the baseline decoded.
 
-    mean_seconds: float
+    ``mean_seconds`` is the mean time per output token of its ``requests``, ``None`` if not recorded. ``speculative``:
+    recorded with drafts. ``model_name``: the served model it belongs to. ``step_times`` are those without drafts, by
+    load; ``None`` if it was recorded with drafts or without loads.
+    """
+
+    mean_seconds: float | None
     requests: float
     speculative: bool
+    model_name: str | None = None
+    step_times: StepTimes | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a judgement of one predictor rests on, from its metrics or its log.
 
-    ``figures`` belong to the span to judge. ``log_windows`` counts spec-decode lines; ``None``: no log is read.
-    ``rejection_sampling`` is the method if it is synthetic or lossy. ``published`` compares with published lengths, in
-    words.
+    ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline at like load. ``log_windows``
+    counts spec-decode lines; ``None``: no log is read. ``rejection_sampling`` is the method if it is synthetic or
+    lossy. ``published`` compares with published lengths, in words.
     """
 
     state: StateName | SilenceName
@@ -45,6 +53,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     log_windows: int | None = None
     warnings: frozenset[str] = frozenset()
     baseline: DecodingBaseline | None = None
+    cost: MeasuredCost | None = None
     rejection_sampling: str | None = None
     published: str | None = None
 

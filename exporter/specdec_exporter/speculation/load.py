@@ -6,9 +6,11 @@ seconds that request-steps took, per second of wall clock.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from functools import reduce
 from operator import add
+from typing import Any
 
 import msgspec
 
@@ -63,7 +65,8 @@ class Load(msgspec.Struct, frozen=True):
     @property
     def tells_the_cost(self) -> bool:
         """Whether its steps show what decoding costs: some ran, and no preempted request's gap counts as a step."""
-        return self.seconds > 0 and self.steps > 0 and self.step_seconds > 0 and not self.counts.preemptions
+        amounts = (self.seconds, self.steps, self.step_seconds)
+        return all(0.0 < amount < math.inf for amount in amounts) and not self.counts.preemptions
 
 
 class LoadBin(msgspec.Struct, frozen=True):
@@ -115,6 +118,12 @@ class _Blocks:
         self.loads.append(load)
         self._filled = 1
 
+    def without_gaps(self) -> tuple[Load, ...]:
+        """Return the blocks. A count that some of them lack has not counted there yet, so it is 0."""
+        known = [name for name in BLOCK_COUNTS if any(getattr(load.counts, name) is not None for load in self.loads)]
+        nothing: dict[str, Any] = dict.fromkeys(known, 0.0)
+        return tuple(Load(load.seconds, load.counts + Counts(**nothing)) for load in self.loads)
+
 
 class LoadBins:
     """Sorts the intervals of a recording by concurrency."""
@@ -130,6 +139,6 @@ class LoadBins:
     def bins(self) -> tuple[LoadBin, ...]:
         """Return the bins that have intervals, in ascending order."""
         return tuple(
-            LoadBin(bound, blocks.intervals, tuple(blocks.loads), blocks.positions.accepted_per_position)
+            LoadBin(bound, blocks.intervals, blocks.without_gaps(), blocks.positions.accepted_per_position)
             for bound, blocks in sorted(self._bins.items())
         )

@@ -68,8 +68,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``policy.json``. Ratios 0..1, times in seconds.
 
-    ``acceptance_ratio_broken``: below it draft and target do not fit. ``acceptance_ratio_min``: below it speculation
-    does not break even. ``acceptance_ratio_watch``: between the minimum and this it may pay; measure. ``min_drafts``:
+    ``acceptance_ratio_broken``: below it draft and target do not fit. ``acceptance_ratio_min``: the acceptance
+    assumed to break even. ``acceptance_ratio_watch``: between the minimum and this it may pay; measure. ``min_drafts``:
     fewer drafts say nothing about a window. ``short_draft_tolerance``: if drafts are shorter than k by a larger share,
     the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``: above it, with at least
     ``suspicious_positions`` positions, the text probably repeats itself. ``head_acceptance_ratio_min``,
@@ -111,15 +111,6 @@ class ResolvedPolicy(msgspec.Struct, frozen=True):
     acceptance_ratio_watch: float
     fixed_k: bool
     general: Policy
-
-    @property
-    def draft_cost_ratio(self) -> float:
-        """Cost of drafting and verifying one more token / cost of a decoding step without a draft.
-
-        It equals the acceptance that breaks even. At acceptance r, drafts of d tokens yield 1 + d r tokens a step and
-        cost 1 + d c, so they pay exactly when r > c.
-        """
-        return self.acceptance_ratio_min
 
 
 def _first(own: float | None, general: float) -> float:

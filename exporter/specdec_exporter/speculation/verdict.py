@@ -1,20 +1,28 @@
 """Is speculation paying off? The one judgement of a predictor: evidence and policy in, words out.
 
-The verdict is the worst proven state: broken, harmful, not paying, watch, healthy. Acceptance against the policy's
-break-even is an estimate. A speed-up measured against a baseline without speculation overrides it, both ways. Page,
-API, ``check`` and ``analyze`` show this judgement; the rule pack records the same states by the same thresholds.
+A speed-up measured against a baseline without speculation decides, whatever is accepted: harmful, not paying or
+healthy. Without one, or if chance could explain it, acceptance decides: broken, not paying, watch or healthy. The
+policy's break-even is a guess, and the words say so. Page, API, ``check`` and ``analyze`` show this judgement; the rule
+pack records the same states by the same thresholds.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from specdec_exporter.predictor.versions import LOSSY_REJECTION, SYNTHETIC, KnownPitfall
-from specdec_exporter.speculation.acceptance import break_even_length, ratio, recommended_num_speculative_tokens
-from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
+from specdec_exporter.speculation.benefit import (
+    BreakEven,
+    Speed,
+    assumed_break_even,
+    k_choice,
+    measured_break_even,
+    speed,
+)
+from specdec_exporter.speculation.cost import KChoice
+from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
 
@@ -48,36 +56,6 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     pitfalls: tuple[KnownPitfall, ...]
 
 
-class _Measured(NamedTuple):
-    """Time per output token against the baseline's.
-
-    ``pays``: whether the speed-up is large enough; ``None`` with too few requests, or if the baseline speculates.
-    """
-
-    harmful: bool
-    pays: bool | None
-    reason: str
-
-
-def recommend(figures: Figures | None, num_speculative_tokens: int | None, policy: ResolvedPolicy) -> int | None:
-    """Return the best k by the measured curve; ``None`` if the method fixes k, or drafts are too few or too short."""
-    general = policy.general
-    if policy.fixed_k or figures is None or not num_speculative_tokens or (figures.drafts or 0.0) < general.min_drafts:
-        return None
-    if (figures.mean_draft_length or 0.0) < num_speculative_tokens * (1.0 - general.short_draft_tolerance):
-        return None
-    return recommended_num_speculative_tokens(figures.per_position, policy.draft_cost_ratio)
-
-
-def mean_acceptance_length_min(
-    figures: Figures | None, num_speculative_tokens: int | None, policy: ResolvedPolicy
-) -> float | None:
-    """Return the break-even length for drafts of mean length; if that is not known, for drafts of k tokens."""
-    drafted = figures.mean_draft_length if figures else None
-    length = drafted or num_speculative_tokens
-    return None if length is None else break_even_length(length, policy.draft_cost_ratio)
-
-
 def suffices(figures: Figures, policy: Policy) -> bool:
     """Whether there are enough drafts to judge.
 
@@ -90,9 +68,8 @@ def suffices(figures: Figures, policy: Policy) -> bool:
 def judge(evidence: Evidence, policy: Policy) -> Judgement:
     """Judge ``evidence``. Its figures belong to a window, or to a lifetime if there is no window.
 
-    Acceptance below the method's minimum does not break even. This is the same as a mean acceptance length below
-    1 + draft length * minimum. Between the minimum and the watch level speculation may pay: measure. Too few drafts
-    give no verdict. A baseline is compared by the time per output token, if the figures have one.
+    Acceptance below break-even, measured or assumed, does not pay. This is the same as a mean acceptance length below
+    the break-even length. Below the watch level speculation may pay: measure. Too few drafts give no verdict.
     """
     verdict, findings = _drafting(evidence, policy) if evidence.state == "drafting" else _without_drafts(evidence)
     return Judgement(verdict=verdict, findings=findings, pitfalls=evidence.pitfalls())
@@ -115,13 +92,14 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
             f"{figures.draft_tokens:.0f} draft tokens" if figures.drafts is None else f"{figures.drafts:.0f} drafts"
         )
         return _undecided("few_drafts", f"{counted}, at least {policy.min_drafts} are needed")
-    measured = _measure(figures, evidence.baseline, own) if evidence.baseline else None
-    code = _code(rate, own, measured)
-    headline, action = _words(code, rate, own, measured)
-    if code == "not_paying":
-        k = evidence.num_speculative_tokens
-        action = _remedy(recommend(figures, k, own), k)
-    findings = [*_findings(figures, rate, evidence.num_speculative_tokens, own), *_remarks(evidence)]
+    k = evidence.num_speculative_tokens
+    measured = speed(figures, evidence.baseline, evidence.cost, own)
+    even = measured_break_even(figures, k, evidence.cost) or assumed_break_even(figures, k, own)
+    code = _code(rate, even, own, measured)
+    headline, action = _words(code, even, evidence, measured)
+    if code == "not_paying" and measured is not None and measured.pays is False:
+        action = _remedy(k_choice(figures, k, evidence.cost, own), k)
+    findings = [*_findings(figures, rate, k, even, own), *_remarks(evidence)]
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if measured is not None:
         lost = measured.harmful or measured.pays is False
@@ -139,20 +117,18 @@ def _undecided(case: str, reason: str) -> tuple[Verdict, tuple[Finding, ...]]:
 
 
 def _findings(
-    figures: Figures, rate: float, num_speculative_tokens: int | None, policy: ResolvedPolicy
+    figures: Figures, rate: float, num_speculative_tokens: int | None, even: BreakEven, policy: ResolvedPolicy
 ) -> list[Finding]:
-    """Judge acceptance, length and curve by the method's policy."""
-    low = rate < policy.acceptance_ratio_min
-    text = f"acceptance {rate:.2f} (minimum {policy.acceptance_ratio_min:.2f} for this method)"
-    findings = [Finding("WARN" if low else "PASS", "Acceptance", text)]
+    """Judge acceptance, length and curve by the break-even."""
+    text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
+    findings = [Finding("WARN" if rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
     if _is_suspicious(figures, rate, num_speculative_tokens, policy.general):
         text = "text that repeats itself is accepted almost always: look at some outputs"
         findings.append(Finding("PASS", "Acceptance", text))
     length = figures.mean_acceptance_length
-    break_even = mean_acceptance_length_min(figures, num_speculative_tokens, policy)
-    if length is not None and break_even is not None:
-        text = f"mean acceptance length {length:.2f} (break-even {break_even:.2f})"
-        findings.append(Finding("WARN" if length < break_even else "PASS", "Length", text))
+    if length is not None and even.mean_acceptance_length is not None:
+        text = f"mean acceptance length {length:.2f} (break-even {even.mean_acceptance_length:.2f}, {even.basis})"
+        findings.append(Finding("WARN" if length < even.mean_acceptance_length else "PASS", "Length", text))
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
         findings.append(Finding("PASS", "Tokens per step", text))
@@ -166,7 +142,7 @@ def _findings(
 
 def _remarks(evidence: Evidence) -> list[Finding]:
     """Return what matters beside the verdict: published lengths, and answers that may differ."""
-    remarks = [Finding("PASS", "Length", evidence.published)] if evidence.published else []
+    remarks = [Finding("PASS", "Reference", evidence.published)] if evidence.published else []
     if evidence.rejection_sampling in LOSSY_REJECTION:
         text = f"rejection sampling is lossy ({evidence.rejection_sampling}): answers may differ from the target's"
         remarks.append(Finding("PASS", "Answers", text))
@@ -190,8 +166,7 @@ def curve_finding(figures: Figures, policy: ResolvedPolicy) -> Finding | None:
             "WARN",
             "Curve",
             f"position 0 is accepted ({first:.1%}), position 1 almost never ({second:.1%})",
-            f"{'Check' if policy.fixed_k else 'Lower k to 1, or check'} that the draft head fits this release: its "
-            "second token is almost always wrong.",
+            "Check that the draft head fits this release: its second token is almost always wrong.",
         )
     return None
 
@@ -202,51 +177,41 @@ def _is_suspicious(figures: Figures, rate: float, num_speculative_tokens: int | 
     return rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions
 
 
-def _measure(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolicy) -> _Measured | None:
-    """Compare time per output token with the baseline's; ``None`` if either is missing."""
-    limits = policy.general.latency
-    seconds, requests = figures.time_per_output_token_seconds, figures.timed_requests
-    slowdown = ratio(seconds, baseline.mean_seconds)
-    if not slowdown or not requests or not baseline.requests or seconds is None:
-        return None
-    chance = limits.z_score * limits.time_per_output_token_cv * math.sqrt(1 / requests + 1 / baseline.requests)
-    slower = slowdown > max(limits.harmful_ratio, 1 + chance)
-    rejected = (figures.acceptance_ratio or 0.0) < policy.acceptance_ratio_min
-    enough = not baseline.speculative and requests >= limits.min_requests
-    compared = "with" if baseline.speculative else "without"
-    return _Measured(
-        harmful=slower and (rejected or not baseline.speculative),
-        pays=1 / slowdown >= limits.speedup_min if enough else None,
-        reason=f"time per output token {1000 * seconds:.1f} ms over {requests:,.0f} requests, "
-        f"{1000 * baseline.mean_seconds:.1f} ms at baseline {compared} speculation: speed-up {1 / slowdown:.2f}",
-    )
-
-
-def _code(rate: float, policy: ResolvedPolicy, measured: _Measured | None) -> VerdictCode:
-    pays = measured.pays if measured else None
-    if rate < policy.general.acceptance_ratio_broken:
-        return "broken"
+def _code(rate: float, even: BreakEven, policy: ResolvedPolicy, measured: Speed | None) -> VerdictCode:
     if measured is not None and measured.harmful:
         return "harmful"
-    if pays is False:
+    if measured is not None and measured.pays is not None:
+        return "healthy" if measured.pays else "not_paying"
+    if rate < policy.general.acceptance_ratio_broken:
+        return "broken"
+    if rate < even.acceptance_ratio:
         return "not_paying"
-    if rate < policy.acceptance_ratio_min:
-        return "watch" if pays else "not_paying"
-    if rate < policy.acceptance_ratio_watch and not pays:
-        return "watch"
-    return "healthy"
+    return "watch" if rate < policy.acceptance_ratio_watch else "healthy"
 
 
-def _words(code: VerdictCode, rate: float, policy: ResolvedPolicy, measured: _Measured | None) -> tuple[str, str]:
-    """Return headline and next step; for ``not_paying`` the caller finds the next step."""
+def _words(code: VerdictCode, even: BreakEven, evidence: Evidence, measured: Speed | None) -> tuple[str, str]:
+    """Return headline and next step."""
     case: str = code
-    if code == "harmful" and rate >= policy.acceptance_ratio_min:
-        case = "harmful_though_accepted"
-    elif code == "not_paying" and measured is not None and measured.pays is False:
-        case = "measured_not_paying"
-    elif code == "watch" and measured is not None and measured.pays:
-        case = "measured_paying"
-    return _WORDS[case]
+    if code == "harmful" and even.basis == "measured":
+        case = "harmful_at_like_load"
+    elif measured is not None and measured.pays is not None and not measured.harmful:
+        case = "measured_paying" if measured.pays else "measured_not_paying"
+    elif even.basis == "measured" and code != "broken":
+        case = "undecided"
+    headline, action = _WORDS[case]
+    return headline.format(even=even), action.format(measure=_how_to_measure(evidence))
+
+
+def _how_to_measure(evidence: Evidence) -> str:
+    """Return the way to a measured break-even."""
+    if evidence.cost is not None:
+        return "measure for longer"
+    if evidence.baseline is not None and evidence.baseline.step_times is not None:
+        return "send enough requests, or record the baseline without speculation at this load too"
+    return (
+        "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file; "
+        "then break-even is measured here"
+    )
 
 
 _WORDS: dict[str, tuple[str, str]] = {
@@ -258,37 +223,43 @@ _WORDS: dict[str, tuple[str, str]] = {
     ),
     "broken": (
         "Almost nothing that is drafted is accepted",
-        "Switch speculation off until draft and target fit: model, tokenizer, quantisation, release.",
+        "Check that draft and target belong together: model, tokenizer, quantisation, release. Then {measure}.",
     ),
     "harmful": (
-        "Speculation makes the service slower",
+        "Decoding is much slower than at baseline",
         "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
     ),
-    "harmful_though_accepted": (
-        "The service is slower than without speculation, although drafts are accepted",
-        "Compare load with the baseline's: in big batches drafts cost more than they save. Limit them, or switch off.",
+    "harmful_at_like_load": (
+        "Speculation makes the service slower than the same load without it",
+        "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
     ),
-    "not_paying": ("Speculation probably costs more than it gives", ""),
+    "not_paying": (
+        "Acceptance is below {even.acceptance_ratio:.2f}; whether it pays is not measured here",
+        "To know, {measure}. Meanwhile look at the draft head, the sampling temperature and the traffic.",
+    ),
     "measured_not_paying": ("Speculation gives no speed-up", ""),
     "watch": (
-        "Speculation may or may not pay at this acceptance",
-        "Measure: compare latency with a run without speculation.",
+        "Speculation may or may not pay at this acceptance; it is not measured here",
+        "To know, {measure}.",
     ),
-    "measured_paying": (
-        "Speculation pays off now, although acceptance is low",
-        "Watch it under load: bigger batches need more acceptance to break even.",
-    ),
-    "healthy": ("Speculation is paying off", "Nothing to do."),
+    "undecided": ("The measured speed-up is too close to 1 to tell whether speculation pays", "To know, {measure}."),
+    "measured_paying": ("Speculation is paying off", "Nothing to do."),
+    "healthy": ("Acceptance is good; the speed-up is not measured here", "To know it, {measure}."),
 }
 
 
-def _remedy(recommended: int | None, num_speculative_tokens: int | None) -> str:
-    look = "look at the draft head, the sampling temperature and the load"
-    if recommended == 0:
-        return f"Switch speculation off, or compare latency with a run without it; then {look}."
-    if recommended and num_speculative_tokens and recommended < num_speculative_tokens:
-        return f"Lower k from {num_speculative_tokens} to {recommended}; then {look}."
-    return f"Compare latency with a run without speculation, and {look}."
+def _remedy(choice: KChoice | None, num_speculative_tokens: int | None) -> str:
+    """Return the next step after a measured loss."""
+    if choice is not None and choice.recommended == 0:
+        return "Switch speculation off at this load: no k up to the running one pays."
+    if choice is not None and choice.recommended and choice.recommended != num_speculative_tokens:
+        return f"Lower k from {num_speculative_tokens} to {choice.recommended}."
+    if choice is not None and choice.record_next:
+        return (
+            f"Switch speculation off at this load, or record k = {choice.record_next} too (specdec-exporter tune): a "
+            "lower k may pay."
+        )
+    return "Switch speculation off at this load, or limit it to smaller batches."
 
 
 # States without drafts to judge: level and subject of the one finding, and the verdict.

@@ -6,13 +6,19 @@ from collections import deque
 from typing import NamedTuple
 
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.load import Load
 
 
 class Sample(NamedTuple):
-    """Totals since the first sample, corrected for resets; ``at`` is seconds of the monotonic clock."""
+    """Totals since the first sample, corrected for resets; ``at`` is seconds of the monotonic clock.
+
+    ``resets`` counts the restarts up to here. ``settled``: the slow time after a start was over.
+    """
 
     at: float
     totals: Counts
+    resets: int = 0
+    settled: bool = True
 
 
 class Window(NamedTuple):
@@ -37,8 +43,12 @@ class SampleRing:
         self.totals = Counts()
         self.resets = 0
 
-    def add(self, now: float, raw: Counts, *, restarted: bool = False) -> None:
-        """Add the counters read at ``now``; times must not go back. ``restarted``: another process counts now."""
+    def add(self, now: float, raw: Counts, *, restarted: bool = False, settled: bool = True) -> None:
+        """Add the counters read at ``now``; times must not go back.
+
+        ``restarted``: another process counts now. ``settled``: it has left its slow first minutes.
+        """
+        resets = self.resets
         if self._samples:
             gone = raw == Counts() and self._raw != Counts()
             if restarted or gone or raw.fell_below(self._raw):
@@ -50,9 +60,14 @@ class SampleRing:
         spacing = self._window / 60
         if len(self._samples) > 1 and now - self._samples[-2].at < spacing:
             self._samples.pop()
-        self._samples.append(Sample(now, self.totals))
+        self._samples.append(Sample(now, self.totals, self.resets, settled and self.resets == resets))
         while len(self._samples) > 2 and self._samples[1].at <= now - self._window:
             self._samples.popleft()
+
+    @property
+    def last(self) -> Sample:
+        """The newest sample; there must be one."""
+        return self._samples[-1]
 
     def window(self, seconds: float, now: float) -> Window | None:
         """Return the counts of the ``seconds`` before ``now``; ``None`` without two fitting samples.
@@ -73,3 +88,20 @@ class SampleRing:
         if first.at < start - seconds / 2:
             return None
         return Window(newest.at - first.at, newest.totals - first.totals)
+
+    def intervals(self, seconds: float, now: float, shortest: float) -> list[Load]:
+        """Return what happened between the samples of the last ``seconds``, in spans of at least ``shortest`` seconds.
+
+        Spans in which the predictor restarted or was not settled are left out.
+        """
+        found: list[Load] = []
+        first: Sample | None = None
+        for sample in self._samples:
+            if sample.at < now - seconds:
+                continue
+            if first is None or not first.settled or sample.resets != first.resets:
+                first = sample
+            elif sample.at - first.at >= shortest:
+                found.append(Load(sample.at - first.at, sample.totals - first.totals))
+                first = sample
+        return found

@@ -37,6 +37,8 @@ def print_baseline(console: Console, baseline: Baseline, remarks: tuple[str, ...
     console.print(Text(f"{plain(baseline.name)}: {_span(baseline)}", style="bold"))
     console.print(_facts(baseline))
     console.print(_latency(baseline))
+    if baseline.by_load:
+        console.print(_by_load(baseline))
     for remark in remarks:
         console.print(Text(f"  note: {remark}", style="yellow"))
 
@@ -86,6 +88,24 @@ def _latency(baseline: Baseline) -> Table:
         mean = _seconds(histogram.mean)
         quantiles = (_bracket(histogram, share) for share in _QUANTILES)
         table.add_row(f"  {_TITLES[sli]}", count(histogram.count), mean, *quantiles)
+    return table
+
+
+def _by_load(baseline: Baseline) -> Table:
+    """Return a row per bin of concurrency: what the engines did while so many requests were in decode."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    for heading in ("  in decode", "of the time", "step time", "tokens per step", "acceptance"):
+        table.add_column(heading, justify="left" if "decode" in heading else "right", no_wrap=True)
+    loads = [each.total for each in baseline.by_load]
+    for load in loads:
+        counts = load.counts
+        table.add_row(
+            f"  {load.concurrency:,.1f}",
+            percent(load.seconds / sum(each.seconds for each in loads)),
+            _seconds(load.step_seconds / load.steps),
+            decimal(tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)),
+            percent(acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)),
+        )
     return table
 
 

@@ -102,7 +102,7 @@ def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:
     return result
 
 
-def print_curve(console: Console, figures: Figures, recommended_num_speculative_tokens: int | None) -> None:
+def print_curve(console: Console, figures: Figures, recommended_num_speculative_tokens: int | None = None) -> None:
     """Print acceptance by position with explanations, as wide as the console allows."""
     if not figures.per_position:
         return
@@ -113,7 +113,7 @@ def print_curve(console: Console, figures: Figures, recommended_num_speculative_
     indented(console, Text("conditional: share of the drafts accepted up to the position before", style="dim"))
     if recommended_num_speculative_tokens is not None:
         best = recommended_num_speculative_tokens or "0 (switch speculation off)"
-        indented(console, Text(f"Recommended k: {best}, computed from this curve and the policy's draft cost."))
+        indented(console, Text(f"Recommended k: {best}, by this curve and the measured draft cost."))
     if figures.short_drafts:
         offered = "" if figures.mean_draft_length is None else f" ({figures.mean_draft_length:.2f} tokens on average)"
         indented(

@@ -34,7 +34,7 @@ def print_analysis(console: Console, analysis: Analysis, *, counters: ReaderCoun
     if judged is not None and judged.figures is not None:
         _print_totals(console, analysis, judged, judged.figures)
         _print_windows(console, judged)
-        print_curve(console, judged.figures, judged.recommended_num_speculative_tokens)
+        print_curve(console, judged.figures)
     print_warnings(console, analysis.warnings)
     print_pitfalls(console, analysis.pitfalls)
     print_verdict(console, analysis.verdict)

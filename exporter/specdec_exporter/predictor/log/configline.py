@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(
     r"""'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[(\[{]|[)\]}]|,|[^'"()\[\]{},]+""", re.DOTALL
 )
 _NAME: Final = re.compile(r"\s*([A-Za-z_]\w*)=", re.ASCII)
-_KEY: Final = re.compile(r"\s*'([A-Za-z_]\w*)': ", re.ASCII)
+_KEY: Final = re.compile(r"\s*'([A-Za-z_]\w*)':", re.ASCII)
 _INTEGER: Final = re.compile(r"\d{1,9}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,20})?(?:e-?\d{1,3})?", re.ASCII)
 

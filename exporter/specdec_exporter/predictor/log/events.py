@@ -104,3 +104,5 @@ class Malformed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Event = SpecDecoding | EngineStats | EngineConfig | ServerArguments | PredictorWarning | RequestParams
+# What vLLM prints once, when it starts.
+START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments})

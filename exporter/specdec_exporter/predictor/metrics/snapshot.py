@@ -63,6 +63,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     process_start_time_seconds: float | None = None
 
 
+def without_drafts(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot without the counters of drafts, for a server whose drafts are none."""
+    engines = (
+        msgspec.structs.replace(
+            engine, drafts=None, draft_tokens=None, accepted_tokens=None, accepted_tokens_per_position=None
+        )
+        for engine in snapshot.engines
+    )
+    return msgspec.structs.replace(snapshot, engines=tuple(engines))
+
+
 def started_later(before: float | None, now: float | None) -> bool:
     """Tell by two start times (Unix time) whether the predictor restarted between them.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 import msgspec
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig, Event
+from specdec_exporter.predictor.log.events import START_KINDS, EngineConfig, Event
 from specdec_exporter.predictor.log.lines import LineCutter, Scanner
 from specdec_exporter.predictor.sources.logfile import open_regular
 
@@ -26,7 +26,7 @@ def search_start(
 
     Yields after each read, with the number of bytes; the caller may use ``buffer`` meanwhile. Returns the last event of
     each kind in the first file that has any, in the file's order. Skips files that cannot be read: their follower
-    reports them. ``scanner_factory`` gives scanners that need recognise nothing but the lines of a start.
+    reports them. ``scanner_factory`` gives scanners that need recognise nothing but :data:`START_KINDS`.
     """
     view = memoryview(buffer)
     for path, length in files:
@@ -50,6 +50,8 @@ def search_start(
                 if not more:
                     events = cutter.scanner.finish()
                 for event in events:
+                    if type(event) not in START_KINDS:
+                        continue
                     found = [other for other in found if type(other) is not type(event)]
                     historical = isinstance(event, EngineConfig)
                     found.append(msgspec.structs.replace(event, historical=True) if historical else event)

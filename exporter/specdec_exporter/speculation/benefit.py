@@ -1,0 +1,127 @@
+"""What speculation gives here: the break-even, the speed-up and the k, each measured or, if it must be, assumed."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from specdec_exporter.speculation.acceptance import break_even_length, ratio
+from specdec_exporter.speculation.cost import KChoice, MeasuredCost, choose_k
+from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.policy import ResolvedPolicy
+
+Basis = Literal["measured", "assumed"]
+
+
+class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
+    """Where drafts pay for themselves.
+
+    ``assumed``: by the policy, which is a guess. ``measured``: against a baseline without speculation, at like load.
+    The acceptance rate that breaks even is the draft cost ratio. ``mean_acceptance_length`` is for drafts of mean
+    length, else of k tokens; ``None`` if neither is known.
+    """
+
+    basis: Basis
+    acceptance_ratio: float
+    mean_acceptance_length: float | None
+
+
+def assumed_break_even(
+    figures: Figures | None, num_speculative_tokens: int | None, policy: ResolvedPolicy
+) -> BreakEven:
+    """Return the policy's break-even."""
+    return _break_even("assumed", policy.acceptance_ratio_min, figures, num_speculative_tokens)
+
+
+def measured_break_even(
+    figures: Figures | None, num_speculative_tokens: int | None, cost: MeasuredCost | None
+) -> BreakEven | None:
+    """Return the measured break-even; ``None`` if nothing was measured or drafted."""
+    found = cost.draft_cost_ratio if cost else None
+    return _break_even("measured", found.value, figures, num_speculative_tokens) if found else None
+
+
+def _break_even(basis: Basis, cost: float, figures: Figures | None, num_speculative_tokens: int | None) -> BreakEven:
+    drafted = (figures.mean_draft_length if figures else None) or num_speculative_tokens
+    length = None if drafted is None else break_even_length(drafted, cost)
+    return BreakEven(basis=basis, acceptance_ratio=cost, mean_acceptance_length=length)
+
+
+def k_choice(
+    figures: Figures | None, num_speculative_tokens: int | None, cost: MeasuredCost | None, policy: ResolvedPolicy
+) -> KChoice | None:
+    """Return what the measured cost and the measured curve say about k.
+
+    ``None`` without a measured cost, with few drafts, or if drafts are so short that the curve is biased.
+    """
+    general = policy.general
+    if cost is None or figures is None or not num_speculative_tokens or (figures.drafts or 0.0) < general.min_drafts:
+        return None
+    drafted = figures.mean_draft_length or 0.0
+    if drafted < num_speculative_tokens * (1.0 - general.short_draft_tolerance):
+        return None
+    return choose_k(
+        {num_speculative_tokens: cost.slowdown},
+        figures.per_position,
+        cost.draft_tokens_per_step / drafted,
+        num_speculative_tokens,
+        fixed_k=policy.fixed_k,
+    )
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """The measured speed against a baseline.
+
+    ``speedup``: time per output token of the baseline / of what runs now. ``pays``: whether it is large enough;
+    ``None`` if that cannot be told, or if the baseline speculates. ``harmful``: slower beyond doubt.
+    """
+
+    speedup: float
+    pays: bool | None
+    harmful: bool
+    reason: str
+
+
+def speed(
+    figures: Figures, baseline: DecodingBaseline | None, cost: MeasuredCost | None, policy: ResolvedPolicy
+) -> Speed | None:
+    """Return the speed at like load; without it, by the time per output token of requests at whatever load."""
+    if cost is not None:
+        return _at_like_load(cost, policy)
+    return _of_requests(figures, baseline, policy) if baseline is not None else None
+
+
+def _at_like_load(cost: MeasuredCost, policy: ResolvedPolicy) -> Speed:
+    limits, found = policy.general.latency, cost.speedup
+    interval = "" if found.low is None or found.high is None else f" ({found.low:.2f} to {found.high:.2f})"
+    return Speed(
+        speedup=found.value,
+        pays=cost.pays(limits.speedup_min),
+        harmful=found.value < limits.speedup_harmful and found.high is not None and found.high < 1.0,
+        reason=f"speed-up {found.value:.2f}{interval}, measured over {cost.steps:,.0f} steps at {cost.concurrency:.1f} "
+        "requests in decode, against the baseline without speculation at the same load",
+    )
+
+
+def _of_requests(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolicy) -> Speed | None:
+    limits = policy.general.latency
+    seconds, requests = figures.time_per_output_token_seconds, figures.timed_requests
+    slowdown = ratio(seconds, baseline.mean_seconds)
+    if not slowdown or not requests or not baseline.requests or seconds is None or baseline.mean_seconds is None:
+        return None
+    chance = limits.z_score * limits.time_per_output_token_cv * math.sqrt(1 / requests + 1 / baseline.requests)
+    slower = slowdown > max(limits.harmful_ratio, 1 + chance)
+    rejected = (figures.acceptance_ratio or 0.0) < policy.acceptance_ratio_min
+    enough = not baseline.speculative and requests >= limits.min_requests
+    compared = "with" if baseline.speculative else "without"
+    return Speed(
+        speedup=1 / slowdown,
+        pays=1 / slowdown >= limits.speedup_min if enough else None,
+        harmful=slower and (rejected or not baseline.speculative),
+        reason=f"time per output token {1000 * seconds:.1f} ms over {requests:,.0f} requests, "
+        f"{1000 * baseline.mean_seconds:.1f} ms at baseline {compared} speculation: speed-up {1 / slowdown:.2f} (at "
+        "whatever load each had)",
+    )

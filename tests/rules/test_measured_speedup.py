@@ -1,0 +1,303 @@
+"""A measured speed-up outweighs acceptance: it silences alerts, and a measured loss pages whatever is accepted.
+
+It is measured by the exporter at like load, against a live control, or against a baseline file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from rules.scenario import (
+    CONTROL,
+    SECOND,
+    STEADY,
+    Case,
+    Pack,
+    Phase,
+    Series,
+    Source,
+    measured,
+    pinned,
+    service,
+    slower,
+)
+
+MINUTES = 100
+FAIR = (0.85, 0.72, 0.59)  # acceptance 0.72
+LOW = (0.5, 0.3, 0.2)  # 0.33
+POOR = (0.35, 0.15, 0.1)  # 0.2
+REJECTED = (0.12, 0.04, 0.02)  # 0.06: below broken, and the head is rejected
+NOTHING = (0.03, 0.01, 0.005)  # 0.015
+CURVES = (LOW, POOR, REJECTED, NOTHING)
+
+DROPPED = "SpecDecodeAcceptanceDropped warning"
+PAGE, TICKET = "SpecDecodeAcceptanceLow critical", "SpecDecodeAcceptanceLow warning"
+HARM, LOSS = "SpecDecodeHarmful critical tpot", "SpecDecodeNotPayingOff warning tpot"
+CONTROLLED = "SpecDecodeSlowerThanControl warning tpot"
+MEAN = "SpecDecodeLatencyMeanRegression warning tpot"
+SATURATED = "SpecDecodeSaturated warning"
+FLAT = {
+    "tpot": ((0.02, 1.0),),
+    "ttft": STEADY["ttft"],
+}  # within one bucket, so that only the mean tells a small difference
+SILENT: dict[int, set[str]] = {minute: set() for minute in range(10, MINUTES, 5)}
+
+SPEEDUP = "inference_service:specdec_speedup:ratio30m"
+BOUND = "inference_service:specdec_speedup:bound30m"
+BREAK_EVEN = "inference_service:specdec_acceptance_min:threshold"
+VERDICT = "inference_service:specdec_verdict:enum"
+HEALTHY, WATCH, NOT_PAYING, HARMFUL, BROKEN = 1, 2, 3, 4, 5
+
+
+def drafting(curve: tuple[float, ...], requests_per_minute: float = 60.0) -> list[Series]:
+    """A service with this curve; without baselines nobody knows whether it pays."""
+    phase = Phase(minutes=MINUTES, curve=curve, requests_per_minute=requests_per_minute, latency=FLAT)
+    return service(phase, families=("tpot", "ttft"))
+
+
+def beside_control(
+    curve: tuple[float, ...], speedup: float, source: Source, requests_per_minute: float = 60.0
+) -> list[Series]:
+    """The same with a live control without speculation, so many times as slow."""
+    phase = Phase(minutes=MINUTES, curve=curve, requests_per_minute=requests_per_minute, latency=FLAT)
+    plain = Phase(minutes=MINUTES, latency={"tpot": slower(FLAT["tpot"], speedup)})
+    return service(phase, families=("tpot",), source=source) + service(
+        plain, families=("tpot",), source=source, speculative=False, labels=CONTROL
+    )
+
+
+def against_file(curve: tuple[float, ...], speedup: float, requests_per_minute: float = 60.0) -> list[Series]:
+    """The same with a baseline file without speculation."""
+    return drafting(curve, requests_per_minute) + pinned(MINUTES, {"tpot": slower(FLAT["tpot"], speedup)})
+
+
+def per_curve(name: str, series: Iterator[list[Series]]) -> list[Case]:
+    return [Case(name=f"{name} {number}", series=one, firing=SILENT) for number, one in enumerate(series)]
+
+
+def test_nothing_about_acceptance_fires_at_a_measured_speed_up(pack: Pack) -> None:
+    def at_like_load(curve: tuple[float, ...]) -> list[Series]:
+        return drafting(curve) + measured(MINUTES, 1.6, (1.5, 1.7), break_even=0.01)
+
+    pack.run(
+        *per_curve("at like load", (at_like_load(curve) for curve in CURVES)),
+        *per_curve("without bounds or break-even", (drafting(curve) + measured(MINUTES, 1.6) for curve in CURVES)),
+        *per_curve("against a file", (against_file(curve, 1.6) for curve in CURVES)),
+        *per_curve("in 60 requests", (against_file(curve, 1.6, 2) for curve in CURVES)),
+        *per_curve("against a control", (beside_control(curve, 1.6, "exporter") for curve in CURVES)),
+    )
+
+
+def test_the_same_without_the_sidecar(vllm_pack: Pack) -> None:
+    vllm_pack.run(
+        *per_curve("against a control", (beside_control(curve, 1.6, "vllm") for curve in CURVES)),
+        *per_curve("in 60 requests", (beside_control(curve, 1.6, "vllm", 2) for curve in CURVES)),
+        Case(
+            name="without a control",
+            series=service(Phase(minutes=MINUTES, curve=LOW), source="vllm"),
+            firing={95: {PAGE, TICKET}},
+        ),
+    )
+
+
+def test_what_is_no_measured_speed_up_leaves_the_alerts_as_they_are(pack: Pack) -> None:
+    both = {PAGE, TICKET}
+    speculative = Series(
+        "specdec_baseline_acceptance_ratio", {"inference_service": "chat", "model_name": "llama"}, [0.7] * MINUTES
+    )
+    nowhere = {"cluster": "", "namespace": ""}
+    low = service(Phase(minutes=MINUTES, curve=LOW), families=("tpot",), labels=nowhere)
+    faster = pinned(MINUTES, {"tpot": slower(STEADY["tpot"], 1.6)}, labels=nowhere)
+    guesses = [one for one in measured(MINUTES, 1.6) if one.labels["basis"] == "assumed"]
+    guesses.append(dataclasses.replace(measured(MINUTES, 1.6)[0], labels={**guesses[0].labels}))
+    pack.run(
+        Case(name="nothing measured", series=drafting(LOW), firing={60: both}),
+        Case(name="only assumed", series=drafting(LOW) + guesses, firing={60: both}, values={60: {SPEEDUP: None}}),
+        Case(name="1.04 times", series=drafting(LOW) + measured(MINUTES, 1.04), firing={60: both}),
+        Case(name="perhaps", series=drafting(LOW) + measured(MINUTES, 1.2, (0.9, 1.5)), firing={95: both}),
+        Case(name="slower than a file", series=against_file(LOW, 0.9), firing={60: both}),
+        Case(name="1.1 times, in 60 requests", series=against_file(LOW, 1.1, 2), firing={95: both}),
+        Case(
+            name="1.06 times, in enough requests for the verdict", series=against_file(LOW, 1.06, 8), firing={60: set()}
+        ),
+        Case(name="a file with speculation", series=[*low, *faster, speculative], firing={60: both | {DROPPED}}),
+    )
+
+
+def test_measured_break_even_takes_the_place_of_the_assumed_one(pack: Pack) -> None:
+    """Then the speed-up is measured, too, and alerts about that speak, not those about acceptance."""
+    pack.run(
+        Case(
+            name="more is accepted than drafts cost",
+            series=drafting(LOW) + measured(MINUTES, 1.04, (1.0, 1.04), break_even=0.3),
+            firing={60: set(), 95: {LOSS}},
+            values={60: {BREAK_EVEN: 0.3, VERDICT: NOT_PAYING}},
+        ),
+        Case(
+            name="less is accepted",
+            series=drafting(LOW) + measured(MINUTES, 0.95, (0.92, 0.98), break_even=0.4),
+            firing={60: set(), 95: {LOSS}},
+            values={60: {BREAK_EVEN: 0.4, VERDICT: NOT_PAYING}},
+        ),
+    )
+
+
+def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
+    quiet = {60: set[str](), 95: {LOSS}}
+    pack.run(
+        Case(
+            name="at like load",
+            series=drafting(FAIR) + measured(MINUTES, 0.8, (0.75, 0.86), break_even=0.95),
+            firing={15: set(), 50: {HARM}, 95: {HARM, LOSS}},
+            values={50: {VERDICT: HARMFUL, SPEEDUP: 0.8, f'{BOUND}{{bound="high"}}': 0.86}},
+        ),
+        Case(
+            name="without bounds",
+            series=drafting(FAIR) + measured(MINUTES, 0.8),
+            firing={50: {HARM}},
+        ),
+        Case(
+            name="few long requests",
+            series=drafting(FAIR, 2) + measured(MINUTES, 0.8, (0.75, 0.86)),
+            firing={50: {HARM}, 95: {HARM, LOSS}},
+        ),
+        Case(
+            name="perhaps",
+            series=drafting(FAIR) + measured(MINUTES, 0.8, (0.6, 1.1)),
+            firing=SILENT,
+            values={50: {VERDICT: HEALTHY}},
+        ),
+        Case(name="a small loss", series=drafting(FAIR) + measured(MINUTES, 0.95, (0.92, 0.98)), firing=quiet),
+        Case(
+            name="a live control",
+            series=beside_control(FAIR, 0.8, "exporter"),
+            firing={60: {HARM, MEAN, CONTROLLED}},
+            values={50: {VERDICT: HARMFUL}},
+        ),
+        Case(
+            name="a control that is hardly faster",
+            series=beside_control(FAIR, 0.95, "exporter"),
+            firing={95: {CONTROLLED, LOSS}},
+        ),
+        Case(
+            name="a control, too few requests to tell",
+            series=beside_control(FAIR, 0.88, "exporter", 2),
+            firing={95: set()},
+        ),
+        Case(
+            name="a file: a busy hour is slower with good drafts",
+            series=against_file(FAIR, 0.8),
+            firing={50: {MEAN}, 95: {MEAN, LOSS}},
+        ),
+        Case(
+            name="hardly any drafts",
+            series=service(Phase(minutes=MINUTES, curve=FAIR, drafts_per_minute=20)) + measured(MINUTES, 0.8),
+            firing={95: set()},
+        ),
+    )
+
+
+def test_a_measured_loss_without_the_sidecar(vllm_pack: Pack) -> None:
+    vllm_pack.run(
+        Case(
+            name="a live control",
+            series=beside_control(FAIR, 0.8, "vllm"),
+            firing={60: {HARM, MEAN, CONTROLLED}},
+            values={50: {VERDICT: HARMFUL}},
+        ),
+        Case(name="hardly faster", series=beside_control(FAIR, 0.95, "vllm"), firing={95: {CONTROLLED, LOSS}}),
+    )
+
+
+def test_like_load_goes_before_any_other_comparison(pack: Pack) -> None:
+    """In a busy hour, the service is half as fast as its file, and faster than it would be without speculation."""
+    busy = Phase(minutes=MINUTES, curve=LOW, latency={"tpot": ((0.03, 0.6), (0.045, 0.4))})
+    slow = service(busy, families=("tpot",)) + pinned(MINUTES, {"tpot": STEADY["tpot"]})
+    pack.run(
+        Case(
+            name="slower than the file",
+            series=slow,
+            firing={50: {PAGE, TICKET, HARM, MEAN}},
+            values={50: {VERDICT: HARMFUL}},
+        ),
+        Case(
+            name="but faster at like load",
+            series=slow + measured(MINUTES, 1.2, (1.1, 1.3), break_even=0.2),
+            firing={50: {MEAN}, 95: {MEAN}},
+            values={50: {f'{SPEEDUP}{{speedup_source="like_load"}}': 1.2, f"count({SPEEDUP})": 1, VERDICT: HEALTHY}},
+        ),
+        Case(
+            name="undecided at like load",
+            series=slow + measured(MINUTES, 1.0, (0.9, 1.1)),
+            firing={50: {PAGE, TICKET, MEAN}},
+            values={50: {VERDICT: NOT_PAYING}},
+        ),
+    )
+
+
+def test_two_replicas_measure_one_speed_up(pack: Pack) -> None:
+    both = [
+        *service(Phase(minutes=MINUTES, curve=LOW)),
+        *service(Phase(minutes=MINUTES, curve=POOR), labels=SECOND),
+        *measured(MINUTES, 1.7, (1.5, 1.9), break_even=0.12),
+        *measured(MINUTES, 1.5, (1.3, 1.7), break_even=0.1, labels=SECOND),
+    ]
+    values: dict[str, float | None] = {SPEEDUP: 1.6, f'{BOUND}{{bound="low"}}': 1.4, BREAK_EVEN: 0.1}
+    pack.run(Case(name="the mean of the two", series=both, firing=SILENT, values={60: values}))
+
+
+def test_big_batches_that_pay_are_not_saturated(pack: Pack) -> None:
+    busy = service(Phase(minutes=MINUTES, curve=(0.75, 0.55, 0.4), running=40, waiting=6))
+    pack.run(
+        Case(name="not measured", series=busy, firing={50: {SATURATED}}),
+        Case(name="faster", series=busy + measured(MINUTES, 1.2, (1.1, 1.3)), firing=SILENT),
+        Case(name="not faster", series=busy + measured(MINUTES, 1.0, (0.97, 1.02)), firing={50: {SATURATED}}),
+    )
+
+
+def test_the_verdict_asks_the_measurement_first(pack: Pack) -> None:
+    """Speed-up with its bounds; where they decide nothing, acceptance does."""
+    verdicts = {
+        (NOTHING, 1.6, (1.5, 1.7)): HEALTHY,
+        (NOTHING, 0.8, (0.7, 0.9)): HARMFUL,
+        (NOTHING, 0.97, (0.95, 1.0)): NOT_PAYING,
+        (NOTHING, 1.0, (0.9, 1.1)): BROKEN,
+        (LOW, 1.06, (1.01, 1.1)): HEALTHY,
+        (LOW, 1.06, (0.99, 1.1)): NOT_PAYING,
+        ((0.7, 0.6, 0.5), 1.2, (0.8, 1.6)): WATCH,
+        (FAIR, 0.92, (0.9, 0.94)): NOT_PAYING,
+        (FAIR, 1.0, (0.8, 1.2)): HEALTHY,
+    }
+    pack.run(
+        *(
+            Case(
+                name=f"case {number}",
+                series=drafting(curve) + measured(MINUTES, speedup, bounds),
+                values={40: {VERDICT: verdict}},
+            )
+            for number, ((curve, speedup, bounds), verdict) in enumerate(verdicts.items())
+        )
+    )
+
+
+def test_alerts_say_what_is_measured_and_what_is_assumed(pack: Pack) -> None:
+    guess = Case(name="guess", series=drafting(LOW))
+    loss = Case(name="loss", series=drafting(FAIR) + measured(MINUTES, 0.8, (0.75, 0.86), break_even=0.95))
+    file = Case(name="file", series=against_file(LOW, 0.95))
+
+    (guessed, *_), (lost, *_), (filed, *_) = pack.fired((60, guess), (60, loss), (60, file))
+
+    assert str(guessed).startswith(f"{PAGE}: Acceptance is 33.33%")
+    assert "below 50%, the break-even that is assumed for its method" in str(guessed)
+    assert "Whether speculation pays is not measured here." in str(guessed)
+    assert str(lost).startswith(
+        "SpecDecodeHarmful critical: Decoding on eu-1/prod/chat (llama) takes 1.25 times as long"
+    )
+    assert (
+        "without speculation. The measured speed-up is 0.80 (like_load), and within chance it is 0.75 to 0.86."
+        in str(lost)
+    )
+    assert "break-even 95%, measured" in str(lost)
+    assert "The measured speed-up is 0.95 (pinned)" in str(filed)
+    assert "unknown" not in f"{guessed} {lost} {filed}"

@@ -1,0 +1,176 @@
+"""What engines did by how busy they were: no interval in two bins, nothing lost, and memory that does not grow."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from operator import add
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.load import BLOCK_COUNTS, CONCURRENCY_BOUNDS, Load, LoadBin, LoadBins, bin_of
+
+MOST_BLOCKS = 24
+
+
+def load(steps: float = 100.0, concurrency: float = 3.0, seconds: float = 5.0, **counts: Any) -> Load:
+    return Load(seconds, Counts(steps=steps, step_seconds=concurrency * seconds, **counts))
+
+
+def sorted_in(*loads: Load) -> tuple[LoadBin, ...]:
+    bins = LoadBins()
+    for each in loads:
+        bins.add(each)
+    return bins.bins()
+
+
+# --- One interval ---
+
+
+def test_concurrency_is_the_seconds_of_steps_per_second_of_the_clock() -> None:
+    assert load(concurrency=7.5).concurrency == 7.5
+    assert Load(0.0, Counts(step_seconds=1.0)).concurrency == 0.0
+    assert Load(5.0, Counts()).concurrency == 0.0
+
+
+def test_the_tokens_of_decoding_are_those_after_the_first() -> None:
+    assert load(generation_tokens=120.0, first_tokens=20.0).tokens == 100.0
+    assert load(generation_tokens=120.0).tokens == 120.0
+    assert load(generation_tokens=3.0, first_tokens=4.0).tokens == 0.0  # only prefill
+    assert load().tokens == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "tells"),
+    [
+        ({}, True),
+        ({"preemptions": 0.0}, True),
+        ({"preemptions": 1.0}, False),
+        ({"steps": 0.0}, False),
+        ({"concurrency": 0.0}, False),
+        ({"seconds": 0.0}, False),
+        ({"steps": math.nan}, False),
+        ({"steps": math.inf}, False),
+        ({"concurrency": math.nan}, False),
+        ({"concurrency": math.inf}, False),
+        ({"seconds": math.inf}, False),
+        ({"steps": -1.0}, False),
+    ],
+)
+def test_an_interval_tells_the_cost_of_steps_if_some_ran_and_none_waited(changed: dict[str, Any], tells: bool) -> None:
+    assert load(**changed).tells_the_cost == tells
+    assert bool(sorted_in(load(**changed))) == tells
+
+
+def test_an_interval_without_step_latency_tells_nothing() -> None:
+    assert not Load(5.0, Counts(generation_tokens=10.0)).tells_the_cost
+    assert not Load(5.0, Counts(steps=10.0)).tells_the_cost
+    assert sorted_in(Load(5.0, Counts(steps=10.0))) == ()
+
+
+# --- Bins ---
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "bound"),
+    [(0.0, 1), (1e-9, 1), (1.0, 1), (1.0000001, 2), (2.0, 2), (2.5, 4), (4.0, 4), (1024.0, 1024), (1024.1, 2048),
+     (2048.0, 2048), (1e308, 2048), (math.inf, 2048)],
+)  # fmt: skip
+def test_the_bounds_of_the_bins_are_powers_of_two(concurrency: float, bound: int) -> None:
+    assert bin_of(concurrency) == bound
+
+
+def test_there_are_twelve_bins() -> None:
+    assert CONCURRENCY_BOUNDS == (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+
+
+@given(st.floats(0.0, 1e6))
+def test_a_bin_holds_what_is_at_most_its_bound_and_above_half_of_it(concurrency: float) -> None:
+    bound = bin_of(concurrency)
+    assert concurrency <= bound or bound == CONCURRENCY_BOUNDS[-1]
+    assert concurrency > bound / 2 or bound == 1
+
+
+counts = st.integers(0, 10**6).map(float)
+loads = st.builds(
+    lambda seconds, concurrency, steps, values, curve: load(
+        steps,
+        concurrency,
+        seconds,
+        **dict(zip((name for name in BLOCK_COUNTS if name not in ("steps", "step_seconds")), values, strict=True)),
+        accepted_per_position=tuple(curve),
+    ),
+    st.integers(1, 60).map(float),
+    st.sampled_from([0.5, 1.0, 3.0, 4.0, 7.0, 100.0, 5000.0]),
+    counts,
+    st.lists(counts, min_size=len(BLOCK_COUNTS) - 2, max_size=len(BLOCK_COUNTS) - 2),
+    st.lists(counts, max_size=4),
+)
+
+
+@given(st.lists(loads, max_size=120))
+def test_nothing_is_lost_and_nothing_counts_twice(found: list[Load]) -> None:
+    bins = sorted_in(*found)
+    told = [each for each in found if each.tells_the_cost]
+    assert [each.bound for each in bins] == sorted({bin_of(each.concurrency) for each in told})
+    for each in bins:
+        members = [one for one in told if bin_of(one.concurrency) == each.bound]
+        assert each.intervals == len(members)
+        assert 1 <= len(each.blocks) <= MOST_BLOCKS
+        assert len(each.blocks) >= min(len(members), MOST_BLOCKS // 2)
+        assert each.total == reduce(add, members)
+        assert reduce(add, each.blocks).seconds == each.total.seconds
+        assert all(block.tells_the_cost for block in each.blocks)
+        assert bin_of(each.total.concurrency) == each.bound
+        assert all(bin_of(block.concurrency) == each.bound for block in each.blocks)
+
+
+@pytest.mark.parametrize("number", [1, 23, 24, 25, 26, 48, 49, 1000, 17280])
+def test_blocks_hold_intervals_in_the_order_of_time_and_about_as_many_each(number: int) -> None:
+    """The intervals of a block are read off ``drafts``, which holds the number of each interval here."""
+    (found,) = sorted_in(*(load(drafts=float(i), draft_tokens=1.0) for i in range(number)))
+    sizes = [int(block.counts.draft_tokens or 0.0) for block in found.blocks]
+    assert sum(sizes) == number == found.intervals
+    assert min(number, MOST_BLOCKS // 2) <= len(sizes) <= MOST_BLOCKS
+    assert len(set(sizes[:-1])) <= 1  # the last one may still fill up
+    assert sizes[-1] <= sizes[0]
+    first = 0
+    for size, block in zip(sizes, found.blocks, strict=True):
+        assert block.counts.drafts == sum(range(first, first + size))
+        first += size
+
+
+def test_bins_may_be_read_at_any_time_and_do_not_change_afterwards() -> None:
+    bins = LoadBins()
+    assert bins.bins() == ()
+    seen = []
+    for number in range(100):
+        bins.add(load(steps=number + 1.0))
+        seen.append(bins.bins())
+    for number, found in enumerate(seen, start=1):
+        assert found[0].total.steps == number * (number + 1) / 2
+
+
+def test_positions_belong_to_the_whole_bin_and_may_become_more() -> None:
+    (found,) = sorted_in(
+        load(accepted_per_position=(5.0,)), load(), load(accepted_per_position=(5.0, 3.0, 1.0)), load(drafts=1.0)
+    )
+    assert found.accepted_per_position == found.total.counts.accepted_per_position == (10.0, 3.0, 1.0)
+    assert all(block.counts.accepted_per_position == () for block in found.blocks)
+
+
+def test_a_count_that_only_some_intervals_have_is_0_in_the_others() -> None:
+    """The predictor shows it only from its first event on. A file has a list per count, without gaps."""
+    (found,) = sorted_in(load(), load(drafts=7.0))
+    assert [block.counts.drafts for block in found.blocks] == [0.0, 7.0]
+    assert [block.counts.draft_tokens for block in found.blocks] == [None, None]
+
+
+def test_blocks_have_the_counts_of_the_format_only() -> None:
+    (found,) = sorted_in(load(drafts=1.0, preemptions=0.0, timed_requests=5.0, output_token_seconds=1.0))
+    (block,) = found.blocks
+    assert (block.counts.preemptions, block.counts.timed_requests, block.counts.output_token_seconds) == (None,) * 3

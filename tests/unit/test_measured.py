@@ -1,0 +1,313 @@
+"""What a draft costs here, measured while the exporter runs: break-even, speed-up, k and verdict at like load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from builders import Clock, known, latency
+from specdec_exporter.baseline.recording import Recorder
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.serving.state import ModelBenefit, PredictorState
+from specdec_exporter.serving.status import PredictorStatus
+from specdec_exporter.speculation.cost import step_times
+from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.verdict import Verdict
+
+COST = load_policy().cost
+# The guide's server: EAGLE-3, k = 3. Without speculation it gave 47.84 tokens/s to one request.
+PLAIN_STEP_SECONDS = 1 / 47.84
+CODE, CODE_SPEED = (0.50, 0.40, 0.33), 88.25
+CHAT, CHAT_SPEED = (0.16, 0.02, 0.01), 0.99 * 47.84
+
+
+class Server:
+    """Counters of one engine that decodes a number of requests at a time. Steps are as slow as they are told to be."""
+
+    def __init__(self, clock: Clock, curve: Sequence[float] = (), *, name: str = "0", model: str = "tiny") -> None:
+        self.clock, self.curve, self.name, self.model = clock, tuple(curve), name, model
+        self.steps = self.step_seconds = self.preemptions = 0.0
+        self.started: float | None = None
+
+    def run(self, seconds: float, step_seconds: float, requests: float = 1.0) -> None:
+        """Decode for some time; the clock is the caller's to advance."""
+        steps = requests * seconds / step_seconds
+        self.steps += steps
+        self.step_seconds += steps * step_seconds
+
+    def engine(self) -> EngineSnapshot:
+        drafted = self.steps if self.curve else None
+        accepted = self.steps * sum(self.curve)
+        return EngineSnapshot(
+            model_name=self.model,
+            engine=self.name,
+            drafts=drafted,
+            draft_tokens=drafted and drafted * len(self.curve),
+            accepted_tokens=accepted if self.curve else None,
+            accepted_tokens_per_position=dict(enumerate(self.steps * rate for rate in self.curve)) or None,
+            generation_tokens=self.steps + accepted,
+            preemptions=self.preemptions,
+            time_to_first_token=latency(0),
+            step_latency=msgspec.structs.replace(latency(self.steps), sum=self.step_seconds),
+            requests_running=1.0,
+        )
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            engines=(self.engine(),),
+            engine_generation="v1",
+            stats_present=True,
+            process_start_time_seconds=self.started,
+        )
+
+
+def plain(*loads: tuple[float, float], intervals: int = 12, model: str = "tiny") -> DecodingBaseline:
+    """A baseline without speculation, recorded at these pairs of concurrency and step time."""
+    clock = Clock()
+    server = Server(clock, model=model)
+    recorder = Recorder(server.snapshot(), clock.monotonic())
+    for requests, seconds in loads:
+        for index in range(intervals):
+            server.run(5.0, seconds * (1.0 + 0.01 * (-1) ** index), requests)
+            clock.advance(5.0)
+            recorder.observe(server.snapshot(), clock.monotonic())
+    found = step_times(recorder.increases().by_load, COST)
+    return DecodingBaseline(None, 0.0, speculative=False, model_name=model, step_times=found)
+
+
+def watched(
+    curve: Sequence[float],
+    step_seconds: float,
+    *,
+    baseline: DecodingBaseline | None,
+    requests: float = 1.0,
+    seconds: float = 300.0,
+    every: float = 15.0,
+) -> PredictorState:
+    """A state that watched a server decode at an even pace, scraped every few seconds."""
+    clock = Clock()
+    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
+    state.observe_baseline(baseline)
+    server = Server(clock, curve)
+    state.observe_snapshot(server.snapshot())
+    for index in range(int(seconds / every)):
+        server.run(every, step_seconds * (1.0 + 0.01 * (-1) ** index), requests)
+        clock.advance(every)
+        state.observe_snapshot(server.snapshot())
+    return state
+
+
+def judged(curve: Sequence[float], tokens_per_second: float, baseline: DecodingBaseline | None) -> PredictorStatus:
+    """The guide's server with speculation: a request gets so many tokens per second."""
+    return watched(curve, (1.0 + sum(curve)) / tokens_per_second, baseline=baseline).status()
+
+
+def benefit(state: PredictorState) -> ModelBenefit:
+    ((model, found),) = state.benefits()
+    assert model == "tiny"
+    return found
+
+
+# --- the guide's tables ---
+
+
+def test_the_guides_code_workload_is_healthy_at_its_k() -> None:
+    status = judged(CODE, CODE_SPEED, plain((1.0, PLAIN_STEP_SECONDS)))
+    assert (status.verdict.code, status.verdict.headline) == ("healthy", "Speculation is paying off")
+    measured = known(status.measured)
+    assert measured.speedup.value == pytest.approx(1.84, abs=0.01)
+    assert known(measured.draft_cost_ratio).value == pytest.approx(0.07, abs=0.002)
+    assert status.recommended_num_speculative_tokens == 3
+    assert known(measured.k).try_more
+    assert (status.break_even.basis, round(status.break_even.acceptance_ratio, 2)) == ("measured", 0.07)
+
+
+def test_the_guides_chat_workload_does_not_pay_and_no_k_is_guessed() -> None:
+    status = judged(CHAT, CHAT_SPEED, plain((1.0, PLAIN_STEP_SECONDS)))
+    assert (status.verdict.code, status.verdict.headline) == ("not_paying", "Speculation gives no speed-up")
+    measured = known(status.measured)
+    assert measured.speedup.value == pytest.approx(0.99, abs=0.005)
+    assert known(measured.draft_cost_ratio).value == pytest.approx(0.067, abs=0.002)
+    # k = 1 would give 1.08x if the cost is all marginal, and lose if it is all fixed.
+    choice = known(measured.k)
+    assert (choice.recommended, choice.candidates, choice.record_next) == (None, (0, 1), 1)
+    assert status.recommended_num_speculative_tokens is None
+    assert "record k = 1 too" in status.verdict.action
+
+
+@pytest.mark.parametrize(("curve", "speed", "code"), [(CODE, CODE_SPEED, "not_paying"), (CHAT, CHAT_SPEED, "broken")])
+def test_without_a_baseline_the_same_is_flagged_with_a_true_sentence(
+    curve: tuple[float, ...], speed: float, code: str
+) -> None:
+    status = judged(curve, speed, None)
+    assert status.verdict.code == code
+    if code == "not_paying":
+        assert status.verdict.headline == "Acceptance is below 0.50; whether it pays is not measured here"
+    assert "record a baseline without speculation" in status.verdict.action
+    assert (status.measured, status.recommended_num_speculative_tokens) == (None, None)
+    assert (status.break_even.basis, status.break_even.acceptance_ratio) == ("assumed", 0.5)
+
+
+# --- a measurement outweighs acceptance ---
+
+
+def verdict(speedup: float, rate: float, *, noise: float = 0.0) -> Verdict:
+    """The verdict on one speed-up at one acceptance, k = 1; ``noise`` is the relative swing of the step time."""
+    clock = Clock()
+    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
+    state.observe_baseline(plain((1.0, 0.02)))
+    server = Server(clock, (rate,))
+    state.observe_snapshot(server.snapshot())
+    for index in range(20):
+        server.run(15.0, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
+        clock.advance(15.0)
+        state.observe_snapshot(server.snapshot())
+    return state.status().verdict
+
+
+@pytest.mark.parametrize(
+    ("speedup", "rate", "code"),
+    [
+        (1.6, 0.03, "healthy"),
+        (1.6, 0.33, "healthy"),
+        (1.1, 0.06, "healthy"),
+        (0.97, 0.72, "not_paying"),
+        (1.0, 0.05, "not_paying"),
+        (0.8, 0.72, "harmful"),
+        (0.8, 0.05, "harmful"),
+    ],
+)
+def test_a_measured_speed_up_decides_whatever_is_accepted(speedup: float, rate: float, code: str) -> None:
+    assert verdict(speedup, rate).code == code
+
+
+def test_a_speed_up_within_chance_leaves_the_verdict_to_acceptance_and_says_so() -> None:
+    found = verdict(1.03, 0.6, noise=0.3)
+    assert found.code == "watch"
+    assert found.headline == "The measured speed-up is too close to 1 to tell whether speculation pays"
+    assert "measure for longer" in found.action
+
+
+# --- like load ---
+
+
+def test_the_step_time_of_the_same_load_counts() -> None:
+    baseline = plain((1.0, 0.02), (4.0, 0.02), (16.0, 0.04))
+    for requests, step in ((1.0, 0.02), (4.0, 0.02), (8.0, 0.02 + 0.02 / 3), (16.0, 0.04)):
+        state = watched((0.5, 0.4), 1.2 * step, baseline=baseline, requests=requests)
+        cost = known(state.cost)
+        assert cost.concurrency == pytest.approx(requests)
+        assert cost.slowdown.value == pytest.approx(1.2, rel=0.01)
+        assert known(cost.draft_cost_ratio).value == pytest.approx(0.1, rel=0.06)
+        assert cost.speedup.value == pytest.approx(1.9 / 1.2, rel=0.01)
+
+
+def test_a_load_that_the_baseline_does_not_have_is_not_compared() -> None:
+    state = watched((0.5, 0.4), 0.05, baseline=plain((1.0, 0.02)), requests=30.0)
+    assert state.cost is None
+    status = state.status()
+    assert (status.measured, status.break_even.basis) == (None, "assumed")
+    assert "record the baseline without speculation at this load too" in status.verdict.action
+    (row,) = status.by_load
+    assert (row.concurrency, row.speedup) == (32, None)
+
+
+def test_a_baseline_of_another_model_measures_nothing() -> None:
+    assert watched((0.5,), 0.025, baseline=plain((1.0, 0.02), model="large")).cost is None
+
+
+# --- what is left out ---
+
+
+def run(state: PredictorState, server: Server, intervals: int, step_seconds: float, **changes: Any) -> None:
+    for _ in range(intervals):
+        server.run(15.0, step_seconds)
+        for name, value in changes.items():
+            setattr(server, name, value)
+        server.clock.advance(15.0)
+        state.observe_snapshot(server.snapshot())
+
+
+def test_the_first_time_after_a_start_is_left_out() -> None:
+    clock = Clock()
+    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
+    state.observe_baseline(plain((1.0, 0.02)))
+    server = Server(clock, (0.5,))
+    server.started = clock.wall()
+    state.observe_snapshot(server.snapshot())
+    run(state, server, 4, 0.2)  # a minute of slow first steps
+    assert (state.cost, benefit(state).loads) == (None, [])
+    run(state, server, 5, 0.025)
+    assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
+
+
+def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
+    clock = Clock()
+    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
+    state.observe_baseline(plain((1.0, 0.02)))
+    state.observe_snapshot(Server(clock, (0.5,)).snapshot())
+    first = Server(clock, (0.5,))
+    run(state, first, 6, 0.025)
+    ((_, before),) = benefit(state).loads
+    seconds = before.load.seconds
+    second = Server(clock, (0.5,))
+    clock.advance(100.0)
+    run(state, second, 1, 0.5)
+    run(state, second, 4, 0.5)  # still slow: within the first minute
+    run(state, second, 6, 0.025)
+    assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
+    ((_, after),) = benefit(state).loads
+    assert after.load.seconds == pytest.approx(seconds + 6 * 15.0)
+
+
+def test_intervals_with_preemptions_are_left_out() -> None:
+    clock = Clock()
+    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
+    state.observe_baseline(plain((1.0, 0.02)))
+    server = Server(clock, (0.5,))
+    state.observe_snapshot(server.snapshot())
+    run(state, server, 6, 0.025)
+    run(state, server, 1, 3.0, preemptions=1.0)
+    run(state, server, 6, 0.025)
+    assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
+
+
+def test_a_predictor_that_is_gone_has_no_measurement() -> None:
+    state = watched((0.5,), 0.025, baseline=plain((1.0, 0.02)))
+    assert known(state.cost).steps > 0
+    state.observe_failure("connection refused")
+    assert benefit(state).cost is None
+    assert benefit(state).measured is None
+
+
+def test_frequent_scrapes_give_the_same_as_rare_ones() -> None:
+    values = [
+        known(watched((0.5,), 0.025, baseline=plain((1.0, 0.02)), every=every).cost).speedup.value
+        for every in (1.0, 5.0, 15.0, 60.0)
+    ]
+    assert values == pytest.approx([1.5 / 1.25] * 4, rel=0.02)
+
+
+# --- by load ---
+
+
+def test_the_bins_are_bounded_and_add_up() -> None:
+    clock = Clock()
+    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
+    state.observe_baseline(plain((1.0, 0.02), (8.0, 0.02)))
+    server = Server(clock, (0.5,))
+    state.observe_snapshot(server.snapshot())
+    for power in range(40):
+        server.run(15.0, 0.025, 1.4**power)
+        clock.advance(15.0)
+        state.observe_snapshot(server.snapshot())
+    loads = benefit(state).loads
+    assert [bound for bound, _ in loads] == [1 << power for power in range(12)]
+    assert sum(totals.load.seconds for _, totals in loads) == pytest.approx(40 * 15.0)
+    assert sum(totals.load.steps for _, totals in loads) == pytest.approx(server.steps)
+    compared = {bound: totals.speedup for bound, totals in loads if totals.speedup is not None}
+    assert compared == pytest.approx({1: 1.2, 2: 1.2, 4: 1.2, 8: 1.2, 16: 1.2}, rel=0.02)
