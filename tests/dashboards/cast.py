@@ -45,13 +45,19 @@ REPLICAS = (
     Replica(service="chat", pod="chat-0", settings=replace(BUSY, incidents=(Restart(at=ago(100), duration=90),))),
     Replica(service="chat", pod="chat-1", settings=replace(BUSY, seed=2)),
     Replica(service="chat-control", pod="chat-control-0", settings=OFF),
-    # The draft head stops fitting; slower than its baseline from a file since.
+    # The draft head stops fitting; slower since than its baseline from a file.
     *(
         Replica(
             service="assistant",
             pod=f"assistant-{number}",
             settings=replace(
-                LOADED, seed=10 + number, incidents=(*loads(), Collapse(at=ago(70), acceptance=(0.3, 0.09, 0.02)))
+                LOADED,
+                seed=10 + number,
+                incidents=(
+                    *loads(),
+                    ChangeLoad(at=ago(72), load=2),
+                    Collapse(at=ago(70), acceptance=(0.3, 0.09, 0.02)),
+                ),
             ),
             baseline=replace(OFF, seed=12) if number == 0 else None,
         )

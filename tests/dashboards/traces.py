@@ -11,12 +11,11 @@ import contextlib
 import dataclasses
 import math
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from builders import Clock
-from dashboards.byload import ByLoad, recorded
+from dashboards.recorded import write
 from specdec_exporter.config import PredictorSettings, Settings
-from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -82,7 +81,6 @@ class Scraper:
         state._clock, state._born = self._clock.monotonic, 0.0
         state._wall_clock = lambda: begin + self._clock.now
         state.observe_version(replica.settings.vllm_version)
-        self._by_load = ByLoad(replica.settings, recorded(replica.baseline) if replica.baseline else None)
         self.samples: Samples = {}
         self._target = tuple(replica.target.items())
         self._series: dict[tuple[str, Labels], list[tuple[int, float]]] = {}
@@ -102,13 +100,7 @@ class Scraper:
             self._state.observe_failure(fault or "connection refused")
         else:
             content_type = self._engine.release.content_type
-            snapshot = parse_exposition(render_metrics(self._engine), content_type)
-            self._state.observe_snapshot(snapshot)
-            if snapshot.engine_generation != "v0":
-                self._by_load.observe(snapshot.engines, self._clock.now)
-                labels = {"inference_service": self._replica.service, "model_name": self._engine.settings.model_name}
-                for name, own, value in self._by_load.samples(labels):
-                    self._add(name, tuple(own.items()), now, value)
+            self._predictor.observe(parse_exposition(render_metrics(self._engine), content_type))
         self._predictor.metrics_health.success = self._state.up
         self._predictor.metrics_health.duration_seconds = 0.004 + 0.001 * math.sin(now / 600)
         for family in self._collector.collect():
@@ -148,9 +140,18 @@ class Scraper:
 @contextlib.asynccontextmanager
 async def _scraper(replica: Replica, begin: int) -> AsyncIterator[Scraper]:
     # The exporter follows an empty log; the lines are handed to it here, at simulated times.
-    with tempfile.NamedTemporaryFile(prefix=f"{replica.pod}-", suffix=".log") as log:
-        paths = (log.name,) if replica.reads_log else ()
-        configured = Settings(predictors=(PredictorSettings(name=replica.service, log_paths=paths),))
+    with (
+        tempfile.NamedTemporaryFile(prefix=f"{replica.pod}-", suffix=".log") as log,
+        tempfile.NamedTemporaryFile(prefix=f"{replica.pod}-", suffix=".yaml") as baseline,
+    ):
+        if replica.baseline is not None:
+            write(baseline.name, replica.baseline)
+        predictor = PredictorSettings(
+            name=replica.service,
+            log_paths=(log.name,) if replica.reads_log else (),
+            baseline=baseline.name if replica.baseline is not None else None,
+        )
+        configured = Settings(predictors=(predictor,))
         runtime = ExporterRuntime(configured, lambda: configured)
         await runtime.start()
         try:
@@ -170,10 +171,6 @@ async def scraped(replica: Replica) -> Samples:
     found = scraper.samples
     if replica.history:
         found = _with_history(found)
-    if replica.baseline is not None:
-        for (name, labels), value in baseline(replica).items():
-            begin = START - HISTORY_HOURS * HOUR * replica.history
-            found[name, labels] = [(at, value) for at in range(begin, END + 1, 4 * SCRAPE_SECONDS)]
     return found
 
 
@@ -208,34 +205,3 @@ def _with_history(samples: Samples) -> Samples:
         ]
         extended[name, labels] = [*past, *((at, HISTORY_HOURS * growth + value) for at, value in values)]
     return extended
-
-
-def baseline(replica: Replica) -> dict[Series, float]:
-    """The constant series that the exporter serves of a baseline file: half an hour of ``replica.baseline``."""
-    assert replica.baseline is not None
-    engine = Engine(replica.baseline, start_unix=START)
-    engine.advance(1800)
-    (found,) = parse_exposition(render_metrics(engine), engine.release.content_type).engines
-    labels = {"inference_service": replica.service, "model_name": found.model_name, **replica.target}
-    histograms = {
-        "time_to_first_token": found.time_to_first_token,
-        "time_per_output_token": found.time_per_output_token,
-        "request_latency": found.request_latency,
-    }
-    series = {
-        (f"specdec_baseline_{sli}_seconds_{suffix}", tuple(sorted({**labels, **extra}.items()))): value
-        for sli, histogram in histograms.items()
-        if histogram is not None
-        for suffix, extra, value in _parts(histogram)
-    }
-    series["specdec_baseline_recorded_timestamp_seconds", tuple(sorted(labels.items()))] = START - 9 * 24 * HOUR
-    about = {"name": "spec-off", "vllm_version": replica.baseline.vllm_version, "hardware": "1x H100"}
-    series["specdec_baseline_info", tuple(sorted({**labels, **about}.items()))] = 1.0
-    return series
-
-
-def _parts(histogram: Histogram) -> Iterator[tuple[str, dict[str, str], float]]:
-    for bound, count in zip(histogram.bounds, histogram.counts, strict=True):
-        yield "bucket", {"le": "+Inf" if math.isinf(bound) else repr(bound)}, count
-    yield "sum", {}, histogram.sum
-    yield "count", {}, histogram.count
