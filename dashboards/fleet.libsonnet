@@ -27,7 +27,7 @@ function(config, common)
         narrow({ unit: 'suffix: x', decimals: 2, 'custom.width': 80 } + colored([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']])),
       ],
       ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 94 })],
-      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 88 })],
+      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 96 })],
       [
         'Basis',
         'break_even_measured',

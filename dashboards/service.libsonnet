@@ -44,7 +44,7 @@ function(config, common)
       mappings: common.states,
       options: { colorMode: 'background' },
       no_data: 'This service has no series: it was never scraped, or another data source has them.',
-      w: 4,
+      w: 3,
       h: 4,
     }),
     panel('stat', {
@@ -55,7 +55,7 @@ function(config, common)
       decimals: 0,
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.drafts,
-      w: 5,
+      w: 6,
       h: 4,
     }),
     panel('stat', {
@@ -67,7 +67,7 @@ function(config, common)
       decimals: 2,
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.drafts,
-      w: 5,
+      w: 6,
       h: 4,
     }),
     panel('stat', {
@@ -96,7 +96,7 @@ function(config, common)
       decimals: 0,
       runbook: 'SpecDecodeNotPayingOff',
       no_data: nothing.cost,
-      w: 4,
+      w: 3,
       h: 4,
     })),
     panel('stat', {
