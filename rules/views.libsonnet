@@ -146,6 +146,20 @@ function(config, source, signals, narrow)
     },
 
     // --- Does it pay? ------------------------------------------------------------------------------------------------
+    speedup_band: {
+      unit: 'suffix: x',
+      help: signals.speedup_bound.help + ' Left out where it is a factor of 2 away from the speed-up, because it says little.',
+      label: 'bound',
+      local told(bound, comparison, factor) = '%(bound)s{bound="%(which)s"} %(comparison)s %(on)s %(factor)s * %(speedup)s' % {
+        bound: signals.speedup_bound.record,
+        which: bound,
+        comparison: comparison,
+        on: on,
+        factor: factor,
+        speedup: signals.speedup.record,
+      },
+      by: { low: told('low', '>', '0.5'), high: told('high', '<', '2') },
+    },
     draft_cost: {
       unit: 'percentunit',
       help: 'Cost of one more draft token, in steps without a draft: measured at the load that the service has, and the guess '
