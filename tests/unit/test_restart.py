@@ -45,7 +45,7 @@ async def wait(
     server: Predictor,
     before: bytes | None,
     *then: bytes | None,
-    asked: Asked = Asked(3),
+    asked: Asked | None = None,
     log_paths: tuple[str, ...] = (),
     limit: float = 0.2,
 ) -> list[str]:
@@ -68,7 +68,7 @@ async def wait(
     await wait_until_ready(
         server.url,
         shot,
-        asked,
+        asked or Asked(3),
         log_paths=log_paths,
         warm_up_seconds=0.01,
         limit_seconds=limit,
