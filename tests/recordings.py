@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rules.scenario import BOUNDS
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.load import Load, LoadBins
 
 INF = math.inf
 TPOT, TTFT, E2E = ((*BOUNDS[sli], INF) for sli in ("tpot", "ttft", "e2e"))
@@ -82,3 +83,48 @@ def recording(
         "requests_finished": requests,
     }
     return Baseline(**given | facts)
+
+
+def loaded(
+    name: str,
+    step_seconds: Mapping[float, float],
+    curve: Sequence[float] = (),
+    *,
+    noise: float = 0.02,
+    seed: int = 1,
+    intervals: int = 24,
+    tokens_per_answer: int = 128,
+    **facts: Any,
+) -> Baseline:
+    """A recording with ``by_load``: five-second intervals at each concurrency, with its mean seconds of a step.
+
+    ``noise`` is the relative scatter of an interval's step time, ``curve`` the acceptance by position; every step
+    drafts as many tokens as the curve is long. Latencies and counts follow from the steps.
+    """
+    source = random.Random(f"{name} {seed}")
+    bins, total, seconds = LoadBins(), Counts(), 0.0
+    per_step = 1.0 + sum(curve)
+    tpot: list[float] = []
+    for concurrency, mean in step_seconds.items():
+        for _ in range(intervals):
+            step = mean * source.lognormvariate(0.0, noise)
+            steps = 5.0 * concurrency / step
+            requests = steps * per_step / (tokens_per_answer - 1)
+            counts = Counts(
+                steps=steps,
+                step_seconds=steps * step,
+                generation_tokens=steps * per_step + requests,
+                first_tokens=requests,
+                prompt_tokens=requests * 300,
+                drafts=steps if curve else None,
+                draft_tokens=steps * len(curve) if curve else None,
+                accepted_tokens=steps * sum(curve) if curve else None,
+                accepted_per_position=tuple(steps * rate for rate in curve),
+                preemptions=0.0,
+            )
+            bins.add(Load(5.0, counts))
+            total += counts
+            seconds += 5.0
+            tpot += [step / per_step * source.lognormvariate(0.0, 0.1) for _ in range(max(round(requests), 1))]
+    given: dict[str, Any] = {"duration_seconds": seconds, "counts": total, "by_load": bins.bins()}
+    return recording(name, tpot=tpot, curve=curve, **(given | facts))

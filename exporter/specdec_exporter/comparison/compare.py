@@ -100,7 +100,7 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparis
         )
         for sli in SLIS
     )
-    before, after = _side(baseline), _side(candidate)
+    before, after = side_of(baseline), side_of(candidate)
     return Comparison(
         baseline=before,
         candidate=after,
@@ -121,7 +121,8 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparis
     )
 
 
-def _side(recording: Baseline) -> Side:
+def side_of(recording: Baseline) -> Side:
+    """Return the figures of one recording."""
     counts, seconds = recording.counts, recording.duration_seconds
     requests, traffic = requests_of(recording), traffic_of(recording)
     accepted = None

@@ -79,22 +79,31 @@ def speculates(recording: Baseline) -> bool:
 
 def refuse_unlike(baseline: Baseline, candidate: Baseline) -> None:
     """Raise :class:`ComparisonError` if the models differ, or if the recordings share no SLI."""
-    one, other = baseline.context.model, candidate.context.model
-    key = "model"
-    if one is None or other is None:
-        one, other = baseline.model_name, candidate.model_name
-        key = "model_name"
-    if one is not None and other is not None and _differ(_last_part(one), _last_part(other)):
-        raise ComparisonError(
-            f"expected two recordings of one model, found {key} {plain(one)!r} in the baseline and {plain(other)!r} "
-            "in the candidate. If both names mean the same model, give both files the same `model`"
-        )
+    refuse_other_model(baseline, candidate)
     before, after = _recorded(baseline), _recorded(candidate)
     if not set(before) & set(after):
         raise ComparisonError(
             f"expected a latency with requests in both recordings, found {', '.join(before) or 'none'} in the baseline "
             f"and {', '.join(after) or 'none'} in the candidate. Record both again under traffic"
         )
+
+
+def refuse_other_model(baseline: Baseline, candidate: Baseline, *, by_name: bool = False) -> None:
+    """Raise :class:`ComparisonError` if the models differ; ``by_name`` names the recordings in the message."""
+    one, other = baseline.context.model, candidate.context.model
+    key = "model"
+    if one is None or other is None:
+        one, other = baseline.model_name, candidate.model_name
+        key = "model_name"
+    if one is None or other is None or not _differ(_last_part(one), _last_part(other)):
+        return
+    wanted, sides = "two recordings", ("the baseline", "the candidate")
+    if by_name:
+        wanted, sides = "recordings", (plain(baseline.name), plain(candidate.name))
+    raise ComparisonError(
+        f"expected {wanted} of one model, found {key} {plain(one)!r} in {sides[0]} and {plain(other)!r} in "
+        f"{sides[1]}. If both names mean the same model, give both files the same `model`"
+    )
 
 
 def _last_part(model: str) -> str:
@@ -120,18 +129,19 @@ def unlike_traffic(baseline: Baseline, candidate: Baseline, policy: LatencyPolic
 
 def flags(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> tuple[Flag, ...]:
     """Return what a reader of this comparison must know, most serious first."""
-    sides = (("baseline", baseline), ("candidate", candidate))
+    sides = (("the baseline", baseline), ("the candidate", candidate))
     return (
-        *_setting(baseline, candidate),
-        *_traffic(baseline, candidate, policy),
-        *(flag for name, side in sides for flag in _requests(name, side, policy)),
+        *setting_flags(baseline, candidate),
+        *traffic_flags(baseline, candidate, policy),
+        *(flag for name, side in sides for flag in request_flags(name, side, policy)),
         *_buckets(baseline, candidate),
         *_speculation(baseline, candidate),
-        *(flag for name, side in sides for flag in _recording(name, side)),
+        *(flag for name, side in sides for flag in recording_flags(name, side)),
     )
 
 
-def _setting(baseline: Baseline, candidate: Baseline) -> list[Flag]:
+def setting_flags(baseline: Baseline, candidate: Baseline) -> list[Flag]:
+    """Return how hardware, release or requests differ."""
     before, after = baseline.context, candidate.context
     again = "Record both in the same setting. Otherwise the result shows the effect of both changes together."
     facts: list[tuple[FlagCode, str, str | None, str | None]] = [
@@ -153,7 +163,8 @@ def _setting(baseline: Baseline, candidate: Baseline) -> list[Flag]:
     return found
 
 
-def _traffic(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> list[Flag]:
+def traffic_flags(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> list[Flag]:
+    """Return how prompts and answers differ in length."""
     before, after = traffic_of(baseline), traffic_of(candidate)
     first_and_end = "time to first token and end-to-end latency depend on it and decide nothing"
     end = "end-to-end latency depends on it and decides nothing"
@@ -172,13 +183,14 @@ def _traffic(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> 
     ]
 
 
-def _requests(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
+def request_flags(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
+    """Return which latencies have too few requests; ``name`` is what messages call the recording."""
     counts = {sli: found.count for sli in SLIS if (found := histogram_of(side, sli)) is not None}
     few = {sli: count for sli, count in counts.items() if count < policy.min_requests}
     if not few:
         return []
     words = (
-        f"the {name} has {min(few.values()):,.0f} requests of {', '.join(TITLES[sli] for sli in few)}: fewer than "
+        f"{name} has {min(few.values()):,.0f} requests of {', '.join(TITLES[sli] for sli in few)}: fewer than "
         f"{policy.min_requests} decide nothing, because one slow request in a hundred shows up only by chance"
     )
     action = f"Record longer; a P99 needs {distribution.requests_needed(0.99)} requests."
@@ -218,13 +230,14 @@ def _speculation(baseline: Baseline, candidate: Baseline) -> list[Flag]:
     return found
 
 
-def _recording(name: str, side: Baseline) -> list[Flag]:
+def recording_flags(name: str, side: Baseline) -> list[Flag]:
+    """Return what is missing in a recording; ``name`` is what messages call it."""
     found = []
     if side.interrupted:
-        words = f"the {name}'s recording was interrupted after {side.duration_seconds:,.0f} s"
+        words = f"{name}'s recording was interrupted after {side.duration_seconds:,.0f} s"
         found.append(Flag("interrupted", words, "Record it again to the end."))
     if side.context.missing:
-        words = f"the {name} does not say: {', '.join(side.context.missing).replace('_', ' ')}"
+        words = f"{name} does not say: {', '.join(side.context.missing).replace('_', ' ')}"
         action = "Add it to the file: nobody can report or repeat a number without it."
         found.append(Flag("context_missing", words, action))
     return found

@@ -11,11 +11,16 @@ from specdec_exporter.predictor.versions import canonical_method
 
 
 class MethodPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The thresholds of one method. ``None``: the general value holds."""
+    """The thresholds of one method. ``None``: the general value holds.
+
+    ``fixed_k``: a draft is one block, drafted in one pass, and k is the block's size. A position costs little, so what
+    counts is the mean acceptance length; k is not there to be lowered.
+    """
 
     acceptance_ratio_expected: tuple[float, float] | None = None
     acceptance_ratio_min: float | None = None
     acceptance_ratio_watch: float | None = None
+    fixed_k: bool = False
 
 
 class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,6 +100,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             acceptance_ratio_min=_first(own.acceptance_ratio_min, self.acceptance_ratio_min),
             acceptance_ratio_watch=_first(own.acceptance_ratio_watch, self.acceptance_ratio_watch),
             acceptance_ratio_expected=own.acceptance_ratio_expected,
+            fixed_k=own.fixed_k,
             general=self,
         )
 
@@ -106,6 +112,7 @@ class ResolvedPolicy(msgspec.Struct, frozen=True):
     acceptance_ratio_min: float
     acceptance_ratio_watch: float
     acceptance_ratio_expected: tuple[float, float] | None
+    fixed_k: bool
     general: Policy
 
     @property

@@ -1,0 +1,107 @@
+"""vLLM's ``--speculative-config``: read it out of a command, and write one for another k.
+
+Keys are vLLM's. ``num_speculative_tokens_per_batch_size`` (dynamic k) is a list of first batch size, last batch size
+and k. vLLM (``validate_and_normalize_dynamic_sd_schedule``) wants the first range to begin at 1 and no two ranges to
+overlap; gaps, and batches above the last range, keep the k of the range before. A k above ``num_speculative_tokens``
+is cut to it, and 0 drafts nothing. The batch size is the number of requests that a step schedules.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any, Final
+
+from specdec_exporter.predictor.versions import Release
+
+_FLAGS: Final = ("--speculative-config", "--speculative_config", "-sc")
+_DATA_PARALLEL: Final = ("--data-parallel-size", "--data_parallel_size", "-dp")
+_SCHEDULE: Final = "num_speculative_tokens_per_batch_size"
+_LIMIT: Final = "disable_by_batch_size"
+_SCHEDULE_SINCE: Final = (0, 24, 0)
+_SCHEDULE_NEEDS_RUNNER_2_SINCE: Final = (0, 33, 0)
+_LIMIT_UNTIL: Final = (0, 16, 0)
+# These run without a draft model or head of their own.
+_WITHOUT_DRAFT_MODEL: Final = frozenset({"mtp", "ngram", "ngram_gpu", "suffix"})
+
+
+def has_schedule(release: Release | None, *, data_parallel: bool) -> bool:
+    """Whether the release chooses k by batch size.
+
+    Data parallel engines cannot: each chooses its own k, and they wait for each other. vLLM ignores it there since
+    0.26.
+    """
+    return release is not None and release >= _SCHEDULE_SINCE and not data_parallel
+
+
+def schedule_needs_second_runner(release: Release | None) -> bool:
+    """Whether the release refuses a schedule on model runner V1."""
+    return release is not None and release >= _SCHEDULE_NEEDS_RUNNER_2_SINCE
+
+
+def has_limit(release: Release | None) -> bool:
+    """Whether the release takes a batch size above which nothing is drafted."""
+    return release is not None and release <= _LIMIT_UNTIL
+
+
+def given_config(command: str | None) -> dict[str, Any]:
+    """Return the speculative configuration in a command that starts vLLM; empty if there is none to read."""
+    text = _value_of(command, _FLAGS)
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_data_parallel(command: str | None) -> bool:
+    """Whether a command starts more than one data parallel engine."""
+    text = _value_of(command, _DATA_PARALLEL)
+    return text is not None and text.isdecimal() and int(text) > 1
+
+
+def config_for(
+    given: dict[str, Any],
+    method: str | None,
+    num_speculative_tokens: int,
+    *,
+    schedule: Sequence[tuple[int, int, int]] = (),
+    limit: int | None = None,
+) -> dict[str, Any] | None:
+    """Return the configuration with another k; ``None`` if the method is not known.
+
+    The keys that were ``given`` stay, except another schedule or limit.
+    """
+    method = method or given.get("method")
+    if not isinstance(method, str):
+        return None
+    found = {
+        "method": method,
+        **{key: value for key, value in given.items() if key not in (_SCHEDULE, _LIMIT)},
+        "num_speculative_tokens": num_speculative_tokens,
+    }
+    if schedule:
+        found[_SCHEDULE] = [list(each) for each in schedule]
+    if limit is not None:
+        found[_LIMIT] = limit
+    return found
+
+
+def lacks_draft_model(config: dict[str, Any]) -> bool:
+    """Whether the configuration's method needs a draft model or head that it does not name."""
+    return "model" not in config and config.get("method") not in _WITHOUT_DRAFT_MODEL
+
+
+def _value_of(command: str | None, flags: Sequence[str]) -> str | None:
+    """Return the last value that a command gives to one of ``flags``."""
+    try:
+        words = shlex.split(command or "")
+    except ValueError:  # an open quotation
+        return None
+    found = None
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in flags:
+            found = value if equals else next(iter(words[index + 1 : index + 2]), None)
+    return found
