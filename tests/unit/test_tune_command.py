@@ -27,6 +27,7 @@ from specdec_exporter.errors import SpecdecError
 from specdec_exporter.simulator.settings import SimulatorSettings
 
 IN_TIME_SECONDS = 60.0
+MODEL = SimulatorSettings().model
 METHOD = ("--method=eagle3", "--draft-model=org/head")
 # Simulated seconds per second: requests finish soon. The load of both sides is larger by this factor.
 SPEED = 20
@@ -97,11 +98,9 @@ def kept(tmp_path: Path) -> Path:
     """A directory with recordings of k = 0 and k = 3."""
     folder = tmp_path / "kept"
     folder.mkdir()
-    for k, each in (
-        (0, recording("plain", tpot=[0.02] * 300)),
-        (3, recording("eagle3", tpot=[0.01] * 300, curve=CURVE)),
-    ):
-        write_baseline(str(folder / f"k{k}.yaml"), each)
+    facts = {"context": Context(model=MODEL), "model_name": MODEL}
+    write_baseline(str(folder / "k0.yaml"), recording("k0", tpot=[0.02] * 300, **facts))
+    write_baseline(str(folder / "k3.yaml"), recording("k3", tpot=[0.01] * 300, curve=CURVE, **facts))
     return folder
 
 

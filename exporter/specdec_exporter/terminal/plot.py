@@ -125,7 +125,7 @@ def _fill(figure: Figure, title: str, lines: Sequence[Line]) -> None:
 def _scale(axes: Axes, lines: Sequence[Line]) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator  # noqa: PLC0415
 
-    axes.set_ylim(*_speedups_shown(lines))
+    axes.set_ylim(*speedups_shown(lines))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -137,8 +137,8 @@ def _scale(axes: Axes, lines: Sequence[Line]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _speedups_shown(lines: Sequence[Line]) -> tuple[float, float]:
-    """The ends of the axis: 1, all speed-ups and their intervals, but no interval that would flatten the lines."""
+def speedups_shown(lines: Sequence[Line]) -> tuple[float, float]:
+    """Return the ends of the axis: 1, all speed-ups, and of their intervals what does not flatten the lines."""
     found = [estimate for line in lines for _, estimate in line.points]
     low, high = min(1.0, *(each.value for each in found)), max(1.0, *(each.value for each in found))
     reach = max(high - low, 0.2)
@@ -158,10 +158,11 @@ def _draw_line(axes: Axes, line: Line, index: int) -> None:
         at, low, high = zip(*bounds, strict=True)
         axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.vlines(at, low, high, color=colour, linewidth=1.0, alpha=0.7)
-    axes.plot(loads, [found.value for _, found in line.points], **_look(index))
+    axes.plot(loads, [found.value for _, found in line.points], **look(index))
 
 
-def _look(index: int) -> dict[str, Any]:
+def look(index: int) -> dict[str, Any]:
+    """Return how the line of this index is drawn."""
     return {
         "color": _COLOURS[index % len(_COLOURS)],
         "linestyle": _STYLES[index % len(_STYLES)],
@@ -174,10 +175,11 @@ def _look(index: int) -> dict[str, Any]:
 def _name_lines(axes: Axes, lines: Sequence[Line]) -> None:
     """Name each line at the height of its right end, beside a piece of it; names that would overlap move apart."""
     bottom, top = axes.get_ylim()
-    names = [(line.points[-1][1].value, line.label, _look(index)) for index, line in enumerate(lines)]
+    names = [(line.points[-1][1].value, line.label, look(index)) for index, line in enumerate(lines)]
     names.append((1.0, "no speculation", {"color": _GREY, "linewidth": 1.0}))
-    height = -1.0
-    for value, name, look in sorted(names, key=lambda each: each[:2]):
-        height = max((value - bottom) / (top - bottom), height + _NAME_GAP * (1 + name.count("\n")))
-        axes.plot([1.02, 1.06, 1.1], [height] * 3, transform=axes.transAxes, clip_on=False, markevery=[1], **look)
+    height, rows = -1.0, 1
+    for value, name, style in sorted(names, key=lambda each: each[:2]):
+        below, rows = rows, name.count("\n") + 1
+        height = max((value - bottom) / (top - bottom), height + _NAME_GAP * (below + rows) / 2)
+        axes.plot([1.02, 1.06, 1.1], [height] * 3, transform=axes.transAxes, clip_on=False, markevery=[1], **style)
         axes.text(1.12, height, name, transform=axes.transAxes, va="center")
