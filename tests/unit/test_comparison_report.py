@@ -35,7 +35,8 @@ from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.comparison import as_json, as_markdown, print_comparison, quantile
+from specdec_exporter.terminal.comparison import as_markdown, print_comparison, quantile
+from specdec_exporter.terminal.sections import as_json
 
 replace = msgspec.structs.replace
 IN_TIME_SECONDS = 60.0

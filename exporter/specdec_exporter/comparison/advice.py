@@ -135,9 +135,10 @@ def advise(groups: Sequence[Group], best: Sequence[BestByLoad], policy: Policy) 
         if (found := next((found for found in each.by_load if found.concurrency_bound == bound), None))
     ]
     options.sort(key=lambda option: option.speedup.value if option.speedup else 0.0, reverse=True)
-    chosen = next((option for option in options if option.k is None), options[0])
-    plan = _plan(chosen)
-    code = _code(chosen, plan, policy)
+    plans = [(option, plan := _plan(option), _code(option, plan, policy)) for option in options]
+    # What is known to pay first; else what one more recording would tell.
+    plans.sort(key=lambda each: _RANK.index(each[2]) if each[2] in _RANK else len(_RANK))
+    chosen, plan, code = plans[0]
     headline, action = _words(code, chosen, plan)
     rivals = [each for each in options if each is not chosen]
     runs = code == "use"
@@ -156,6 +157,9 @@ def advise(groups: Sequence[Group], best: Sequence[BestByLoad], policy: Policy) 
         reasons=tuple(_reasons(groups, chosen, rivals, plan if runs else None)),
         action=action,
     )
+
+
+_RANK: tuple[AdviceCode, ...] = ("use", "record_more")
 
 
 def _code(chosen: _Option, plan: _Plan, policy: Policy) -> AdviceCode:
@@ -216,6 +220,8 @@ def _beats(one: _Option, other: _Option) -> bool:
     if other.k == 0:
         return low is not None and low > 1.0
     high = other.speedup.high if other.speedup else None
+    if other.k is None:
+        high = max(each.high for each in other.best.choice.expected)
     return low is not None and high is not None and low > high
 
 
@@ -231,7 +237,10 @@ def _reasons(groups: Sequence[Group], chosen: _Option, rivals: Sequence[_Option]
         yield f"the last position still pays for itself: k = {chosen.k + 1} may pay more, so record it too"
     for each in rivals:
         if each.k is None:
-            yield f"the best k of {printable(each.method or 'another method')} is not known yet"
+            candidates = " or ".join(map(str, each.best.choice.candidates))
+            yield f"{printable(each.method or 'another method')}: the best k is {candidates}; it is not known which"
+        elif not plan:
+            continue
         elif each.k and not _beats(chosen, each):
             yield f"{each.words} is within chance of it: {times(each.speedup)}"
         elif each.k:
@@ -319,7 +328,7 @@ def _present(groups: Sequence[Group], best: Sequence[BestByLoad]) -> int | None:
     seconds = dict.fromkeys(sorted(known), 0.0)
     for each in (each for group in groups for each in group.bins):
         if each.bound in seconds:
-            seconds[each.bound] += each.total.step_seconds
+            seconds[each.bound] += each.total.seconds
     return max(seconds, key=lambda bound: (seconds[bound], bound), default=None)
 
 

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, Literal, NamedTuple, TextIO
+from typing import Final, TextIO
 
-import msgspec
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from specdec_exporter.baseline.file import Context
 from specdec_exporter.comparison.compare import Comparison, Side
 from specdec_exporter.comparison.decision import DecisionCode, times
 from specdec_exporter.comparison.distribution import Quantile, Shift
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.comparison.likeness import TITLES
-from specdec_exporter.formatting import count, decimal, percent, plain, seconds
+from specdec_exporter.formatting import count, decimal, percent, seconds
 from specdec_exporter.speculation.acceptance import at
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.console import heading, indented, print_framed, write
 from specdec_exporter.terminal.figures import print_finding
-
-Output = Literal["text", "markdown", "json"]
+from specdec_exporter.terminal.sections import (
+    FLAGS_TITLE,
+    Output,
+    Section,
+    as_json,
+    escaped,
+    fenced,
+    markdown_section,
+    print_section,
+)
 
 _STYLE: dict[DecisionCode, str] = {
     "faster": "green",
@@ -39,16 +43,7 @@ _LEGEND: Final = (
     "Quantiles are interpolated. [ ] shows the bucket boundaries around them, ( ) shows 95 % intervals. "
     "These intervals ignore run-to-run variation of a few percent."
 )
-_FLAGS_TITLE: Final = "Read the result with care"
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
-
-
-class _Section(NamedTuple):
-    """A table with its title. The first cell of a row is its name."""
-
-    title: str
-    rows: list[tuple[str, ...]]
-    columns: tuple[str, ...] = ("", "baseline", "candidate")
 
 
 def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> None:
@@ -61,24 +56,19 @@ def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> 
     stream.flush()
 
 
-def as_json(comparison: Comparison) -> str:
-    """Return the documented JSON, indented."""
-    return msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode() + "\n"
-
-
 # --- Cells, for text and Markdown ------------------------------------------------------------------------------------
 
 
-def _sections(comparison: Comparison) -> Iterator[_Section]:
-    yield _Section("Recordings", _recordings(comparison))
+def _sections(comparison: Comparison) -> Iterator[Section]:
+    yield Section("Recordings", _recordings(comparison))
     for latency in comparison.latencies:
         if latency.mean_seconds.baseline is not None or latency.mean_seconds.candidate is not None:
             columns = ("", "baseline", "candidate", "candidate / baseline")
-            yield _Section(TITLES[latency.sli].capitalize(), _latency(latency), columns)
+            yield Section(TITLES[latency.sli].capitalize(), _latency(latency), columns)
     if comparison.baseline.figures or comparison.candidate.figures:
-        yield _Section("Speculation", _speculation(comparison))
+        yield Section("Speculation", _speculation(comparison))
     if curve := _curve(comparison):
-        yield _Section("Acceptance by position (accepted there / drafts)", curve)
+        yield Section("Acceptance by position (accepted there / drafts)", curve)
 
 
 def _of_sides(comparison: Comparison, *lines: tuple[str, Callable[[Side], str]]) -> list[tuple[str, ...]]:
@@ -210,25 +200,15 @@ def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print the recordings, the latencies, speculation, the flags and the decision."""
     for section in _sections(comparison):
-        heading(console, section.title)
-        indented(console, _table(section))
+        print_section(console, section)
     indented(console, Text(_LEGEND, style="dim"))
     if comparison.flags:
-        heading(console, _FLAGS_TITLE)
+        heading(console, FLAGS_TITLE)
     for flag in comparison.flags:
         print_finding(console, Finding("WARN", flag.code, flag.message, flag.action))
     decision = comparison.decision
     title = f"Decision: {decision.code.replace('_', ' ')}"
     print_framed(console, title, decision.headline, decision.reasons, decision.action, style=_STYLE[decision.code])
-
-
-def _table(section: _Section) -> Table:
-    result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in section.columns:
-        result.add_column(column, overflow="fold")
-    for row in section.rows:
-        result.add_row(*(Text(plain(cell)) for cell in row))
-    return result
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -238,38 +218,20 @@ def as_markdown(comparison: Comparison) -> str:
     """Return a report with settings, commands, figures and decision, so that a reader can repeat it."""
     decision = comparison.decision
     lines = [
-        f"# {_escaped(comparison.candidate.name)} against {_escaped(comparison.baseline.name)}",
+        f"# {escaped(comparison.candidate.name)} against {escaped(comparison.baseline.name)}",
         "",
-        f"**{_escaped(decision.headline)}.**",
+        f"**{escaped(decision.headline)}.**",
         "",
-        *(f"- {_escaped(reason)}" for reason in decision.reasons),
+        *(f"- {escaped(reason)}" for reason in decision.reasons),
         "",
-        f"Next: {_escaped(decision.action)}",
+        f"Next: {escaped(decision.action)}",
     ]
     for section in _sections(comparison):
-        lines += ["", f"## {section.title}", "", _row(section.columns), "|" + " --- |" * len(section.columns)]
-        lines += map(_row, section.rows)
-    lines += ["", _escaped(_LEGEND), "", "## Commands"]
+        lines += markdown_section(section)
+    lines += ["", escaped(_LEGEND), "", "## Commands"]
     for name, side in (("Baseline", comparison.baseline), ("Candidate", comparison.candidate)):
-        lines += ["", f"{name}:", "", *_command(side.context)]
+        lines += ["", f"{name}:", "", *fenced(side.context.command)]
     if comparison.flags:
-        lines += ["", f"## {_FLAGS_TITLE}", ""]
-        lines += [f"- `{flag.code}`: {_escaped(flag.message)}. {_escaped(flag.action)}" for flag in comparison.flags]
+        lines += ["", f"## {FLAGS_TITLE}", ""]
+        lines += [f"- `{flag.code}`: {escaped(flag.message)}. {escaped(flag.action)}" for flag in comparison.flags]
     return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_escaped, cells))} |"
-
-
-def _escaped(text: str) -> str:
-    """Return ``text`` on one line, escaped for Markdown and for the cells of its tables."""
-    return re.sub(r"([\\`*_|<\[\]])", r"\\\1", plain(" ".join(text.split())))
-
-
-def _command(context: Context) -> list[str]:
-    if context.command is None:
-        return ["not given"]
-    longest = max(map(len, re.findall("`+", context.command)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [fence, plain(context.command), fence]
