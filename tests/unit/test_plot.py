@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import tomllib
@@ -10,6 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from promtool import REPOSITORY
 from recordings import CONTEXT, CURVE, recording
@@ -20,7 +23,7 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.load import Load, LoadBin, bin_of
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.plot import Line, check_plot, draw_tuning, look, speedups_shown
+from specdec_exporter.terminal.plot import Line, check_plot, draw_tuning, look, speedups_shown, spread
 
 STEP_SECONDS = 0.02
 
@@ -110,7 +113,19 @@ def test_lines_are_told_apart_without_colour() -> None:
 )
 def test_the_axis_holds_the_speedups_and_1(points: list[Estimate], low: float, high: float) -> None:
     line = Line("x", tuple((float(load), each) for load, each in enumerate(points, start=1)))
-    assert speedups_shown([line]) == (pytest.approx(low), pytest.approx(high))
+    assert list(speedups_shown([line])) == pytest.approx([low, high])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.integers(1, 3))
+def test_names_do_not_overlap_and_stay_below_the_top(wanted: list[float], rows: int) -> None:
+    size = 0.05 * rows
+    found = spread(sorted(wanted), [size] * len(wanted))
+    assert max(found) <= 1.0
+    assert all(below + size <= above + 1e-9 for below, above in itertools.pairwise(found))
+
+
+def test_names_that_do_not_overlap_stay_where_they_are() -> None:
+    assert spread([0.1, 0.5, 0.9], [0.05, 0.1, 0.05]) == [0.1, 0.5, 0.9]
 
 
 def test_without_a_speedup_there_is_nothing_to_draw(svg: Path) -> None:

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import click
@@ -98,7 +99,7 @@ def kept(tmp_path: Path) -> Path:
     """A directory with recordings of k = 0 and k = 3."""
     folder = tmp_path / "kept"
     folder.mkdir()
-    facts = {"context": Context(model=MODEL), "model_name": MODEL}
+    facts: dict[str, Any] = {"context": Context(model=MODEL), "model_name": MODEL}
     write_baseline(str(folder / "k0.yaml"), recording("k0", tpot=[0.02] * 300, **facts))
     write_baseline(str(folder / "k3.yaml"), recording("k3", tpot=[0.01] * 300, curve=CURVE, **facts))
     return folder
@@ -282,6 +283,10 @@ async def finished(session: aiohttp.ClientSession, server: Server) -> float:
         (
             ("--k=0,3", "--directory=x", "--method=ngram", '--speculative-config={"method":"ngram"}'),
             "excludes --method",
+        ),
+        (
+            ("--k=0", "--directory=x", '--command=vllm serve x --speculative-config={"method":"ngram"}'),
+            "--command: leave out --speculative-config, which differs by k",
         ),
         (("--speculative-config=[]",), "expected a JSON object: "),
         (('--speculative-config={"model":"org/head"}',), 'expected a "method" in it'),

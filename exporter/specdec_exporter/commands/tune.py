@@ -13,6 +13,7 @@ from specdec_exporter.baseline.file import Baseline, read_baseline
 from specdec_exporter.commands.flags import DURATION, Checked, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import DEFAULT_URL, given_context, with_scheme
 from specdec_exporter.commands.turns import CONFIG_VARIABLE, K_VARIABLE, Turns, recordings_of
+from specdec_exporter.predictor.speculativeconfig import given_config
 from specdec_exporter.speculation.policy import load_policy
 
 _DURATION_SECONDS = 600.0
@@ -137,6 +138,8 @@ def command(
             raise click.UsageError("--k needs --directory: where to keep the recordings")
         if 0 not in ks and not any(map(_is_plain, recordings)):
             raise click.UsageError("nothing to compare with: add 0 to --k, or a FILE recorded without speculation")
+        if given_config(context["command"]):
+            raise click.UsageError("--command: leave out --speculative-config, which differs by k")
         turns = Turns(
             url=with_scheme(url or DEFAULT_URL),
             ks=ks,

@@ -9,6 +9,7 @@ import io
 import textwrap
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -177,9 +178,21 @@ def _name_lines(axes: Axes, lines: Sequence[Line]) -> None:
     bottom, top = axes.get_ylim()
     names = [(line.points[-1][1].value, line.label, look(index)) for index, line in enumerate(lines)]
     names.append((1.0, "no speculation", {"color": _GREY, "linewidth": 1.0}))
-    height, rows = -1.0, 1
-    for value, name, style in sorted(names, key=lambda each: each[:2]):
-        below, rows = rows, name.count("\n") + 1
-        height = max((value - bottom) / (top - bottom), height + _NAME_GAP * (below + rows) / 2)
+    names.sort(key=lambda each: each[:2])
+    wanted = [(value - bottom) / (top - bottom) for value, _, _ in names]
+    heights = spread(wanted, [_NAME_GAP * (1 + name.count("\n")) for _, name, _ in names])
+    for height, (_, name, style) in zip(heights, names, strict=True):
         axes.plot([1.02, 1.06, 1.1], [height] * 3, transform=axes.transAxes, clip_on=False, markevery=[1], **style)
         axes.text(1.12, height, name, transform=axes.transAxes, va="center")
+
+
+def spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """Move ascending heights up, and then down from 1, until things of these sizes do not overlap."""
+    gaps = [(one + other) / 2 for one, other in pairwise(sizes)]
+    up = list(wanted)
+    for index, gap in enumerate(gaps):
+        up[index + 1] = max(up[index + 1], up[index] + gap)
+    down = [*up[:-1], min(up[-1], 1.0)]
+    for index, gap in reversed(list(enumerate(gaps))):
+        down[index] = min(down[index], down[index + 1] - gap)
+    return down
