@@ -75,7 +75,7 @@ def test_there_is_one_named_line_for_each_method_and_k(svg: Path) -> None:
     assert "Speed-up of meta-llama/Llama-3.1-8B by load" in said
     assert "Requests in decode at a time, per engine (logarithmic)" in said
     assert "Speed-up over no speculation" in said
-    assert "Bands: 95 % intervals" in said
+    assert "Bands: 95 % intervals." in said
     assert [tick for tick in said if tick.isdecimal()] == ["1", "2", "4", "8", "16", "32"]
     assert {"1x", "2x"} <= set(said)
 
@@ -85,6 +85,14 @@ def test_recordings_of_several_workloads_are_told_apart(svg: Path) -> None:
     pairs = (PLAIN, EAGLE, *(msgspec.structs.replace(each, context=rag) for each in (PLAIN, EAGLE)))
     draw_tuning(str(svg), tuned(*pairs))
     assert {"eagle3, k = 3, rag", "eagle3, k = 3, temperature", "0, 128 tokens"} <= set(words(svg))
+
+
+def test_a_load_with_too_few_data_for_an_interval_is_hollow(svg: Path) -> None:
+    short = by_load((0.95, 3.8), slowdown=1.2, length=2.5)
+    few = LoadBin(short[1].bound, 3, short[1].blocks[:3])
+    draw_tuning(str(svg), tuned(PLAIN, recorded("eagle", (short[0], few))))
+    assert "Bands: 95 % intervals. Hollow: too few data." in words(svg)
+    assert "fill: #ffffff; stroke: #0072b2" in svg.read_text()
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "PNG"])

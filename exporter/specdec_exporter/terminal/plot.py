@@ -30,6 +30,7 @@ _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 _STYLES: Final = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 _GREY: Final = "#555555"
+_HOLLOW: Final = {"linestyle": "", "markerfacecolor": "white"}
 _SIZE_INCHES: Final = (7.6, 4.6)
 _DPI: Final = 160
 _NAME_GAP: Final = 0.055  # between the names of two lines, a share of the height
@@ -113,14 +114,19 @@ def _draw(path: str, title: str, lines: Sequence[Line]) -> None:
 def _fill(figure: Figure, title: str, lines: Sequence[Line]) -> None:
     axes = figure.add_subplot()
     axes.set_title(plain(title), loc="left", fontsize=11, fontweight="bold")
-    axes.set_xlabel("Requests in decode at a time, per engine (logarithmic)")
+    axes.set_xlabel("Requests in decode at a time, per engine (logarithmic)", loc="left")
     axes.set_ylabel("Speed-up over no speculation")
     _scale(axes, lines)
     axes.axhline(1.0, color=_GREY, linewidth=1.0)
     for index, line in enumerate(lines):
         _draw_line(axes, line, index)
     _name_lines(axes, lines)
-    figure.text(0.995, 0.005, "Bands: 95 % intervals", ha="right", va="bottom", fontsize=8, color=_GREY)
+    figure.text(0.995, 0.005, _caption(lines), ha="right", va="bottom", fontsize=8, color=_GREY)
+
+
+def _caption(lines: Sequence[Line]) -> str:
+    words = "Bands: 95 % intervals."
+    return words if all(_with_interval(line) == [*line.points] for line in lines) else f"{words} Hollow: too few data."
 
 
 def _scale(axes: Axes, lines: Sequence[Line]) -> None:
@@ -150,16 +156,20 @@ def speedups_shown(lines: Sequence[Line]) -> tuple[float, float]:
 
 
 def _draw_line(axes: Axes, line: Line, index: int) -> None:
-    colour = _COLOURS[index % len(_COLOURS)]
-    loads = [load for load, _ in line.points]
-    bounds = [
-        (load, found.low, found.high) for load, found in line.points if found.low is not None and found.high is not None
-    ]
-    if bounds:
-        at, low, high = zip(*bounds, strict=True)
-        axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.vlines(at, low, high, color=colour, linewidth=1.0, alpha=0.7)
-    axes.plot(loads, [found.value for _, found in line.points], **look(index))
+    style = look(index)
+    known = _with_interval(line)
+    if known:
+        at, low, high = zip(*((load, found.low, found.high) for load, found in known), strict=True)
+        axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        axes.vlines(at, low, high, color=style["color"], linewidth=1.0, alpha=0.7)
+        axes.plot(at, [found.value for _, found in known], **style)
+    rest = [point for point in line.points if point not in known]
+    if rest:
+        axes.plot(*zip(*((load, found.value) for load, found in rest), strict=True), **{**style, **_HOLLOW})
+
+
+def _with_interval(line: Line) -> list[tuple[float, Estimate]]:
+    return [(load, found) for load, found in line.points if found.low is not None and found.high is not None]
 
 
 def look(index: int) -> dict[str, Any]:
@@ -176,7 +186,8 @@ def look(index: int) -> dict[str, Any]:
 def _name_lines(axes: Axes, lines: Sequence[Line]) -> None:
     """Name each line at the height of its right end, beside a piece of it; names that would overlap move apart."""
     bottom, top = axes.get_ylim()
-    names = [(line.points[-1][1].value, line.label, look(index)) for index, line in enumerate(lines)]
+    ends = [(_with_interval(line) or line.points)[-1][1].value for line in lines]
+    names = [(end, line.label, look(index)) for index, (end, line) in enumerate(zip(ends, lines, strict=True))]
     names.append((1.0, "no speculation", {"color": _GREY, "linewidth": 1.0}))
     names.sort(key=lambda each: each[:2])
     wanted = [(value - bottom) / (top - bottom) for value, _, _ in names]
