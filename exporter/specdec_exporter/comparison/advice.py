@@ -188,7 +188,7 @@ def _words(code: AdviceCode, chosen: _Option, plan: _Plan) -> tuple[str, str]:
         more = "Record longer." if choice.record_next is None else f"Record k = {choice.record_next} too."
         return f"The best k of {name} {here} is {candidates}; the recordings do not tell which", more
     if code == "use" and plan.by_load:
-        return f"{name}: k {_by_load(plan.by_load)}", "Run this configuration, record it, and compare again."
+        return f"{name}, k by load: {_by_load(plan.by_load)}", "Run this configuration, record it, and compare again."
     measured = f"{times(chosen.speedup)}{', expected' if chosen.expected else ''}"
     if code == "use":
         verb = "Run this configuration, record it, and compare again." if chosen.expected else "Run this configuration."
@@ -211,7 +211,8 @@ def _measured(option: _Option, k: int) -> Estimate | None:
 
 
 def _by_load(best: Sequence[tuple[int, int]]) -> str:
-    return ", ".join(f"{k} up to {last} running" for _, last, k in batch_schedule(best))
+    """Return ``3 up to 16, 1 up to 32 running``."""
+    return f"{', '.join(f'{k} up to {last}' for _, last, k in batch_schedule(best))} running"
 
 
 def _beats(one: _Option, other: _Option) -> bool:
