@@ -18,7 +18,6 @@ import click
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context, read_baseline, write_baseline
-from specdec_exporter.baseline.restart import Asked, glance, wait_until_ready
 from specdec_exporter.commands.recording import record_beside, said
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.formatting import plain
@@ -127,6 +126,8 @@ def _kept(turns: Turns, k: int) -> Baseline | None:
 
 
 def _record(turns: Turns, k: int) -> Baseline:
+    from specdec_exporter.baseline.restart import Asked, glance, wait_until_ready
+
     before = asyncio.run(glance(turns.url, turns.timeout_seconds))
     _restart(turns, k)
     _say("Waiting for the predictor.")
