@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -16,12 +15,12 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from anyrecording import recordings
 from promtool import REPOSITORY
-from recordings import CONTEXT, CURVE, INF, recording
+from recordings import CONTEXT, CURVE, recording
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup, compare
 from specdec_exporter.comparison.decision import Decision, DecisionCode
@@ -29,10 +28,8 @@ from specdec_exporter.comparison.distribution import Quantile, Shift, Unresolvab
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
 from specdec_exporter.comparison.likeness import Flag, FlagCode
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.histogram import Histogram
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
-from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.comparison import as_markdown, print_comparison, quantile
@@ -142,53 +139,6 @@ def test_the_json_is_the_comparison() -> None:
 
 
 # --- Whatever was recorded -------------------------------------------------------------------------------------------
-
-counts = st.one_of(st.none(), st.just(0.0), st.floats(0.0, 1e12))
-texts = st.one_of(st.none(), st.text(max_size=30))
-
-
-@st.composite
-def histograms(draw: st.DrawFn) -> Histogram | None:
-    """Any that a file may hold, in a few sets of buckets."""
-    bounds = draw(st.sampled_from([(INF,), (0.01, INF), (0.01, 0.5, INF), (0.02, 0.5, 1.0, INF), (1e-300, 1e300, INF)]))
-    within = draw(st.lists(st.floats(0.0, 1e300), min_size=len(bounds), max_size=len(bounds)))
-    cumulative = tuple(itertools.accumulate(within))
-    known = draw(st.booleans())
-    total = draw(st.floats(0.0, 1e300))
-    return Histogram(bounds=bounds, counts=cumulative, sum=total) if known else None
-
-
-@st.composite
-def recordings(draw: st.DrawFn) -> Baseline:
-    drafts = draw(counts)
-    draft_tokens = draw(counts)
-    accepted = None if draft_tokens is None else draw(st.floats(0.0, 1.0)) * draft_tokens
-    curve = draw(st.lists(st.floats(0.0, 1e12), max_size=4)) if drafts is not None else []
-    return Baseline(
-        name=draw(st.text(max_size=30)),
-        recorded_at="2026-11-21T02:00:00Z",
-        duration_seconds=draw(st.floats(1e-3, 1e9)),
-        context=Context(**{key: draw(texts) for key in ("hardware", "runtime", "request_parameters", "command")}),
-        method=draw(st.one_of(st.none(), st.sampled_from(["eagle3", "ngram", "unheard of"]))),
-        num_speculative_tokens=draw(st.one_of(st.none(), st.integers(1, 8))),
-        time_per_output_token_seconds=draw(histograms()),
-        time_to_first_token_seconds=draw(histograms()),
-        request_latency_seconds=draw(histograms()),
-        counts=Counts(
-            drafts=drafts,
-            draft_tokens=draft_tokens,
-            accepted_tokens=accepted,
-            accepted_per_position=tuple(sorted(curve, reverse=True)),
-            generation_tokens=draw(counts),
-            first_tokens=draw(counts),
-            steps=draw(counts),
-            step_seconds=draw(counts),
-            prompt_tokens=draw(counts),
-            preemptions=draw(counts),
-        ),
-        requests_finished=draw(counts),
-        interrupted=draw(st.booleans()),
-    )
 
 
 @given(recordings(), recordings())

@@ -35,6 +35,7 @@ from specdec_exporter.comparison.loads import (
     group_of,
     is_plain,
     k_of,
+    mean_seconds,
     reference_of,
     workload_of,
 )
@@ -179,13 +180,12 @@ def _recorded(recording: Baseline, references: Mapping[str | None, Reference], p
     reference = Reference() if is_plain(recording) else _reference_for(workload_of(recording), references)
     whole, by_load = figures_of([recording], reference, policy)
     near = min(reference.recordings, key=lambda each: _distance(each, recording), default=None)
-    first, per_token = recording.time_to_first_token_seconds, recording.time_per_output_token_seconds
     return Recorded(
         recording=side_of(recording),
         speculative=not is_plain(recording),
         against=tuple(each.name for each in reference.recordings),
-        mean_time_to_first_token_seconds=ratio(first.sum, first.count) if first else None,
-        mean_time_per_output_token_seconds=ratio(per_token.sum, per_token.count) if per_token else None,
+        mean_time_to_first_token_seconds=mean_seconds([recording.time_to_first_token_seconds]),
+        mean_time_per_output_token_seconds=mean_seconds([recording.time_per_output_token_seconds]),
         whole=whole,
         by_load=by_load,
         rule=None if near is None else rule_for(near, recording, whole, policy),
