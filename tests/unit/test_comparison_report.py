@@ -27,6 +27,7 @@ from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.distribution import Quantile, Shift, Unresolvable, requests_needed
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
 from specdec_exporter.comparison.likeness import Flag, FlagCode
+from specdec_exporter.comparison.tuning import Tuning
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
@@ -247,6 +248,31 @@ async def test_a_regression_fails_only_where_that_is_asked_for(
     assert json.loads(asked.out)["decision"]["code"] == failing
 
 
+@pytest.mark.parametrize(
+    ("candidates", "code"),
+    [(("faster", "plain"), 0), (("slower", "faster"), 1), (("few",), 1), (("plain", "plain"), 1)],
+)
+async def test_several_files_stand_side_by_side(files: dict[str, str], candidates: tuple[str, ...], code: int) -> None:
+    found = [files[name] for name in ("plain", *candidates)]
+    asked, unasked = await asyncio.gather(command(*found, "--fail-on-regression"), command(*found))
+    assert (asked.code, unasked.code, asked.err) == (code, 0, "")
+    if len(found) > 2:
+        assert "Keep only if all improve" in asked.out or code
+
+
+async def test_several_files_have_each_output(files: dict[str, str]) -> None:
+    found = [files[name] for name in ("plain", "faster", "slower")]
+    text, markdown, document = await asyncio.gather(
+        *(command(*found, f"--output={kind}") for kind in ("text", "markdown", "json"))
+    )
+    assert (text.code, markdown.code, document.code) == (0, 0, 0)
+    assert "schnell, gr??er" in text.out
+    assert markdown.out.startswith("# Recordings side by side\n")
+    tuning = msgspec.json.decode(document.out, type=Tuning)
+    assert [each.recording.name for each in tuning.recordings] == ["plain", "schnell, größer", "slower"]
+    assert [each.rule.code if each.rule else None for each in tuning.recordings] == [None, "undecided", "do_not_keep"]
+
+
 async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dict[str, str]) -> None:
     text, markdown = await asyncio.gather(
         *(command(files["plain"], files["faster"], f"--output={kind}") for kind in ("text", "markdown"))
@@ -265,6 +291,9 @@ async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dic
         (("plain", "faster", "--duration=5s"), 2, "need the URL of a predictor"),
         (("plain", "faster", "--output=xml"), 2, "'xml' is not one of"),
         (("plain",), 2, "Missing argument"),
+        (("plain", "faster", "http://127.0.0.1:9/"), 2, "found a URL: record http://127.0.0.1:9/ first"),
+        (("plain", "faster", "slower", "--name=x"), 2, "need the URL of a predictor"),
+        (("plain", "faster", "other"), 1, "expected recordings of one model"),
     ],
 )
 async def test_what_cannot_be_compared_is_refused_in_one_line(

@@ -294,7 +294,7 @@ def test_older_files_give_an_estimate_that_decides_nothing() -> None:
     ("found", "code"),
     [
         ([loaded("plain", {8.0: 0.02}), loaded("k3", {60.0: 0.03}, CODE)], "no_like_load"),
-        ([loaded("plain", {8.0: 0.02}), loaded("k3", {8.0: 0.014}, CODE)], "prompt_rate_differs"),
+        ([loaded("plain", {8.0: 0.02}), loaded("k3", {8.0: 0.02}, CODE, tokens_per_answer=64)], "prompt_rate_differs"),
         ([loaded("plain", {8.0: 0.02}), loaded("k3", {8.0: 0.02}, method="ngram")], "drafted_nothing"),
         ([loaded("plain", {8.0: 0.02}), loaded("k3", {8.0: 0.02}, CODE, num_speculative_tokens=5)], "short_drafts"),
         ([loaded("plain", {8.0: 0.02}), loaded("k3", {8.0: 0.02}, method="ngram")], "k_not_known"),
@@ -320,6 +320,10 @@ def test_what_is_not_like_for_like_is_flagged(found: list[Baseline], code: str) 
     tuning = tune(*found)
     assert code in codes(tuning)
     assert all(flag.message and flag.action for flag in tuning.flags)
+
+
+def test_more_requests_of_a_faster_server_are_the_same_requests() -> None:
+    assert codes(tune(loaded("plain", {8.0: 0.02}), loaded("k3", {8.0: 0.02}, CODE))) <= {"too_few_requests"}
 
 
 def test_two_models_are_refused_by_name() -> None:
@@ -418,10 +422,13 @@ def test_any_recordings_give_a_result_or_an_error_in_words(found: list[Baseline]
 
 def test_a_file_gives_the_same_as_the_recording() -> None:
     server = Server()
-    found = [server.record(k, intervals=20) for k in (0, 3)]
+    found = [server.record(k, intervals=20) for k in (0, 2, 5)]
     read = [parse_baseline(to_yaml(each).encode()) for each in found]
     tuning = tune(*read)
-    assert [(each.code, each.num_speculative_tokens) for each in tuning.advice] == [("use", 3)]
+    assert [each.choice for each in tuning.best[0].by_load] == [
+        replace(each.choice, expected=read_back.choice.expected)
+        for each, read_back in zip(tune(*found).best[0].by_load, tuning.best[0].by_load, strict=True)
+    ]
     assert msgspec.json.decode(as_json(tuning), type=Tuning) == tuning
 
 
@@ -440,9 +447,9 @@ def example() -> Tuning:
     facts = requests("ShareGPT, temperature 0", command=COMMAND)
     kept = {**facts, "noise": 0.01}
     return tune(
-        server.record(0, (2.0, 12.0, 50.0), name="plain", **facts),
-        server.record(2, (2.0, 12.0, 50.0), name="eagle3-k2", **kept),
-        server.record(4, (2.0, 12.0, 50.0), name="eagle3-k4", **kept),
+        server.record(0, (1.8, 12.0, 50.0), name="plain", **facts),
+        server.record(2, (1.8, 12.0, 50.0), name="eagle3-k2", **kept),
+        server.record(4, (1.8, 12.0, 50.0), name="eagle3-k4", **kept),
         loaded("ngram", {12.0: 0.03}, (0.3, 0.1), method="ngram", **requests("ShareGPT, temperature 0")),
     )
 

@@ -117,7 +117,10 @@ def best_by_load(groups: Sequence[Group], policy: Policy) -> tuple[BestK, ...]:
 def _measured_by_load(group: Group, k: int, policy: Policy) -> _Measured:
     costs = [(each.bound, cost_of([each], group.reference.times, policy)) for each in group.bins]
     points = [
-        (bound, cost.concurrency, cost.slowdown) for bound, cost in costs if cost and cost.draft_tokens_per_step > 0
+        (bound, cost.concurrency, cost.slowdown)
+        for bound, cost in costs
+        # Too few intervals give no interval of the figure; such a load says nothing.
+        if cost and cost.draft_tokens_per_step > 0 and cost.slowdown.low is not None
     ]
     return _Measured(group, k, tuple(sorted(points, key=lambda point: point[1])))
 
