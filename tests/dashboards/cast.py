@@ -29,7 +29,7 @@ def ago(minutes: float) -> float:
 LOADED = replace(
     BUSY,
     kv_cache_tokens=8000,
-    latency=LatencyModel(step_seconds=0.02, draft_token_seconds=0.004, batched_token_seconds=0.0006),
+    latency=LatencyModel(step_seconds=0.02, draft_token_seconds=0.004, batched_token_seconds=0.0008),
 )
 
 
