@@ -18,8 +18,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     "harmful": (
         (
             "the speed-up at like load is below {latency[speedup_harmful]:g}, beyond chance. At other loads: time per "
-            "output token is above {latency[harmful_ratio]:g} times the baseline's, beyond chance; and the baseline was "
-            "recorded without speculation, or acceptance is below break-even"
+            "output token is above {latency[harmful_ratio]:g} times the baseline's, beyond chance; and the baseline "
+            "was recorded without speculation, or acceptance is below break-even"
         ),
         "roll back",
     ),
@@ -43,8 +43,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     ),
     "healthy": (
         (
-            "the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted. Without a "
-            "measurement that tells: acceptance is above the watch level"
+            "the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted. Without "
+            "a measurement that tells: acceptance is above the watch level"
         ),
         "nothing; if it is not measured, measure",
     ),
