@@ -18,6 +18,9 @@ from specdec_exporter.speculation.acceptance import Counts
 
 # Upper bounds of the bins, requests in decode per engine. The last bin has no upper end.
 CONCURRENCY_BOUNDS = tuple(1 << power for power in range(12))
+# A bin takes this much more than its bound. Full batches and load generators keep just a power of two of requests in
+# decode; a step that began before the interval counts whole in it, so it may read a little more.
+BOUND_SLACK = 1.05
 # A bin of a recording keeps between this and twice this many blocks; their spread gives the intervals of its figures.
 _BLOCKS = 12
 BLOCK_COUNTS = (
@@ -70,7 +73,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class LoadBin(msgspec.Struct, frozen=True):
-    """The spans whose concurrency was at most ``bound`` and above half of it.
+    """The spans whose concurrency was at most ``bound`` and above half of it, by :func:`bin_of`.
 
     ``intervals`` were summed to ``blocks``, each of about as many intervals, in the order of time. The counts of blocks
     are :data:`BLOCK_COUNTS`; ``accepted_per_position`` is of the whole bin.
@@ -91,7 +94,8 @@ class LoadBin(msgspec.Struct, frozen=True):
 
 def bin_of(concurrency: float) -> int:
     """Return the bound of the bin that holds ``concurrency``."""
-    return CONCURRENCY_BOUNDS[min(bisect_left(CONCURRENCY_BOUNDS, concurrency), len(CONCURRENCY_BOUNDS) - 1)]
+    place = bisect_left(CONCURRENCY_BOUNDS, concurrency / BOUND_SLACK)
+    return CONCURRENCY_BOUNDS[min(place, len(CONCURRENCY_BOUNDS) - 1)]
 
 
 class _Blocks:
