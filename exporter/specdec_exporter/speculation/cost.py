@@ -21,7 +21,7 @@ import msgspec
 
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums
-from specdec_exporter.speculation.load import Load, LoadBin
+from specdec_exporter.speculation.load import Load, LoadBin, bin_of
 from specdec_exporter.speculation.policy import CostPolicy
 
 
@@ -145,8 +145,9 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> Meas
     seconds = [load.step_seconds for load, _ in pairs]
     plain_seconds = [load.steps * like.seconds.value for load, like in pairs]
     plain_token_seconds = [load.tokens * like.seconds.value for load, like in pairs]
-    slowdown = ratio_of_sums(seconds, plain_seconds, policy.min_intervals)
-    speedup = ratio_of_sums(plain_token_seconds, seconds, policy.min_intervals)
+    strata = [bin_of(load.concurrency) for load, _ in pairs]
+    slowdown = ratio_of_sums(seconds, plain_seconds, policy.min_intervals, strata)
+    speedup = ratio_of_sums(plain_token_seconds, seconds, policy.min_intervals, strata)
     if slowdown is None or speedup is None:
         return None
     # The steps of one load share the baseline's error, so it does not shrink with their number.

@@ -134,7 +134,9 @@ def _t(freedom: int) -> float:
     return Z + (Z**3 + Z) / (4.0 * freedom)  # the first terms of its expansion in 1 / freedom
 
 
-def ratio_of_sums(numerators: Sequence[float], denominators: Sequence[float], blocks_min: int) -> Spread | None:
+def ratio_of_sums(
+    numerators: Sequence[float], denominators: Sequence[float], blocks_min: int, strata: Sequence[int] = ()
+) -> Spread | None:
     """Return the ratio of two sums over blocks of time; ``None`` unless both sums are positive.
 
     The blocks' own scatter gives the error, so requests that share a batch or an hour do not make it too small. Blocks
@@ -142,6 +144,9 @@ def ratio_of_sums(numerators: Sequence[float], denominators: Sequence[float], bl
     shrink by as much (to 3 at least: fewer only blow the interval up). r is the correlation of the residuals of
     neighbours. Within n blocks it comes out too low by (1 + 4 r) / n (Kendall 1954), so this is added. With fewer than
     ``blocks_min`` blocks the error is not known.
+
+    ``strata`` names the kind of each block (its load). A block is then compared with the blocks of its own kind, if
+    these are enough: the difference between kinds is no error.
     """
     above, below, blocks = sum(numerators), sum(denominators), len(denominators)
     if not (0.0 < above < math.inf and 0.0 < below < math.inf and 0.0 < above / below < math.inf):
@@ -149,12 +154,30 @@ def ratio_of_sums(numerators: Sequence[float], denominators: Sequence[float], bl
     ratio = above / below
     if blocks < max(blocks_min, 2):
         return Spread(ratio)
-    residuals = [(one - ratio * other) / above for one, other in zip(numerators, denominators, strict=True)]
+    own = _ratios_of_strata(numerators, denominators, blocks_min, strata)
+    residuals = [
+        (one - own.get(stratum, ratio) * other) / above
+        for one, other, stratum in zip(numerators, denominators, strata or [0] * blocks, strict=True)
+    ]
     squares = sum(residual * residual for residual in residuals)
+    freedom = blocks - max(len(own), 1)
     if not squares:
-        return Spread(ratio, 0.0, blocks - 1)
+        return Spread(ratio, 0.0, freedom)
     seen = sum(one * other for one, other in pairwise(residuals)) / squares
     correlation = min(max(seen + (1.0 + 4.0 * max(seen, 0.0)) / blocks, 0.0), _MAX_CORRELATION)
     growth = (1.0 + correlation) / (1.0 - correlation)
-    error = math.sqrt(squares * blocks / (blocks - 1) * growth)
-    return Spread(ratio, error, min(max(int((blocks - 1) / growth), _FREEDOM_MIN), blocks - 1))
+    error = math.sqrt(squares * blocks / freedom * growth)
+    return Spread(ratio, error, min(max(int(freedom / growth), _FREEDOM_MIN), freedom))
+
+
+def _ratios_of_strata(
+    numerators: Sequence[float], denominators: Sequence[float], blocks_min: int, strata: Sequence[int]
+) -> dict[int, float]:
+    """Return the ratio of each stratum that has enough blocks."""
+    found = {}
+    for stratum in set(strata):
+        inside = [index for index, each in enumerate(strata) if each == stratum]
+        below = sum(denominators[index] for index in inside)
+        if len(inside) >= max(blocks_min, 2) and below > 0.0:
+            found[stratum] = sum(numerators[index] for index in inside) / below
+    return found
