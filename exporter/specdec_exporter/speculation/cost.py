@@ -46,13 +46,14 @@ class StepTimes(msgspec.Struct, frozen=True):
     def at(self, concurrency: float) -> StepTime | None:
         """Return the step time at ``concurrency``, interpolated between the recorded loads.
 
-        Beyond them the nearest load counts, if it is within the policy's factor. There, a step neither becomes faster
-        with more load nor slower by more than the load's own growth: these are the limits of ``low`` and ``high``.
+        Beyond them the nearest load counts, if it is within the policy's factor. With more load a step neither becomes
+        faster nor slower by more than the load's own growth. These are the limits of ``low`` and ``high`` beyond the
+        recorded loads, and between two loads of which one is farther away than the factor.
         """
         for before, after in pairwise(self.points):
             if before.concurrency <= concurrency <= after.concurrency:
-                return _between(before, after, concurrency)
-        if not self.points:
+                return _between(before, after, concurrency, self.like_load_factor)
+        if not self.points or not concurrency > 0.0:
             return None
         nearest = self.points[0] if concurrency < self.points[0].concurrency else self.points[-1]
         growth = concurrency / nearest.concurrency
@@ -61,14 +62,20 @@ class StepTimes(msgspec.Struct, frozen=True):
         return StepTime(concurrency, nearest.seconds, min(growth, 1.0), max(growth, 1.0))
 
 
-def _between(before: StepTime, after: StepTime, concurrency: float) -> StepTime:
+def _between(before: StepTime, after: StepTime, concurrency: float, like_load_factor: float) -> StepTime:
     span = after.concurrency - before.concurrency
     share = (concurrency - before.concurrency) / span if span > 0 else 0.0
     ends = (before.seconds, after.seconds)
     errors = [end.error for end in ends]
     error = None if None in errors else max(each for each in errors if each is not None)
     value = (1.0 - share) * ends[0].value + share * ends[1].value
-    return StepTime(concurrency, Spread(value, error, min(end.freedom for end in ends)))
+    found = StepTime(concurrency, Spread(value, error, min(end.freedom for end in ends)))
+    growth = (concurrency / before.concurrency, concurrency / after.concurrency)
+    if growth[0] <= like_load_factor and 1.0 / like_load_factor <= growth[1]:
+        return found
+    low = max(ends[0].value, ends[1].value * growth[1]) / value
+    high = min(ends[1].value, ends[0].value * growth[0]) / value
+    return msgspec.structs.replace(found, low=min(low, 1.0), high=max(high, 1.0))
 
 
 def step_times(bins: Sequence[LoadBin], policy: CostPolicy) -> StepTimes:
@@ -81,7 +88,7 @@ def step_times(bins: Sequence[LoadBin], policy: CostPolicy) -> StepTimes:
         seconds = ratio_of_sums(
             [block.step_seconds for block in each.blocks], [block.steps for block in each.blocks], policy.min_intervals
         )
-        if seconds is not None:
+        if seconds is not None and 0.0 < total.concurrency < math.inf:
             points.append(StepTime(total.concurrency, seconds))
     return StepTimes(tuple(sorted(points, key=lambda point: point.concurrency)), policy.like_load_factor)
 
@@ -132,7 +139,7 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> Meas
     """Compare the intervals of a span with a baseline at like load; ``None`` if too few have a like load."""
     told = [load for load in loads if load.tells_the_cost]
     pairs = [(load, like) for load in told if (like := plain.at(load.concurrency)) is not None]
-    steps = math.fsum(load.steps for load, _ in pairs)
+    steps = sum(load.steps for load, _ in pairs)
     if steps < policy.min_steps:
         return None
     seconds = [load.step_seconds for load, _ in pairs]
@@ -142,30 +149,38 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> Meas
     speedup = ratio_of_sums(plain_token_seconds, seconds, policy.min_intervals)
     if slowdown is None or speedup is None:
         return None
-    errors = [like.seconds.error for _, like in pairs]
     # The steps of one load share the baseline's error, so it does not shrink with their number.
-    shared = None
-    if None not in errors:
-        weighted = (each * error for each, error in zip(plain_seconds, errors, strict=True) if error is not None)
-        shared = math.fsum(weighted) / math.fsum(plain_seconds)
+    errors = [like.seconds.error for _, like in pairs]
+    known = [error for error in errors if error is not None]
+    shared = _weighted(plain_seconds, known) if len(known) == len(errors) else None
     baseline = Spread(1.0, shared, min(like.seconds.freedom for _, like in pairs))
-    low, high = (
-        math.fsum(each * limit for each, limit in zip(plain_seconds, limits, strict=True)) / math.fsum(plain_seconds)
-        for limits in ([like.low for _, like in pairs], [like.high for _, like in pairs])
-    )
-    clock = math.fsum(load.seconds for load, _ in pairs)
-    tokens = math.fsum(load.tokens for load, _ in pairs)
+    lows, highs = ([like.low for _, like in pairs], [like.high for _, like in pairs])
+    clock = sum(load.seconds for load, _ in pairs)
+    tokens = sum(load.tokens for load, _ in pairs)
     return MeasuredCost(
-        concurrency=math.fsum(seconds) / clock,
-        compared_ratio=math.fsum(seconds) / math.fsum(load.step_seconds for load in told),
+        concurrency=sum(seconds) / clock,
+        compared_ratio=sum(seconds) / sum(load.step_seconds for load in told),
         steps=steps,
-        step_seconds=math.fsum(seconds) / steps,
-        plain_step_seconds=math.fsum(plain_seconds) / steps,
+        step_seconds=sum(seconds) / steps,
+        plain_step_seconds=sum(plain_seconds) / steps,
         tokens_per_step=tokens / steps,
-        draft_tokens_per_step=math.fsum(load.counts.draft_tokens or 0.0 for load, _ in pairs) / steps,
-        slowdown=_widened((slowdown / baseline).estimate(), 1.0 / high, 1.0 / low),
-        speedup=_widened((speedup * baseline).estimate(), low, high),
+        draft_tokens_per_step=sum(load.counts.draft_tokens or 0.0 for load, _ in pairs) / steps,
+        slowdown=_widened(
+            (slowdown / baseline).estimate(),
+            1.0 / _weighted(plain_seconds, highs),
+            1.0 / _weighted(plain_seconds, lows),
+        ),
+        speedup=_widened(
+            (speedup * baseline).estimate(),
+            _weighted(plain_token_seconds, lows),
+            _weighted(plain_token_seconds, highs),
+        ),
     )
+
+
+def _weighted(weights: Sequence[float], values: Sequence[float]) -> float:
+    """Return the mean of ``values`` by ``weights``."""
+    return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
 
 
 def _widened(found: Estimate, low: float, high: float) -> Estimate:
@@ -186,8 +201,8 @@ class StepCost(msgspec.Struct, frozen=True):
     marginal: float
 
     def slowdown(self, k: int) -> float:
-        """Return the step time with ``k`` draft tokens over the step time without drafts."""
-        return 1.0 + self.fixed + k * self.marginal if k else 1.0
+        """Return the step time with ``k`` draft tokens over the step time without drafts, which is never shorter."""
+        return max(1.0 + self.fixed + k * self.marginal, 1.0) if k else 1.0
 
 
 class ExpectedSpeedup(msgspec.Struct, frozen=True):
@@ -201,9 +216,10 @@ class ExpectedSpeedup(msgspec.Struct, frozen=True):
 class KChoice(msgspec.Struct, frozen=True, kw_only=True):
     """What the recorded k say about every k up to the largest.
 
-    ``recommended`` is the k to run, 0 for no speculation. It is ``None`` if the recordings do not tell: the best k is
-    then one of ``candidates``, and recording ``record_next`` too would tell. ``within_chance``: another k looked best,
-    but not beyond chance, so the running k stays. ``try_more``: the last position pays for itself, so k + 1 may pay.
+    ``recommended`` is the k to run, 0 for no speculation. It is ``None`` if the recordings do not tell. If there are
+    several ``candidates`` then, recording ``record_next`` too would tell; if there is one, a slowdown has no interval.
+    ``within_chance``: another k looked best, but not beyond chance, so the running k stays. ``try_more``: the last
+    position pays for itself, so k + 1 may pay.
     """
 
     recommended: int | None
@@ -225,14 +241,19 @@ def step_costs(slowdowns: Mapping[int, float]) -> tuple[StepCost, ...]:
     if len(over) == 1:
         ((k, cost),) = over.items()
         return StepCost(0.0, cost / k), StepCost(cost, 0.0)
-    mean_k, mean = (math.fsum(values) / len(over) for values in (over.keys(), over.values()))
-    marginal = math.fsum((k - mean_k) * cost for k, cost in over.items()) / math.fsum((k - mean_k) ** 2 for k in over)
-    fixed = mean - marginal * mean_k
-    if marginal < 0.0:
-        return (StepCost(mean, 0.0),)
-    if fixed < 0.0:
-        return (StepCost(0.0, math.fsum(k * cost for k, cost in over.items()) / math.fsum(k * k for k in over)),)
-    return (StepCost(fixed, marginal),)
+    found = _line(over)
+    if found.marginal < 0.0:
+        return (StepCost(sum(over.values()) / len(over), 0.0),)
+    if found.fixed < 0.0:
+        return (StepCost(0.0, sum(k * cost for k, cost in over.items()) / sum(k * k for k in over)),)
+    return (found,)
+
+
+def _line(over: Mapping[int, float]) -> StepCost:
+    """Return the line through the costs of two or more k, by least squares. Its parts may be negative."""
+    mean_k, mean = sum(over) / len(over), sum(over.values()) / len(over)
+    marginal = sum((k - mean_k) * cost for k, cost in over.items()) / sum((k - mean_k) ** 2 for k in over)
+    return StepCost(mean - marginal * mean_k, marginal)
 
 
 def choose_k(
@@ -250,7 +271,8 @@ def choose_k(
     """
     if not slowdowns or len(per_position) != running or not running:
         return None
-    lengths = [1.0 + min(drafts_per_step, 1.0) * total for total in accumulate(per_position, initial=0.0)]
+    drafted = min(drafts_per_step, 1.0)
+    lengths = [1.0 + drafted * total for total in accumulate(per_position, initial=0.0)]
     costs = step_costs({k: found.value for k, found in slowdowns.items()})
     allowed = (0, running) if fixed_k else tuple(range(running + 1))
 
@@ -270,7 +292,7 @@ def choose_k(
         if k
     )
     recommended, within_chance = None, False
-    if best == [running]:
+    if best == [running] and limits:
         recommended = running
     elif len(best) == 1 and limits:
         # The running k is known only so well, and another k must be better than that.
@@ -287,18 +309,27 @@ def choose_k(
         candidates=tuple(best),
         record_next=next((k for k in best if k and k not in slowdowns), None) if len(best) > 1 else None,
         within_chance=within_chance,
-        try_more=not fixed_k and best == [running] and last * conditional > needed,
+        try_more=not fixed_k and best == [running] and drafted * last * conditional > needed,
         expected=expected,
     )
 
 
 def _limits(slowdowns: Mapping[int, Estimate]) -> tuple[StepCost, ...]:
-    """Return the costs at both ends of the intervals; empty if a slowdown has no interval."""
+    """Return the costs with the slowdowns at the ends of their intervals; empty if one has no interval."""
     low = {k: found.low for k, found in slowdowns.items() if found.low is not None}
     high = {k: found.high for k, found in slowdowns.items() if found.high is not None}
     if len(low) < len(slowdowns) or len(high) < len(slowdowns):
         return ()
-    return (*step_costs(low), *step_costs(high))
+    if len(slowdowns) == 1:
+        return (*step_costs(low), *step_costs(high))
+    # The weights that least squares give the k grow or fall with k. So any comparison is tightest where the smaller k
+    # are at one end and the larger ones at the other.
+    corners = (
+        {k: max((small if k < first else large)[k] - 1.0, 0.0) for k in slowdowns}
+        for small, large in ((low, high), (high, low))
+        for first in slowdowns
+    )
+    return tuple(map(_line, corners))
 
 
 def crossover(speedups: Sequence[tuple[float, float]]) -> float | None:
@@ -308,7 +339,7 @@ def crossover(speedups: Sequence[tuple[float, float]]) -> float | None:
     no two loads.
     """
     for (before, gain), (after, loss) in pairwise(speedups):
-        if gain >= 1.0 > loss:
+        if gain >= 1.0 > loss and before > 0.0:
             share = (gain - 1.0) / (gain - loss)
             return before * math.exp(share * math.log(after / before))
     return None

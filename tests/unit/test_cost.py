@@ -1,0 +1,812 @@
+"""What a draft costs, against servers of known cost: exact without noise, in its interval with it, else silent."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import statistics
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import known
+from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.cost import (
+    KChoice,
+    MeasuredCost,
+    StepCost,
+    StepTime,
+    StepTimes,
+    batch_schedule,
+    choose_k,
+    crossover,
+    measure,
+    step_costs,
+    step_times,
+)
+from specdec_exporter.speculation.estimate import Estimate, Spread
+from specdec_exporter.speculation.load import Load, LoadBin, LoadBins
+from specdec_exporter.speculation.policy import load_policy
+
+POLICY = load_policy().cost
+FACTOR = POLICY.like_load_factor
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """A server with a known cost: a step takes ``base`` + ``per_request`` * b, and drafts make it longer.
+
+    ``drafting`` is the share of steps with a draft; of these, position i is accepted in ``curve[i]``. ``noise`` is the
+    relative deviation of the step time of an interval.
+    """
+
+    fixed: float = 0.1
+    marginal: float = 0.05
+    curve: tuple[float, ...] = (0.6, 0.4, 0.3)
+    drafting: float = 1.0
+    base: float = 0.02
+    per_request: float = 0.0005
+    noise: float = 0.0
+
+    @property
+    def k(self) -> int:
+        return len(self.curve)
+
+    @property
+    def slowdown(self) -> float:
+        return 1.0 + self.drafting * (self.fixed + self.k * self.marginal) if self.k else 1.0
+
+    @property
+    def tokens_per_step(self) -> float:
+        return 1.0 + self.drafting * sum(self.curve)
+
+    @property
+    def speedup(self) -> float:
+        return self.tokens_per_step / self.slowdown
+
+    @property
+    def draft_cost_ratio(self) -> float:
+        return (self.slowdown - 1.0) / (self.drafting * self.k)
+
+    def plain_step_seconds(self, concurrency: float) -> float:
+        return self.base + self.per_request * concurrency
+
+    def interval(self, concurrency: float, source: random.Random | None = None, seconds: float = 5.0) -> Load:
+        """What it does in some seconds; with a ``source`` of randomness if it is noisy, else as expected."""
+        step = self.plain_step_seconds(concurrency) * self.slowdown
+        if source is not None:
+            step *= math.exp(source.gauss(0.0, self.noise))
+        steps = seconds * concurrency / step
+        drafts = self.drafting * steps
+        positions = [drafts * rate for rate in self.curve]
+        if source is not None and positions:
+            positions = _accepted(source, drafts, self.curve)
+        return Load(
+            seconds,
+            Counts(
+                steps=steps,
+                step_seconds=concurrency * seconds,
+                generation_tokens=steps + sum(positions) + 3.0,
+                first_tokens=3.0,
+                prompt_tokens=300.0,
+                drafts=drafts if self.k else None,
+                draft_tokens=drafts * self.k if self.k else None,
+                accepted_tokens=sum(positions) if self.k else None,
+                accepted_per_position=tuple(positions),
+            ),
+        )
+
+
+def _accepted(source: random.Random, drafts: float, curve: Sequence[float]) -> list[float]:
+    """Accepted positions of so many drafts: normal instead of binomial, each within those of the position before."""
+    reached, before, found = drafts, 1.0, []
+    for rate in curve:
+        share = rate / before if before else 0.0
+        deviation = math.sqrt(max(reached * share * (1.0 - share), 0.0))
+        reached = min(max(source.gauss(reached * share, deviation), 0.0), reached)
+        before = rate
+        found.append(reached)
+    return found
+
+
+PLAIN = Server(fixed=0.0, marginal=0.0, curve=())
+
+
+def recorded(loads: Sequence[Load]) -> tuple[LoadBin, ...]:
+    bins = LoadBins()
+    for each in loads:
+        bins.add(each)
+    return bins.bins()
+
+
+def times_of(*concurrencies: float, intervals: int = 12, server: Server = PLAIN) -> StepTimes:
+    return step_times(recorded([server.interval(b) for b in concurrencies for _ in range(intervals)]), POLICY)
+
+
+def exact(found: float) -> Any:
+    return pytest.approx(found, rel=1e-9)
+
+
+# --- Step times of a recording ---
+
+
+def test_step_times_are_those_of_the_bins_at_their_mean_concurrency() -> None:
+    found = times_of(3.0, 4.0, 12.0)
+    assert [point.concurrency for point in found.points] == [exact(3.5), exact(12.0)]
+    steps = [5.0 * b / PLAIN.plain_step_seconds(b) for b in (3.0, 4.0)]
+    assert found.points[0].seconds.value == exact(5.0 * 7.0 / sum(steps))
+    assert found.points[1].seconds.value == exact(PLAIN.plain_step_seconds(12.0))
+    assert all((point.low, point.high) == (1.0, 1.0) for point in found.points)
+
+
+def test_a_load_with_few_steps_or_intervals_says_nothing() -> None:
+    few_intervals = [PLAIN.interval(3.0)] * (POLICY.min_intervals - 1)
+    few_steps = [PLAIN.interval(12.0, seconds=0.1)] * POLICY.min_intervals  # 185 steps
+    assert step_times(recorded(few_intervals + few_steps), POLICY).points == ()
+    enough = step_times(recorded([*few_intervals, *few_steps, PLAIN.interval(3.0), *few_steps[:1]]), POLICY)
+    assert len(enough.points) == 2
+    assert all(point.seconds.error is not None for point in enough.points)
+
+
+def point(concurrency: float, seconds: float, error: float | None = 0.01, freedom: int = 9) -> StepTime:
+    return StepTime(concurrency, Spread(seconds, error, freedom))
+
+
+TIMES = StepTimes((point(4.0, 0.02, 0.01, 9), point(8.0, 0.03, 0.02, 5)), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "seconds", "low", "high"),
+    [
+        (4.0, 0.02, 1.0, 1.0),
+        (5.0, 0.0225, 1.0, 1.0),
+        (8.0, 0.03, 1.0, 1.0),
+        (10.0, 0.03, 1.0, 1.25),
+        (16.0, 0.03, 1.0, 2.0),
+        (3.0, 0.02, 0.75, 1.0),
+        (2.0, 0.02, 0.5, 1.0),
+    ],
+)
+def test_between_loads_it_is_interpolated_and_near_them_it_has_limits(
+    concurrency: float, seconds: float, low: float, high: float
+) -> None:
+    found = known(TIMES.at(concurrency))
+    assert (found.concurrency, found.seconds.value) == (concurrency, exact(seconds))
+    assert (found.low, found.high) == (exact(low), exact(high))
+
+
+@pytest.mark.parametrize("concurrency", [16.01, 1.99, 0.0, math.inf, math.nan, -1.0, 1e308, 5e-324])
+def test_far_from_all_loads_nothing_is_known(concurrency: float) -> None:
+    assert TIMES.at(concurrency) is None
+
+
+def test_without_loads_nothing_is_known() -> None:
+    assert StepTimes((), 2.0).at(1.0) is None
+
+
+def test_an_interpolated_time_has_the_larger_error_and_the_smaller_freedom() -> None:
+    found = known(TIMES.at(6.0)).seconds
+    assert (found.error, found.freedom) == (0.02, 5)
+    unknown = StepTimes((point(4.0, 0.02, None), TIMES.points[1]), 2.0)
+    assert known(unknown.at(6.0)).seconds.error is None
+
+
+# Any step time that neither falls with load nor grows faster than it: the larger of a constant and a line.
+roofs = st.tuples(st.floats(0.001, 0.1), st.floats(1e-5, 0.01))
+
+
+@given(roofs, st.floats(1.0, 30.0), st.floats(1.01, 100.0), st.floats(0.01, 200.0))
+def test_a_load_unlike_both_neighbours_has_limits_that_hold_the_truth(
+    roof: tuple[float, float], first: float, growth: float, concurrency: float
+) -> None:
+    def truth(b: float) -> float:
+        return max(roof[0], roof[1] * b)
+
+    times = StepTimes((point(first, truth(first)), point(first * growth, truth(first * growth))), FACTOR)
+    found = times.at(concurrency)
+    like = [each for each in times.points if 1 / FACTOR <= concurrency / each.concurrency <= FACTOR]
+    if found is None:
+        assert not like
+        assert not first <= concurrency <= first * growth
+        return
+    if first < concurrency < first * growth and len(like) == 2:
+        assert (found.low, found.high) == (1.0, 1.0)
+        return
+    assert found.seconds.value * found.low <= truth(concurrency) * (1 + 1e-9)
+    assert found.seconds.value * found.high >= truth(concurrency) * (1 - 1e-9)
+    assert found.low <= 1.0 <= found.high
+
+
+# --- Measured ---
+
+servers = st.builds(
+    Server,
+    fixed=st.floats(0.0, 1.0),
+    marginal=st.floats(0.0, 0.5),
+    curve=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8).map(lambda rates: tuple(accumulate(rates, min))),
+    drafting=st.floats(0.05, 1.0),
+)
+
+
+@given(servers, st.lists(st.floats(4.0, 16.0), min_size=4, max_size=30))
+def test_without_noise_cost_and_speedup_are_exact_at_any_mix_of_loads(server: Server, loads: list[float]) -> None:
+    """Step times between recorded loads are exact here, because they grow with load along a line."""
+    plain = StepTimes(tuple(point(b, PLAIN.plain_step_seconds(b), 0.0) for b in (4.0, 8.0, 16.0)), FACTOR)
+    found = known(measure([server.interval(b) for b in loads], plain, POLICY))
+    assert found.slowdown.value == exact(server.slowdown)
+    assert found.speedup.value == exact(server.speedup)
+    assert found.tokens_per_step == exact(server.tokens_per_step)
+    assert found.draft_tokens_per_step == exact(server.drafting * server.k)
+    assert known(found.draft_cost_ratio).value == pytest.approx(server.draft_cost_ratio, abs=1e-9)
+    assert found.compared_ratio == exact(1.0)
+    assert found.step_seconds == exact(found.plain_step_seconds * server.slowdown)
+    assert found.concurrency == exact(statistics.fmean(loads))
+    # The identity of all of them: U = L * S0 / S1.
+    assert found.speedup.value == exact(found.tokens_per_step * found.plain_step_seconds / found.step_seconds)
+
+
+NOISY = Server(noise=0.08)
+
+
+def trial(name: str, server: Server, loads: Sequence[float], plain_loads: Sequence[float]) -> MeasuredCost:
+    source = random.Random(name)
+    plain = dataclasses.replace(PLAIN, noise=server.noise)
+    recording = [plain.interval(b * source.uniform(0.95, 1.05), source) for b in plain_loads]
+    times = step_times(recorded(recording), POLICY)
+    return known(measure([server.interval(b * source.uniform(0.9, 1.1), source) for b in loads], times, POLICY))
+
+
+@pytest.mark.parametrize(
+    ("server", "loads", "plain_loads"),
+    [
+        (NOISY, [6.0] * 30, [6.0] * 30),
+        (NOISY, [5.0, 9.0, 14.0] * 12, [3.0] * 12 + [6.0] * 8 + [12.0] * 30 + [20.0] * 8),
+        (dataclasses.replace(NOISY, fixed=0.0, marginal=0.0, curve=(0.02,)), [6.0] * 12, [6.0] * 12),
+        (dataclasses.replace(NOISY, fixed=0.8, marginal=0.02, drafting=0.4), [10.0] * 8, [6.0] * 6 + [12.0] * 6),
+        (NOISY, [6.0] * POLICY.min_intervals, [6.0] * POLICY.min_intervals),
+    ],
+    ids=["one load", "several loads", "free drafts", "few drafts", "as few as allowed"],
+)
+def test_cost_and_speedup_lie_in_their_intervals(server: Server, loads: list[float], plain_loads: list[float]) -> None:
+    found = [trial(f"measure {number}", server, loads, plain_loads) for number in range(200)]
+    for estimates, truth in (
+        ([each.speedup for each in found], server.speedup),
+        ([each.slowdown for each in found], server.slowdown),
+        ([known(each.draft_cost_ratio) for each in found], server.draft_cost_ratio),
+    ):
+        assert statistics.mean(known(each.low) <= truth <= known(each.high) for each in estimates) >= 0.93
+        assert statistics.median(each.value for each in estimates) == pytest.approx(truth, abs=0.02 * server.slowdown)
+
+
+def test_the_interval_is_narrow_enough_to_decide_by() -> None:
+    plain_loads = [4.0] * 60 + [6.0] * 60 + [9.0] * 60
+    widths = [trial(f"narrow {i}", NOISY, [6.0] * 60, plain_loads).speedup for i in range(40)]
+    assert statistics.median(known(each.high) / known(each.low) for each in widths) < 1.12
+
+
+def test_a_load_that_the_baseline_lacks_is_not_compared() -> None:
+    plain = times_of(4.0, 6.0)
+    server = Server()
+    found = known(measure([server.interval(b) for b in (4.0, 6.0, 60.0)] * 6, plain, POLICY))
+    assert found.compared_ratio == exact(10.0 / 70.0)
+    assert found.concurrency == exact(5.0)
+    assert measure([server.interval(60.0)] * 12, plain, POLICY) is None
+    assert measure([], plain, POLICY) is None
+    assert measure([server.interval(4.0)] * 12, StepTimes((), FACTOR), POLICY) is None
+
+
+def test_beyond_the_baselines_loads_the_interval_holds_whatever_a_step_takes_there() -> None:
+    for per_request in (0.0, 0.0005, 0.005):
+        plain = dataclasses.replace(PLAIN, per_request=per_request)
+        times = times_of(8.0, server=plain)
+        server = Server(per_request=per_request)
+        for b in (4.1, 15.9):
+            found = known(measure([server.interval(b)] * 12, times, POLICY))
+            assert known(found.speedup.low) <= server.speedup * (1 + 1e-9)
+            assert known(found.speedup.high) >= server.speedup * (1 - 1e-9)
+            assert known(found.slowdown.low) <= server.slowdown * (1 + 1e-9)
+            assert known(found.slowdown.high) >= server.slowdown * (1 - 1e-9)
+
+
+def test_too_few_steps_say_nothing_and_too_few_intervals_have_no_interval() -> None:
+    plain = times_of(4.0)
+    assert measure([Server().interval(4.0, seconds=0.5)], plain, POLICY) is None
+    found = known(measure([Server().interval(4.0)] * (POLICY.min_intervals - 1), plain, POLICY))
+    assert (found.speedup.low, found.speedup.high, found.pays(1.05)) == (None, None, None)
+    cost = known(found.draft_cost_ratio)
+    assert (cost.value, cost.low, cost.high) == (exact(Server().draft_cost_ratio), None, None)
+
+
+def test_an_interval_with_a_preemption_is_not_compared() -> None:
+    stalled = Server().interval(4.0)
+    counts = msgspec.structs.replace(stalled.counts, preemptions=1.0, step_seconds=100.0)
+    plain = times_of(4.0)
+    loads = [Server().interval(4.0)] * 8
+    assert measure([*loads, Load(5.0, counts)], plain, POLICY) == measure(loads, plain, POLICY)
+
+
+@given(servers, st.sampled_from([0.125, 4.0, 1000.0]))
+def test_faster_clocks_and_servers_change_no_ratio(server: Server, factor: float) -> None:
+    """Seconds that are all longer by a factor, of the clock and of the steps, leave the loads as they are."""
+
+    def scaled(load: Load) -> Load:
+        seconds = known(load.counts.step_seconds) * factor
+        return Load(load.seconds * factor, msgspec.structs.replace(load.counts, step_seconds=seconds))
+
+    source = random.Random(1)
+    noisy = dataclasses.replace(server, noise=0.1)
+    loads = [noisy.interval(6.0, source) for _ in range(12)]
+    plain = [dataclasses.replace(PLAIN, noise=0.1).interval(6.0, source) for _ in range(12)]
+    one = known(measure(loads, step_times(recorded(plain), POLICY), POLICY))
+    other = known(measure(list(map(scaled, loads)), step_times(recorded(list(map(scaled, plain))), POLICY), POLICY))
+    for name in ("speedup", "slowdown", "draft_cost_ratio"):
+        before, after = getattr(one, name), getattr(other, name)
+        assert (after.value, after.low, after.high) == pytest.approx((before.value, before.low, before.high), rel=1e-6)
+    assert other.step_seconds == pytest.approx(one.step_seconds * factor)
+
+
+def half_of(load: Load) -> Load:
+    given: dict[str, Any] = {name: getattr(load.counts, name) for name in SCALARS}
+    return Load(load.seconds / 2, Counts(**{name: value and value / 2 for name, value in given.items()}))
+
+
+def test_blocks_that_were_split_measure_the_same() -> None:
+    source = random.Random(2)
+    loads = [NOISY.interval(6.0, source) for _ in range(12)]
+    halves = [half_of(load) for load in loads for _ in range(2)]
+    plain = times_of(4.0, 8.0)
+    one, other = known(measure(loads, plain, POLICY)), known(measure(halves, plain, POLICY))
+    assert other.speedup.value == exact(one.speedup.value)
+    assert other.steps == exact(one.steps)
+    # Halves agree with each other, so twice as many of them must not count as twice as much evidence.
+    assert known(other.speedup.high) / known(other.speedup.low) > 0.9 * known(one.speedup.high) / known(one.speedup.low)
+
+
+# --- The cost ratio ---
+
+
+def measured(slowdown: Estimate, drafted: float = 3.0, speedup: Estimate | None = None) -> MeasuredCost:
+    return MeasuredCost(
+        concurrency=4.0, compared_ratio=1.0, steps=1000.0, step_seconds=0.02, plain_step_seconds=0.02,
+        tokens_per_step=2.0, draft_tokens_per_step=drafted, slowdown=slowdown,
+        speedup=speedup or Estimate(1.0, None, None),
+    )  # fmt: skip
+
+
+def test_the_cost_ratio_is_never_below_0_and_unknown_without_drafts() -> None:
+    found = known(measured(Estimate(1.3, 0.9, 1.6)).draft_cost_ratio)
+    assert (found.value, found.low, found.high) == (exact(0.1), 0.0, exact(0.2))
+    assert measured(Estimate(0.9, 0.8, 0.95)).draft_cost_ratio == Estimate(0.0, 0.0, 0.0)
+    assert measured(Estimate(1.3, None, None), 2.0).draft_cost_ratio == Estimate(exact(0.15), None, None)
+    assert measured(Estimate(1.3, 1.2, 1.4), 0.0).draft_cost_ratio is None
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "pays"),
+    [(1.01, 1.06, 1.1, True), (0.99, 1.06, 1.1, None), (1.01, 1.04, 1.1, None), (0.8, 0.9, 1.04, False),
+     (0.8, 0.9, 1.05, None), (1.01, 1.02, 1.04, False), (None, 1.5, None, None)],
+)  # fmt: skip
+def test_whether_it_pays_is_said_beyond_chance_only(
+    low: float | None, value: float, high: float | None, pays: bool | None
+) -> None:
+    assert measured(Estimate(1.2, 1.1, 1.3), speedup=Estimate(value, low, high)).pays(1.05) is pays
+
+
+# --- The guide's tables ---
+
+CODE = (0.50, 0.40, 0.33)
+CHAT = (0.16, 0.02, 0.01)
+
+
+def slowdown_of(curve: Sequence[float], speedup: float) -> float:
+    return (1.0 + sum(curve)) / speedup
+
+
+@pytest.mark.parametrize(
+    ("curve", "speedup", "cost"), [(CODE, 88.25 / 47.84, 0.070), (CHAT, 0.99, 0.067)], ids=["code", "chat"]
+)
+def test_one_server_has_one_cost_whatever_its_workload(curve: tuple[float, ...], speedup: float, cost: float) -> None:
+    server = Server(fixed=0.0, marginal=(slowdown_of(curve, speedup) - 1.0) / 3, curve=curve)
+    found = known(measure([server.interval(6.0)] * 12, times_of(6.0), POLICY))
+    assert known(found.draft_cost_ratio).value == pytest.approx(cost, abs=0.0005)
+    assert found.speedup.value == exact(speedup)
+    assert found.pays(1.05) is (curve is CODE)
+
+
+def chosen(curve: Sequence[float], slowdowns: dict[int, float], error: float = 0.001, **more: Any) -> KChoice:
+    estimates = {k: Estimate(each, each * (1 - error), each * (1 + error)) for k, each in slowdowns.items()}
+    return known(choose_k(estimates, curve, more.pop("drafts_per_step", 1.0), len(curve), **more))
+
+
+def test_on_code_the_guides_k_is_right_and_the_next_may_be_better() -> None:
+    found = chosen(CODE, {3: 1.0 + 3 * 0.07})
+    assert (found.recommended, found.candidates, found.try_more) == (3, (3,), True)
+    by_k = {each.k: (each.low, each.high) for each in found.expected}
+    assert [round(by_k[k][1], 2) for k in (1, 2, 3)] == [1.40, 1.67, 1.84]  # all marginal
+    assert by_k[1][0] == pytest.approx(1.5 / 1.21, rel=0.002)  # all fixed
+
+
+def test_on_chat_one_recording_does_not_tell_whether_k_1_pays() -> None:
+    found = chosen(CHAT, {3: 1.20})
+    assert found.recommended is None
+    assert found.candidates == (0, 1)
+    assert found.record_next == 1
+    # With the cost per token of the guide, k = 1 is 1.08 times as fast as no speculation.
+    told = chosen(CHAT, {3: 1.0 + 3 * 0.067, 1: 1.067})
+    assert (told.recommended, told.within_chance, told.record_next) == (1, False, None)
+    assert max(each.high for each in told.expected) == pytest.approx(1.087, abs=0.005)
+
+
+@pytest.mark.parametrize(("cost", "best"), [(0.22, (6, 2, 1)), (0.17, (7, 2, 1)), (0.5, (3, 1, 0))])
+def test_a_cost_that_is_all_marginal_gives_the_best_k_by_its_own_formula(cost: float, best: tuple[int, ...]) -> None:
+    """Acceptance of 0.9, 0.6 and 0.36 per token, and two recordings: what the average cost alone would have said."""
+    for rate, k in zip((0.9, 0.6, 0.36), best, strict=True):
+        curve = [rate ** (i + 1) for i in range(10)]
+        found = chosen(curve, {10: 1 + 10 * cost, 1: 1 + cost}, 1e-6)
+        truth = max(range(11), key=lambda j, curve=curve: (1 + sum(curve[:j])) / (1 + j * cost))  # type: ignore[misc]
+        assert (found.candidates, found.recommended) == ((truth,), truth)
+        assert abs(truth - k) <= 1
+
+
+def test_a_cost_that_is_all_fixed_never_lowers_k_on_one_recording() -> None:
+    """Measured on a real server: slowdown 1.8 at k = 3 and 1.9 at k = 6, with 0.36 accepted at the first position."""
+    lowest = (0.36, 0.06, 0.02)
+    one = chosen(lowest, {3: 1.8})
+    assert 1 not in ({one.recommended} if one.recommended else set())
+    both = known(
+        choose_k(
+            {3: Estimate(1.8, 1.79, 1.81), 6: Estimate(1.9, 1.89, 1.91)}, (0.36, 0.06, 0.02, 0.0, 0.0, 0.0), 1.0, 6
+        )
+    )
+    assert both.recommended == 0
+
+
+# --- The costs by k ---
+
+
+def test_one_recorded_k_leaves_a_bracket() -> None:
+    marginal, fixed = step_costs({3: 1.3})
+    assert (marginal.fixed, marginal.marginal) == (0.0, exact(0.1))
+    assert (fixed.fixed, fixed.marginal) == (exact(0.3), 0.0)
+    assert step_costs({3: 0.9}) == (StepCost(0.0, 0.0), StepCost(0.0, 0.0))
+
+
+@given(st.floats(0.0, 2.0), st.floats(0.0, 1.0), st.sets(st.integers(1, 16), min_size=2, max_size=6))
+def test_two_recorded_k_tell_the_fixed_part_from_the_marginal_part(fixed: float, marginal: float, ks: set[int]) -> None:
+    (found,) = step_costs({k: 1.0 + fixed + k * marginal for k in ks})
+    assert [found.fixed, found.marginal] == pytest.approx([fixed, marginal], abs=1e-9)
+
+
+@given(st.dictionaries(st.integers(1, 12), st.floats(0.5, 4.0), min_size=2, max_size=6))
+def test_parts_are_never_negative_and_no_other_parts_fit_better(slowdowns: dict[int, float]) -> None:
+    (found,) = step_costs(slowdowns)
+    assert found.fixed >= 0.0
+    assert found.marginal >= 0.0
+    over = {k: max(value - 1.0, 0.0) for k, value in slowdowns.items()}
+
+    def misfit(fixed: float, marginal: float) -> float:
+        return sum((cost - fixed - k * marginal) ** 2 for k, cost in over.items())
+
+    least = misfit(found.fixed, found.marginal)
+    for step in (1e-3, 0.05):
+        for fixed in (found.fixed - step, found.fixed, found.fixed + step):
+            for marginal in (found.marginal - step, found.marginal, found.marginal + step):
+                if fixed >= 0.0 and marginal >= 0.0:
+                    assert misfit(fixed, marginal) >= least - 1e-9
+
+
+def test_without_speculation_a_step_takes_what_it_takes() -> None:
+    assert (StepCost(0.5, 0.1).slowdown(0), StepCost(0.5, 0.1).slowdown(2)) == (1.0, 1.7)
+
+
+# --- Which k ---
+
+curves = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=10).map(lambda rates: tuple(accumulate(rates, min)))
+shares = st.floats(0.0, 1.0)
+errors = st.floats(0.0, 0.1)
+
+
+def true_speedups(curve: Sequence[float], drafting: float, cost: StepCost) -> list[float]:
+    lengths = accumulate((drafting * rate for rate in curve), initial=1.0)
+    return [length / cost.slowdown(k) for k, length in enumerate(lengths)]
+
+
+def around(value: float, below: float, above: float) -> Estimate:
+    """An interval that holds the truth ``value``, whose middle is not the truth."""
+    low, high = max(value * (1 - below), 1.0), value * (1 + above)
+    return Estimate(math.sqrt(low * high), low, high)
+
+
+@settings(max_examples=500)
+@given(curves, shares, shares, st.floats(0.0, 3.0))
+def test_the_bracket_of_one_recording_always_holds_the_truth(
+    curve: tuple[float, ...], drafting: float, part: float, cost: float
+) -> None:
+    """Whatever part of the cost is fixed: every expected speed-up lies within its ends, and the best is a candidate's.
+
+    Where one k is best at both ends, it is best in between.
+    """
+    k = len(curve)
+    truth = StepCost(cost * part, cost * (1.0 - part) / k)
+    speedups = true_speedups(curve, drafting, truth)
+    found = chosen(curve, {k: 1.0 + cost}, drafts_per_step=drafting)
+    for each in found.expected:
+        assert each.low * (1 - 1e-9) <= speedups[each.k] <= each.high * (1 + 1e-9)
+    if len(found.candidates) == 1:
+        assert speedups[found.candidates[0]] == pytest.approx(max(speedups), rel=1e-9)
+    if found.recommended is not None and not found.within_chance:
+        assert speedups[found.recommended] == pytest.approx(max(speedups), rel=1e-9)
+
+
+@settings(max_examples=500)
+@given(curves, shares, shares, st.floats(0.0, 3.0), st.tuples(errors, errors))
+def test_no_other_k_is_recommended_that_is_not_better_than_the_running_one(
+    curve: tuple[float, ...], drafting: float, part: float, cost: float, error: tuple[float, float]
+) -> None:
+    k = len(curve)
+    speedups = true_speedups(curve, drafting, StepCost(cost * part, cost * (1.0 - part) / k))
+    found = known(choose_k({k: around(1.0 + cost, *error)}, curve, drafting, k))
+    if found.recommended not in (None, k):
+        assert speedups[known(found.recommended)] > speedups[k]
+        assert not found.within_chance
+    if found.within_chance:
+        assert found.recommended == k
+
+
+@settings(max_examples=500)
+@given(
+    curves.filter(lambda curve: len(curve) > 1),
+    shares,
+    st.floats(0.0, 1.0),
+    st.floats(0.0, 0.3),
+    st.data(),
+)
+def test_two_recordings_recommend_no_worse_k_either(
+    curve: tuple[float, ...], drafting: float, fixed: float, marginal: float, data: st.DataObject
+) -> None:
+    k, truth = len(curve), StepCost(fixed, marginal)
+    others = data.draw(st.sets(st.integers(1, k - 1), min_size=1, max_size=3))
+    slowdowns = {each: around(truth.slowdown(each), data.draw(errors), data.draw(errors)) for each in (*others, k)}
+    found = known(choose_k(slowdowns, curve, drafting, k))
+    speedups = true_speedups(curve, drafting, truth)
+    assert len(found.candidates) == 1
+    if known(found.recommended) != k:
+        assert speedups[known(found.recommended)] > speedups[k]
+    for each in found.expected:
+        assert each.low * (1 - 1e-9) <= speedups[each.k] <= each.high * (1 + 1e-9)
+
+
+def test_of_thousands_of_servers_none_is_made_slower_and_most_are_made_faster() -> None:
+    """Curves that fall as real ones do, costs as real ones are, and one or two recordings that are known to 3 %."""
+    source, faster, told = random.Random(13), 0, 0
+    for _ in range(4000):
+        k = source.randint(2, 8)
+        rate, falling = source.uniform(0.1, 0.95), source.uniform(0.6, 1.0)
+        curve = tuple(accumulate((rate * falling**i for i in range(k)), lambda one, other: one * other))
+        truth = StepCost(source.choice((0.0, source.uniform(0.0, 0.8))), source.uniform(0.0, 0.3))
+        ks = {k, source.randint(1, k)}
+        slowdowns = {
+            each: around(truth.slowdown(each), source.uniform(0, 0.03), source.uniform(0, 0.03)) for each in ks
+        }
+        found = known(choose_k(slowdowns, curve, 1.0, k))
+        speedups = true_speedups(curve, 1.0, truth)
+        if found.recommended not in (None, k):
+            told += 1
+            assert speedups[known(found.recommended)] > speedups[k]
+            faster += speedups[known(found.recommended)] >= max(speedups) * 0.98
+        if found.recommended is not None and max(speedups) > 1.25 * speedups[k]:
+            assert found.recommended != k
+    assert told > 1000
+    assert faster >= 0.97 * told
+
+
+@settings(max_examples=300)
+@given(curves.filter(lambda curve: len(curve) > 1), shares, st.floats(0.0, 1.0), st.floats(0.0, 0.3))
+def test_two_recordings_without_noise_give_the_best_k_by_brute_force(
+    curve: tuple[float, ...], drafting: float, fixed: float, marginal: float
+) -> None:
+    truth = StepCost(fixed, marginal)
+    speedups = true_speedups(curve, drafting, truth)
+    found = chosen(curve, {k: truth.slowdown(k) for k in (1, len(curve))}, 1e-9, drafts_per_step=drafting)
+    assert speedups[found.candidates[0]] == pytest.approx(max(speedups), rel=1e-7)
+    assert speedups[known(found.recommended)] == pytest.approx(max(speedups), rel=1e-6)
+
+
+@given(curves, shares, st.floats(1.0, 4.0), st.booleans())
+def test_without_an_interval_nothing_is_recommended(
+    curve: tuple[float, ...], drafting: float, slowdown: float, fixed_k: bool
+) -> None:
+    k = len(curve)
+    for estimate in (Estimate(slowdown, None, None), Estimate(slowdown, 1.0, None), Estimate(slowdown, None, 9.0)):
+        found = known(choose_k({k: estimate}, curve, drafting, k, fixed_k=fixed_k))
+        assert (found.recommended, found.within_chance) == (None, False)
+    if k > 1:
+        both = {k: Estimate(slowdown, 1.0, 5.0), 1: Estimate(slowdown, None, None)}
+        assert known(choose_k(both, curve, drafting, k, fixed_k=fixed_k)).recommended is None
+
+
+def test_without_recordings_or_with_a_curve_of_another_k_there_is_no_choice() -> None:
+    known_slowdown = {3: Estimate(1.2, 1.1, 1.3)}
+    assert choose_k({}, CODE, 1.0, 3) is None
+    assert choose_k(known_slowdown, CODE[:2], 1.0, 3) is None
+    assert choose_k(known_slowdown, (), 1.0, 0) is None
+
+
+@given(curves, shares, st.floats(0.0, 3.0))
+def test_a_block_drafter_has_the_choice_of_on_and_off(curve: tuple[float, ...], drafting: float, cost: float) -> None:
+    k = len(curve)
+    found = chosen(curve, {k: 1.0 + cost}, 1e-9, drafts_per_step=drafting, fixed_k=True)
+    assert set(found.candidates) <= {0, k}
+    assert len(found.candidates) == 1
+    assert found.recommended in (0, k)
+    assert not found.try_more
+    assert [each.k for each in found.expected] == [k]
+    pays = (1.0 + drafting * sum(curve)) / (1.0 + cost)
+    assert pays >= 1.0 - 1e-6 if found.recommended else pays <= 1.0 + 1e-6
+
+
+def test_the_running_k_stays_where_another_is_better_by_chance_only() -> None:
+    curve, truth = (0.5, 0.3, 0.05), StepCost(0.1, 0.08)
+    slowdowns = {k: truth.slowdown(k) for k in (1, 3)}
+    sure = chosen(curve, slowdowns, 0.001)
+    assert (sure.recommended, sure.within_chance) == (2, False)
+    unsure = chosen(curve, slowdowns, 0.1)
+    assert (unsure.recommended, unsure.within_chance, unsure.candidates) == (3, True, (2,))
+
+
+def test_equally_good_k_waste_least() -> None:
+    assert chosen((0.5, 0.0, 0.0), {3: 1.3, 1: 1.3}).candidates == (1,)
+    assert chosen((0.0,), {1: 1.0}).candidates == (0,)
+
+
+@settings(max_examples=300)
+@given(curves.filter(lambda curve: len(curve) > 1), shares, st.floats(0.0, 0.5), st.floats(0.001, 0.3))
+def test_one_more_is_tried_where_the_next_position_would_pay_if_it_were_accepted_like_the_last(
+    curve: tuple[float, ...], drafting: float, fixed: float, marginal: float
+) -> None:
+    k, truth = len(curve), StepCost(fixed, marginal)
+    found = chosen(curve, {each: truth.slowdown(each) for each in (1, k)}, 1e-9, drafts_per_step=drafting)
+    following = curve[-1] * curve[-1] / curve[-2] if curve[-2] else 0.0
+    speedups = true_speedups((*curve, following), drafting, truth)
+    gain = speedups[k + 1] / speedups[k] - 1.0
+    if found.candidates == (k,) and abs(gain) > 1e-6:
+        assert found.try_more == (gain > 0.0)
+    if found.try_more:
+        assert found.candidates == (k,)
+
+
+def test_the_costs_of_one_recording_give_one_more_k_a_try_only_if_all_of_it_is_marginal_cost() -> None:
+    assert chosen((0.9, 0.8), {2: 1.1}).try_more
+    assert not chosen((0.9, 0.3), {2: 1.2}).try_more
+
+
+# --- Over load ---
+
+
+@pytest.mark.parametrize(
+    ("speedups", "found"),
+    [
+        ([(1.0, 2.0), (4.0, 1.5), (16.0, 0.5)], 8.0),
+        ([(1.0, 2.0), (4.0, 1.0), (16.0, 0.5)], 4.0),
+        ([(1.0, 2.0), (4.0, 1.5)], None),
+        ([(1.0, 0.9), (4.0, 0.8)], None),
+        ([(1.0, 0.9), (4.0, 1.2), (8.0, 1.1), (16.0, 0.9)], 8.0 * math.sqrt(2.0)),
+        ([(4.0, 1.2)], None),
+        ([], None),
+        ([(0.0, 2.0), (4.0, 0.5)], None),
+    ],
+)
+def test_the_crossover_is_where_the_speedup_falls_below_1(
+    speedups: list[tuple[float, float]], found: float | None
+) -> None:
+    assert crossover(speedups) == (None if found is None else exact(found))
+
+
+loads_and_speedups = st.dictionaries(st.floats(0.1, 1000.0), st.floats(0.1, 5.0), max_size=8).map(
+    lambda found: sorted(found.items())
+)
+
+
+@given(loads_and_speedups)
+def test_the_crossover_lies_between_a_gain_and_a_loss(speedups: list[tuple[float, float]]) -> None:
+    found = crossover(speedups)
+    falls = [(before, after) for (before, one), (after, other) in pairwise(speedups) if one >= 1.0 > other]
+    if found is None:
+        assert not falls
+    else:
+        assert falls[0][0] * (1 - 1e-9) <= found <= falls[0][1] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("best", "schedule"),
+    [
+        ([], []),
+        ([(1, 3)], [(1, 1, 3)]),
+        ([(1, 5), (2, 5), (4, 3), (8, 0)], [(1, 2, 5), (3, 4, 3), (5, 8, 0)]),
+        ([(4, 3), (32, 1)], [(1, 4, 3), (5, 32, 1)]),
+        ([(1, 3), (2, 0), (4, 3)], [(1, 1, 3), (2, 2, 0), (3, 4, 3)]),
+    ],
+)
+def test_a_schedule_has_ranges_of_batch_sizes(
+    best: list[tuple[int, int]], schedule: list[tuple[int, int, int]]
+) -> None:
+    assert batch_schedule(best) == schedule
+
+
+bests = st.dictionaries(st.sampled_from([1 << power for power in range(12)]), st.integers(0, 8), min_size=1).map(
+    lambda found: sorted(found.items())
+)
+
+
+@given(bests)
+def test_vllm_accepts_a_schedule_and_reads_the_same_k(best: list[tuple[int, int]]) -> None:
+    """Its own checks (0.32.0): from 1, ascending, without overlap. Beyond the last range, the last k holds."""
+    schedule = batch_schedule(best)
+    assert schedule[0][0] == 1
+    assert all(first <= last and k >= 0 for first, last, k in schedule)
+    assert all(last + 1 == first and k != other for (_, last, k), (first, _, other) in pairwise(schedule))
+    for bound, k in best:
+        assert [each for first, last, each in schedule if first <= bound <= last] == [k]
+
+
+# --- Nothing breaks it ---
+
+extreme = st.sampled_from([0.0, 5e-324, 1e-300, 1e-9, 1.0, 250.0, 1e9, 1e154, 1e300, 1.7e308]) | st.floats(0.0, 1e308)
+wild_loads = st.builds(
+    lambda seconds, values: Load(
+        seconds,
+        Counts(
+            steps=values[0], step_seconds=values[1], generation_tokens=values[2], first_tokens=values[3],
+            draft_tokens=values[4],
+        ),
+    ),
+    extreme,
+    st.lists(extreme, min_size=5, max_size=5),
+)  # fmt: skip
+
+
+def numbers(value: object) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, msgspec.Struct):
+        for each in msgspec.structs.astuple(value):
+            yield from numbers(each)
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from numbers(each)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(wild_loads, min_size=1, max_size=6),
+    st.lists(wild_loads, min_size=1, max_size=6),
+    st.integers(1, 4),
+    curves,
+    extreme,
+)
+def test_absurd_counts_give_finite_figures_or_none(
+    plain: list[Load], loads: list[Load], repeated: int, curve: tuple[float, ...], drafting: float
+) -> None:
+    times = step_times(recorded(plain * repeated), POLICY)
+    assert all(math.isfinite(each) for each in numbers(times))
+    found = measure(loads * repeated, times, POLICY)
+    if found is None:
+        return
+    assert all(math.isfinite(each) for each in (*numbers(found), *numbers(found.draft_cost_ratio)))
+    choice = known(choose_k({len(curve): found.slowdown}, curve, drafting, len(curve)))
+    assert all(math.isfinite(each) for each in numbers(choice))
+
+
+@given(st.dictionaries(st.integers(1, 64), st.floats(1e-300, 1e300), min_size=1, max_size=6), curves, extreme)
+def test_absurd_slowdowns_give_finite_figures_too(
+    slowdowns: dict[int, float], curve: tuple[float, ...], drafting: float
+) -> None:
+    estimates = {k: Estimate(value, value / 2, value * 2) for k, value in slowdowns.items()}
+    choice = known(choose_k(estimates, curve, drafting, len(curve)))
+    assert all(math.isfinite(each) for each in numbers(choice))
