@@ -556,7 +556,7 @@ def test_no_other_k_is_recommended_that_is_not_better_than_the_running_one(
         assert speedups[known(found.recommended)] > speedups[k]
         assert not found.within_chance
     if found.within_chance:
-        assert found.recommended == k
+        assert (found.recommended,) != found.candidates
 
 
 @settings(max_examples=500)
@@ -590,18 +590,16 @@ def test_of_thousands_of_servers_none_is_made_slower_and_most_are_made_faster() 
         rate, falling = source.uniform(0.1, 0.95), source.uniform(0.6, 1.0)
         curve = tuple(accumulate((rate * falling**i for i in range(k)), lambda one, other: one * other))
         truth = StepCost(source.choice((0.0, source.uniform(0.0, 0.8))), source.uniform(0.0, 0.3))
-        ks = {k, source.randint(1, k)}
-        slowdowns = {
-            each: around(truth.slowdown(each), source.uniform(0, 0.03), source.uniform(0, 0.03)) for each in ks
-        }
+        ks = sorted({k, source.randint(1, k)})
+        slowdowns = {each: around(truth.slowdown(each), *(source.uniform(0, 0.03) for _ in "ab")) for each in ks}
         found = known(choose_k(slowdowns, curve, 1.0, k))
         speedups = true_speedups(curve, 1.0, truth)
         if found.recommended not in (None, k):
             told += 1
             assert speedups[known(found.recommended)] > speedups[k]
             faster += speedups[known(found.recommended)] >= max(speedups) * 0.98
-        if found.recommended is not None and max(speedups) > 1.25 * speedups[k]:
-            assert found.recommended != k
+        if found.recommended is not None and speedups[k] < 0.9:
+            assert found.recommended != k  # no speculation is surely better
     assert told > 1000
     assert faster >= 0.97 * told
 

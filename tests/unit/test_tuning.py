@@ -261,6 +261,13 @@ def test_a_drafter_with_a_fixed_k_is_on_or_off() -> None:
         assert {each.k for each in found.best[0].by_load[0].choice.expected} == {4}
 
 
+def test_without_a_method_there_is_a_k_but_no_configuration() -> None:
+    (advice,) = tune(loaded("plain", {8.0: 0.02}), loaded("k3", {8.0: 0.025}, CODE, method=None)).advice
+    assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("use", 3, None)
+    assert advice.action == "Run the method with k = 3."
+    assert advice.reasons[-1] == "the method is not known: record with --predictor.log-path"
+
+
 def test_measured_harm_says_off() -> None:
     (advice,) = tune(loaded("plain", {8.0: 0.02}), loaded("poor", {8.0: 0.03}, (0.05, 0.01))).advice
     assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("off", 0, None)

@@ -236,15 +236,16 @@ def _words(code: AdviceCode, chosen: _Option, plan: _Plan) -> tuple[str, str]:
     choice = chosen.best.choice
     name = printable(chosen.method or "this method")
     running = choice.expected[-1].k if choice.expected else 0
+    run = "Run this configuration" if plan.config else f"Run {chosen.words}"
     if code == "record_more":
         candidates = " or ".join(map(str, choice.candidates))
         more = "Record longer." if choice.record_next is None else f"Record k = {choice.record_next} too."
         return f"The best k of {name} {here} is {candidates}; the recordings do not tell which", more
     if code == "use" and plan.by_load:
-        return f"{name}, k by load: {_by_load(plan.by_load)}", "Run this configuration, record it, and compare again."
+        return f"{name}, k by load: {_by_load(plan.by_load)}", f"{run}, record it, and compare again."
     measured = f"{times(chosen.speedup)}{', expected' if chosen.expected else ''}"
     if code == "use":
-        verb = "Run this configuration, record it, and compare again." if chosen.expected else "Run this configuration."
+        verb = f"{run}, record it, and compare again." if chosen.expected else f"{run}."
         return f"{chosen.words}: {measured} {here}", verb
     if code == "off":
         measured = times(_measured(chosen, running))

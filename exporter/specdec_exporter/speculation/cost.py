@@ -218,8 +218,8 @@ class KChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     ``recommended`` is the k to run, 0 for no speculation. It is ``None`` if the recordings do not tell. If there are
     several ``candidates`` then, recording ``record_next`` too would tell; if there is one, a slowdown has no interval.
-    ``within_chance``: another k looked best, but not beyond chance, so the running k stays. ``try_more``: the last
-    position pays for itself, so k + 1 may pay.
+    ``within_chance``: another k looked best, but not beyond chance; so ``recommended`` is one that is surely better
+    than the running k, or the running k itself. ``try_more``: the last position pays for itself, so k + 1 may pay.
     """
 
     recommended: int | None
@@ -296,10 +296,15 @@ def choose_k(
         recommended = running
     elif len(best) == 1 and limits:
         # The running k is known only so well, and another k must be better than that.
-        known = max(found.high / found.value for found in slowdowns.values() if found.high is not None)
-        margin = known if best[0] else 1.0
-        beats = all(speedup(cost, best[0]) > margin * speedup(cost, running) for cost in (*costs, *limits))
-        recommended, within_chance = (best[0], False) if beats else (running, True)
+        margin = max(found.high / found.value for found in slowdowns.values() if found.high is not None)
+        better = [
+            k
+            for k in allowed
+            if all(speedup(cost, k) > (margin if k else 1.0) * speedup(cost, running) for cost in (*costs, *limits))
+        ]
+        surest = max(better, key=lambda k: min(speedup(cost, k) for cost in costs), default=running)
+        recommended = best[0] if best[0] in better else surest
+        within_chance = recommended != best[0]
     last = per_position[-1]
     conditional = ratio(last, per_position[-2] if running > 1 else 1.0) or 0.0
     # What one more position would at least have to bring, if it is accepted like the last one.
