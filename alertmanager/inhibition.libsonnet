@@ -45,8 +45,8 @@ function(config)
       ]),
       equal: model,
     },
-    // Harm is low acceptance and high latency together, and needs the same action: roll back. Speculation does not affect
-    // the time to first token, so alerts about it are not silenced.
+    // Harm is a measured loss, or low acceptance and high latency together. It needs the same action as what it silences: roll
+    // back. Speculation does not affect the time to first token, so alerts about it are not silenced.
     {
       source: alert('SpecDecodeHarmful'),
       target: alerts([

@@ -189,7 +189,7 @@ function(config, alerts)
     judgedColors(legend):: [g.color(legend, 'green'), g.color(legend + ' (below)', 'red')],
 
     // A limit, measured or assumed: a target for each, and one has data. Its legend says which it is.
-    limit(kind, query, name, legend):: [common[kind](query, name, '%s (%s)' % [legend, basis], { basis: basis }) for basis in query.parts(name)],
+    limit(kind, query, name, legend):: [common[kind](query, name, basis + ' ' + legend, { basis: basis }) for basis in query.parts(name)],
 
     // One service's latency over another's, both of the same cluster, namespace and model. `chance`: how far chance alone may
     // move this ratio from 1 (`from`: '1 +' or '1 -').

@@ -33,6 +33,12 @@ function(config, common)
     no_data: nothing.drafts,
   };
 
+  // The yield of a draft, and the speed-up after its cost, which only the exporter measures.
+  local bars = [['length_with', 'mean acceptance length']] + (
+    if config.source == 'exporter'
+    then [['speedup_at_least', 'speed-up, at least'], ['speedup_at_most', 'speed-up, at most']]
+    else []
+  );
   g.row('Curve', [
     panel('barchart', curve(['position_acceptance', 'position_acceptance_usual'], ['now', 'usual']) + {
       title: 'Acceptance by position, now and usually',
@@ -93,19 +99,13 @@ function(config, common)
       w: 16,
       h: 7,
       no_data: nothing.drafts,
-      // The yield of a draft, and the speed-up after its cost.
-      targets: [
-        common.column(query, name, ['k'])
-        for name in ['length_with', 'speedup_at_least', 'speedup_at_most']
-      ],
+      targets: [common.column(query, bar[0], ['k']) for bar in bars],
       transformations: [
         g.merge,
         g.columns(
-          [
-            ['k', 'k'],
-            ['Value #A', 'mean acceptance length'],
-            ['Value #B', 'speed-up, at least'],
-            ['Value #C', 'speed-up, at most'],
+          [['k', 'k']] + [
+            [if std.length(bars) == 1 then 'Value' else 'Value #' + letters[i], bars[i][1]]
+            for i in std.range(0, std.length(bars) - 1)
           ],
           ['Time']
         ),

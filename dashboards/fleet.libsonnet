@@ -24,10 +24,10 @@ function(config, common)
       [
         'Speed-up',
         'speedup',
-        narrow({ unit: 'suffix: x', decimals: 2, 'custom.width': 84 } + colored([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']])),
+        narrow({ unit: 'suffix: x', decimals: 2, 'custom.width': 80 } + colored([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']])),
       ],
       ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 94 })],
-      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 94 })],
+      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 96 })],
       [
         'Basis',
         'break_even_measured',

@@ -108,9 +108,9 @@
   // For the series or the column of this name.
   named(name, properties): g.override('byName', name, properties),
   color(name, color): g.named(name, { color: { mode: 'fixed', fixedColor: color } }),
-  // For names that begin so: what follows says where the values come from.
-  local from(beginning, properties) = g.override('byRegexp', '/^' + beginning + '/', properties),
-  colorFrom(beginning, color): from(beginning, { color: { mode: 'fixed', fixedColor: color } }),
+  // For names with a part that says where the values come from.
+  local like(pattern, properties) = g.override('byRegexp', '/' + pattern + '/', properties),
+  colorLike(pattern, color): like(pattern, { color: { mode: 'fixed', fixedColor: color } }),
   // A limit or a baseline: a dashed line of this color that fills nothing.
   local dashes(color) = {
     color: { mode: 'fixed', fixedColor: color },
@@ -119,7 +119,7 @@
     'custom.lineWidth': 2,
   },
   dashed(name, color): g.named(name, dashes(color)),
-  dashedFrom(beginning, color): from(beginning, dashes(color)),
+  dashedLike(pattern, color): like(pattern, dashes(color)),
 
   // --- Panels --------------------------------------------------------------------------------------------------------
   // `spec`: title, description, targets, unit, no_data (the text of an empty panel), w, h, links, and optionally min, max,

@@ -268,8 +268,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     acceptance_min: {
       record: name('acceptance_min', 'threshold'),
       unit: 'percentunit',
-      help: 'Acceptance rate that breaks even: measured where the exporter has a baseline without speculation, otherwise '
-            + 'assumed for the method.',
+      help: 'Acceptance rate that breaks even: measured here, or where it is not, assumed for the method.',
       // min: during a rollout a service has the thresholds of two methods.
       expr: promql.firstOf(
         (if config.source == 'exporter'

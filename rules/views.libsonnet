@@ -68,9 +68,17 @@ function(config, source, signals, narrow)
   ]);
   // The drafts of a request's first decoding step have no sample.
   local drafts_per_step = 'clamp_max(%s, 1)' % ratio(signals.drafts.record, source.steps('increase', long));
-  local cost_per_step = '%s * %s %s' % [drafts_per_step, on, source.measured('avg', 'draft_cost_ratio')];
+  local cost_per_step = '%(drafts)s * %(on)s %(cost)s' % {
+    drafts: drafts_per_step,
+    on: on,
+    cost: source.measured('avg', 'draft_cost_ratio'),
+  };
   // Tokens per step, by k.
-  local tokens_with = '(1 + (%s - 1) * %s group_left () %s)' % [promql.group(byK(lengthWith)), on, drafts_per_step];
+  local tokens_with = '(1 + (%(length)s - 1) * %(on)s group_left () %(drafts)s)' % {
+    length: promql.group(byK(lengthWith)),
+    on: on,
+    drafts: drafts_per_step,
+  };
 
   local views = {
     // --- Verdict -----------------------------------------------------------------------------------------------------
@@ -146,6 +154,20 @@ function(config, source, signals, narrow)
     },
 
     // --- Does it pay? ------------------------------------------------------------------------------------------------
+    speedup_band: {
+      unit: 'suffix: x',
+      help: signals.speedup_bound.help + ' Left out where it is a factor of 2 away from the speed-up, because it says little.',
+      label: 'bound',
+      local told(bound, comparison, factor) = '%(bound)s{bound="%(which)s"} %(comparison)s %(on)s %(factor)s * %(speedup)s' % {
+        bound: signals.speedup_bound.record,
+        which: bound,
+        comparison: comparison,
+        on: on,
+        factor: factor,
+        speedup: signals.speedup.record,
+      },
+      by: { low: told('low', '>', '0.5'), high: told('high', '<', '2') },
+    },
     draft_cost: {
       unit: 'percentunit',
       help: 'Cost of one more draft token, in steps without a draft: measured at the load that the service has, and the guess '
@@ -285,7 +307,7 @@ function(config, source, signals, narrow)
       expr: '%(tokens)s\n/ on (%(labels)s)\n(1 + %(cost)s)' % {
         tokens: tokens_with,
         labels: promql.list(level + ['k']),
-        cost: promql.group(byK(function(k) '%d * %s' % [k, cost_per_step])),
+        cost: promql.group(byK(function(k) '%(k)d * %(cost)s' % { k: k, cost: cost_per_step })),
       },
     },
     draft_fullness: {

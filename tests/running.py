@@ -151,7 +151,7 @@ class Predictor:
 
 
 @contextlib.asynccontextmanager
-async def predictor(body: bytes = b"") -> AsyncIterator[Predictor]:
+async def predictor(body: bytes = b"", port: int = 0) -> AsyncIterator[Predictor]:
     """Run a real HTTP server that plays the predictor."""
     playing = Predictor()
     playing.body = body
@@ -160,7 +160,7 @@ async def predictor(body: bytes = b"") -> AsyncIterator[Predictor]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
         playing.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         yield playing

@@ -15,29 +15,39 @@ from markdown import filled, table
 
 # Verdict -> when it holds, and the next step. The rows stand in the order in which the verdict asks them.
 _VERDICTS: dict[str, tuple[str, str]] = {
-    "broken": (
-        "acceptance is below {acceptance_ratio_broken:g}",
-        "switch speculation off until draft and target fit",
-    ),
     "harmful": (
         (
-            "time per output token is above {latency[harmful_ratio]:g} times the baseline's, by more than chance; and "
-            "the baseline was recorded without speculation, or acceptance is below the method's minimum"
+            "the speed-up at like load is below {latency[speedup_harmful]:g}, beyond chance. At other loads: time per "
+            "output token is above {latency[harmful_ratio]:g} times the baseline's, beyond chance; and the baseline "
+            "was recorded without speculation, or acceptance is below break-even"
         ),
-        "roll back; if drafts are accepted, look at the load",
+        "roll back",
     ),
     "not_paying": (
-        "acceptance is below the method's minimum; or a measured speed-up is below {latency[speedup_min]:g}",
-        "lower k to the recommended one, or switch speculation off",
+        (
+            "the measured speed-up is below {latency[speedup_min]:g}, beyond chance. Without a measurement that tells: "
+            "acceptance is below break-even"
+        ),
+        "measured: run the k that pays, or switch speculation off; not measured: measure",
+    ),
+    "broken": (
+        "no measurement tells, and acceptance is below {acceptance_ratio_broken:g}",
+        "check that draft and target belong together; then measure",
     ),
     "watch": (
         (
-            "acceptance is between minimum and watch level; or it is below the minimum, but the measured speed-up "
-            "pays; or tokens are generated and nothing is drafted"
+            "no measurement tells, and acceptance is between break-even and watch level; or tokens are generated and "
+            "nothing is drafted"
         ),
-        "measure: compare with a run without speculation",
+        "measure",
     ),
-    "healthy": ("none of the rows above holds", "do nothing"),
+    "healthy": (
+        (
+            "the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted. Without "
+            "a measurement that tells: acceptance is above the watch level"
+        ),
+        "nothing; if it is not measured, measure",
+    ),
     "idle": ("speculation is on, and nothing is generated", "wait for traffic"),
     "unknown": (
         "there are fewer than {min_drafts} drafts, or no answer, or no statistics",

@@ -87,7 +87,7 @@ function(config, signals, alert)
       },
       summary: 'Speculative decoding makes the service slower.',
       description: 'Decoding on %(where)s takes %(value)s times as long as ' % facts
-                   + alert.ifThereIs(signals.speedup.record, 'without speculation', 'at baseline') + '. '
+                   + alert.ifThereIs(signals.speedup.record, 'its baseline without speculation', 'its baseline') + '. '
                    + facts.speedup + ' ' + mean + acceptance,
       impact: 'Every user waits longer, and the accelerator does wasted work.',
       action: 'Roll back to the last good --speculative-config, now. If the speed-up is measured, you may as well remove it. '

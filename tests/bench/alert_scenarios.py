@@ -320,7 +320,7 @@ def slower_than_control(name: str, rng: random.Random) -> Trace:
     noise = Noise(rng)
     minutes = [dataclasses.replace(twin.minute(noise), drafts=0, curve=()) for _ in range(90 + INCIDENT_MINUTES)]
 
-    due = ("SpecDecodeSlowerThanControl warning", "SpecDecodeNotPayingOff warning")
+    due = ("SpecDecodeHarmful critical", "SpecDecodeSlowerThanControl warning", "SpecDecodeNotPayingOff warning")
     return _incident(service, _slower(1.25 * 1.15), due, more=replica(minutes, rng, labels=twin.labels))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from dashboards import fields
-from dashboards.fields import option, shown, value_color, with_unit
+from dashboards.fields import option, shown, value_color
 from dashboards.frames import Cell, Field, rank, reduced
 from dashboards.grafana import Json
 from dashboards.page import (
@@ -73,18 +73,23 @@ def _cells(what: Shown) -> Iterator[tuple[Entry, str, Cell]]:
 
 
 def barchart(page: Page, box: Box, what: Shown) -> None:
-    """Groups of bars, one group for each row."""
+    """Groups of bars, one group for each row; stacked, a group is one bar."""
     labels, entries, axes = _over(page, box, what, right=4, below=30)
-    width = what.panel.options.get("groupWidth", 0.7) / max(1, len(entries))
+    stacked = what.panel.options.get("stacking", "none") != "none"
+    places = 1 if stacked else max(1, len(entries))
+    width = what.panel.options.get("groupWidth", 0.7) / places
+    tops = [0.0] * len(labels.values)
     for number, entry in enumerate(entries):
         for row, value in enumerate(entry.field.values):
             if not isinstance(value, (int, float)):
                 continue
-            place = row + (number - (len(entries) - 1) / 2) * width
-            axes.bar(place, value, width * 0.92, color=entry.color, alpha=0.85, zorder=2)
+            place = row + (0 if stacked else number - (places - 1) / 2) * width
+            bottom = tops[row] if stacked else 0.0
+            tops[row] = bottom + value
+            axes.bar(place, value, width * 0.92, bottom, color=entry.color, alpha=0.85, zorder=2)
             if what.panel.options.get("showValue", "auto") != "never":
                 text = shown(entry.config, value)
-                axes.text(place, value, text, fontsize=SMALL, ha="center", va="bottom", color=MUTED)
+                axes.text(place, tops[row], text, fontsize=SMALL, ha="center", va="bottom", color=MUTED)
     names = [f"{value:g}" if isinstance(value, (int, float)) else str(value) for value in labels.values]
     axes.set_xticks(range(len(names)), names)
     axes.margins(y=0.15)
@@ -104,22 +109,10 @@ def trend(page: Page, box: Box, what: Shown) -> None:
     thresholds(axes, what)
 
 
-def scatter(page: Page, box: Box, what: Shown) -> None:
-    """Points over a column of numbers."""
-    x, entries, axes = _over(page, box, what, right=8, below=42)
-    for entry in entries:
-        points = entry.points(x)
-        axes.plot([at for at, _ in points], [v for _, v in points], "o", ms=2.5, color=entry.color, alpha=0.6)
-    unit = fields.configuration(what.panel, what.frames[0], x).get("unit", "short")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: with_unit(value, unit, None)))
-    axes.set_xlabel(x.title, fontsize=SMALL, color=MUTED, labelpad=2)
-    value_axis(axes, entries[0].config)
-
-
 def _over(page: Page, box: Box, what: Shown, *, right: float, below: float) -> tuple[Field, list[Entry], Axes]:
     """The field that stands under a chart, those that it shows, and its axes; draws the legend."""
     (frame, *_) = what.frames
-    name = what.panel.options.get("xField") or option(what.panel.options, "dims.x")
+    name = what.panel.options.get("xField")
     x = next((field for field in frame.fields if name in (field.title, field.name)), frame.value_fields[0])
     entries = [entry for entry in what.entries() if entry.field is not x and entry.field.numbers]
     page.legend(Box(box.x, box.y + box.h - 13, box.w, 13), entries)

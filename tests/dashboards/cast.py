@@ -25,17 +25,40 @@ def ago(minutes: float) -> float:
     return END - START - 60 * minutes
 
 
+# Verifying drafts competes in full batches, so these services gain at small loads and lose at large ones.
+LOADED = replace(
+    BUSY,
+    kv_cache_tokens=8000,
+    latency=LatencyModel(step_seconds=0.02, draft_token_seconds=0.004, batched_token_seconds=0.0008),
+)
+
+
+def loads(engines: int = 1) -> tuple[ChangeLoad, ...]:
+    """A busy quarter of an hour, and then a few requests at a time."""
+    running = {170: 3, 164: 7, 160: 15, 157: 29, 155: 5}  # per engine, by minutes before the end
+    busy = tuple(ChangeLoad(at=ago(minutes), load=engines * load) for minutes, load in running.items())
+    return (*busy, ChangeLoad(at=ago(150), load=f"{0.7 * engines}/s"))
+
+
 REPLICAS = (
     # Healthy, with a live control; one of its two replicas was restarted.
     Replica(service="chat", pod="chat-0", settings=replace(BUSY, incidents=(Restart(at=ago(100), duration=90),))),
     Replica(service="chat", pod="chat-1", settings=replace(BUSY, seed=2)),
     Replica(service="chat-control", pod="chat-control-0", settings=OFF),
-    # The draft head stops fitting; slower than its baseline from a file since.
+    # The draft head stops fitting; slower since than its baseline from a file.
     *(
         Replica(
             service="assistant",
             pod=f"assistant-{number}",
-            settings=replace(BUSY, seed=10 + number, incidents=(Collapse(at=ago(70), acceptance=(0.3, 0.09, 0.02)),)),
+            settings=replace(
+                LOADED,
+                seed=10 + number,
+                incidents=(
+                    *loads(),
+                    ChangeLoad(at=ago(72), load=2),
+                    Collapse(at=ago(70), acceptance=(0.3, 0.09, 0.02)),
+                ),
+            ),
             baseline=replace(OFF, seed=12) if number == 0 else None,
         )
         for number in range(2)
@@ -70,7 +93,15 @@ REPLICAS = (
         pod="search-0",
         cluster="",
         namespace="",
-        settings=replace(BUSY, seed=40, engines=2, method="mtp", acceptance=0.82, served_model_name="qwen-30b"),
+        settings=replace(
+            LOADED,
+            seed=40,
+            engines=2,
+            method="mtp",
+            acceptance=0.82,
+            served_model_name="qwen-30b",
+            incidents=loads(engines=2),
+        ),
         baseline=replace(OFF, seed=41, served_model_name="qwen-30b"),
     ),
     # Not drafting, unreachable, idle, and without speculation.

@@ -222,25 +222,6 @@ def _merge(given: list[Frame], _options: Json) -> list[Frame]:
     return [_framed(given[0].ref, _names(given), merged, given)]
 
 
-def _join(given: list[Frame], options: Json) -> list[Frame]:
-    """Rows with the same value in one field become one; ``inner`` drops those that a frame lacks."""
-    by = options.get("byField", "Time")
-    keyed = [(frame, {f.name: f for f in frame.fields}.get(by)) for frame in given]
-    frames_by_key = [(frame, {cell: row for row, cell in enumerate(key.values)}) for frame, key in keyed if key]
-    if not frames_by_key:
-        return []
-    every = [set(rows) for _, rows in frames_by_key]
-    together = set.intersection(*every) if options.get("mode") == "inner" else set.union(*every)
-    cells = sorted(together, key=lambda cell: cell or 0)
-    fields = [Field(by, cells)]
-    for frame, rows in frames_by_key:
-        for field in frame.fields:
-            if field.name != by:
-                values = [field.values[rows[cell]] if cell in rows else None for cell in cells]
-                fields.append(dataclasses.replace(field, values=values))
-    return [Frame(given[0].ref, tuple(fields))]
-
-
 def _organize(given: list[Frame], options: Json) -> list[Frame]:
     """Leave out, put in order, rename."""
     excluded = {name for name, out in options.get("excludeByName", {}).items() if out}
@@ -303,7 +284,6 @@ def reduced(field: Field, how: str) -> Cell:
 
 TRANSFORMATIONS: Mapping[str, Callable[[list[Frame], Json], list[Frame]]] = {
     "convertFieldType": _convert,
-    "joinByField": _join,
     "merge": _merge,
     "organize": _organize,
     "sortBy": _sort,

@@ -42,7 +42,6 @@ DRAW: Mapping[str, Callable[[Page, Box, Shown], None]] = {
     "table": at_once.table,
     "timeseries": over_time.timeseries,
     "trend": at_once.trend,
-    "xychart": at_once.scatter,
 }
 
 

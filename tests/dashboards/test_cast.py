@@ -12,7 +12,7 @@ PARTS: dict[str, tuple[int | None, set[str] | None]] = {
     "healthy": (1, None),
     "single cluster": (1, None),
     "no baseline, one replica": (None, None),
-    "collapse": (4, {"SpecDecodeAcceptanceLow", "SpecDecodeHarmful"}),
+    "collapse": (4, {"SpecDecodeHarmful"}),
     "regression": (1, {"SpecDecodeLatencyMeanRegression", "SpecDecodeP99Regression"}),
     "idle": (0, set()),
     "not drafting": (None, {"SpecDecodeNotDrafting"}),
@@ -57,3 +57,24 @@ def test_rules_of_one_group_read_each_other_at_once(base: Database) -> None:
     found = base.instant("max_over_time(abs(inference_service:specdec_slo_slow_requests:rate5m)[3h:4m])", NOW)
 
     assert {series["value"][1] for series in found} == {"0"}
+
+
+def test_a_loss_is_measured_where_drafts_stopped_to_fit_and_a_gain_where_they_fit(base: Database) -> None:
+    found = base.instant('inference_service:specdec_speedup:ratio30m{speedup_source="like_load"}', NOW)
+    speedups = {series["metric"]["inference_service"]: float(series["value"][1]) for series in found}
+
+    assert speedups.keys() == {VIEWS["collapse"], VIEWS["single cluster"]}
+    assert speedups[VIEWS["collapse"]] < 0.9
+    assert speedups[VIEWS["single cluster"]] > 1.5
+
+
+def test_the_gain_falls_with_the_load(base: Database) -> None:
+    service = f'{{inference_service="{VIEWS["single cluster"]}"}}[3h]'
+    seconds = [f"increase(specdec_load_{part}_seconds_total{service})" for part in ("plain", "compared")]
+    found = base.instant(" / ".join(f"sum by (concurrency) ({each})" for each in seconds), NOW)
+    speedups = {int(series["metric"]["concurrency"]): float(series["value"][1]) for series in found}
+
+    falling = [speedups[load] for load in (4, 8, 16, 32)]
+    assert falling == sorted(falling, reverse=True)
+    assert falling[0] > 1.5
+    assert falling[-1] < 1

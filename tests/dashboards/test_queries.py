@@ -28,6 +28,7 @@ QUIET_WHILE_HEALTHY = {
     "Firing alerts: meaning and action",
     "Alerts over time",
     "Warnings in the log",
+    "Speed-up over load, and where the service is now",  # it has a control, and no baseline file
 }
 # Of one cluster, outside of Kubernetes, without speculation or a model that drafts, of an alert about no latency.
 MAY_BE_MISSING = {"cluster", "namespace", "method", "draft_model", "sli"}

@@ -11,11 +11,11 @@ import contextlib
 import dataclasses
 import math
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from builders import Clock
+from dashboards.recorded import write
 from specdec_exporter.config import PredictorSettings, Settings
-from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -44,7 +44,8 @@ Samples = dict[Series, list[tuple[int, float]]]  # Unix seconds, ascending
 class Replica:
     """One pod: what it runs, and what its target's labels are.
 
-    ``baseline``: what runs without speculation, in a file. ``warnings``: simulated seconds at which the log has one.
+    ``baseline``: what runs without speculation, in a file that has its step times by load. ``warnings``: simulated
+    seconds at which the log has one.
     """
 
     service: str
@@ -99,7 +100,7 @@ class Scraper:
             self._state.observe_failure(fault or "connection refused")
         else:
             content_type = self._engine.release.content_type
-            self._state.observe_snapshot(parse_exposition(render_metrics(self._engine), content_type))
+            self._predictor.observe(parse_exposition(render_metrics(self._engine), content_type))
         self._predictor.metrics_health.success = self._state.up
         self._predictor.metrics_health.duration_seconds = 0.004 + 0.001 * math.sin(now / 600)
         for family in self._collector.collect():
@@ -139,9 +140,18 @@ class Scraper:
 @contextlib.asynccontextmanager
 async def _scraper(replica: Replica, begin: int) -> AsyncIterator[Scraper]:
     # The exporter follows an empty log; the lines are handed to it here, at simulated times.
-    with tempfile.NamedTemporaryFile(prefix=f"{replica.pod}-", suffix=".log") as log:
-        paths = (log.name,) if replica.reads_log else ()
-        configured = Settings(predictors=(PredictorSettings(name=replica.service, log_paths=paths),))
+    with (
+        tempfile.NamedTemporaryFile(prefix=f"{replica.pod}-", suffix=".log") as log,
+        tempfile.NamedTemporaryFile(prefix=f"{replica.pod}-", suffix=".yaml") as baseline,
+    ):
+        if replica.baseline is not None:
+            write(baseline.name, replica.baseline)
+        predictor = PredictorSettings(
+            name=replica.service,
+            log_paths=(log.name,) if replica.reads_log else (),
+            baseline=baseline.name if replica.baseline is not None else None,
+        )
+        configured = Settings(predictors=(predictor,))
         runtime = ExporterRuntime(configured, lambda: configured)
         await runtime.start()
         try:
@@ -161,10 +171,6 @@ async def scraped(replica: Replica) -> Samples:
     found = scraper.samples
     if replica.history:
         found = _with_history(found)
-    if replica.baseline is not None:
-        for (name, labels), value in baseline(replica).items():
-            begin = START - HISTORY_HOURS * HOUR * replica.history
-            found[name, labels] = [(at, value) for at in range(begin, END + 1, 4 * SCRAPE_SECONDS)]
     return found
 
 
@@ -199,34 +205,3 @@ def _with_history(samples: Samples) -> Samples:
         ]
         extended[name, labels] = [*past, *((at, HISTORY_HOURS * growth + value) for at, value in values)]
     return extended
-
-
-def baseline(replica: Replica) -> dict[Series, float]:
-    """The constant series that the exporter serves of a baseline file: half an hour of ``replica.baseline``."""
-    assert replica.baseline is not None
-    engine = Engine(replica.baseline, start_unix=START)
-    engine.advance(1800)
-    (found,) = parse_exposition(render_metrics(engine), engine.release.content_type).engines
-    labels = {"inference_service": replica.service, "model_name": found.model_name, **replica.target}
-    histograms = {
-        "time_to_first_token": found.time_to_first_token,
-        "time_per_output_token": found.time_per_output_token,
-        "request_latency": found.request_latency,
-    }
-    series = {
-        (f"specdec_baseline_{sli}_seconds_{suffix}", tuple(sorted({**labels, **extra}.items()))): value
-        for sli, histogram in histograms.items()
-        if histogram is not None
-        for suffix, extra, value in _parts(histogram)
-    }
-    series["specdec_baseline_recorded_timestamp_seconds", tuple(sorted(labels.items()))] = START - 9 * 24 * HOUR
-    about = {"name": "spec-off", "vllm_version": replica.baseline.vllm_version, "hardware": "1x H100"}
-    series["specdec_baseline_info", tuple(sorted({**labels, **about}.items()))] = 1.0
-    return series
-
-
-def _parts(histogram: Histogram) -> Iterator[tuple[str, dict[str, str], float]]:
-    for bound, count in zip(histogram.bounds, histogram.counts, strict=True):
-        yield "bucket", {"le": "+Inf" if math.isinf(bound) else repr(bound)}, count
-    yield "sum", {}, histogram.sum
-    yield "count", {}, histogram.count

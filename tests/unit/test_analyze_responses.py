@@ -64,7 +64,7 @@ def test_the_report_has_the_logs_part_and_the_requests(monkeypatch: pytest.Monke
     result = Result([LOG], [RESPONSES])
     assert result.code == 0
     for words in (
-        "Verdict: not paying",
+        "Verdict: not paying, assumed",
         "6 responses with a record of speculation",
         "Acceptance over requests",
         "Exact conditional acceptance by position",

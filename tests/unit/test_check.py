@@ -118,7 +118,7 @@ async def test_a_predictor_that_drafts_well_passes(predictor: Predictor, run: Ch
     assert result.finding("Length").startswith("PASS Length: mean acceptance length 3.45 (break-even 2.50, assumed)")
     assert "vLLM 0.25.1, V1, 1 engine, model tiny" in result.finding("Release")
     assert "method draft_model, draft model /models/draft, k = 3" in result.finding("Speculation")
-    assert "Verdict: healthy" in result.text
+    assert "Verdict: healthy, assumed" in result.text
     assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
 
 
@@ -140,7 +140,7 @@ async def test_an_idle_predictor_is_judged_by_its_lifetime(predictor: Predictor,
     assert result.code == 0
     assert "464 drafts since the predictor started" in result.finding("Drafting")
     assert "0.82 (break-even" in result.finding("Acceptance")
-    assert "Verdict: healthy" in result.text
+    assert "Verdict: healthy, assumed" in result.text
 
 
 async def test_the_url_may_be_given_without_scheme_or_with_the_path(predictor: Predictor, run: Check) -> None:
@@ -160,7 +160,7 @@ async def test_low_acceptance_is_a_warning_with_what_to_do(predictor: Predictor,
     result = await run(predictor.url, log("0.25.1-draft_model-k3"))
     assert result.code == 2
     assert result.finding("Acceptance").startswith("WARN Acceptance: 0.14 (break-even 0.50, assumed")
-    assert "Verdict: not paying" in result.text or "Verdict: broken" in result.text
+    assert "Verdict: not paying, assumed" in result.text or "Verdict: broken" in result.text
 
 
 async def test_speculation_off_is_a_warning(predictor: Predictor, run: Check) -> None:
@@ -291,7 +291,7 @@ async def test_a_predictor_that_is_slower_than_without_speculation_is_harmful(
 async def test_a_baseline_of_another_model_is_not_compared(predictor: Predictor, run: Check, tmp_path: Path) -> None:
     predictor.bodies = [timed(0.08)]
     result = await run(predictor.url, baseline_path=recorded(tmp_path, 0.02, model="another"))
-    assert "Verdict: healthy" in result.text
+    assert "Verdict: healthy, assumed" in result.text
     assert result.finding("Baseline").startswith("WARN Baseline: quiet hour is not compared")
 
 

@@ -23,7 +23,7 @@ from specdec_exporter import __version__
 from specdec_exporter.commands import cli
 from specdec_exporter.commands.main import main
 
-COMMANDS = ["analyze", "baseline", "check", "compare", "healthcheck", "serve", "simulate"]
+COMMANDS = ["analyze", "baseline", "check", "compare", "healthcheck", "serve", "simulate", "tune"]
 LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"
 MODULE = (sys.executable, "-m", "specdec_exporter")
 SCRIPT = (str(Path(sys.executable).parent / "specdec-exporter"),)
@@ -305,7 +305,7 @@ def test_a_report_through_a_pipe_is_plain_text_with_the_logs_own_totals(variable
     assert re.search(rf"^ *Accepted tokens +{ACCEPTED:,}$", run.out, re.MULTILINE)
     assert re.search(rf"^ *Acceptance rate +{ACCEPTED / DRAFTED:.1%}", run.out, re.MULTILINE)
     assert "method draft_model" in run.out
-    assert "Verdict: not paying" in run.out
+    assert "Verdict: not paying, assumed" in run.out
 
 
 @pytest.mark.parametrize("path", [("-",), ()], ids=["dash", "nothing"])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from builders import known
-from recordings import CONTEXT, CURVE, E2E, INF, TPOT, histogram, lognormal, recording
+from recordings import CONTEXT, CURVE, E2E, INF, TPOT, histogram, loaded, lognormal, recording
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import Comparison, Speedup
 from specdec_exporter.comparison.compare import compare as compare_by_policy
@@ -41,6 +43,14 @@ def tpot_of(comparison: Comparison) -> LatencyComparison:
 
 def codes(comparison: Comparison) -> set[str]:
     return {flag.code for flag in comparison.flags}
+
+
+CODE, CHAT = (0.5, 0.4, 0.33), (0.16, 0.02, 0.01)
+
+
+def loads(name: str, step_seconds: float, curve: Sequence[float] = ()) -> Baseline:
+    """A recording of five minutes at eight requests in decode."""
+    return loaded(name, {8.0: step_seconds}, curve, intervals=60)
 
 
 PLAIN = recording("plain", tpot=drawn(0.0209))
@@ -95,6 +105,11 @@ def test_against_a_baseline_that_speculates_there_is_no_efficiency() -> None:
         ceiling=None,
         ceiling_from=None,
         efficiency=None,
+        at_like_load=None,
+        concurrency=None,
+        draft_cost_ratio=None,
+        break_even_acceptance_ratio=None,
+        break_even_acceptance_length=None,
     )
     assert "baseline_speculates" in codes(comparison)
 
@@ -299,18 +314,65 @@ def test_of_buckets_without_a_common_boundary_only_the_means_are_compared() -> N
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.01), curve=CURVE), "Keep speculation on"),
         (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.01)), "Leave speculation off"),
         (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.03)), "Leave speculation on"),
-        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.02), curve=CURVE), "switch it off"),
-        (
-            recording(tpot=drawn(0.02)),
-            recording(tpot=drawn(0.03), curve=(0.9, 0.8, 0.7)),
-            "each step now costs too much",
-        ),
-        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.7, 0.2, 0.1)), "Lower k from 3 to 1"),
-        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.05, 0.01)), "Switch speculation off"),
+        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.02), curve=CURVE), "Record longer"),
+        (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.7, 0.2, 0.1)), "or record another k"),
+        (loads("plain", 0.02), loads("code", 0.0252, CODE), "Record k = 4 too: the last position still pays"),
+        (loads("plain", 0.02), loads("chat", 0.0252, CHAT), "The best k is 0 or 1, and these recordings do not tell"),
+        (loads("plain", 0.02), loads("poor", 0.03, (0.05, 0.01)), "Switch speculation off at this load: no k up to 2"),
+        (loads("plain", 0.02), loads("long", 0.03, (0.5, 0.4, 0.02, 0.01)), "Keep speculation on"),
     ],
 )
 def test_the_next_step_follows_from_speed_and_acceptance(baseline: Baseline, candidate: Baseline, words: str) -> None:
     assert words in compare(baseline, candidate).decision.action
+
+
+@pytest.mark.parametrize("curve", [(0.9, 0.8, 0.7), (0.7, 0.2, 0.1), (0.05, 0.01)])
+def test_without_a_measured_cost_no_other_k_is_named(curve: tuple[float, ...]) -> None:
+    """However bad or good acceptance is: what a draft costs is then a guess."""
+    for seconds in (0.01, 0.02, 0.03):
+        decision = compare(recording(tpot=drawn(0.02)), recording(tpot=drawn(seconds), curve=curve)).decision
+        assert not re.search(r"k = \d|k from", decision.action)
+        assert decision.reasons[-1].endswith("(break-even not measured, assumed 0.50 for this method)")
+
+
+def test_no_difference_is_not_taken_for_proof_of_none() -> None:
+    decision = compare(recording(tpot=drawn(0.02)), recording(tpot=drawn(0.02, seed=2), curve=CURVE)).decision
+    assert decision.headline.startswith("No difference shown")
+    assert decision.action == "Record longer: a smaller difference than these intervals show may still be there."
+
+
+# --- The measured cost -----------------------------------------------------------------------------------------------
+
+
+def test_the_guides_code_is_worth_its_cost() -> None:
+    """EAGLE-3, k = 3, curve 0.50 / 0.40 / 0.33: 88.25 against 47.84 tokens/s. At 2.23 tokens per step, c is 0.07."""
+    comparison = compare(loads("plain", 1 / 47.84), loads("code", 2.23 / 88.25, CODE))
+    speedup, decision = comparison.speedup, comparison.decision
+    assert known(speedup.at_like_load).value == pytest.approx(1.84, abs=0.02)
+    assert known(speedup.draft_cost_ratio).value == pytest.approx(0.07, abs=0.01)
+    assert speedup.break_even_acceptance_ratio == speedup.draft_cost_ratio
+    assert known(speedup.break_even_acceptance_length).value == pytest.approx(1.21, abs=0.03)
+    assert known(speedup.concurrency) == pytest.approx(8.0)
+    assert decision.code == "faster"
+    assert decision.action.startswith("Keep speculation on.")
+    assert re.search(r"acceptance of the candidate 0.41 \(break-even 0.0\d \(.*\), measured\)", decision.reasons[-1])
+
+
+def test_the_guides_chat_gains_nothing_with_this_k() -> None:
+    """0.16 / 0.02 / 0.01 and 47.45 against 47.87 tokens/s: 0.99x. Whether k = 1 pays, one recording does not tell."""
+    comparison = compare(loads("plain", 1 / 47.87), loads("chat", 1.19 / 47.45, CHAT))
+    assert known(comparison.speedup.at_like_load).value == pytest.approx(0.99, abs=0.02)
+    assert known(comparison.speedup.draft_cost_ratio).value == pytest.approx(0.067, abs=0.01)
+    assert comparison.decision.code == "no_difference"
+    assert comparison.decision.action == (
+        "Speculation gives no speed-up at this load. The best k is 0 or 1, and these recordings do not tell which: "
+        "record k = 1 too, and run tune on all."
+    )
+
+
+def test_loads_that_were_not_both_recorded_tell_no_cost() -> None:
+    speedup = compare(loads("plain", 0.02), loaded("busy", {40.0: 0.03}, CODE)).speedup
+    assert (speedup.at_like_load, speedup.draft_cost_ratio, speedup.break_even_acceptance_length) == (None, None, None)
 
 
 def test_preemptions_are_named_where_the_candidate_has_more() -> None:

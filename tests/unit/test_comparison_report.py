@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -16,23 +15,22 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from anyrecording import recordings
 from promtool import REPOSITORY
-from recordings import CONTEXT, CURVE, INF, recording
+from recordings import CONTEXT, CURVE, recording
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup, compare
 from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.distribution import Quantile, Shift, Unresolvable, requests_needed
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
 from specdec_exporter.comparison.likeness import Flag, FlagCode
+from specdec_exporter.comparison.tuning import Tuning
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.histogram import Histogram
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
-from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.comparison import as_markdown, print_comparison, quantile
@@ -143,53 +141,6 @@ def test_the_json_is_the_comparison() -> None:
 
 # --- Whatever was recorded -------------------------------------------------------------------------------------------
 
-counts = st.one_of(st.none(), st.just(0.0), st.floats(0.0, 1e12))
-texts = st.one_of(st.none(), st.text(max_size=30))
-
-
-@st.composite
-def histograms(draw: st.DrawFn) -> Histogram | None:
-    """Any that a file may hold, in a few sets of buckets."""
-    bounds = draw(st.sampled_from([(INF,), (0.01, INF), (0.01, 0.5, INF), (0.02, 0.5, 1.0, INF), (1e-300, 1e300, INF)]))
-    within = draw(st.lists(st.floats(0.0, 1e300), min_size=len(bounds), max_size=len(bounds)))
-    cumulative = tuple(itertools.accumulate(within))
-    known = draw(st.booleans())
-    total = draw(st.floats(0.0, 1e300))
-    return Histogram(bounds=bounds, counts=cumulative, sum=total) if known else None
-
-
-@st.composite
-def recordings(draw: st.DrawFn) -> Baseline:
-    drafts = draw(counts)
-    draft_tokens = draw(counts)
-    accepted = None if draft_tokens is None else draw(st.floats(0.0, 1.0)) * draft_tokens
-    curve = draw(st.lists(st.floats(0.0, 1e12), max_size=4)) if drafts is not None else []
-    return Baseline(
-        name=draw(st.text(max_size=30)),
-        recorded_at="2026-11-21T02:00:00Z",
-        duration_seconds=draw(st.floats(1e-3, 1e9)),
-        context=Context(**{key: draw(texts) for key in ("hardware", "runtime", "request_parameters", "command")}),
-        method=draw(st.one_of(st.none(), st.sampled_from(["eagle3", "ngram", "unheard of"]))),
-        num_speculative_tokens=draw(st.one_of(st.none(), st.integers(1, 8))),
-        time_per_output_token_seconds=draw(histograms()),
-        time_to_first_token_seconds=draw(histograms()),
-        request_latency_seconds=draw(histograms()),
-        counts=Counts(
-            drafts=drafts,
-            draft_tokens=draft_tokens,
-            accepted_tokens=accepted,
-            accepted_per_position=tuple(sorted(curve, reverse=True)),
-            generation_tokens=draw(counts),
-            first_tokens=draw(counts),
-            steps=draw(counts),
-            step_seconds=draw(counts),
-            prompt_tokens=draw(counts),
-            preemptions=draw(counts),
-        ),
-        requests_finished=draw(counts),
-        interrupted=draw(st.booleans()),
-    )
-
 
 @given(recordings(), recordings())
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -297,6 +248,31 @@ async def test_a_regression_fails_only_where_that_is_asked_for(
     assert json.loads(asked.out)["decision"]["code"] == failing
 
 
+@pytest.mark.parametrize(
+    ("candidates", "code"),
+    [(("faster", "plain"), 0), (("slower", "faster"), 1), (("few",), 1), (("plain", "plain"), 1)],
+)
+async def test_several_files_stand_side_by_side(files: dict[str, str], candidates: tuple[str, ...], code: int) -> None:
+    found = [files[name] for name in ("plain", *candidates)]
+    asked, unasked = await asyncio.gather(command(*found, "--fail-on-regression"), command(*found))
+    assert (asked.code, unasked.code, asked.err) == (code, 0, "")
+    if len(found) > 2:
+        assert "Keep only if all improve" in asked.out or code
+
+
+async def test_several_files_have_each_output(files: dict[str, str]) -> None:
+    found = [files[name] for name in ("plain", "faster", "slower")]
+    text, markdown, document = await asyncio.gather(
+        *(command(*found, f"--output={kind}") for kind in ("text", "markdown", "json"))
+    )
+    assert (text.code, markdown.code, document.code) == (0, 0, 0)
+    assert "schnell, gr??er" in text.out
+    assert markdown.out.startswith("# Recordings side by side\n")
+    tuning = msgspec.json.decode(document.out, type=Tuning)
+    assert [each.recording.name for each in tuning.recordings] == ["plain", "schnell, größer", "slower"]
+    assert [each.rule.code if each.rule else None for each in tuning.recordings] == [None, "undecided", "do_not_keep"]
+
+
 async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dict[str, str]) -> None:
     text, markdown = await asyncio.gather(
         *(command(files["plain"], files["faster"], f"--output={kind}") for kind in ("text", "markdown"))
@@ -315,6 +291,9 @@ async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dic
         (("plain", "faster", "--duration=5s"), 2, "need the URL of a predictor"),
         (("plain", "faster", "--output=xml"), 2, "'xml' is not one of"),
         (("plain",), 2, "Missing argument"),
+        (("plain", "faster", "http://127.0.0.1:9/"), 2, "found a URL: record http://127.0.0.1:9/ first"),
+        (("plain", "faster", "slower", "--name=x"), 2, "need the URL of a predictor"),
+        (("plain", "faster", "other"), 1, "expected recordings of one model"),
     ],
 )
 async def test_what_cannot_be_compared_is_refused_in_one_line(

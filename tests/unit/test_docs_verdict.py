@@ -24,7 +24,10 @@ def test_the_thresholds_in_the_text_are_the_policys() -> None:
     assert f"above {POLICY.acceptance_ratio_suspicious:g} with at least {POLICY.suspicious_positions}" in acceptance
     assert f"position 0 below {POLICY.head_acceptance_ratio_min:g}" in acceptance
     assert f"position 1 below {POLICY.tail_acceptance_ratio_min:g}" in acceptance
-    measured = section(PAGE, "Time: a measurement")
+    like_load = " ".join(section(PAGE, "The speed-up at like load: a measurement").split())
+    assert f"Fewer than {POLICY.cost.min_steps} request-steps or {POLICY.cost.min_intervals} intervals" in like_load
+    measured = " ".join(section(PAGE, "The speed-up of requests: a measurement at any load").split())
+    assert f"{latency.harmful_ratio:g} times as slow" in measured
     assert f"z = {latency.z_score:g}, cv = {latency.time_per_output_token_cv:g}" in measured
     assert f"at least {latency.min_requests} requests" in measured
 

@@ -116,7 +116,7 @@ Acceptance by position
 def test_the_report_of_a_log_reads_like_this() -> None:
     text = printed(some_lines())
     assert text.startswith(REPORT)
-    assert "─ Verdict: healthy ─" in text[len(REPORT) :]
+    assert "─ Verdict: healthy, assumed ─" in text[len(REPORT) :]
 
 
 def test_several_engines_have_a_line_each() -> None:

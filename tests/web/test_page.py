@@ -25,11 +25,15 @@ from specdec_exporter.serving.status import (
     BaselineStatus,
     EngineStatus,
     HistoryPoint,
+    LoadStatus,
     LogStatus,
+    Measurement,
     PredictorStatus,
     Status,
 )
 from specdec_exporter.speculation.benefit import BreakEven
+from specdec_exporter.speculation.cost import KChoice
+from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
@@ -81,7 +85,7 @@ def verdict(code: VerdictCode = "healthy") -> Verdict:
     return Verdict(
         code=code,
         headline=f"A headline for {code}",
-        reasons=("acceptance 0.61 (minimum 0.50 for this method)", "mean acceptance length 2.84 (break-even 1.21)"),
+        reasons=("acceptance 0.61 (break-even 0.50, assumed)", "mean acceptance length 2.84 (break-even 1.21)"),
         action="Nothing to do.",
     )
 
@@ -132,6 +136,44 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
         ),
         **changes,
     )
+
+
+CHOICE = KChoice(recommended=3, candidates=(3,), record_next=None, within_chance=False, try_more=True, expected=())
+UNDECIDED = KChoice(
+    recommended=None, candidates=(0, 1), record_next=1, within_chance=False, try_more=False, expected=()
+)
+MEASURED = Measurement(
+    speedup=Estimate(1.84, 1.79, 1.90),
+    draft_cost_ratio=Estimate(0.07, 0.06, 0.08),
+    concurrency=6.4,
+    compared_ratio=1.0,
+    steps=48_000.0,
+    step_seconds=0.0225,
+    plain_step_seconds=0.0186,
+    tokens_per_step=2.23,
+    draft_tokens_per_step=3.0,
+    k=CHOICE,
+)
+LOADS = (
+    LoadStatus(
+        model_name="Llama",
+        concurrency=4,
+        seconds=130.0,
+        steps=9_000.0,
+        step_seconds=0.0203,
+        tokens_per_step=2.2,
+        speedup=None,
+    ),
+    LoadStatus(
+        model_name="Llama",
+        concurrency=8,
+        seconds=3600.0,
+        steps=1e6,
+        step_seconds=0.0225,
+        tokens_per_step=2.23,
+        speedup=1.84,
+    ),
+)
 
 
 def status(*predictors: PredictorStatus, generated_at: float = NOW) -> Status:
@@ -296,7 +338,7 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
     for words in (
         "llama-70b ✓ Healthy drafting",
         "A headline for healthy",
-        "acceptance 0.61 (minimum 0.50 for this method)",
+        "acceptance 0.61 (break-even 0.50, assumed)",
         "What to do: Nothing to do.",
         "Method eagle3",
         "Draft model yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
@@ -306,8 +348,8 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
         "Model meta-llama/Llama-3.3-70B-Instruct",
         "Endpoint http://127.0.0.1:8080",
         "Figures over the last 5 min from the metrics: 12,345 drafts, 22,665 of 37,035 draft tokens accepted",
-        "Acceptance rate 61.2 % ✓ at or above the minimum of 50 %",
-        "Mean acceptance length 2.84 tokens ✓ at or above the break-even of 1.21",
+        "Acceptance rate 61.2 % ✓ at or above the assumed break-even of 50 %",
+        "Mean acceptance length 2.84 tokens ✓ at or above the assumed break-even of 1.21",
         "Tokens per step 2.71 tokens",
         "Mean draft length 3.00 of k = 3",
         "Requests 7 running 2 waiting",
@@ -511,10 +553,34 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         {"window": figures(rate=0.05), "recommended_num_speculative_tokens": 0, "verdict": verdict("broken")},
         (
             "✕ Broken",
-            "5.0 % ▼ below the minimum of 50 %",
-            "1.15 tokens ▼ below the break-even of 1.21",
+            "5.0 % ▼ below the assumed break-even of 50 %",
+            "1.15 tokens ▼ below the assumed break-even of 1.21",
             "Recommended k 0: switch off",
         ),
+    ),
+    "measured": (
+        {
+            "break_even": BreakEven(basis="measured", acceptance_ratio=0.07, mean_acceptance_length=1.21),
+            "measured": MEASURED,
+            "recommended_num_speculative_tokens": 3,
+            "by_load": LOADS,
+        },
+        (
+            "Speed-up 1.84x ✓ at or above the break-even of 1.00x",
+            "95 % between 1.79x and 1.90x measured at 6.4 in decode",
+            "Acceptance rate 61.2 % ✓ at or above the measured break-even of 7 %",
+            "Recommended k 3 (as now); try 4 too",
+            "By load, since the exporter started",
+            f"up to 4 2 min 20.3 ms 2.20 {NONE}",
+            "up to 8 now 60 min 22.5 ms 2.23 1.84x",
+        ),
+    ),
+    "measured, and two k are possible": (
+        {
+            "measured": msgspec.structs.replace(MEASURED, k=UNDECIDED),
+            "recommended_num_speculative_tokens": None,
+        },
+        ("Recommended k 0 or 1: record k = 1 too",),
     ),
     "short drafts in the log": (
         {
@@ -575,7 +641,7 @@ async def test_history_is_drawn_with_its_gaps_and_its_threshold(browser: Browser
     assert path.count("M") == 2
     assert path.count("L") == 48
     assert line == "50.0"
-    assert "minimum 50\u00a0%" in label
+    assert "assumed break-even 50\u00a0%" in label
     assert "10 intervals without drafts" in label
 
 

@@ -44,7 +44,7 @@ async def record(
     """
     context = context or Context()
     stop = stop or asyncio.Event()
-    config = await asyncio.to_thread(_engine_config, log_paths)
+    config = await asyncio.to_thread(engine_config, log_paths)
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url)
         first = await fetcher.fetch(timeout_seconds)
@@ -92,8 +92,8 @@ async def _polled(
             return
 
 
-def _engine_config(patterns: Sequence[str]) -> EngineConfig | None:
-    """Return the last engine-init line of the logs."""
+def engine_config(patterns: Sequence[str]) -> EngineConfig | None:
+    """Return the last engine-init line of the logs. Raises :class:`BaselineError` if a log cannot be read."""
     if not patterns:
         return None
     found = look(patterns)

@@ -75,7 +75,7 @@ class Recorder:
 
     def observe(self, snapshot: Snapshot, at: float) -> None:
         """Take the next snapshot."""
-        if broken := _discontinuity(self._last, snapshot):
+        if broken := discontinuity(self._last, snapshot):
             raise BaselineError(
                 f"the predictor restarted {at - self._started:.0f} s into the recording ({broken}), and its counters "
                 "started from zero. Record again"
@@ -129,7 +129,7 @@ def _choose(snapshot: Snapshot, model: str | None) -> str | None:
     raise BaselineError(f"the predictor serves {len(names)} models: choose one with --model from {shown}")
 
 
-def _discontinuity(before: Snapshot, now: Snapshot) -> str | None:
+def discontinuity(before: Snapshot, now: Snapshot) -> str | None:
     """Return in words what proves a restart."""
     times = (before.process_start_time_seconds, now.process_start_time_seconds)
     if None not in times and times[0] != times[1]:

@@ -15,12 +15,11 @@ import click
 from specdec_exporter.baseline import file as baselines
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.commands.flags import DURATION, Checked, context_flags, log_paths_flag
-from specdec_exporter.commands.recording import given_context, one_line, record_beside
+from specdec_exporter.commands.recording import DEFAULT_URL, given_context, one_line, record_beside, said, with_scheme
 from specdec_exporter.errors import BaselineError, SpecdecError
 from specdec_exporter.formatting import plain
 
 STDOUT = "-"
-_DEFAULT_URL = "http://127.0.0.1:8080"
 _DEFAULT_DURATION_SECONDS = 1800.0
 _DEFAULT_RANGE_SECONDS = 86400.0
 
@@ -38,7 +37,7 @@ def _moment(text: str) -> datetime:
 
 
 @command.command()
-@click.option("--predictor.url", "url", metavar="URL", help=f"The predictor.  [default: {_DEFAULT_URL}]")
+@click.option("--predictor.url", "url", metavar="URL", help=f"The predictor.  [default: {DEFAULT_URL}]")
 @click.option("--duration", type=DURATION, help="How long to record.  [default: 30m]")
 @log_paths_flag("--predictor.log-path", "Its log, for method, draft model and k: path or glob, repeatable.")
 @click.option("--prometheus", metavar="URL", help="Record from a range of this Prometheus instead.")
@@ -101,7 +100,7 @@ def record(
             raise click.UsageError("--selector, --range and --end need --prometheus")
         recorded = asyncio.run(
             record_beside(
-                _with_scheme(url or _DEFAULT_URL),
+                with_scheme(url or DEFAULT_URL),
                 duration or _DEFAULT_DURATION_SECONDS,
                 log_paths=log_paths,
                 timeout_seconds=timeout or 5.0,
@@ -113,17 +112,12 @@ def record(
     return 0
 
 
-def _with_scheme(url: str) -> str:
-    return url if "://" in url else f"http://{url}"
-
-
 def _keep(recorded: Baseline, output: str, *, force: bool) -> None:
     if output == STDOUT:
         click.echo(baselines.to_yaml(recorded), nl=False)
     else:
         baselines.write_baseline(output, recorded, force=force)
-        requests = f"{recorded.requests_finished or 0:,.0f} requests in {recorded.duration_seconds:,.0f} s"
-        click.echo(f"{output}: {requests}", err=True)
+        click.echo(f"{output}: {said(recorded)}", err=True)
     for remark in baselines.remarks(recorded):
         click.echo(f"  note: {remark}", err=True)
 
@@ -162,7 +156,7 @@ def check(files: tuple[str, ...], url: str | None, timeout: float) -> int:
             if url is not None:
                 from specdec_exporter.baseline.pinned import compare_with
 
-                differences = asyncio.run(compare_with(found, _with_scheme(url), timeout))
+                differences = asyncio.run(compare_with(found, with_scheme(url), timeout))
         except SpecdecError as error:
             click.echo(f"FAIL {error if isinstance(error, BaselineError) else f'{file}: {error}'}")
             code = 1

@@ -1,9 +1,10 @@
-"""``compare``: two recordings, or a recording and a running predictor."""
+"""``compare``: two recordings, a recording and a running predictor, or more than two recordings."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Literal
 
 import click
@@ -12,13 +13,15 @@ from specdec_exporter.baseline.file import read_baseline
 from specdec_exporter.commands.flags import DURATION, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import given_context, one_line, record_beside
 
+Output = Literal["text", "markdown", "json"]
+
 _DURATION_SECONDS = 300.0
 _TIMEOUT_SECONDS = 5.0
 
 
 @click.command("compare")
 @click.argument("baseline")
-@click.argument("candidate", metavar="CANDIDATE|URL")
+@click.argument("candidates", metavar="CANDIDATE|URL...", nargs=-1, required=True)
 @click.option(
     "--output",
     type=click.Choice(["text", "markdown", "json"]),
@@ -29,7 +32,7 @@ _TIMEOUT_SECONDS = 5.0
 @click.option(
     "--fail-on-regression",
     is_flag=True,
-    help="Exit with 1 if CANDIDATE is certainly slower in anything, or if the data decide nothing.",
+    help="Exit with 1 if a CANDIDATE is certainly slower in anything, or if the data decide nothing.",
 )
 @click.option("--duration", type=DURATION, help="With URL: how long to record.  [default: 5m]")
 @log_paths_flag(
@@ -40,8 +43,8 @@ _TIMEOUT_SECONDS = 5.0
 def command(
     *,
     baseline: str,
-    candidate: str,
-    output: Literal["text", "markdown", "json"],
+    candidates: tuple[str, ...],
+    output: Output,
     fail_on_regression: bool,
     duration: float | None,
     log_paths: tuple[str, ...],
@@ -52,16 +55,29 @@ def command(
 
     Both are files of `baseline record`. CANDIDATE may also be the URL of a predictor (http://...), which is then
     recorded first; flags such as --hardware add what the predictor does not report.
+
+    More than two files stand side by side, as `tune` shows them: workloads, request rates, methods and k. Those
+    recorded without speculation are found by themselves.
     """
+    urls = [each for each in candidates if each.startswith(("http://", "https://"))]
+    if not urls and (duration or log_paths or name or any(context.values())):
+        raise click.UsageError(
+            "--duration, --predictor.log-path, --name, --hardware and the like need the URL of a predictor; a file "
+            "already says these things"
+        )
+    if len(candidates) > 1:
+        if urls:
+            raise click.UsageError(f"expected files beside more than one other, found a URL: record {urls[0]} first")
+        return _compare_many((baseline, *candidates), output, fail_on_regression=fail_on_regression)
     from specdec_exporter.comparison.compare import compare
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.comparison import write_comparison
 
     before = read_baseline(baseline)
-    if candidate.startswith(("http://", "https://")):
+    if urls:
         after = asyncio.run(
             record_beside(
-                candidate,
+                urls[0],
                 duration or _DURATION_SECONDS,
                 log_paths=log_paths,
                 timeout_seconds=_TIMEOUT_SECONDS,
@@ -69,15 +85,23 @@ def command(
                 context=given_context(context),
             )
         )
-    elif duration or log_paths or name or any(context.values()):
-        raise click.UsageError(
-            "--duration, --predictor.log-path, --name, --hardware and the like need the URL of a predictor; a file "
-            "already says these things"
-        )
     else:
-        after = read_baseline(candidate)
+        after = read_baseline(candidates[0])
     comparison = compare(before, after, load_policy())
     write_comparison(sys.stdout, comparison, output)
     decision = comparison.decision
     # A pipeline must not pass because there were too few requests to decide.
     return int(fail_on_regression and (decision.regression or decision.code == "undecided"))
+
+
+def _compare_many(paths: Sequence[str], output: Output, *, fail_on_regression: bool) -> int:
+    """Show recordings side by side."""
+    from specdec_exporter.comparison.tuning import tune
+    from specdec_exporter.speculation.policy import load_policy
+    from specdec_exporter.terminal.tuning import write_tuning
+
+    tuning = tune([read_baseline(path) for path in paths], load_policy())
+    write_tuning(sys.stdout, tuning, output)
+    rules = [each.rule for each in tuning.recordings if each.rule]
+    passed = bool(rules) and all(rule.judged and not rule.regression for rule in rules)
+    return int(fail_on_regression and not passed)

@@ -1,4 +1,4 @@
-"""Recording a running predictor: what ``baseline record`` and ``compare`` share."""
+"""Recording a running predictor: what ``baseline record``, ``compare`` and ``tune`` share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import click
 
 from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
 from specdec_exporter.formatting import plain
+
+DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 async def record_beside(
@@ -35,6 +37,16 @@ async def record_beside(
             timeout_seconds=timeout_seconds,
             stop=stop,
         )
+
+
+def with_scheme(url: str) -> str:
+    """Return ``url`` as a URL; without a scheme it is plain HTTP."""
+    return url if "://" in url else f"http://{url}"
+
+
+def said(recorded: Baseline) -> str:
+    """Return how much was recorded, in words."""
+    return f"{recorded.requests_finished or 0:,.0f} requests in {recorded.duration_seconds:,.0f} s"
 
 
 def given_context(flags: Mapping[str, str | None]) -> Context:

@@ -98,6 +98,7 @@ _FLAGS = (
     _setting("--step-seconds", "Duration of an engine step without drafts."),
     _setting("--draft-token-seconds", "Time that each draft token adds to a step."),
     _setting("--request-seconds", "Time that each further request of the batch adds to a step."),
+    _setting("--batched-token-seconds", "Time that each draft token of the batch's further requests adds to a step."),
     _setting("--prefill-seconds", "Median prefill time."),
     _setting("--prefill-sigma", "Spread of prefill times (sigma of a lognormal distribution)."),
     _setting("--tail-share", "Share of slow requests."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -63,33 +64,85 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     action: str
 
 
+class _Measured(msgspec.Struct, frozen=True):
+    """The step time with one k over the one without drafts, at the loads at which it was recorded, ascending."""
+
+    group: Group
+    k: int
+    points: tuple[tuple[int, float, Estimate], ...]  # bound, concurrency, slowdown
+
+    def at(self, bound: int, concurrency: float, like_load_factor: float) -> Estimate | None:
+        """Return the slowdown at a load: recorded there, or interpolated between the loads on both sides.
+
+        Beyond the recorded loads the nearest counts, if it is like this load. What drafts add then changes at most as
+        much as the load.
+        """
+        for own, _, slowdown in self.points:
+            if own == bound:
+                return slowdown
+        for (_, before, one), (_, after, other) in pairwise(self.points):
+            if before <= concurrency <= after:
+                return _between(one, other, (concurrency - before) / (after - before) if after > before else 0.0)
+        if not self.points:
+            return None
+        _, nearest, found = self.points[0] if concurrency < self.points[0][1] else self.points[-1]
+        growth = concurrency / nearest
+        if not 1.0 / like_load_factor <= growth <= like_load_factor or found.low is None or found.high is None:
+            return None
+        limits = (1.0 + (limit - 1.0) * share for limit in (found.low, found.high) for share in (1.0, growth))
+        low, *_, high = sorted(limits)
+        return Estimate(found.value, min(low, found.value), max(high, found.value))
+
+
+def _between(one: Estimate, other: Estimate, share: float) -> Estimate | None:
+    if one.low is None or other.low is None or one.high is None or other.high is None:
+        return None
+    low, value, high = (
+        (1.0 - share) * before + share * after
+        for before, after in ((one.low, other.low), (one.value, other.value), (one.high, other.high))
+    )
+    return Estimate(value, low, high)
+
+
 def best_by_load(groups: Sequence[Group], policy: Policy) -> tuple[BestK, ...]:
     """Return the best k at each load, from recordings of one method and workload with one or more k."""
-    bounds = sorted({each.bound for group in groups for each in group.bins})
-    found = (_best_at(bound, groups, policy) for bound in bounds)
+    measured = [_measured_by_load(group, group.k, policy) for group in groups if group.k is not None]
+    loads: dict[int, float] = {}
+    for each in sorted(measured, key=lambda each: each.k):
+        loads |= {bound: concurrency for bound, concurrency, _ in each.points}
+    found = (_best_at(bound, concurrency, measured, policy) for bound, concurrency in sorted(loads.items()))
     return tuple(each for each in found if each is not None)
 
 
-def _best_at(bound: int, groups: Sequence[Group], policy: Policy) -> BestK | None:
-    measured = {}
-    for group in groups:
-        load = next((each for each in group.bins if each.bound == bound), None)
-        cost = cost_of([load], group.reference.times, policy) if load else None
-        if load and cost and group.k and cost.draft_tokens_per_step > 0:
-            measured[group.k] = (group, load.total.counts, cost)
-    if not measured:
+def _measured_by_load(group: Group, k: int, policy: Policy) -> _Measured:
+    costs = [(each.bound, cost_of([each], group.reference.times, policy)) for each in group.bins]
+    points = [
+        (bound, cost.concurrency, cost.slowdown)
+        for bound, cost in costs
+        # Too few intervals give no interval of the figure; such a load says nothing.
+        if cost and cost.draft_tokens_per_step > 0 and cost.slowdown.low is not None
+    ]
+    return _Measured(group, k, tuple(sorted(points, key=lambda point: point[1])))
+
+
+def _best_at(bound: int, concurrency: float, measured: Sequence[_Measured], policy: Policy) -> BestK | None:
+    slowdowns = {
+        each.k: found
+        for each in measured
+        if (found := each.at(bound, concurrency, policy.cost.like_load_factor)) is not None
+    }
+    if not slowdowns:
         return None
-    running = max(measured)
-    group, counts, cost = measured[running]
-    slowdowns = {k: each.slowdown for k, (_, _, each) in measured.items()}
-    everything = total_of(group.bins).counts
-    choice = choose(slowdowns, counts, group.method, running, policy) or choose(
-        slowdowns, everything, group.method, running, policy
-    )
+    running = max(slowdowns)
+    (group,) = (each.group for each in measured if each.k == running)
+    # The curve at this load; where too little was drafted, the one over all loads.
+    curves = [each.total.counts for each in group.bins if each.bound == bound] + [total_of(group.bins).counts]
+    choices = (choose(slowdowns, counts, group.method, running, policy) for counts in curves)
+    choice = next((each for each in choices if each is not None), None)
     if choice is None:
         return None
     costs = step_costs({k: found.value for k, found in slowdowns.items()})
-    return BestK(concurrency_bound=bound, concurrency=cost.concurrency, costs=costs, choice=choice)
+    return BestK(concurrency_bound=bound, concurrency=concurrency, costs=costs, choice=choice)
 
 
 def crossover_of(by_load: Sequence[AtLoad]) -> Estimate | None:
@@ -183,15 +236,16 @@ def _words(code: AdviceCode, chosen: _Option, plan: _Plan) -> tuple[str, str]:
     choice = chosen.best.choice
     name = printable(chosen.method or "this method")
     running = choice.expected[-1].k if choice.expected else 0
+    run = "Run this configuration" if plan.config else f"Run {chosen.words}"
     if code == "record_more":
         candidates = " or ".join(map(str, choice.candidates))
         more = "Record longer." if choice.record_next is None else f"Record k = {choice.record_next} too."
         return f"The best k of {name} {here} is {candidates}; the recordings do not tell which", more
     if code == "use" and plan.by_load:
-        return f"{name}: k {_by_load(plan.by_load)}", "Run this configuration, record it, and compare again."
+        return f"{name}, k by load: {_by_load(plan.by_load)}", f"{run}, record it, and compare again."
     measured = f"{times(chosen.speedup)}{', expected' if chosen.expected else ''}"
     if code == "use":
-        verb = "Run this configuration, record it, and compare again." if chosen.expected else "Run this configuration."
+        verb = f"{run}, record it, and compare again." if chosen.expected else f"{run}."
         return f"{chosen.words}: {measured} {here}", verb
     if code == "off":
         measured = times(_measured(chosen, running))
@@ -211,7 +265,8 @@ def _measured(option: _Option, k: int) -> Estimate | None:
 
 
 def _by_load(best: Sequence[tuple[int, int]]) -> str:
-    return ", ".join(f"{k} up to {last} running" for _, last, k in batch_schedule(best))
+    """Return ``3 up to 16, 1 up to 32 running``."""
+    return f"{', '.join(f'{k} up to {last}' for _, last, k in batch_schedule(best))} running"
 
 
 def _beats(one: _Option, other: _Option) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context
-from specdec_exporter.comparison.decision import Decision, decide
+from specdec_exporter.comparison.decision import Decision, Drafting, decide
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
 from specdec_exporter.comparison.likeness import (
     Flag,
@@ -23,7 +23,9 @@ from specdec_exporter.comparison.likeness import (
     traffic_of,
     unlike_traffic,
 )
+from specdec_exporter.comparison.loads import choose, cost_of, k_of, reference_of
 from specdec_exporter.speculation.acceptance import ratio
+from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.estimate import Estimate, proportion
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
@@ -65,6 +67,11 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
     time: tokens per step. If the steps are not known, it is the mean acceptance length, which leaves out steps without
     a draft. ``efficiency`` is realised / ceiling and has the interval of the realised speed-up. Ceiling and efficiency
     are ``null`` if the baseline speculates or the candidate does not.
+
+    ``realised`` is what users felt. If the same requests arrived, a faster server had fewer of them in flight.
+    ``at_like_load`` is the speed-up at the same concurrency, and ``concurrency`` its mean, per engine; this one decides
+    on k. ``draft_cost_ratio`` is the cost of one more draft token over a step without drafts: the acceptance that
+    breaks even, and with it the mean acceptance length. They need step times by load in both recordings.
     """
 
     realised: Estimate | None
@@ -72,6 +79,11 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: float | None
     ceiling_from: CeilingSource | None
     efficiency: Estimate | None
+    at_like_load: Estimate | None
+    concurrency: float | None
+    draft_cost_ratio: Estimate | None
+    break_even_acceptance_ratio: Estimate | None
+    break_even_acceptance_length: Estimate | None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,11 +113,12 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparis
         for sli in SLIS
     )
     before, after = side_of(baseline), side_of(candidate)
+    drafting = _drafting(baseline, candidate, policy)
     return Comparison(
         baseline=before,
         candidate=after,
         latencies=latencies,
-        speedup=_speedup(latencies, before.figures, after.figures),
+        speedup=_speedup(latencies, before.figures, after.figures, drafting.cost if drafting else None),
         generation_tokens_per_second_ratio=ratio(
             after.generation_tokens_per_second, before.generation_tokens_per_second
         ),
@@ -114,10 +127,24 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparis
             latencies,
             before.figures,
             after.figures,
+            drafting=drafting,
             policy=policy.for_method(candidate.method),
             preemptions=Pair(baseline.counts.preemptions, candidate.counts.preemptions),
         ),
     )
+
+
+def _drafting(baseline: Baseline, candidate: Baseline, policy: Policy) -> Drafting | None:
+    """Return what drafts cost at like load; ``None`` if the recordings do not tell."""
+    if speculates(baseline) or not speculates(candidate):
+        return None
+    cost = cost_of(candidate.by_load, reference_of([baseline], policy).times, policy)
+    if cost is None:
+        return None
+    k, choice = k_of(candidate), None
+    if k is not None and cost.draft_tokens_per_step > 0:
+        choice = choose({k: cost.slowdown}, candidate.counts, candidate.method, k, policy)
+    return Drafting(cost, choice, cost.pays(policy.latency.speedup_min))
 
 
 def side_of(recording: Baseline) -> Side:
@@ -154,7 +181,12 @@ def side_of(recording: Baseline) -> Side:
     )
 
 
-def _speedup(latencies: tuple[LatencyComparison, ...], baseline: Figures | None, candidate: Figures | None) -> Speedup:
+def _speedup(
+    latencies: tuple[LatencyComparison, ...],
+    baseline: Figures | None,
+    candidate: Figures | None,
+    cost: MeasuredCost | None,
+) -> Speedup:
     by_sli = {latency.sli: latency for latency in latencies}
     # Time per output token exists since 0.11.0; the rule pack uses the same order.
     slis: tuple[Sli, ...] = ("time_per_output_token", "request_latency")
@@ -167,10 +199,17 @@ def _speedup(latencies: tuple[LatencyComparison, ...], baseline: Figures | None,
         ceiling, ceiling_from = candidate.tokens_per_step, "tokens_per_step"
         if ceiling is None:
             ceiling, ceiling_from = candidate.mean_acceptance_length, "mean_acceptance_length"
+    price = cost.draft_cost_ratio if cost else None
+    length = candidate.mean_draft_length if candidate else None
     return Speedup(
         realised=realised,
         realised_from=source,
         ceiling=ceiling,
         ceiling_from=None if ceiling is None else ceiling_from,
         efficiency=realised.scaled(1.0 / ceiling) if realised and ceiling else None,
+        at_like_load=cost.speedup if cost else None,
+        concurrency=cost.concurrency if cost else None,
+        draft_cost_ratio=price,
+        break_even_acceptance_ratio=price,
+        break_even_acceptance_length=price.scaled(length, 1.0) if price and length else None,
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair
 from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import percent, seconds
+from specdec_exporter.speculation.cost import KChoice, MeasuredCost
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import ResolvedPolicy
@@ -27,26 +28,45 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     regression: bool
 
 
+class Drafting(NamedTuple):
+    """What drafts cost at like load. ``choice`` is the k that follows, ``None`` if its curve is not known.
+
+    ``pays``: whether the speed-up at like load is large enough, beyond chance; ``None`` if that cannot be told.
+    """
+
+    cost: MeasuredCost
+    choice: KChoice | None
+    pays: bool | None
+
+
 def decide(
     latencies: tuple[LatencyComparison, ...],
     baseline: Figures | None,
     candidate: Figures | None,
     *,
+    drafting: Drafting | None,
     policy: ResolvedPolicy,
     preemptions: Pair,
 ) -> Decision:
     """Decide from the outcomes of the SLIs.
 
-    The figures (``None``: nothing was drafted) and the policy choose the next step.
+    The figures (``None``: nothing was drafted) and the measured cost of a draft choose the next step. Without a
+    measured cost no other k is named.
     """
     outcomes: dict[Outcome, list[str]] = {}
     for latency in latencies:
         outcomes.setdefault(latency.outcome, []).append(TITLES[latency.sli])
     code, headline = _headline(outcomes, some_are_faster=any(map(_some_are_faster, latencies)))
     reasons = [reason for latency in latencies for reason in _reasons(latency)]
+    if drafting is not None:
+        cost = drafting.cost
+        reasons.append(f"speed-up at like load ({cost.concurrency:.1f} running) {times(cost.speedup)}")
     if candidate is not None and candidate.acceptance_ratio is not None:
-        minimum = f"minimum {policy.acceptance_ratio_min:.2f} for this method"
-        reasons.append(f"acceptance of the candidate {candidate.acceptance_ratio:.2f} ({minimum})")
+        price = drafting.cost.draft_cost_ratio if drafting else None
+        least = f"break-even {times(price, unit='')}, measured"
+        if price is None:
+            least = f"break-even not measured, assumed {policy.acceptance_ratio_min:.2f} for this method"
+        reasons.append(f"acceptance of the candidate {candidate.acceptance_ratio:.2f} ({least})")
     if (preemptions.candidate or 0.0) > (preemptions.baseline or 0.0):
         reasons.append(
             f"the candidate preempted requests {preemptions.candidate:,.0f} times, the baseline "
@@ -60,7 +80,7 @@ def decide(
             "without speculation or with another k. The mean hides them."
         )
     else:
-        action = _action(code, baseline, candidate, policy)
+        action = _action(code, baseline, candidate, drafting)
     return Decision(code=code, headline=headline, reasons=tuple(reasons), action=action, regression=code in REGRESSIONS)
 
 
@@ -127,7 +147,7 @@ def _action(
     code: DecisionCode,
     baseline: Figures | None,
     candidate: Figures | None,
-    policy: ResolvedPolicy,
+    drafting: Drafting | None,
 ) -> str:
     turned_on = baseline is None and candidate is not None
     turned_off = baseline is not None and candidate is None
@@ -137,31 +157,56 @@ def _action(
             "look at waiting requests and prompt lengths. For slower answers, look at acceptance and batch size."
         )
     if code == "no_difference":
-        if turned_on:
-            return (
-                "Speculation costs memory and shows no gain here: switch it off. Or record longer, if a gain smaller "
-                "than the interval would be worth it."
-            )
-        return "Keep the simpler setting, or record longer to see a smaller difference."
+        # That none is shown does not prove that there is none.
+        if drafting is None or not turned_on:
+            return "Record longer: a smaller difference than these intervals show may still be there."
+        if drafting.pays is None:
+            return "Record longer: neither a gain nor the absence of one is shown."
+        if drafting.pays:
+            return "Keep speculation on: it pays at like load. Record longer to see it in the latencies too."
+        return f"Speculation gives no speed-up at this load. {_other_k(drafting.choice)}"
     if code == "faster":
         if turned_on:
-            return "Keep speculation on. Serve the baseline, and an alert fires when the speed-up disappears."
+            keep = "Keep speculation on. Serve the baseline, and an alert fires when the speed-up disappears."
+            if drafting and drafting.choice and drafting.choice.try_more and drafting.choice.recommended:
+                more = drafting.choice.recommended + 1
+                keep += f" Record k = {more} too: the last position still pays for itself."
+            return keep
         if turned_off:
             return "Leave speculation off for this traffic: it is faster without."
         return "Keep the candidate's setting, and make its recording the new baseline."
     if turned_off:
         return "Leave speculation on: it is slower without."
-    if not turned_on or candidate is None:
+    if not turned_on:
         return "Keep the baseline's setting, and look at what else differs (the flags name it)."
-    return _remedy(candidate, policy)
+    return _remedy(drafting)
 
 
-def _remedy(candidate: Figures, policy: ResolvedPolicy) -> str:
-    """Say what to do about speculation that slows decoding down."""
-    rate = candidate.acceptance_ratio
-    if rate is not None and rate >= policy.acceptance_ratio_min:
+def _remedy(drafting: Drafting | None) -> str:
+    """Say what to do about speculation that makes the service slower, which was measured."""
+    if drafting is None:
         return (
-            "Acceptance is good, but each step now costs too much. Compare at today's batch size, and look at the cost "
-            "of the draft model. Limit speculation to small batches, or switch it off."
+            "Switch speculation off at this load, or record another k. What a draft costs is not measured: that needs "
+            "step times by load in both recordings."
         )
-    return "Switch speculation off. Then look at the draft head, the sampling temperature and the load."
+    if drafting.pays:
+        return (
+            "At like load speculation pays. Look at what else makes requests slower: waiting requests, prompt lengths, "
+            "a higher load than the baseline's."
+        )
+    return _other_k(drafting.choice)
+
+
+def _other_k(choice: KChoice | None) -> str:
+    """Say which k to run or to record instead of one that does not pay."""
+    if choice is None:
+        return "Switch speculation off at this load, or record another k."
+    if choice.recommended is None:
+        candidates = " or ".join(map(str, choice.candidates))
+        more = f"record k = {choice.record_next} too" if choice.record_next is not None else "record longer"
+        return f"The best k is {candidates}, and these recordings do not tell which: {more}, and run tune on all."
+    if choice.recommended == 0:
+        return f"Switch speculation off at this load: no k up to {choice.expected[-1].k} pays. Then look at the draft."
+    if choice.within_chance:
+        return "Switch speculation off at this load, or record longer: another k may be better, but not beyond chance."
+    return f"Run k = {choice.recommended}, record it, and compare again."

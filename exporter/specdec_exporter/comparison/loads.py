@@ -9,6 +9,7 @@ from itertools import chain
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import (
     Counts,
     acceptance_ratio,
@@ -150,16 +151,16 @@ def cost_of(bins: Sequence[LoadBin], plain: StepTimes, policy: Policy) -> Measur
 def at_load(bound: int | None, total: Load, cost: MeasuredCost | None, policy: Policy) -> AtLoad:
     """Return the figures of a span; with ``cost`` those of the part that was compared."""
     counts = total.counts
-    tokens, drafted = ratio(total.tokens, total.steps), ratio(counts.draft_tokens, total.steps)
+    tokens, drafted = _ratio(total.tokens, total.steps), _ratio(counts.draft_tokens, total.steps)
     return AtLoad(
         concurrency_bound=bound,
         concurrency=cost.concurrency if cost else total.concurrency or None,
         steps=cost.steps if cost else counts.steps,
-        acceptance_ratio=acceptance_ratio(counts.accepted_tokens, counts.draft_tokens),
-        mean_acceptance_length=mean_acceptance_length(counts.accepted_tokens, counts.drafts),
+        acceptance_ratio=_finite(acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)),
+        mean_acceptance_length=_finite(mean_acceptance_length(counts.accepted_tokens, counts.drafts)),
         tokens_per_step=cost.tokens_per_step if cost else tokens,
         draft_tokens_per_step=cost.draft_tokens_per_step if cost else drafted,
-        step_seconds=cost.step_seconds if cost else ratio(counts.step_seconds, total.steps),
+        step_seconds=cost.step_seconds if cost else _ratio(counts.step_seconds, total.steps),
         plain_step_seconds=cost.plain_step_seconds if cost else None,
         compared_ratio=cost.compared_ratio if cost else None,
         draft_cost_ratio=cost.draft_cost_ratio if cost else None,
@@ -181,17 +182,19 @@ def estimated(recordings: Sequence[Baseline], plain: Sequence[Baseline]) -> AtLo
     """
     counts = sum((each.counts for each in recordings), Counts())
     total = Load(math.fsum(each.duration_seconds for each in recordings), counts)
-    tokens, drafted = ratio(total.tokens, counts.steps), ratio(counts.draft_tokens, counts.steps)
-    mean, plain_mean = _mean_seconds(recordings), _mean_seconds(plain)
-    seconds = mean * tokens if mean and tokens else None
-    slowdown, speedup = ratio(seconds, plain_mean), ratio(plain_mean, mean)
-    cost = None if slowdown is None else ratio(max(slowdown - 1.0, 0.0), drafted)
+    tokens, drafted = _ratio(total.tokens, counts.steps), _ratio(counts.draft_tokens, counts.steps)
+    mean, plain_mean = (
+        mean_seconds(each.time_per_output_token_seconds for each in side) for side in (recordings, plain)
+    )
+    seconds = _finite(mean * tokens) if mean and tokens else None
+    slowdown, speedup = _ratio(seconds, plain_mean), _ratio(plain_mean, mean)
+    cost = None if slowdown is None else _ratio(max(slowdown - 1.0, 0.0), drafted)
     return AtLoad(
         concurrency_bound=None,
         concurrency=None,
         steps=counts.steps,
-        acceptance_ratio=acceptance_ratio(counts.accepted_tokens, counts.draft_tokens),
-        mean_acceptance_length=mean_acceptance_length(counts.accepted_tokens, counts.drafts),
+        acceptance_ratio=_finite(acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)),
+        mean_acceptance_length=_finite(mean_acceptance_length(counts.accepted_tokens, counts.drafts)),
         tokens_per_step=tokens,
         draft_tokens_per_step=drafted,
         step_seconds=seconds,
@@ -231,11 +234,20 @@ def drafts_are_short(counts: Counts, k: int, policy: Policy) -> bool:
 
 
 def _without_interval(value: float | None) -> Estimate | None:
+    value = _finite(value)
+    return None if value is None else Estimate(value, None, None)
+
+
+def mean_seconds(histograms: Iterable[Histogram | None]) -> float | None:
+    """Return the mean of all histograms; ``None`` if nothing was recorded."""
+    found = [each for each in histograms if each is not None]
+    return _ratio(math.fsum(each.sum for each in found), math.fsum(each.count for each in found))
+
+
+def _ratio(numerator: float | None, denominator: float | None) -> float | None:
+    return _finite(ratio(numerator, denominator))
+
+
+def _finite(value: float | None) -> float | None:
     # Absurd counts overflow; that is no figure.
-    return None if value is None or not math.isfinite(value) else Estimate(value, None, None)
-
-
-def _mean_seconds(recordings: Sequence[Baseline]) -> float | None:
-    """Return the mean time per output token."""
-    found = [each for recording in recordings if (each := recording.time_per_output_token_seconds) is not None]
-    return ratio(math.fsum(each.sum for each in found), math.fsum(each.count for each in found))
+    return value if value is not None and math.isfinite(value) else None

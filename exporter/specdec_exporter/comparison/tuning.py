@@ -35,6 +35,7 @@ from specdec_exporter.comparison.loads import (
     group_of,
     is_plain,
     k_of,
+    mean_seconds,
     reference_of,
     workload_of,
 )
@@ -179,13 +180,12 @@ def _recorded(recording: Baseline, references: Mapping[str | None, Reference], p
     reference = Reference() if is_plain(recording) else _reference_for(workload_of(recording), references)
     whole, by_load = figures_of([recording], reference, policy)
     near = min(reference.recordings, key=lambda each: _distance(each, recording), default=None)
-    first, per_token = recording.time_to_first_token_seconds, recording.time_per_output_token_seconds
     return Recorded(
         recording=side_of(recording),
         speculative=not is_plain(recording),
         against=tuple(each.name for each in reference.recordings),
-        mean_time_to_first_token_seconds=ratio(first.sum, first.count) if first else None,
-        mean_time_per_output_token_seconds=ratio(per_token.sum, per_token.count) if per_token else None,
+        mean_time_to_first_token_seconds=mean_seconds([recording.time_to_first_token_seconds]),
+        mean_time_per_output_token_seconds=mean_seconds([recording.time_per_output_token_seconds]),
         whole=whole,
         by_load=by_load,
         rule=None if near is None else rule_for(near, recording, whole, policy),
@@ -267,24 +267,30 @@ def _load_flags(
         wanted = f"{policy.cost.min_steps} request-steps at a load that was also recorded without speculation"
         yield flag("no_like_load", f"has fewer than {wanted}", "Record both at the same load, for longer.")
     if rates := _prompt_rates(recording, reference, by_load, policy):
-        yield flag("prompt_rate_differs", rates, "Prefill lengthens steps: compare at the same prompt rate.")
+        yield flag("prompt_rate_differs", rates, "Prefill lengthens steps: send the same requests to both.")
 
 
 def _prompt_rates(recording: Baseline, reference: Reference, by_load: Sequence[AtLoad], policy: Policy) -> str | None:
-    """Return in words at which loads the prompt tokens per second differ, and what that does to the speed-up."""
+    """Return in words at which load the prompt tokens per second are not those of the same requests.
+
+    At like load a faster server also answers more requests; only what goes beyond its speed-up is different traffic.
+    """
     rates = [
         {each.bound: ratio(each.total.counts.prompt_tokens, each.total.seconds) or 0.0 for each in bins}
         for bins in (reference.bins, recording.by_load)
     ]
     limit = 1.0 + policy.cost.prompt_rate_tolerance
-    compared = [each.concurrency_bound for each in by_load if each.concurrency_bound and each.speedup is not None]
-    found = [(rates[0].get(bound, 0.0), rates[1].get(bound, 0.0), bound) for bound in compared]
+    found = [
+        (rates[0].get(each.concurrency_bound, 0.0) * each.speedup.value, rates[1][each.concurrency_bound], each)
+        for each in by_load
+        if each.concurrency_bound and each.speedup is not None
+    ]
     apart = [each for each in found if max(each[:2]) > limit * min(each[:2])]
     if not apart:
         return None
-    before, after, bound = max(apart, key=lambda each: abs(each[1] - each[0]))
-    reads = "low" if after > before else "high"
+    expected, rate, load = max(apart, key=lambda each: abs(each[1] - each[0]))
+    reads = ("low", "high") if rate > expected else ("high", "low")
     return (
-        f"read {after:,.0f} prompt tokens per second at up to {bound} running, without speculation {before:,.0f}: the "
-        f"speed-up reads too {reads} rather than too {'high' if reads == 'low' else 'low'}"
+        f"read {rate:,.0f} prompt tokens per second at {load.concurrency:.1f} running; the same requests as without "
+        f"speculation would be {expected:,.0f}: the speed-up reads too {reads[0]} rather than too {reads[1]}"
     )

@@ -159,6 +159,7 @@ class Rank:
         longest = max((length for _, length in self._step), default=0)
         seconds = latency.step_seconds + latency.draft_token_seconds * longest
         seconds += latency.request_seconds * max(0, len(batch) - 1)
+        seconds += latency.batched_token_seconds * (sum(length for _, length in self._step) - longest)
         jitter = rng.lognormvariate(0.0, latency.step_sigma) if latency.step_sigma else 1.0
         self._step_ends_at = now + seconds * jitter * conditions.latency_factor
 

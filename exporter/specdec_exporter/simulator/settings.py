@@ -33,6 +33,7 @@ _POSITIVE = (
 _NOT_NEGATIVE = (
     "draft_token_seconds",
     "request_seconds",
+    "batched_token_seconds",
     "step_sigma",
     "prefill_sigma",
     "output_sigma",
@@ -46,13 +47,15 @@ class LatencyModel(msgspec.Struct, frozen=True, kw_only=True):
     """Durations in simulated seconds. One engine step serves every decoding request.
 
     A step takes ``step_seconds`` + ``draft_token_seconds`` per token of its longest draft + ``request_seconds`` for
-    every request after the first, times a lognormal factor of ``step_sigma``. Prefill is lognormal around
-    ``prefill_seconds``. ``tail_share`` of the requests are ``tail_factor`` times slower, in prefill and in decoding.
+    every request after the first + ``batched_token_seconds`` for every token of the other drafts, times a lognormal
+    factor of ``step_sigma``. Prefill is lognormal around ``prefill_seconds``. ``tail_share`` of the requests are
+    ``tail_factor`` times slower, in prefill and in decoding.
     """
 
     step_seconds: float = 0.02
     draft_token_seconds: float = 0.0015
     request_seconds: float = 0.0002
+    batched_token_seconds: float = 0.0
     step_sigma: float = 0.05
     prefill_seconds: float = 0.1
     prefill_sigma: float = 0.3

@@ -123,6 +123,7 @@ class Spread(msgspec.Struct, frozen=True):
 _MAX_LOGARITHM: Final = 20.0  # a wider interval says nothing, and would overflow
 _ROUNDING: Final = 1e-9
 _MAX_CORRELATION: Final = 0.9
+_FREEDOM_MIN: Final = 3
 # Two-sided 95 % quantiles of Student's t distribution, by degrees of freedom from 1.
 _T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 
@@ -138,9 +139,9 @@ def ratio_of_sums(numerators: Sequence[float], denominators: Sequence[float], bl
 
     The blocks' own scatter gives the error, so requests that share a batch or an hour do not make it too small. Blocks
     that resemble their neighbours count for less: the variance grows by (1 + r) / (1 - r), and the degrees of freedom
-    shrink by as much, where r is the correlation of the residuals of neighbours. A correlation within n blocks comes
-    out too low by (1 + 4 r) / n (Kendall 1954), so this is added. With fewer than ``blocks_min`` blocks the error is
-    not known.
+    shrink by as much (to 3 at least: fewer only blow the interval up). r is the correlation of the residuals of
+    neighbours. Within n blocks it comes out too low by (1 + 4 r) / n (Kendall 1954), so this is added. With fewer than
+    ``blocks_min`` blocks the error is not known.
     """
     above, below, blocks = sum(numerators), sum(denominators), len(denominators)
     if not (0.0 < above < math.inf and 0.0 < below < math.inf and 0.0 < above / below < math.inf):
@@ -156,4 +157,4 @@ def ratio_of_sums(numerators: Sequence[float], denominators: Sequence[float], bl
     correlation = min(max(seen + (1.0 + 4.0 * max(seen, 0.0)) / blocks, 0.0), _MAX_CORRELATION)
     growth = (1.0 + correlation) / (1.0 - correlation)
     error = math.sqrt(squares * blocks / (blocks - 1) * growth)
-    return Spread(ratio, error, max(int((blocks - 1) / growth), 1))
+    return Spread(ratio, error, min(max(int((blocks - 1) / growth), _FREEDOM_MIN), blocks - 1))

@@ -14,6 +14,7 @@ import msgspec
 
 from specdec_exporter.predictor.versions import LOSSY_REJECTION, SYNTHETIC, KnownPitfall
 from specdec_exporter.speculation.benefit import (
+    Basis,
     BreakEven,
     Speed,
     assumed_break_even,
@@ -40,9 +41,14 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict: one word, one sentence, the reasons, and the next step."""
+    """The verdict: one word, one sentence, the reasons, and the next step.
+
+    ``basis``: whether a measured speed-up decided, or acceptance against a break-even that may be assumed; ``None`` if
+    there was nothing to judge.
+    """
 
     code: VerdictCode
+    basis: Basis | None = None
     headline: str
     reasons: tuple[str, ...]
     action: str
@@ -107,7 +113,9 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
     if code != "healthy":
         findings[0] = msgspec.structs.replace(findings[0], action=action)
     reasons = tuple(finding.found for finding in findings)
-    return Verdict(code=code, headline=headline, reasons=reasons, action=action), tuple(findings)
+    decided = measured is not None and (measured.harmful or measured.pays is not None)
+    basis: Basis = "measured" if decided else even.basis
+    return Verdict(code=code, basis=basis, headline=headline, reasons=reasons, action=action), tuple(findings)
 
 
 def _undecided(case: str, reason: str) -> tuple[Verdict, tuple[Finding, ...]]:

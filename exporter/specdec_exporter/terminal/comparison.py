@@ -166,6 +166,13 @@ def _speculation(comparison: Comparison) -> list[tuple[str, ...]]:
     if speedup.realised is not None and speedup.realised_from is not None:
         what = "realised speed-up" if speedup.ceiling is not None else "baseline / candidate"
         rows.append((f"{what}, {TITLES[speedup.realised_from]}", "", times(speedup.realised)))
+    if speedup.at_like_load is not None and speedup.concurrency is not None:
+        running = f"{speedup.concurrency:.1f} running"
+        rows.append((f"speed-up at like concurrency, {running}", "", times(speedup.at_like_load)))
+    if speedup.draft_cost_ratio is not None:
+        rows.append(("break-even acceptance, measured", "", _interval(speedup.break_even_acceptance_ratio, percent)))
+    if speedup.break_even_acceptance_length is not None:
+        rows.append(("break-even length, measured", "", _interval(speedup.break_even_acceptance_length, decimal)))
     if speedup.ceiling is not None and speedup.ceiling_from is not None:
         rows.append((f"ceiling, {speedup.ceiling_from.replace('_', ' ')}", "", f"{speedup.ceiling:.2f}x"))
     if speedup.efficiency is not None:

@@ -149,7 +149,9 @@ def _print_known(console: Console, label: str, known: WarningCount | KnownPitfal
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
     """Print the verdict in a frame."""
-    title = f"Verdict: {verdict.code.replace('_', ' ')}"
+    # A verdict on what speculation is worth, without a measurement, is a guess.
+    guessed = verdict.basis == "assumed" and verdict.code in ("healthy", "not_paying")
+    title = f"Verdict: {verdict.code.replace('_', ' ')}{', assumed' if guessed else ''}"
     print_framed(console, title, verdict.headline, verdict.reasons, verdict.action, style=_VERDICT_STYLE[verdict.code])
 
 

@@ -15,6 +15,7 @@ from specdec_exporter.comparison.keeping import Rule
 from specdec_exporter.comparison.loads import AtLoad
 from specdec_exporter.comparison.tuning import Recorded, Setting, Tuning, TuningFlag
 from specdec_exporter.formatting import decimal, percent, plain, seconds
+from specdec_exporter.speculation.cost import StepCost
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.console import heading, indented, print_framed, write
 from specdec_exporter.terminal.figures import print_finding

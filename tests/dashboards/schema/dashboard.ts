@@ -10,7 +10,6 @@ import type * as table from '@grafana/schema/dist/esm/raw/composable/table/panel
 import type * as text from '@grafana/schema/dist/esm/raw/composable/text/panelcfg/x/TextPanelCfg_types.gen';
 import type * as timeseries from '@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen';
 import type * as trend from '@grafana/schema/dist/esm/raw/composable/trend/panelcfg/x/TrendPanelCfg_types.gen';
-import type * as xychart from '@grafana/schema/dist/esm/raw/composable/xychart/panelcfg/x/XYChartPanelCfg_types.gen';
 
 // JSON has the values of enums, not their names; string literals are no members of a string enum.
 type Json<T> = 0 extends 1 & T
@@ -70,8 +69,7 @@ type Panel =
   | Of<'table', table.Options, TableField>
   | Of<'text', text.Options>
   | Of<'timeseries', timeseries.Options, timeseries.FieldConfig>
-  | Of<'trend', trend.Options, trend.FieldConfig>
-  | Of<'xychart', xychart.Options, xychart.FieldConfig>;
+  | Of<'trend', trend.Options, trend.FieldConfig>;
 
 // Cells that wrap came with 11.2; before, the option is ignored.
 type Wrapping = { type: 'auto'; wrapText?: boolean };

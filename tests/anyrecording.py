@@ -1,0 +1,88 @@
+"""Any recordings, for property tests."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from recordings import INF
+from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.load import CONCURRENCY_BOUNDS, Load, LoadBin
+
+counts = st.one_of(st.none(), st.just(0.0), st.floats(0.0, 1e12))
+texts = st.one_of(st.none(), st.text(max_size=30))
+
+
+@st.composite
+def histograms(draw: st.DrawFn) -> Histogram | None:
+    """Any that a file may hold, in a few sets of buckets."""
+    bounds = draw(st.sampled_from([(INF,), (0.01, INF), (0.01, 0.5, INF), (0.02, 0.5, 1.0, INF), (1e-300, 1e300, INF)]))
+    within = draw(st.lists(st.floats(0.0, 1e300), min_size=len(bounds), max_size=len(bounds)))
+    cumulative = tuple(itertools.accumulate(within))
+    known = draw(st.booleans())
+    total = draw(st.floats(0.0, 1e300))
+    return Histogram(bounds=bounds, counts=cumulative, sum=total) if known else None
+
+
+@st.composite
+def load_bins(draw: st.DrawFn) -> tuple[LoadBin, ...]:
+    """Any bins by load that a file may hold, half of them at a usual load."""
+    found = []
+    for bound in sorted(draw(st.sets(st.sampled_from(CONCURRENCY_BOUNDS[:4]), max_size=3))):
+        drafted = draw(st.booleans())
+        blocks = draw(st.lists(_blocks(bound, drafted=drafted), min_size=1, max_size=6))
+        positions = draw(st.lists(st.floats(0.0, 1e6), max_size=3)) if drafted else []
+        found.append(LoadBin(bound, len(blocks), tuple(blocks), tuple(sorted(positions, reverse=True))))
+    return tuple(found)
+
+
+@st.composite
+def _blocks(draw: st.DrawFn, bound: int, *, drafted: bool) -> Load:
+    wild = draw(st.booleans())
+    few = counts if wild else st.floats(1.0, 1e4)
+    seconds = draw(st.floats(1e-3, 1e6) if wild else st.just(5.0))
+    step_seconds = draw(counts if wild else st.floats(0.6, 1.0).map(lambda share: share * bound * seconds))
+    names = ("steps", "generation_tokens", "first_tokens", "prompt_tokens")
+    values = {name: draw(few) for name in names} | {"step_seconds": step_seconds}
+    if drafted:
+        values |= {name: draw(few) for name in ("drafts", "draft_tokens", "accepted_tokens")}
+    return Load(seconds, replace(Counts(), **values))
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> Baseline:
+    """Any recording that a file may hold."""
+    drafts = draw(counts)
+    draft_tokens = draw(counts)
+    accepted = None if draft_tokens is None else draw(st.floats(0.0, 1.0)) * draft_tokens
+    curve = draw(st.lists(st.floats(0.0, 1e12), max_size=4)) if drafts is not None else []
+    return Baseline(
+        name=draw(st.text(max_size=30)),
+        recorded_at="2026-11-21T02:00:00Z",
+        duration_seconds=draw(st.floats(1e-3, 1e9)),
+        context=Context(**{key: draw(texts) for key in ("hardware", "runtime", "request_parameters", "command")}),
+        method=draw(st.one_of(st.none(), st.sampled_from(["eagle3", "ngram", "unheard of"]))),
+        num_speculative_tokens=draw(st.one_of(st.none(), st.integers(1, 8))),
+        time_per_output_token_seconds=draw(histograms()),
+        time_to_first_token_seconds=draw(histograms()),
+        request_latency_seconds=draw(histograms()),
+        counts=Counts(
+            drafts=drafts,
+            draft_tokens=draft_tokens,
+            accepted_tokens=accepted,
+            accepted_per_position=tuple(sorted(curve, reverse=True)),
+            generation_tokens=draw(counts),
+            first_tokens=draw(counts),
+            steps=draw(counts),
+            step_seconds=draw(counts),
+            prompt_tokens=draw(counts),
+            preemptions=draw(counts),
+        ),
+        by_load=draw(load_bins()),
+        requests_finished=draw(counts),
+        interrupted=draw(st.booleans()),
+    )

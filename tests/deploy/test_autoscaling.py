@@ -1,0 +1,253 @@
+"""The examples of docs/autoscaling.md: the autoscalers know every field, and the queries give what the page says."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alertmanager.test_operator import faults
+from deploy.manifests import KUBERNETES, parse, read
+from fieldtools import ROOT
+from promtool import promtool
+from unit.test_docs import code, section, tables
+
+PAGE = (ROOT / "docs" / "autoscaling.md").read_text(encoding="utf-8")
+KEDA = "KEDA"
+HPA = "HorizontalPodAutoscaler with prometheus-adapter"
+TOLERANCE = 0.1  # Kubernetes' own
+REPLICAS = 4
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string", "minLength": 1}
+COUNT: Schema = {"type": "integer", "minimum": 1}
+
+
+def fields(required: str, **properties: Schema) -> Schema:
+    return {"type": "object", "required": required.split(), "properties": properties}
+
+
+def items(schema: Schema) -> Schema:
+    return {"type": "array", "minItems": 1, "items": schema}
+
+
+def one_of(*texts: str) -> Schema:
+    return {"type": "string", "enum": list(texts)}
+
+
+# The fields of `spec` that the examples use, as in KEDA 2.20 (config/crd/bases/keda.sh_scaledobjects.yaml) and in
+# autoscaling/v2.
+POLICY = fields(
+    "type value periodSeconds", type=one_of("Pods", "Percent"), value=COUNT, periodSeconds={**COUNT, "maximum": 1800}
+)
+SCALING = fields(
+    "", stabilizationWindowSeconds={"type": "integer", "minimum": 0, "maximum": 3600}, policies=items(POLICY)
+)
+BEHAVIOR = fields("", scaleUp=SCALING, scaleDown=SCALING)
+# What a Prometheus trigger takes (pkg/scalers/prometheus_scaler.go); every value is text.
+TRIGGER = fields(
+    "serverAddress query threshold",
+    serverAddress=TEXT,
+    query=TEXT,
+    threshold={"type": "string", "pattern": r"^\d+(\.\d+)?$"},
+    ignoreNullValues=one_of("true", "false"),
+)
+SCALED_OBJECT = fields(
+    "scaleTargetRef triggers",
+    scaleTargetRef=fields("name", name=TEXT, kind=TEXT, apiVersion=TEXT),
+    minReplicaCount={"type": "integer", "minimum": 0},
+    maxReplicaCount=COUNT,
+    pollingInterval=COUNT,
+    fallback=fields(
+        "failureThreshold replicas",
+        failureThreshold={"type": "integer", "minimum": 0},
+        replicas={"type": "integer", "minimum": 0},
+        behavior=one_of("static", "currentReplicas", "currentReplicasIfHigher", "currentReplicasIfLower"),
+    ),
+    advanced=fields("", horizontalPodAutoscalerConfig=fields("", behavior=BEHAVIOR)),
+    triggers=items(
+        fields(
+            "type metadata",
+            type=one_of("prometheus"),
+            name=TEXT,
+            metricType=one_of("AverageValue", "Value"),
+            metadata=TRIGGER,
+        )
+    ),
+)
+METRIC = fields(
+    "metric target",
+    metric=fields("name", name=TEXT, selector=fields("", matchLabels=fields("", inference_service=TEXT))),
+    target=fields("type", type=one_of("AverageValue", "Value"), averageValue=TEXT, value=TEXT),
+)
+AUTOSCALER = fields(
+    "scaleTargetRef maxReplicas",
+    scaleTargetRef=fields("kind name", apiVersion=TEXT, kind=TEXT, name=TEXT),
+    minReplicas=COUNT,
+    maxReplicas=COUNT,
+    behavior=BEHAVIOR,
+    metrics=items(fields("type external", type=one_of("External"), external=METRIC)),
+)
+
+
+def example(heading: str, number: int = 0) -> Any:
+    (found,) = parse(code(section(PAGE, heading), "yaml")[number])
+    return found
+
+
+SCALED = example(KEDA)
+RULES = {rule["name"]["as"]: rule for rule in example(HPA, 0)["externalRules"]}
+SCALER = example(HPA, 1)
+TRIGGERS = {trigger["name"]: trigger for trigger in SCALED["spec"]["triggers"]}
+
+
+def flat(query: str) -> str:
+    return " ".join(query.split())
+
+
+def of_adapter(name: str) -> str:
+    """The query as the adapter puts it for the example's HPA."""
+    matchers = 'namespace="prod", inference_service="chat"'
+    return flat(RULES[name]["metricsQuery"]).replace("<<.LabelMatchers>>", matchers)
+
+
+# --- The fields -------------------------------------------------------------------------------------------------------
+
+
+def test_keda_knows_every_field() -> None:
+    assert (SCALED["apiVersion"], SCALED["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
+    assert list(faults(SCALED_OBJECT, SCALED["spec"])) == []
+    assert SCALED["spec"]["minReplicaCount"] <= SCALED["spec"]["maxReplicaCount"]
+
+
+def test_kubernetes_knows_every_field() -> None:
+    assert (SCALER["apiVersion"], SCALER["kind"]) == ("autoscaling/v2", "HorizontalPodAutoscaler")
+    assert list(faults(AUTOSCALER, SCALER["spec"])) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"triggers": []}, ".triggers has too few items"),
+        ({"scaleTargetRef": {}}, ".scaleTargetRef.name is missing"),
+        ({"minReplicas": 2}, ".minReplicas does not exist"),
+        (
+            {"triggers": [{"type": "prometheus", "metadata": {**TRIGGERS["load"]["metadata"], "threshold": 16}}]},
+            "16 is no",
+        ),
+    ],
+)
+def test_the_check_finds_faults(change: dict[str, Any], fault: str) -> None:
+    (found,) = faults(SCALED_OBJECT, {**SCALED["spec"], **change})
+
+    assert fault in found
+
+
+def test_the_service_is_the_one_of_the_manifests() -> None:
+    service = read(KUBERNETES / "predictor/inferenceservice.yaml")["metadata"]["name"]
+    deployments = (SCALED["spec"]["scaleTargetRef"]["name"], SCALER["spec"]["scaleTargetRef"]["name"])
+
+    assert deployments == (f"{service}-predictor",) * 2
+
+
+def test_both_autoscalers_do_the_same() -> None:
+    external = {metric["external"]["metric"]["name"]: metric["external"] for metric in SCALER["spec"]["metrics"]}
+
+    assert external.keys() == RULES.keys()
+    assert SCALED["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == SCALER["spec"]["behavior"]
+    assert flat(TRIGGERS["load"]["metadata"]["query"]) == of_adapter("specdec_requests")
+    assert f"({flat(TRIGGERS['slowdown']['metadata']['query'])}) or vector(0)" == of_adapter("specdec_slowdown")
+    for trigger, name in (("load", "specdec_requests"), ("slowdown", "specdec_slowdown")):
+        target = external[name]["target"]
+        assert target["type"] == TRIGGERS[trigger]["metricType"]
+        limit = target["averageValue" if target["type"] == "AverageValue" else "value"]
+        assert limit == TRIGGERS[trigger]["metadata"]["threshold"]
+
+
+def test_the_rule_is_the_trigger() -> None:
+    (rule,) = code(section(PAGE, "The rule"), "promql")
+
+    assert flat(rule) == flat(TRIGGERS["slowdown"]["metadata"]["query"])
+
+
+def test_the_families_exist() -> None:
+    documented = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/metrics.md").read_text("utf-8"), re.MULTILINE))
+    used = {re.sub(r"_seconds_sum$", "_seconds", name) for name in re.findall(r"\bspecdec_\w+(?=[{`])", PAGE)}
+
+    assert used
+    assert used <= documented
+
+
+# --- What the queries give --------------------------------------------------------------------------------------------
+
+
+def answers(folder: Path, queries: dict[str, float | None], speedup: float | None, concurrency: float) -> None:
+    """Let promtool check what the queries give for two replicas; ``None``: nothing."""
+    labels = 'namespace="prod", inference_service="chat", model_name="llama"'
+    series = []
+    for pod in ("chat-0", "chat-1"):
+        own = f'{labels}, pod="{pod}"'
+        series.append(
+            {"series": f'specdec_step_latency_seconds_sum{{{own}, engine="0"}}', "values": f"0+{60 * concurrency}x20"}
+        )
+        for state, count in (("running", concurrency), ("waiting", 1)):
+            series.append({"series": f'specdec_requests_{state}{{{own}, engine="0"}}', "values": f"{count}x20"})
+        if speedup is not None:
+            series.append({"series": f'specdec_speedup_ratio{{{own}, basis="measured"}}', "values": f"{speedup}x20"})
+    expected = [
+        {
+            "expr": query,
+            "eval_time": "15m",
+            "exp_samples": [] if value is None else [{"labels": "{}", "value": value}],
+        }
+        for query, value in queries.items()
+    ]
+    file = folder / "queries.yaml"
+    tests = [{"interval": "1m", "input_series": series, "promql_expr_test": expected}]
+    file.write_text(yaml.safe_dump({"rule_files": [], "tests": tests}), encoding="utf-8")
+    promtool().test_rules(file)
+
+
+def wanted(value: float, replicas: int) -> int:
+    """What an HPA wants for a metric of the type Value with the target 1."""
+    return replicas if abs(value - 1) <= TOLERANCE else math.ceil(value * replicas)
+
+
+ROWS = list(tables(section(PAGE, "The rule")))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["What is there"] for row in ROWS])
+def test_the_table_is_what_the_queries_give(row: dict[str, str], tmp_path: Path) -> None:
+    there = re.match(r"a speed-up of ([\d.]+), (\d+) requests", row["What is there"])
+    speedup, concurrency = (float(there[1]), int(there[2])) if there else (None, 16)
+    nothing = row["The query gives"] == "nothing"
+    slowdown = 1 / speedup if speedup and not nothing else None
+
+    answers(
+        tmp_path,
+        {
+            flat(TRIGGERS["slowdown"]["metadata"]["query"]): slowdown,
+            of_adapter("specdec_slowdown"): slowdown or 0.0,
+            flat(TRIGGERS["load"]["metadata"]["query"]): 2.0 * (concurrency + 1),
+        },
+        speedup,
+        concurrency,
+    )
+    says = row[f"The autoscaler wants, with {REPLICAS} replicas"]
+    if slowdown is None:
+        assert says == "the trigger by load decides"
+    else:
+        assert float(row["The query gives"]) == pytest.approx(slowdown, abs=0.005)
+        assert says.startswith(str(wanted(slowdown, REPLICAS)))
+
+
+def test_the_hysteresis_is_the_one_of_the_page() -> None:
+    (found,) = re.findall(r"speed-up of (0\.\d+), and it lets the service scale in only above\s+(1\.\d+)", PAGE)
+    out, back = map(float, found)
+
+    assert wanted(1 / (out - 0.01), REPLICAS) > REPLICAS == wanted(1 / (out + 0.01), REPLICAS)
+    assert wanted(1 / (back + 0.01), 100) < 100 == wanted(1 / (back - 0.01), 100)

@@ -1,0 +1,99 @@
+"""Records servers under closed loops: so many clients, each of which sends its next request when it has its answer.
+
+With fewer clients than the server takes at once nothing waits, so the number of clients is the load. Servers that are
+compared run side by side, but only one is busy at a time, and they take turns every few seconds: whatever else slows
+the machine down slows all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from vllm import saturated
+from vllm.language import CYCLE_LENGTH, excerpt
+from vllm.scenarios import Scenario
+from vllm.server import Installation, Server
+
+MAX_TOKENS: Final = 150  # prefill is one step in many
+MAX_CLIENTS: Final = 16
+
+_STARTING: Final = 2  # at once; more only take longer
+_WARM_UP_REQUESTS: Final = 24
+_WARM_UP_CLIENTS: Final = 12
+_SECONDS: Final = 120.0
+
+
+def server(k: int, installation: Installation, *, models: Path, directory: Path) -> Server:
+    """A server with ``k`` draft tokens per step, none for 0. It keeps its files in a folder of its own."""
+    name = f"k{k}" if k else "off"
+    scenario = Scenario(name=name, method="draft_model" if k else None, k=k, phases=())
+    own = directory / name
+    own.mkdir()
+    return Server(
+        installation,
+        models=models,
+        directory=own,
+        arguments=(*scenario.arguments(models), "--max-num-seqs", str(MAX_CLIENTS)),
+        environment=saturated.ENVIRONMENT,
+    )
+
+
+@contextlib.contextmanager
+def running(servers: Sequence[Server]) -> Iterator[None]:
+    """Start the servers and warm them up, and stop them in the end."""
+    with contextlib.ExitStack() as stack:
+        for each in servers:
+            stack.callback(each.stop)
+        with ThreadPoolExecutor(_STARTING) as pool:
+            list(pool.map(Server.start, servers))
+        for each in servers:
+            _warm_up(each)
+        yield
+
+
+def _warm_up(server: Server) -> None:
+    """Let the server make its first, slow steps before anything is recorded."""
+    requests = [excerpt(1.0, start=index) for index in range(_WARM_UP_REQUESTS)]
+    with ThreadPoolExecutor(_WARM_UP_CLIENTS) as pool:
+        list(pool.map(lambda prompt: server.answer(prompt, max_tokens=MAX_TOKENS, temperature=0), requests))
+
+
+@contextlib.contextmanager
+def clients(server: Server, number: int, *, share: float) -> Iterator[None]:
+    """Keep ``number`` clients busy with requests of which the draft model knows ``share`` of the successors."""
+    ended, starts = threading.Event(), itertools.count(step=7)
+
+    def send() -> None:
+        while not ended.is_set():
+            server.answer(excerpt(share, start=next(starts) % CYCLE_LENGTH), max_tokens=MAX_TOKENS, temperature=0)
+
+    with ThreadPoolExecutor(number) as pool:
+        sending = [pool.submit(send) for _ in range(number)]
+        try:
+            yield
+        finally:
+            ended.set()
+    for each in sending:
+        each.result()
+
+
+def record(server: Server, output: Path, *, seconds: float, arguments: Sequence[str] = ()) -> None:
+    """Record ``seconds`` of what goes on to a baseline file."""
+    subprocess.run(
+        (
+            *(sys.executable, "-m", "specdec_exporter", "baseline", "record", f"--predictor.url={server.url}"),
+            *(f"--predictor.log-path={server.log_path}", f"--duration={seconds:g}s", f"--output={output}"),
+            *arguments,
+        ),
+        stdin=subprocess.DEVNULL,
+        check=True,
+        timeout=_SECONDS,
+    )
