@@ -460,7 +460,7 @@ BENEFIT: Group[ModelBenefit] = Group(
         gauge(
             "specdec_speedup_ratio",
             "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: request-seconds that the same tokens "
-            "would have taken without speculation at the same load / request-seconds taken. Only measured, never assumed.",
+            "would have taken without speculation at the same load / request-seconds taken. It is never assumed.",
             lambda b: {"measured": b.cost.speedup.value} if b.cost else {},
             "step latency, baseline",
             _NO_COST,
