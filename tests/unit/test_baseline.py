@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -28,6 +29,7 @@ from specdec_exporter.baseline.file import (
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.load import BLOCK_COUNTS, CONCURRENCY_BOUNDS, Load, LoadBin, LoadBins
 
 INF = math.inf
 EXAMPLE = Baseline(
@@ -54,11 +56,41 @@ EXAMPLE = Baseline(
         preemptions=0.0,
     ),
     requests_finished=10.0,
+    by_load=(
+        LoadBin(
+            4,
+            9,
+            (
+                Load(20.0, Counts(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=66.0, prompt_tokens=32.0)),
+                Load(25.0, Counts(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=55.5, prompt_tokens=48.0)),
+            ),
+            (90.0, 60.0, 30.0),
+        ),
+        LoadBin(16, 5, (Load(30.0, Counts(steps=700.0, step_seconds=300.0)),)),
+    ),
 )
 TEXT = to_yaml(EXAMPLE)
 
 
 # --- what is written is what is read ---
+
+positives = st.integers(1, 10**9).map(float) | st.floats(1e-6, 1e9)
+
+
+@st.composite
+def load_bins(draw: st.DrawFn) -> tuple[LoadBin, ...]:
+    found = []
+    for bound in sorted(draw(st.sets(st.sampled_from(CONCURRENCY_BOUNDS)))):
+        given_counts = draw(st.sets(st.sampled_from([name for name in BLOCK_COUNTS if not name.startswith("step")])))
+        blocks = []
+        for _ in range(draw(st.integers(1, 24))):
+            counts: dict[str, Any] = {name: draw(amounts) for name in given_counts}
+            counts |= {"steps": draw(positives), "step_seconds": draw(positives)}
+            blocks.append(Load(draw(positives), Counts(**counts)))
+        positions = tuple(draw(st.lists(amounts, max_size=4)))
+        found.append(LoadBin(bound, draw(st.integers(1, 10**6)), tuple(blocks), positions))
+    return tuple(found)
+
 
 names = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=20)
 amounts = st.integers(0, 10**9).map(float) | st.floats(0, 1e9, allow_nan=False)
@@ -93,6 +125,7 @@ def baselines(draw: st.DrawFn) -> Baseline:
             st.just(Counts(generation_tokens=5.0))
             | st.just(Counts(drafts, drafted, draw(st.floats(0, drafted)), tuple(positions)))
         ),
+        by_load=draw(load_bins()),
     )
 
 
@@ -103,7 +136,8 @@ def test_a_file_gives_back_the_baseline_it_was_written_from(baseline: Baseline) 
 
 def test_a_file_is_plain_yaml_with_the_keys_of_the_format() -> None:
     data = yaml.safe_load(TEXT)
-    assert data == {**to_document(EXAMPLE), "latency": data["latency"]}
+    assert data == {**to_document(EXAMPLE), "latency": data["latency"], "by_load": data["by_load"]}
+    assert {str(bound): found for bound, found in data["by_load"].items()} == to_document(EXAMPLE)["by_load"]
     assert {"name", "recorded_at", "duration_seconds", *Context.__struct_fields__} <= set(data)
     assert data["latency"]["request_latency_seconds"] == {
         "count": 10,
@@ -125,6 +159,66 @@ def test_a_key_that_may_be_missing_reads_as_null() -> None:
     lines = [line for line in TEXT.splitlines() if not re.match(r"(command|method|interrupted|hardware):", line)]
     read = parse_baseline("\n".join(lines).encode())
     assert (read.method, read.context.hardware, read.interrupted) == (None, None, False)
+
+
+def test_a_count_of_loads_that_is_not_given_is_not_known() -> None:
+    text = re.sub(r"^    (drafts|accepted_per_position): .*\n", "", TEXT, flags=re.MULTILINE)
+    first, other = parse_baseline(text.encode()).by_load
+    assert [block.counts.drafts for block in first.blocks] == [None, None]
+    assert [block.counts.draft_tokens for block in first.blocks] == [180.0, 120.0]
+    assert first.accepted_per_position == ()
+    assert other == EXAMPLE.by_load[1]
+
+
+def test_a_file_of_a_release_before_0_2_reads_without_loads() -> None:
+    old = TEXT[: TEXT.index("\nby_load:")].replace("  step_seconds: 4.4\n", "")
+    read = parse_baseline(old.encode())
+    assert (read.by_load, read.counts.step_seconds, read.counts.steps) == ((), None, 110.0)
+    assert remarks(read)[-1] == (
+        "no step times by load: what a draft costs cannot be computed; recordings of releases before 0.2 and of V0 "
+        "engines have none"
+    )
+
+
+def with_loads(*loads: Load) -> Baseline:
+    bins = LoadBins()
+    for each in loads:
+        bins.add(each)
+    return msgspec.structs.replace(EXAMPLE, by_load=bins.bins())
+
+
+@pytest.mark.parametrize(
+    ("baseline", "said"),
+    [
+        (with_loads(*[Load(5.0, Counts(steps=100.0, step_seconds=20.0))] * 4), None),
+        (with_loads(*[Load(5.0, Counts(steps=49.0, step_seconds=20.0))] * 4), "no load has 200 request-steps in 4"),
+        (with_loads(*[Load(5.0, Counts(steps=100.0, step_seconds=20.0))] * 3), "no load has 200 request-steps in 4"),
+        (
+            with_loads(Load(5.0, Counts(steps=100.0, step_seconds=20.0, preemptions=1.0))),
+            "no step times .*again",
+        ),
+        (
+            msgspec.structs.replace(EXAMPLE, by_load=(), counts=Counts(generation_tokens=5.0)),
+            "no step times by load: .*; the predictor does not expose its step latency",
+        ),
+    ],
+)
+def test_a_recording_that_cannot_tell_what_a_draft_costs_says_so(baseline: Baseline, said: str | None) -> None:
+    found = [remark for remark in remarks(baseline) if "what a draft costs" in remark]
+    if said is None:
+        assert found == []
+    else:
+        (only,) = found
+        assert re.match(said, only)
+
+
+def test_the_example_in_the_documentation_is_read() -> None:
+    words = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(by_load:.*?)```", words, re.DOTALL)
+    (found,) = parse_baseline(f"{TEXT[: TEXT.index(chr(10) + 'by_load:')]}\n{example}".encode()).by_load
+    assert found.bound / 2 < found.total.concurrency <= found.bound
+    assert found.total.counts.accepted_tokens == sum(found.accepted_per_position)
+    assert all(getattr(found.total.counts, name) for name in BLOCK_COUNTS)
 
 
 @pytest.mark.parametrize("zone", ["2026-01-31T13:00:00+01:00", '"2026-01-31 12:00:00.75Z"'])
@@ -181,6 +275,43 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("[90, 60, 30]", "[101]", "acceptance.accepted_per_position[0]: expected at most 100"),
         ("[90, 60, 30]", "90", "acceptance.accepted_per_position: expected a list"),
         ("  drafts: 100", "  drafts: null", "accepted_per_position: expected drafts beside the positions"),
+        ("  4:\n    intervals: 9", "  3:\n    intervals: 9", "by_load.3: expected a bin of 1, 2, 4, 8, "),
+        ("  4:\n    intervals: 9", "  04:\n    intervals: 9", "by_load.04: expected a bin of 1, 2, 4, 8, "),
+        ("  4:\n    intervals: 9", "  ٤:\n    intervals: 9", "by_load.٤: expected a bin of 1, 2, 4, 8, "),
+        ("  16:\n    intervals: 5", "  4:\n    intervals: 5", "by_load.4: expected every key once, found it a second"),
+        ("  4:\n    intervals: 9", "  4: 7\n  8:\n    intervals: 9", "by_load.4: expected a mapping, found a number"),
+        ("intervals: 9", "intervals: 0", "by_load.4.intervals: expected a whole number above 0, found 0"),
+        ("intervals: 9", "intervals: 9.5", "by_load.4.intervals: expected a whole number"),
+        ("intervals: 9", "intervals: [9]", "by_load.4.intervals: expected a single value, found a list"),
+        ("    intervals: 9\n", "", "by_load.4: expected the key intervals, found none"),
+        ("intervals: 9", "interval: 9", "by_load.4.interval: unknown key, expected one of intervals, seconds, steps"),
+        ("seconds: [20, 25]", "seconds: []", "by_load.4.seconds: expected 1 to 1000 blocks, found 0"),
+        ("seconds: [20, 25]", "seconds: null", "by_load.4.seconds: expected 1 to 1000 blocks, found 0"),
+        ("seconds: [20, 25]", "seconds: 20", "by_load.4.seconds: expected a list, found a number"),
+        ("seconds: [20, 25]", "seconds: [20, 0]", "by_load.4.seconds[1]: expected blocks with seconds, steps"),
+        ("seconds: [20, 25]", "seconds: [20, -5]", "by_load.4.seconds[1]: expected a number of at least 0, found -5"),
+        ("seconds: [20, 25]", "seconds: [20, .inf]", "by_load.4.seconds[1]: expected a finite number"),
+        ("seconds: [20, 25]", "seconds: [20]", "by_load.4.steps: expected 1 values, one per block, found 2"),
+        ("    steps: [60, 50]", "    steps: [60]", "by_load.4.steps: expected 2 values, one per block, found 1"),
+        ("    steps: [60, 50]", "    steps: [60, 0]", "by_load.4.seconds[1]: expected blocks with seconds, steps"),
+        ("    steps: [60, 50]", "    steps: null", "by_load.4.seconds[0]: expected blocks with seconds, steps"),
+        ("    steps: [60, 50]", "    steps: [60, null]", "by_load.4.steps[1]: expected"),
+        ("    steps: [60, 50]\n", "", "by_load.4: expected the key steps, found none"),
+        (
+            "step_seconds: [66, 55.5]",
+            "step_seconds: [66, 1e999]",
+            "by_load.4.step_seconds[1]: expected a finite",
+        ),
+        ("step_seconds: [66, 55.5]", "step_seconds: [0, 55.5]", "by_load.4.seconds[0]: expected blocks with seconds"),
+        ("draft_tokens: [180, 120]", "draft_tokens: [180, yes]", "by_load.4.draft_tokens[1]: expected a finite"),
+        (
+            "draft_tokens: [180, 120]",
+            "draft_tokens: [1, 2, 3]",
+            "by_load.4.draft_tokens: expected 2 values, one per",
+        ),
+        ("drafts: [60, 40]", "drafts: {a: 1}", "by_load.4.drafts: expected a list, found a mapping"),
+        ("[90, 60, 30]\n  16", "[90, -60, 30]\n  16", "by_load.4.accepted_per_position[1]: expected a number of at"),
+        ("[90, 60, 30]\n  16", "90\n  16", "by_load.4.accepted_per_position: expected a list"),
     ],
 )
 def test_a_wrong_file_is_named_with_line_key_and_expectation(change: str, by: str, said: str, tmp_path: Path) -> None:
@@ -196,7 +327,7 @@ def test_a_wrong_file_is_named_with_line_key_and_expectation(change: str, by: st
     if "expected the key" not in said:
         line = int(re.findall(rf"^{re.escape(str(path))}, line (\d+): ", words)[0])
         changed = TEXT[: TEXT.index(change)].count("\n") + 1
-        assert abs(line - changed) <= 4, words
+        assert abs(line - changed) <= (8 if "by_load" in said else 4), words  # a block is named by its seconds
 
 
 def test_a_line_number_is_that_of_the_fault(tmp_path: Path) -> None:

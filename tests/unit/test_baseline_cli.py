@@ -19,6 +19,7 @@ from specdec_exporter.errors import SpecdecError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.load import Load, LoadBin
 
 INF = float("inf")
 DUMP = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
@@ -62,6 +63,25 @@ def test_show_says_what_was_measured_and_what_is_missing(file: str) -> None:
     assert "tokens per step 3.00" in flat
     assert "per output token 100 25 ms 10-25 ms 10-25 ms > 25 ms" in flat
     assert "note: no time to first token was recorded" in flat
+
+
+def test_show_has_a_row_for_each_load(tmp_path: Path) -> None:
+    path = tmp_path / "loads.yaml"
+    counts = Counts(500.0, 1500.0, 1000.0, (), 1550.0, 50.0, 500.0, step_seconds=15.0)
+    plain = Counts(generation_tokens=600.0, first_tokens=100.0, steps=500.0, step_seconds=12.5)
+    loads = (LoadBin(4, 6, (Load(5.0, counts), Load(5.0, counts))), LoadBin(2048, 4, (Load(0.01, plain),)))
+    path.write_text(to_yaml(msgspec.structs.replace(BASELINE, by_load=loads)))
+    rows = [" ".join(line.split()) for line in run("show", str(path)).output.splitlines()]
+    at = rows.index("in decode of the time step time tokens per step acceptance")
+    assert rows[at + 1 : at + 3] == ["3.0 99.9% 30 ms 3.00 66.7%", "1,250.0 0.1% 25 ms 1.00 -"]
+    assert not any("what a draft costs" in row for row in rows)
+
+
+def test_a_recording_without_loads_says_what_cannot_be_computed(file: str) -> None:
+    for command in ("show", "check"):
+        flat = " ".join(run(command, file).output.split())
+        assert "note: no step times by load: what a draft costs cannot be computed" in flat
+        assert "in decode" not in flat
 
 
 def test_show_gives_programs_the_file_as_json(file: str) -> None:

@@ -284,6 +284,22 @@ def test_cost_and_speedup_lie_in_their_intervals(server: Server, loads: list[flo
         assert statistics.median(each.value for each in estimates) == pytest.approx(truth, abs=0.02 * server.slowdown)
 
 
+def test_a_cost_that_depends_on_the_load_does_not_widen_the_interval() -> None:
+    """The speed-up is 1.9 at 3 requests and 0.9 at 60. The figure is of this mix of loads, known to some percent."""
+    concurrencies = [3.0] * 12 + [12.0] * 12 + [60.0] * 12
+    times = StepTimes(tuple(point(b, PLAIN.plain_step_seconds(b), 0.0) for b in (3.0, 12.0, 60.0)), FACTOR)
+    found, truth = [], 0.0
+    for number in range(300):
+        source = random.Random(f"by load {number}")
+        servers = [dataclasses.replace(NOISY, fixed=b / 40.0) for b in concurrencies]
+        loads = [server.interval(b, source) for server, b in zip(servers, concurrencies, strict=True)]
+        found.append(known(measure(loads, times, POLICY)).speedup)
+        # What the same seconds of steps would have given, at the speed-up of each load.
+        truth = sum(server.speedup * b for server, b in zip(servers, concurrencies, strict=True)) / sum(concurrencies)
+    assert statistics.mean(known(each.low) <= truth <= known(each.high) for each in found) >= 0.93
+    assert statistics.median(known(each.high) / known(each.low) for each in found) < 1.12
+
+
 def test_the_interval_is_narrow_enough_to_decide_by() -> None:
     plain_loads = [4.0] * 60 + [6.0] * 60 + [9.0] * 60
     widths = [trial(f"narrow {i}", NOISY, [6.0] * 60, plain_loads).speedup for i in range(40)]

@@ -90,11 +90,34 @@ def test_the_value_is_exact_and_time_may_run_backwards(found: list[tuple[float, 
     one, other = known(ratio_of_sums(above, below, 4)), known(ratio_of_sums(above[::-1], below[::-1], 4))
     assert one.value == pytest.approx(math.fsum(above) / math.fsum(below))
     assert known(one.error) == pytest.approx(known(other.error), rel=1e-6, abs=1e-9)
-    assert 1 <= one.freedom < len(found)
+    assert 2 <= one.freedom < len(found)
 
 
 def test_blocks_that_agree_exactly_have_no_error() -> None:
     assert ratio_of_sums([2.0] * 8, [1.0] * 8, 4) == Spread(2.0, 0.0, 7)
+
+
+def test_kinds_of_blocks_whose_ratios_differ_are_no_scatter() -> None:
+    above, below, strata = [1.0, 1.0, 1.0, 1.0, 9.0, 9.0, 9.0, 9.0], [1.0] * 8, [1] * 4 + [2] * 4
+    assert ratio_of_sums(above, below, 4, strata) == Spread(5.0, 0.0, 6)
+    assert known(known(ratio_of_sums(above, below, 4)).error) > 0.3
+    # Three blocks of a kind are too few to know its own ratio.
+    assert known(known(ratio_of_sums(above, below, 4, [1] * 5 + [2] * 3)).error) > 0.2
+    assert known(known(ratio_of_sums(above, below, 5, strata)).error) > 0.3
+    assert ratio_of_sums(above, below, 4, [3] * 8) == ratio_of_sums(above, below, 4)
+
+
+def test_the_ratio_of_blocks_of_several_kinds_lies_in_its_interval() -> None:
+    def holds(trial: int) -> bool:
+        source = random.Random(f"kinds {trial}")
+        one, other = blocks(source, 6, 0.0, 0.1), blocks(source, 12, 0.0, 0.1)
+        above = one[0] + [3.0 * value for value in other[0]]
+        below, strata = one[1] + other[1], [1] * 6 + [2] * 12
+        truth = (2.0 * sum(one[1]) + 6.0 * sum(other[1])) / sum(below)
+        found = known(ratio_of_sums(above, below, 4, strata)).estimate()
+        return known(found.low) <= truth <= known(found.high)
+
+    assert statistics.mean(map(holds, range(TRIALS))) >= 0.93
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

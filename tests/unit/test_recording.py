@@ -30,6 +30,7 @@ from specdec_exporter.simulator.scenario import parse_incident
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.load import Load, LoadBin
 
 INF = float("inf")
 BEFORE = (CAPTURES / "0.25.1-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()
@@ -126,6 +127,113 @@ def test_of_a_v0_engine_only_latency_is_recorded_since_its_counters_count_no_tok
     found = recorded(*(parse_exposition(dump.read_bytes()) for dump in dumps))
     assert (found.counts.draft_tokens, found.counts.generation_tokens) == (None, None)
     assert found.request_latency_seconds is not None
+
+
+# --- by load ---
+
+
+def busy(
+    steps: float, concurrency: float, seconds: float, *, name: str = "0", preemptions: float = 0.0
+) -> EngineSnapshot:
+    """An engine after so many seconds at a concurrency; one half of its drafts is accepted as a whole."""
+    positions = (steps / 2,) * 3
+    return msgspec.structs.replace(
+        engine(steps, positions, requests=steps / 50, name=name),
+        preemptions=preemptions,
+        step_latency=latency(steps, concurrency * seconds / steps if steps else 0.0),
+    )
+
+
+def test_each_engine_is_sorted_by_its_own_concurrency() -> None:
+    shots = [
+        snapshot(busy(100.0 * i, 3.0, 1.0 * i, name="0"), busy(400.0 * i, 12.0, 1.0 * i, name="1")) for i in range(9)
+    ]
+    four, sixteen = recorded(*shots).by_load
+    assert [four.bound, sixteen.bound] == [4, 16]
+    for found, concurrency, steps in ((four, 3.0, 800.0), (sixteen, 12.0, 3200.0)):
+        assert (found.intervals, len(found.blocks)) == (8, 8)
+        assert (found.total.seconds, found.total.steps) == (8.0, steps)
+        assert found.total.concurrency == pytest.approx(concurrency)
+        assert found.total.tokens == pytest.approx(2.5 * steps)
+        assert found.accepted_per_position == (steps / 2,) * 3
+        assert found.total.counts.prompt_tokens == pytest.approx(steps / 50 * 8)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from([0.5, 3.0, 12.0])), min_size=1, max_size=40))
+def test_the_loads_of_a_recording_add_up_to_it(polls: list[tuple[int, float]]) -> None:
+    count, seconds, shots = 0.0, 0.0, [snapshot(busy(0, 0.0, 0.0))]
+    for steps, concurrency in polls:
+        count, seconds = count + steps, seconds + (concurrency if steps else 0.0)
+        shots.append(
+            snapshot(msgspec.structs.replace(busy(count, 1.0, 1.0), step_latency=latency(count, seconds / count)))
+            if count
+            else shots[0]
+        )
+    if not count:
+        return
+    found = recorded(*shots)
+    total = [each.total for each in found.by_load]
+    for name in ("steps", "step_seconds", "generation_tokens", "first_tokens", "prompt_tokens", "drafts"):
+        assert sum(getattr(each.counts, name) for each in total) == pytest.approx(getattr(found.counts, name))
+    assert sum(each.seconds for each in total) == sum(1 for steps, _ in polls if steps)
+    assert sum(each.intervals for each in found.by_load) == sum(1 for steps, _ in polls if steps)
+    assert parse_baseline(to_yaml(found).encode()) == found
+
+
+def test_an_interval_with_a_preemption_and_the_one_after_it_are_left_out_for_this_engine_only() -> None:
+    """The wait of a preempted request counts as one step when it goes on, here in the fifth interval."""
+    shots = []
+    for i in range(9):
+        stalled = busy(100.0 * i, 3.0, float(i), preemptions=float(i >= 4))
+        if i >= 5:
+            stalled = msgspec.structs.replace(
+                stalled, step_latency=latency(100.0 * i + 1, (3.0 * i + 60) / (100 * i + 1))
+            )
+        shots.append(snapshot(stalled, busy(400.0 * i, 12.0, float(i), name="1")))
+    four, sixteen = recorded(*shots).by_load
+    assert (four.intervals, four.total.steps) == (6, 600.0)
+    assert four.total.step_seconds == pytest.approx(18.0)
+    assert (sixteen.intervals, sixteen.total.steps) == (8, 3200.0)
+    assert recorded(*shots).counts.preemptions == 1.0
+
+
+def test_idle_intervals_belong_to_no_load() -> None:
+    quiet = snapshot(busy(100.0, 3.0, 1.0))
+    (found,) = recorded(snapshot(busy(0, 0.0, 0.0)), quiet, quiet, quiet).by_load
+    assert (found.intervals, found.total.seconds) == (1, 1.0)
+
+
+def test_the_loads_of_real_dumps_are_those_of_their_own_counters() -> None:
+    """The requests ran one after the other, 15.1 s of steps within the second that the test clock allows: 16."""
+    (found,) = recorded(parse_exposition(BEFORE), parse_exposition(AFTER)).by_load
+    assert (found.bound, found.intervals) == (16, 1)
+    assert found.total.concurrency == pytest.approx(15.138548)
+    assert (found.total.steps, found.total.tokens) == (464.0, 1592.0)
+    assert found.accepted_per_position == (418.0, 375.0, 343.0)
+
+
+def test_two_real_engines_have_their_own_loads() -> None:
+    """Within the second of the test clock: 39 s of steps in one engine, 40 s in the other, not 79 s in both."""
+    after = parse_exposition((CAPTURES / "0.32.0-draft_model-dp2-api1/metrics-2-after.txt").read_bytes())
+    (found,) = recorded(snapshot(), after).by_load
+    assert (found.bound, found.intervals, found.total.seconds) == (64, 2, 2.0)
+    assert [block.step_seconds for block in found.blocks] == pytest.approx([39.378452, 39.840083], abs=1e-6)
+    assert found.total.steps == sum(known(engine.step_latency).count for engine in after.engines)
+
+
+def test_a_v0_engine_has_no_loads() -> None:
+    dumps = [CAPTURES / "0.9.2-v0-ngram-k5" / name for name in ("metrics-1-high.txt", "metrics-2-mid.txt")]
+    assert recorded(*(parse_exposition(dump.read_bytes()) for dump in dumps)).by_load == ()
+
+
+def test_what_rounds_to_nothing_leaves_a_file_that_can_be_read() -> None:
+    tiny = Load(1e-9, Counts(steps=1.0, step_seconds=1e-9))
+    some = Load(5.0, Counts(steps=100.0, step_seconds=5.0))
+    bins = (LoadBin(1, 2, (tiny, some)), LoadBin(2, 1, (tiny,)))
+    measured = Increases({"request_latency_seconds": latency(2)}, Counts(), 2.0, bins)
+    found = with_increases(Baseline(name="x", recorded_at="2026-01-01T00:00:00Z", duration_seconds=1.0), measured)
+    assert found.by_load == (LoadBin(1, 2, (some,)),)
+    assert parse_baseline(to_yaml(found).encode()) == found
 
 
 # --- what is refused ---

@@ -228,6 +228,13 @@ def _rounded(value: float) -> float:
     return round(max(value, 0.0), _DIGITS)
 
 
+def _rounded_bins(bins: Sequence[LoadBin]) -> Iterator[LoadBin]:
+    """Round the bins; a block that rounds to nothing would make the file unreadable, so it is left out."""
+    for found in map(_rounded_bin, bins):
+        if blocks := tuple(block for block in found.blocks if block.tells_the_cost):
+            yield msgspec.structs.replace(found, blocks=blocks)
+
+
 def _rounded_bin(found: LoadBin) -> LoadBin:
     blocks = []
     for block in found.blocks:
@@ -262,6 +269,6 @@ def with_increases(baseline: Baseline, found: Increases) -> Baseline:
         baseline,
         counts=consistent_counts(found.counts),
         requests_finished=_rounded(finished),
-        by_load=tuple(map(_rounded_bin, found.by_load)),
+        by_load=tuple(_rounded_bins(found.by_load)),
         **found.histograms,
     )

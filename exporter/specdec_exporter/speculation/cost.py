@@ -21,7 +21,7 @@ import msgspec
 
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums
-from specdec_exporter.speculation.load import Load, LoadBin
+from specdec_exporter.speculation.load import Load, LoadBin, bin_of
 from specdec_exporter.speculation.policy import CostPolicy
 
 
@@ -145,8 +145,10 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> Meas
     seconds = [load.step_seconds for load, _ in pairs]
     plain_seconds = [load.steps * like.seconds.value for load, like in pairs]
     plain_token_seconds = [load.tokens * like.seconds.value for load, like in pairs]
-    slowdown = ratio_of_sums(seconds, plain_seconds, policy.min_intervals)
-    speedup = ratio_of_sums(plain_token_seconds, seconds, policy.min_intervals)
+    # Drafts cost more at some loads than at others. That is no scatter of the figures for the loads that there were.
+    loads_alike = [bin_of(load.concurrency) for load, _ in pairs]
+    slowdown = ratio_of_sums(seconds, plain_seconds, policy.min_intervals, loads_alike)
+    speedup = ratio_of_sums(plain_token_seconds, seconds, policy.min_intervals, loads_alike)
     if slowdown is None or speedup is None:
         return None
     # The steps of one load share the baseline's error, so it does not shrink with their number.
@@ -157,7 +159,7 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> Meas
     lows, highs = ([like.low for _, like in pairs], [like.high for _, like in pairs])
     clock = sum(load.seconds for load, _ in pairs)
     tokens = sum(load.tokens for load, _ in pairs)
-    return MeasuredCost(
+    found = MeasuredCost(
         concurrency=sum(seconds) / clock,
         compared_ratio=sum(seconds) / sum(load.step_seconds for load in told),
         steps=steps,
@@ -176,6 +178,8 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> Meas
             _weighted(plain_token_seconds, highs),
         ),
     )
+    figures = (found.concurrency, found.step_seconds, found.tokens_per_step, found.draft_tokens_per_step)
+    return found if all(map(math.isfinite, figures)) else None  # absurd counts overflow; that is no figure
 
 
 def _weighted(weights: Sequence[float], values: Sequence[float]) -> float:
