@@ -89,8 +89,8 @@ function(config, common)
       h: 4,
     }),
     common.withExporter(panel('stat', {
-      title: 'Cost of a draft token',
-      about: 'In steps without a draft. It depends on the load.',
+      title: 'Draft cost',
+      about: 'The cost of one more draft token. It depends on the load.',
       targets: [last('draft_cost', basis, { basis: basis }) for basis in ['measured', 'assumed']],
       overrides: [g.color('measured', 'blue'), g.color('assumed', 'text')],
       decimals: 0,

@@ -39,7 +39,7 @@ def one_of(*texts: str) -> Schema:
     return {"type": "string", "enum": list(texts)}
 
 
-# The fields of `spec` that the examples use, as in KEDA 2.20 (config/crd/bases/keda.sh_scaledobjects.yaml) and in
+# The fields of `spec` that the examples use: of KEDA 2.20 (config/crd/bases/keda.sh_scaledobjects.yaml) and of
 # autoscaling/v2.
 POLICY = fields(
     "type value periodSeconds", type=one_of("Pods", "Percent"), value=COUNT, periodSeconds={**COUNT, "maximum": 1800}

@@ -77,7 +77,8 @@ def test_an_interval_without_step_latency_tells_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("concurrency", "bound"),
-    [(0.0, 1), (1e-9, 1), (1.0, 1), (1.0000001, 2), (2.0, 2), (2.5, 4), (4.0, 4), (1024.0, 1024), (1024.1, 2048),
+    [(0.0, 1), (1e-9, 1), (1.0, 1), (1.01, 1), (1.011, 2), (2.0, 2), (2.5, 4), (4.0, 4), (1024.0, 1024),
+     (1024.1, 1024), (1035.0, 2048),
      (2048.0, 2048), (1e308, 2048), (math.inf, 2048)],
 )  # fmt: skip
 def test_the_bounds_of_the_bins_are_powers_of_two(concurrency: float, bound: int) -> None:

@@ -1,16 +1,25 @@
-"""What a draft costs here, measured while the exporter runs: break-even, speed-up, k and verdict at like load."""
+"""What a draft costs here, measured while the exporter runs: break-even, speed-up, k and verdict at like load.
+
+After a deliberate change: ``pytest tests/unit/test_measured.py --update-golden`` and read the diff.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client.exposition import generate_latest
 
 from builders import Clock, known, latency
 from specdec_exporter.baseline.recording import Recorder
+from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.serving import families
+from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import ModelBenefit, PredictorState
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.speculation.cost import step_times
@@ -19,6 +28,7 @@ from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Verdict
 
 COST = load_policy().cost
+GOLDEN = Path(__file__).parent.parent / "golden" / "measured.txt"
 # The guide's server: EAGLE-3, k = 3. Without speculation it gave 47.84 tokens/s to one request.
 PLAIN_STEP_SECONDS = 1 / 47.84
 CODE, CODE_SPEED = (0.50, 0.40, 0.33), 88.25
@@ -311,3 +321,30 @@ def test_the_bins_are_bounded_and_add_up() -> None:
     assert sum(totals.load.steps for _, totals in loads) == pytest.approx(server.steps)
     compared = {bound: totals.speedup for bound, totals in loads if totals.speedup is not None}
     assert compared == pytest.approx({1: 1.2, 2: 1.2, 4: 1.2, 8: 1.2, 16: 1.2}, rel=0.02)
+
+
+# --- families ---
+
+
+async def test_the_families_are_the_golden_ones(request: pytest.FixtureRequest) -> None:
+    settings = Settings(predictors=(PredictorSettings(name="svc"),))
+    runtime = ExporterRuntime(settings, lambda: settings)
+    await runtime.start()
+    try:
+        runtime.predictors[0].state = watched(
+            CODE, (1.0 + sum(CODE)) / CODE_SPEED, baseline=plain((1.0, PLAIN_STEP_SECONDS))
+        )
+        text = generate_latest(build_registry(runtime)).decode()
+    finally:
+        await runtime.stop()
+    names = {family.name for group in (families.BENEFIT, families.LOAD) for family in group.families}
+    names.add("specdec_recommended_num_speculative_tokens")
+    shown = "".join(
+        line
+        for line in text.splitlines(keepends=True)
+        if (line.split()[2] if line.startswith("#") else line.partition("{")[0]) in names
+    )
+    if request.config.getoption("--update-golden"):
+        GOLDEN.write_text(shown)
+    assert shown == GOLDEN.read_text()
+    assert {line.split()[2] for line in shown.splitlines() if line.startswith("# TYPE")} == names

@@ -287,3 +287,20 @@ def test_speculation_switched_off_neither_drafts_nor_reports() -> None:
     assert not any(isinstance(record, SpecStats) for record in run.take_records())
     assert b"spec_decode" not in render_metrics(run)
     assert b"vllm:spec_decode_num_draft_tokens_total" in render_metrics(engine(60, method=None, vllm_version="0.8.3"))
+
+
+@pytest.mark.parametrize(("running", "seconds"), [(1, 0.026), (4, 0.026 + 3 * 0.001 + 9 * 0.0005)])
+def test_a_step_takes_longer_with_every_draft_token_of_the_batch(running: int, seconds: float) -> None:
+    latency = LatencyModel(
+        step_seconds=0.02,
+        draft_token_seconds=0.002,
+        request_seconds=0.001,
+        batched_token_seconds=0.0005,
+        step_sigma=0.0,
+        prefill_seconds=0.001,
+        tail_share=0.0,
+    )
+    run = engine(60, load=running, k=3, output_tokens=2000, output_sigma=0.0, latency=latency)
+    steps = totals(run).inter_token
+
+    assert steps.sum / steps.count == pytest.approx(seconds, rel=0.01)

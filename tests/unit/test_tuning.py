@@ -461,8 +461,10 @@ def example() -> Tuning:
     )
 
 
-def test_the_text_is_as_in_the_golden_file() -> None:
+def test_the_text_is_as_in_the_golden_file(request: pytest.FixtureRequest) -> None:
     golden = REPOSITORY / "tests" / "golden" / "tune.txt"
+    if request.config.getoption("--update-golden"):
+        golden.write_text(printed(example()), encoding="utf-8")
     assert printed(example()) == golden.read_text(encoding="utf-8")
 
 

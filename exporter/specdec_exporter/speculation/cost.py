@@ -117,7 +117,7 @@ class MeasuredCost(msgspec.Struct, frozen=True, kw_only=True):
         It is never below 0: drafts do not make a step faster. ``None`` without drafts.
         """
         drafted = self.draft_tokens_per_step
-        if drafted <= 0:
+        if drafted <= 0 or not math.isfinite(max(self.slowdown.value, self.slowdown.high or 0.0) / drafted):
             return None
         low, value, high = (
             None if bound is None else max((bound - 1.0) / drafted, 0.0)
@@ -145,10 +145,9 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> Meas
     seconds = [load.step_seconds for load, _ in pairs]
     plain_seconds = [load.steps * like.seconds.value for load, like in pairs]
     plain_token_seconds = [load.tokens * like.seconds.value for load, like in pairs]
-    # Drafts cost more at some loads than at others. That is no scatter of the figures for the loads that there were.
-    loads_alike = [bin_of(load.concurrency) for load, _ in pairs]
-    slowdown = ratio_of_sums(seconds, plain_seconds, policy.min_intervals, loads_alike)
-    speedup = ratio_of_sums(plain_token_seconds, seconds, policy.min_intervals, loads_alike)
+    strata = [bin_of(load.concurrency) for load, _ in pairs]
+    slowdown = ratio_of_sums(seconds, plain_seconds, policy.min_intervals, strata)
+    speedup = ratio_of_sums(plain_token_seconds, seconds, policy.min_intervals, strata)
     if slowdown is None or speedup is None:
         return None
     # The steps of one load share the baseline's error, so it does not shrink with their number.
@@ -178,7 +177,9 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> Meas
             _weighted(plain_token_seconds, highs),
         ),
     )
-    figures = (found.concurrency, found.step_seconds, found.tokens_per_step, found.draft_tokens_per_step)
+    figures = [value for value in msgspec.structs.astuple(found) if isinstance(value, float)]
+    for each in (found.slowdown, found.speedup):
+        figures += [end for end in (each.low, each.value, each.high) if end is not None]
     return found if all(map(math.isfinite, figures)) else None  # absurd counts overflow; that is no figure
 
 

@@ -18,6 +18,7 @@ from specdec_exporter.speculation.acceptance import Counts
 
 # Upper bounds of the bins, requests in decode per engine. The last bin has no upper end.
 CONCURRENCY_BOUNDS = tuple(1 << power for power in range(12))
+_EDGE = 0.01  # of a bound
 # A bin of a recording keeps between this and twice this many blocks; their spread gives the intervals of its figures.
 _BLOCKS = 12
 BLOCK_COUNTS = (
@@ -90,8 +91,12 @@ class LoadBin(msgspec.Struct, frozen=True):
 
 
 def bin_of(concurrency: float) -> int:
-    """Return the bound of the bin that holds ``concurrency``."""
-    return CONCURRENCY_BOUNDS[min(bisect_left(CONCURRENCY_BOUNDS, concurrency), len(CONCURRENCY_BOUNDS) - 1)]
+    """Return the bound of the bin that holds ``concurrency``.
+
+    Four clients without a pause may read as 4.01, because a step counts when it ends. They belong to the bin up to 4.
+    """
+    index = bisect_left(CONCURRENCY_BOUNDS, concurrency / (1.0 + _EDGE))
+    return CONCURRENCY_BOUNDS[min(index, len(CONCURRENCY_BOUNDS) - 1)]
 
 
 class _Blocks:
