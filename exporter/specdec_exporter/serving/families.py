@@ -432,7 +432,8 @@ BENEFIT: Group[ModelBenefit] = Group(
     (
         gauge(
             "specdec_draft_cost_ratio",
-            "Cost of one more draft token / cost of a step without drafts. `measured`: over the last {window}, against "
+            "Cost of one more draft token / cost of a step without drafts. `measured`: over the last "
+            "{policy.cost.window_seconds:g} s, against "
             "the baseline without speculation at like load. `assumed`: the policy's guess.",
             lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
             "step latency, baseline; policy",
@@ -458,8 +459,8 @@ BENEFIT: Group[ModelBenefit] = Group(
         ),
         gauge(
             "specdec_speedup_ratio",
-            "Speed-up of decoding over the last {window}: request-seconds that the same tokens would have taken "
-            "without speculation at the same load / request-seconds taken. It is only measured, never assumed.",
+            "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: request-seconds that the same tokens "
+            "would have taken without speculation at the same load / request-seconds taken. It is never assumed.",
             lambda b: {"measured": b.cost.speedup.value} if b.cost else {},
             "step latency, baseline",
             _NO_COST,

@@ -59,6 +59,7 @@ class EngineTrack:
     short_window_start: float
     short_window_totals: Counts = field(default_factory=Counts)
     load_start: Sample | None = None  # where the interval began that is next sorted by load
+    loads: deque[tuple[float, Load]] = field(default_factory=deque)  # intervals by their end, since the last restart
     ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
 
 
@@ -156,7 +157,8 @@ class PredictorState:
             track.ring.add(now, timed_counts_of(engine), restarted=another_process, settled=self._is_settled(now))
             if track.ring.resets > resets:
                 restarted, self._restarted_at = True, now
-            self._sort_by_load(track)
+                track.loads.clear()  # another configuration may run now
+            self._take_load(track)
             tracks[key] = track
         if engines:  # a snapshot without statistics says nothing about the engines: keep the earlier ones
             self._tracks = tracks
@@ -174,17 +176,22 @@ class PredictorState:
             return self._wall_clock() - self._process_start >= warm_up
         return self._restarted_at is None or now - self._restarted_at >= warm_up
 
-    def _sort_by_load(self, track: EngineTrack) -> None:
-        """Add the time since the last interval to its bin of concurrency, when it is long enough."""
+    def _take_load(self, track: EngineTrack) -> None:
+        """Keep what happened since the last interval, when it is long enough, and add it to its bin of concurrency."""
         sample, start = track.ring.last, track.load_start
         if start is None or not start.settled or start.resets != sample.resets:
             track.load_start = sample
         elif sample.at - start.at >= self.policy.cost.interval_seconds:
             track.load_start = sample
-            if self.engine_generation != "v0":
+            # A mean over a longer pause between scrapes would hide the load.
+            if self.engine_generation != "v0" and sample.at - start.at <= self.policy.cost.window_seconds:
                 model = track.snapshot.model_name
                 load = Load(sample.at - start.at, sample.totals - start.totals)
                 self._loads.setdefault(model, LoadCounters()).add(load, self._step_times(model))
+                track.loads.append((sample.at, load.compact))
+        oldest = sample.at - max(self.policy.cost.window_seconds, self.window_seconds)
+        while track.loads and track.loads[0][0] <= oldest:
+            track.loads.popleft()
 
     def _step_times(self, model_name: str) -> StepTimes | None:
         """Return the step times of the baseline, if it was recorded without speculation and is of this model."""
@@ -192,18 +199,17 @@ class PredictorState:
         return baseline.step_times if baseline is not None and baseline.model_name == model_name else None
 
     def _measure_cost(self) -> None:
-        """Compare the window with the baseline at like load."""
+        """Compare the last intervals with the baseline at like load."""
         baseline, self.cost = self.baseline, None
         if baseline is None or baseline.step_times is None or self.engine_generation == "v0":
             return
         if self.snapshot is None or self.state == "speculation_off" or self.rejection_sampling == SYNTHETIC:
             return
-        now, shortest = self._clock(), self.policy.cost.interval_seconds
         loads = [
             load
             for (model, _), track in self._tracks.items()
             if model == baseline.model_name
-            for load in track.ring.intervals(self.window_seconds, now, shortest)
+            for _, load in track.loads
         ]
         self.cost = measure(loads, baseline.step_times, self.policy.cost)
 

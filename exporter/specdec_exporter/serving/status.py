@@ -64,7 +64,7 @@ class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """The window against a baseline without speculation at like load.
+    """The last 15 minutes (``--window`` if that is longer) against a baseline without speculation at like load.
 
     Intervals are 95 %; ``null`` at an end: unbounded. ``speedup``: request-seconds of decoding without speculation /
     with it. ``draft_cost_ratio``: cost of one more draft token / cost of a step without drafts; it is the acceptance

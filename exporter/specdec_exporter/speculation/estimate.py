@@ -135,18 +135,21 @@ def _t(freedom: int) -> float:
 
 
 def ratio_of_sums(
-    numerators: Sequence[float], denominators: Sequence[float], blocks_min: int, strata: Sequence[int] = ()
+    numerators: Sequence[float],
+    denominators: Sequence[float],
+    blocks_min: int,
+    strata: Sequence[int] | None = None,
 ) -> Spread | None:
     """Return the ratio of two sums over blocks of time; ``None`` unless both sums are positive.
 
     The blocks' own scatter gives the error, so requests that share a batch or an hour do not make it too small. Blocks
     that resemble their neighbours count for less: the variance grows by (1 + r) / (1 - r), and the degrees of freedom
-    shrink by as much (to 3 at least: fewer only blow the interval up). r is the correlation of the residuals of
-    neighbours. Within n blocks it comes out too low by (1 + 4 r) / n (Kendall 1954), so this is added. With fewer than
-    ``blocks_min`` blocks the error is not known.
+    shrink by as much, where r is the correlation of the residuals of neighbours. A correlation within n blocks comes
+    out too low by (1 + 4 r) / n (Kendall 1954), so this is added. With fewer than ``blocks_min`` blocks the error is
+    not known.
 
-    ``strata`` names the kind of each block (its load). A block is then compared with the blocks of its own kind, if
-    these are enough: the difference between kinds is no error.
+    ``strata`` names the kind of each block, such as its load. Kinds whose ratios differ are then no scatter. Kinds of
+    fewer than ``blocks_min`` blocks are taken as one.
     """
     above, below, blocks = sum(numerators), sum(denominators), len(denominators)
     if not (0.0 < above < math.inf and 0.0 < below < math.inf and 0.0 < above / below < math.inf):
@@ -154,30 +157,35 @@ def ratio_of_sums(
     ratio = above / below
     if blocks < max(blocks_min, 2):
         return Spread(ratio)
-    own = _ratios_of_strata(numerators, denominators, blocks_min, strata)
-    residuals = [
-        (one - own.get(stratum, ratio) * other) / above
-        for one, other, stratum in zip(numerators, denominators, strata or [0] * blocks, strict=True)
-    ]
-    squares = sum(residual * residual for residual in residuals)
-    freedom = blocks - max(len(own), 1)
+    pairs = [(one / above, other / below) for one, other in zip(numerators, denominators, strict=True)]
+    squares = variance = products = 0.0
+    groups = _grouped(pairs, blocks_min, strata or [0] * blocks)
+    for group in groups:
+        # A kind alone says nothing about its own ratio, so its scatter is around the ratio of all.
+        own = sum(one for one, _ in group) / (sum(other for _, other in group) or math.inf) if len(group) > 1 else 1.0
+        residuals = [one - own * other for one, other in group]
+        found = sum(residual * residual for residual in residuals)
+        squares += found
+        variance += found * len(group) / max(len(group) - 1, 1)
+        products += sum(one * other for one, other in pairwise(residuals))
+    freedom = max(blocks - len(groups), 1)
     if not squares:
         return Spread(ratio, 0.0, freedom)
-    seen = sum(one * other for one, other in pairwise(residuals)) / squares
-    correlation = min(max(seen + (1.0 + 4.0 * max(seen, 0.0)) / blocks, 0.0), _MAX_CORRELATION)
+    seen = products / squares
+    correlation = min(max(seen + (1.0 + 4.0 * max(seen, 0.0)) * len(groups) / blocks, 0.0), _MAX_CORRELATION)
     growth = (1.0 + correlation) / (1.0 - correlation)
-    error = math.sqrt(squares * blocks / freedom * growth)
-    return Spread(ratio, error, min(max(int(freedom / growth), _FREEDOM_MIN), freedom))
+    return Spread(ratio, math.sqrt(variance * growth), min(max(round(freedom / growth), 2), freedom))
 
 
-def _ratios_of_strata(
-    numerators: Sequence[float], denominators: Sequence[float], blocks_min: int, strata: Sequence[int]
-) -> dict[int, float]:
-    """Return the ratio of each stratum that has enough blocks."""
-    found = {}
-    for stratum in set(strata):
-        inside = [index for index, each in enumerate(strata) if each == stratum]
-        below = sum(denominators[index] for index in inside)
-        if len(inside) >= max(blocks_min, 2) and below > 0.0:
-            found[stratum] = sum(numerators[index] for index in inside) / below
-    return found
+_Pair = tuple[float, float]
+
+
+def _grouped(pairs: Sequence[_Pair], smallest: int, strata: Sequence[int]) -> list[list[_Pair]]:
+    """Return the blocks of each kind, in their order. Small kinds come together."""
+    groups: dict[int, list[_Pair]] = {}
+    for pair, stratum in zip(pairs, strata, strict=True):
+        groups.setdefault(stratum, []).append(pair)
+    small = {stratum for stratum, group in groups.items() if len(group) < smallest}
+    together = [pair for pair, stratum in zip(pairs, strata, strict=True) if stratum in small]
+    found = [group for stratum, group in groups.items() if stratum not in small]
+    return [*found, together] if together else found

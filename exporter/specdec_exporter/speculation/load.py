@@ -44,6 +44,12 @@ class Load(msgspec.Struct, frozen=True):
         return Load(self.seconds + other.seconds, self.counts + other.counts)
 
     @property
+    def compact(self) -> Load:
+        """The same with :data:`BLOCK_COUNTS` and preemptions only."""
+        names = (*BLOCK_COUNTS, "preemptions")
+        return Load(self.seconds, Counts(**{name: getattr(self.counts, name) for name in names}))
+
+    @property
     def steps(self) -> float:
         """Request-steps."""
         return self.counts.steps or 0.0

@@ -52,7 +52,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When step times tell what a draft costs.
 
     ``min_steps``, ``min_intervals``: a load with fewer request-steps or intervals says nothing. ``interval_seconds``:
-    the shortest interval that is sorted by load. ``warm_up_seconds``: the time after a start that is left out.
+    the shortest interval that is sorted by load. ``window_seconds``: the live speed-up is of this time; with a scrape a
+    minute, a shorter one has too few intervals. ``warm_up_seconds``: the time after a start that is left out.
     ``like_load_factor``: concurrencies apart by at most this factor are alike. ``prompt_rate_tolerance``: largest
     relative difference in prompt tokens per second of a like load, because prefill lengthens steps.
     """
@@ -60,6 +61,7 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_steps: int
     min_intervals: int
     interval_seconds: float
+    window_seconds: float
     warm_up_seconds: float
     like_load_factor: float
     prompt_rate_tolerance: float

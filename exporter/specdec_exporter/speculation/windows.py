@@ -6,7 +6,6 @@ from collections import deque
 from typing import NamedTuple
 
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.load import Load
 
 
 class Sample(NamedTuple):
@@ -88,20 +87,3 @@ class SampleRing:
         if first.at < start - seconds / 2:
             return None
         return Window(newest.at - first.at, newest.totals - first.totals)
-
-    def intervals(self, seconds: float, now: float, shortest: float) -> list[Load]:
-        """Return what happened between the samples of the last ``seconds``, in spans of at least ``shortest`` seconds.
-
-        Spans in which the predictor restarted or was not settled are left out.
-        """
-        found: list[Load] = []
-        first: Sample | None = None
-        for sample in self._samples:
-            if sample.at < now - seconds:
-                continue
-            if first is None or not first.settled or sample.resets != first.resets:
-                first = sample
-            elif sample.at - first.at >= shortest:
-                found.append(Load(sample.at - first.at, sample.totals - first.totals))
-                first = sample
-        return found
