@@ -1,12 +1,49 @@
-"""What a predictor did by load, since the exporter runs: counters for each bin of concurrency."""
+"""What a predictor did by load: its last intervals, and counters for each bin of concurrency."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.cost import StepTimes
 from specdec_exporter.speculation.load import Load, bin_of
+from specdec_exporter.speculation.policy import CostPolicy
+from specdec_exporter.speculation.windows import Sample
+
+
+class EngineLoads:
+    """The last intervals of one engine since its restart. They are kept for ``seconds``."""
+
+    def __init__(self, policy: CostPolicy, seconds: float) -> None:
+        self._policy = policy
+        self._seconds = max(seconds, policy.window_seconds)
+        self._start: Sample | None = None
+        self._kept: deque[tuple[float, Load]] = deque()  # by their ends
+
+    @property
+    def loads(self) -> list[Load]:
+        """The intervals, in the order of time."""
+        return [load for _, load in self._kept]
+
+    def take(self, sample: Sample) -> Load | None:
+        """Take in the newest sample; return the interval that it ends, if that is long enough.
+
+        Intervals with a restart or its slow first time are left out. So are long ones: their mean would hide the load.
+        """
+        start, load = self._start, None
+        if start is not None and start.resets != sample.resets:
+            self._kept.clear()  # another configuration may run now
+        if start is None or not start.settled or start.resets != sample.resets:
+            self._start = sample
+        elif sample.at - start.at >= self._policy.interval_seconds:
+            self._start = sample
+            if sample.at - start.at <= self._seconds:
+                load = Load(sample.at - start.at, sample.totals - start.totals)
+                self._kept.append((sample.at, load.compact))
+        while self._kept and self._kept[0][0] <= sample.at - self._seconds:
+            self._kept.popleft()
+        return load
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from specdec_exporter.predictor.log.events import (
 )
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later, without_drafts
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC, special_rejection_sampling
-from specdec_exporter.serving.loads import LoadCounters, LoadTotals
+from specdec_exporter.serving.loads import EngineLoads, LoadCounters, LoadTotals
 from specdec_exporter.serving.status import (
     EngineStatus,
     HistoryPoint,
@@ -36,12 +36,11 @@ from specdec_exporter.speculation.benefit import BreakEven, assumed_break_even, 
 from specdec_exporter.speculation.cost import KChoice, MeasuredCost, StepTimes, measure
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
-from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
 from specdec_exporter.speculation.references import Published, load_references, nearest
 from specdec_exporter.speculation.verdict import judge
-from specdec_exporter.speculation.windows import Sample, SampleRing, Window
+from specdec_exporter.speculation.windows import SampleRing, Window
 
 HISTORY_SECONDS = 3600.0
 # Upper bounds of specdec_window_acceptance_ratio: even steps resolve every quantile to 0.05.
@@ -57,9 +56,8 @@ class EngineTrack:
     ring: SampleRing
     snapshot: EngineSnapshot
     short_window_start: float
+    loads: EngineLoads
     short_window_totals: Counts = field(default_factory=Counts)
-    load_start: Sample | None = None  # where the interval began that is next sorted by load
-    loads: deque[tuple[float, Load]] = field(default_factory=deque)  # intervals by their end, since the last restart
     ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
 
 
@@ -151,13 +149,12 @@ class PredictorState:
             self._restarted_at = now
         for engine in engines:
             key = (engine.model_name, engine.engine)
-            track = self._tracks.get(key) or EngineTrack(SampleRing(self.window_seconds), engine, now)
+            track = self._tracks.get(key) or self._new_track(engine, now)
             track.snapshot = engine
             resets = track.ring.resets
             track.ring.add(now, timed_counts_of(engine), restarted=another_process, settled=self._is_settled(now))
             if track.ring.resets > resets:
                 restarted, self._restarted_at = True, now
-                track.loads.clear()  # another configuration may run now
             self._take_load(track)
             tracks[key] = track
         if engines:  # a snapshot without statistics says nothing about the engines: keep the earlier ones
@@ -169,6 +166,10 @@ class PredictorState:
         self._close_short_windows(now)
         self._measure_cost()
 
+    def _new_track(self, engine: EngineSnapshot, now: float) -> EngineTrack:
+        loads = EngineLoads(self.policy.cost, self.window_seconds)
+        return EngineTrack(SampleRing(self.window_seconds), engine, now, loads)
+
     def _is_settled(self, now: float) -> bool:
         """Whether the predictor has left the slow first time after its start."""
         warm_up = self.policy.cost.warm_up_seconds
@@ -177,21 +178,11 @@ class PredictorState:
         return self._restarted_at is None or now - self._restarted_at >= warm_up
 
     def _take_load(self, track: EngineTrack) -> None:
-        """Keep what happened since the last interval, when it is long enough, and add it to its bin of concurrency."""
-        sample, start = track.ring.last, track.load_start
-        if start is None or not start.settled or start.resets != sample.resets:
-            track.load_start = sample
-        elif sample.at - start.at >= self.policy.cost.interval_seconds:
-            track.load_start = sample
-            # A mean over a longer pause between scrapes would hide the load.
-            if self.engine_generation != "v0" and sample.at - start.at <= self.policy.cost.window_seconds:
-                model = track.snapshot.model_name
-                load = Load(sample.at - start.at, sample.totals - start.totals)
-                self._loads.setdefault(model, LoadCounters()).add(load, self._step_times(model))
-                track.loads.append((sample.at, load.compact))
-        oldest = sample.at - max(self.policy.cost.window_seconds, self.window_seconds)
-        while track.loads and track.loads[0][0] <= oldest:
-            track.loads.popleft()
+        """Sort the interval that has just ended by its concurrency."""
+        load = track.loads.take(track.ring.last)
+        if load is not None and self.engine_generation != "v0":
+            model = track.snapshot.model_name
+            self._loads.setdefault(model, LoadCounters()).add(load, self._step_times(model))
 
     def _step_times(self, model_name: str) -> StepTimes | None:
         """Return the step times of the baseline, if it was recorded without speculation and is of this model."""
@@ -209,7 +200,7 @@ class PredictorState:
             load
             for (model, _), track in self._tracks.items()
             if model == baseline.model_name
-            for _, load in track.loads
+            for load in track.loads.loads
         ]
         self.cost = measure(loads, baseline.step_times, self.policy.cost)
 

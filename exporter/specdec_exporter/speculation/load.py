@@ -18,7 +18,9 @@ from specdec_exporter.speculation.acceptance import Counts
 
 # Upper bounds of the bins, requests in decode per engine. The last bin has no upper end.
 CONCURRENCY_BOUNDS = tuple(1 << power for power in range(12))
-_EDGE = 0.01  # of a bound
+# A bin takes this much more than its bound. Full batches and load generators keep just a power of two of requests in
+# decode; a step that began before the interval counts whole in it, so it may read a little more.
+BOUND_SLACK = 1.05
 # A bin of a recording keeps between this and twice this many blocks; their spread gives the intervals of its figures.
 _BLOCKS = 12
 BLOCK_COUNTS = (
@@ -77,7 +79,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class LoadBin(msgspec.Struct, frozen=True):
-    """The spans whose concurrency was at most ``bound`` and above half of it.
+    """The spans whose concurrency was at most ``bound`` and above half of it, by :func:`bin_of`.
 
     ``intervals`` were summed to ``blocks``, each of about as many intervals, in the order of time. The counts of blocks
     are :data:`BLOCK_COUNTS`; ``accepted_per_position`` is of the whole bin.
@@ -97,12 +99,9 @@ class LoadBin(msgspec.Struct, frozen=True):
 
 
 def bin_of(concurrency: float) -> int:
-    """Return the bound of the bin that holds ``concurrency``.
-
-    Four clients without a pause may read as 4.01, because a step counts when it ends. They belong to the bin up to 4.
-    """
-    index = bisect_left(CONCURRENCY_BOUNDS, concurrency / (1.0 + _EDGE))
-    return CONCURRENCY_BOUNDS[min(index, len(CONCURRENCY_BOUNDS) - 1)]
+    """Return the bound of the bin that holds ``concurrency``."""
+    place = bisect_left(CONCURRENCY_BOUNDS, concurrency / BOUND_SLACK)
+    return CONCURRENCY_BOUNDS[min(place, len(CONCURRENCY_BOUNDS) - 1)]
 
 
 class _Blocks:
