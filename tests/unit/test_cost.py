@@ -569,7 +569,7 @@ def test_no_other_k_is_recommended_that_is_not_better_than_the_running_one(
     speedups = true_speedups(curve, drafting, StepCost(cost * part, cost * (1.0 - part) / k))
     found = known(choose_k({k: around(1.0 + cost, *error)}, curve, drafting, k))
     if found.recommended not in (None, k):
-        assert speedups[known(found.recommended)] > speedups[k]
+        assert speedups[known(found.recommended)] > speedups[k] * (1 - 1e-9)
         assert not found.within_chance
     if found.within_chance:
         assert (found.recommended,) != found.candidates
@@ -593,7 +593,7 @@ def test_two_recordings_recommend_no_worse_k_either(
     speedups = true_speedups(curve, drafting, truth)
     assert len(found.candidates) == 1
     if known(found.recommended) != k:
-        assert speedups[known(found.recommended)] > speedups[k]
+        assert speedups[known(found.recommended)] > speedups[k] * (1 - 1e-9)
     for each in found.expected:
         assert each.low * (1 - 1e-9) <= speedups[each.k] <= each.high * (1 + 1e-9)
 
@@ -612,7 +612,7 @@ def test_of_thousands_of_servers_none_is_made_slower_and_most_are_made_faster() 
         speedups = true_speedups(curve, 1.0, truth)
         if found.recommended not in (None, k):
             told += 1
-            assert speedups[known(found.recommended)] > speedups[k]
+            assert speedups[known(found.recommended)] > speedups[k] * (1 - 1e-9)
             faster += speedups[known(found.recommended)] >= max(speedups) * 0.98
         if found.recommended is not None and speedups[k] < 0.9:
             assert found.recommended != k  # no speculation is surely better

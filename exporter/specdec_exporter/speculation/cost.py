@@ -117,7 +117,7 @@ class MeasuredCost(msgspec.Struct, frozen=True, kw_only=True):
         It is never below 0: drafts do not make a step faster. ``None`` without drafts.
         """
         drafted = self.draft_tokens_per_step
-        if drafted <= 0:
+        if drafted <= 0 or not math.isfinite(max(self.slowdown.value, self.slowdown.high or 0.0) / drafted):
             return None
         low, value, high = (
             None if bound is None else max((bound - 1.0) / drafted, 0.0)
@@ -178,7 +178,9 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> Meas
             _weighted(plain_token_seconds, highs),
         ),
     )
-    figures = (found.concurrency, found.step_seconds, found.tokens_per_step, found.draft_tokens_per_step)
+    figures = [value for value in msgspec.structs.astuple(found) if isinstance(value, float)]
+    for each in (found.slowdown, found.speedup):
+        figures += [end for end in (each.low, each.value, each.high) if end is not None]
     return found if all(map(math.isfinite, figures)) else None  # absurd counts overflow; that is no figure
 
 
