@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from vllm import saturated
-from vllm.language import CYCLE_LENGTH, excerpt
+from vllm.language import CYCLE_LENGTH, Prompt, excerpt
 from vllm.scenarios import Scenario
 from vllm.server import Installation, Server
 
@@ -63,19 +63,19 @@ def running(servers: Sequence[Server]) -> Iterator[None]:
 
 def _warm_up(server: Server) -> None:
     """Let the server make its first, slow steps before anything is recorded."""
-    requests = [excerpt(1.0, start=index) for index in range(_WARM_UP_REQUESTS)]
     with ThreadPoolExecutor(_WARM_UP_CLIENTS) as pool:
+        requests = prompts(1.0)[:_WARM_UP_REQUESTS]
         list(pool.map(lambda prompt: server.answer(prompt, max_tokens=MAX_TOKENS, temperature=0), requests))
 
 
 @contextlib.contextmanager
-def clients(server: Server, number: int, *, share: float) -> Iterator[None]:
-    """Keep ``number`` clients busy with requests of which the draft model knows ``share`` of the successors."""
-    ended, starts = threading.Event(), itertools.count(step=7)
+def clients(server: Server, number: int, prompts: Sequence[Prompt], *, max_tokens: int = MAX_TOKENS) -> Iterator[None]:
+    """Keep ``number`` clients busy with ``prompts``, again and again."""
+    ended, waiting = threading.Event(), itertools.cycle(prompts)
 
     def send() -> None:
         while not ended.is_set():
-            server.answer(excerpt(share, start=next(starts) % CYCLE_LENGTH), max_tokens=MAX_TOKENS, temperature=0)
+            server.answer(next(waiting), max_tokens=max_tokens, temperature=0)
 
     with ThreadPoolExecutor(number) as pool:
         sending = [pool.submit(send) for _ in range(number)]
@@ -85,6 +85,11 @@ def clients(server: Server, number: int, *, share: float) -> Iterator[None]:
             ended.set()
     for each in sending:
         each.result()
+
+
+def prompts(share: float) -> tuple[Prompt, ...]:
+    """Excerpts of which the draft model knows ``share`` of the successors, from all over their cycle."""
+    return tuple(excerpt(share, start=7 * index % CYCLE_LENGTH) for index in range(CYCLE_LENGTH))
 
 
 def record(server: Server, output: Path, *, seconds: float, arguments: Sequence[str] = ()) -> None:

@@ -24,6 +24,7 @@ from vllm.server import Installation, Server
 TARGET_LAYERS: Final = 16  # the draft has one: on a CPU it is slow enough for drafts to pay, or to cost
 MAX_TOKENS: Final = 34
 CLIENTS: Final = 16  # of which the server takes 8 at once
+DIFFERENT_PROMPTS: Final = 200
 K: Final = 10
 PLAIN: Final = Scenario(name="plain", method=None, k=0, phases=())
 NGRAM: Final = Scenario(name="ngram", method="ngram", k=K, phases=())
@@ -82,7 +83,7 @@ def record(server: Server, output: Path, *, share: float, requests: int, argumen
 
 
 def prompts(share: float, number: int) -> tuple[Prompt, ...]:
-    """``number`` prompts, one of 200 different ones each."""
+    """``number`` prompts, one of :data:`DIFFERENT_PROMPTS` each."""
     return tuple(
         flawed_copy(share, start=7 * index % CYCLE_LENGTH, length=48, flaw_every=16) for index in range(number)
     )

@@ -1,9 +1,9 @@
-"""The worked example of docs/is-it-paying-off.md: five recordings of a real vLLM, and the table that they make.
+"""The worked example of docs/is-it-paying-off.md: recordings of a real vLLM, and what ``compare`` and ``tune`` say.
 
     PYTHONPATH=tests SPECDEC_VLLM_PYTHON=... python -m vllm.worked_example DIRECTORY
 
-Takes three to five minutes on two cores, and nothing else should run on them. ``DIRECTORY`` takes the recordings, which
-``specdec-exporter compare`` reads, and the servers' logs.
+Takes about ten minutes on two cores, and nothing else should run on them. ``DIRECTORY`` takes the recordings and the
+servers' logs. If ``tune`` asks for another k, or chooses one that was not recorded, that k is recorded too.
 """
 
 from __future__ import annotations
@@ -12,41 +12,41 @@ import argparse
 import dataclasses
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from vllm import saturated
+from vllm import closed_loop, saturated
 from vllm.checkpoints import write_checkpoints
 from vllm.exporter import run_command
 from vllm.language import build_language
 from vllm.scenarios import Scenario
 from vllm.server import Installation, running
 
-_REQUESTS: Final = 250
+_SECONDS: Final = 30.0
+_DRAFTS: Final = {"good": 0.9, "fair": 0.6, "poor": 0.3}  # the share of the successors that the draft model knows
+_OTHER_SHARE: Final = 0.9  # is nothing to prompt lookup, nor to no speculation at all
 _HEADER: Final = ("recording", "requests/s", "tokens/s", "acceptance", "length", "TPOT", "speed-up", "decision")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Case:
-    """One recording: its name, and the share of the successors that a draft model knows."""
+class Place:
+    """Where everything is."""
 
-    name: str
-    share: float
+    installation: Installation
+    models: Path
+    directory: Path
 
-
-# Prompt lookup copies from the prompt, so what a draft model knows is nothing to it, nor to no speculation at all.
-_CASES: Final = (
-    (saturated.PLAIN, (Case("plain", 0.9),)),
-    (saturated.NGRAM, (Case("ngram", 0.9),)),
-    (saturated.DRAFT_MODEL, (Case("draft-good", 0.9), Case("draft-fair", 0.6), Case("draft-poor", 0.3))),
-)
+    def file(self, name: str) -> Path:
+        """The recording of this name."""
+        return self.directory / f"{name}.yaml"
 
 
 def main() -> int:
-    """Record all cases into the directory on the command line, and print the table."""
+    """Record everything into the directory on the command line, and print what the recordings say."""
     parser = argparse.ArgumentParser(description="Record the worked example of docs/is-it-paying-off.md.")
     parser.add_argument("directory", type=Path, help="where the recordings go; must not have any yet")
     directory: Path = parser.parse_args().directory
@@ -55,36 +55,80 @@ def main() -> int:
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as models:
         write_checkpoints(Path(models), build_language(), target_layers=saturated.TARGET_LAYERS)
-        for scenario, cases in _CASES:
-            record(scenario, cases, Installation(Path(python)), models=Path(models), directory=directory)
-    print_table([_HEADER, *(row(directory, case.name) for _, cases in _CASES for case in cases)])
+        place = Place(Installation(Path(python)), Path(models), directory)
+        record(place, saturated.PLAIN, {"plain": _OTHER_SHARE})
+        record(place, saturated.NGRAM, {"ngram": _OTHER_SHARE})
+        kinds = record_until_chosen(place)
+        record(place, dataclasses.replace(saturated.PLAIN, name="plain-again"), {"plain-again": _OTHER_SHARE})
+    names = ["plain", "plain-again", "ngram", *(file(kind, k) for kind, ks in kinds.items() for k in ks)]
+    print_table([_HEADER, *(row(place, name) for name in names)])
+    for kind, ks in kinds.items():
+        recordings = [str(place.file(name)) for name in ("plain", *(file(kind, k) for k in ks))]
+        print(f"\n$ specdec-exporter tune {' '.join(Path(each).name for each in recordings)}")
+        print(run_command("tune", *recordings).stdout)
     return 0
 
 
-def record(
-    scenario: Scenario, cases: Iterable[Case], installation: Installation, *, models: Path, directory: Path
-) -> None:
-    """Record the cases of one server, one after the other."""
-    with running(saturated.server(scenario, installation, models=models, directory=directory)) as server:
+def record_until_chosen(place: Place) -> dict[str, list[int]]:
+    """Record the draft model with the k that ``tune`` asks for, for each kind of traffic; the k that were recorded."""
+    recorded: dict[str, list[int]] = {kind: [] for kind in _DRAFTS}
+    wanted = dict.fromkeys(_DRAFTS, saturated.K)
+    while wanted:
+        k = max(wanted.values())
+        kinds = [kind for kind, wish in wanted.items() if wish == k]
+        scenario = Scenario(name=f"draft_model-k{k}", method="draft_model", k=k, phases=())
+        record(place, scenario, {file(kind, k): _DRAFTS[kind] for kind in kinds})
+        for kind in kinds:
+            recorded[kind].append(k)
+        wishes = {kind: next_k(place, kind, recorded[kind]) for kind in _DRAFTS if recorded[kind]}
+        wanted = {kind: wish for kind, wish in wishes.items() if wish and wish not in recorded[kind]}
+    return recorded
+
+
+def file(kind: str, k: int) -> str:
+    """The name of a recording of the draft model."""
+    return f"draft-{kind}-k{k}"
+
+
+def next_k(place: Place, kind: str, ks: Iterable[int]) -> int | None:
+    """The k to record next, or else the one that was chosen, at the load that was recorded most."""
+    recordings = [str(place.file(name)) for name in ("plain", *(file(kind, k) for k in ks))]
+    result = run_command("tune", *recordings, "--output", "json")
+    if result.returncode:
+        sys.exit(f"worked_example.py: {result.stderr}")
+    tuning = json.loads(result.stdout)
+    (best,), (advice,) = tuning["best"], tuning["advice"]
+    (choice,) = (each["choice"] for each in best["by_load"] if each["concurrency_bound"] == advice["concurrency_bound"])
+    found: int | None = choice["record_next"] or choice["recommended"]
+    print(f"{kind} after k = {', '.join(map(str, ks))}: {choice}", file=sys.stderr)
+    return found
+
+
+def record(place: Place, scenario: Scenario, shares: dict[str, float]) -> None:
+    """Record some kinds of traffic on one server, one after the other."""
+    command = shlex.join(("vllm", "serve", "target", *scenario.arguments(Path())))
+    with running(
+        saturated.server(scenario, place.installation, models=place.models, directory=place.directory)
+    ) as server:
         saturated.warm_up(server, share=1.0)
-        for case in cases:
-            saturated.record(
-                server,
-                directory / f"{case.name}.yaml",
-                share=case.share,
-                requests=_REQUESTS,
-                arguments=(
-                    *("--hardware", f"{os.cpu_count()} CPU cores", "--model", "toy"),
-                    *("--request-parameters", f"{saturated.CLIENTS} at once, temperature 0, toy prompts"),
-                    *("--command", f"vllm serve, {scenario.name}"),
-                ),
-            )
-            print(f"{case.name}: {_REQUESTS} requests", file=sys.stderr)
+        for name, share in shares.items():
+            prompts = saturated.prompts(share, saturated.DIFFERENT_PROMPTS)
+            with closed_loop.clients(server, saturated.CLIENTS, prompts, max_tokens=saturated.MAX_TOKENS):
+                closed_loop.record(
+                    server,
+                    place.file(name),
+                    seconds=_SECONDS,
+                    arguments=(
+                        *("--hardware", f"{os.cpu_count()} CPU cores", "--model", "toy"),
+                        *("--request-parameters", f"{saturated.CLIENTS} at once, temperature 0, toy prompts"),
+                        *("--command", command),
+                    ),
+                )
 
 
-def row(directory: Path, name: str) -> tuple[str, ...]:
+def row(place: Place, name: str) -> tuple[str, ...]:
     """The cells of one recording, compared with the plain one."""
-    files = (str(directory / f"{each}.yaml") for each in ("plain", name))
+    files = (str(place.file(each)) for each in ("plain", name))
     result = run_command("compare", *files, "--output", "json")
     if result.returncode:
         sys.exit(f"worked_example.py: {result.stderr}")
@@ -99,8 +143,8 @@ def row(directory: Path, name: str) -> tuple[str, ...]:
         "-" if plain else f"{side['acceptance_ratio']['value']:.2f}",
         "-" if plain else f"{side['mean_acceptance_length']['value']:.2f}",
         f"{1000 * comparison['latencies'][0]['mean_seconds']['candidate']:.1f} ms",
-        "-" if plain else f"{realised['value']:.2f}x ({realised['low']:.2f} to {realised['high']:.2f})",
-        "-" if plain else comparison["decision"]["code"],
+        "-" if name == "plain" else f"{realised['value']:.2f}x ({realised['low']:.2f} to {realised['high']:.2f})",
+        "-" if name == "plain" else comparison["decision"]["code"],
     )
 
 
