@@ -7,16 +7,17 @@ the machine down slows all of them.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from specdec_exporter.baseline import live
+from specdec_exporter.baseline.file import Context, write_baseline
 from vllm import saturated
 from vllm.language import CYCLE_LENGTH, Prompt, excerpt
 from vllm.scenarios import Scenario
@@ -30,7 +31,7 @@ _ENVIRONMENT: Final = {**saturated.ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING"
 _STARTING: Final = 2  # at once; more only take longer
 _WARM_UP_REQUESTS: Final = 24
 _WARM_UP_CLIENTS: Final = 12
-_SECONDS: Final = 120.0
+_TIMEOUT_SECONDS: Final = 10.0
 
 
 def server(k: int, installation: Installation, *, models: Path, directory: Path) -> Server:
@@ -92,15 +93,14 @@ def prompts(share: float) -> tuple[Prompt, ...]:
     return tuple(excerpt(share, start=7 * index % CYCLE_LENGTH) for index in range(CYCLE_LENGTH))
 
 
-def record(server: Server, output: Path, *, seconds: float, arguments: Sequence[str] = ()) -> None:
-    """Record ``seconds`` of what goes on to a baseline file."""
-    subprocess.run(
-        (
-            *(sys.executable, "-m", "specdec_exporter", "baseline", "record", f"--predictor.url={server.url}"),
-            *(f"--predictor.log-path={server.log_path}", f"--duration={seconds:g}s", f"--output={output}"),
-            *arguments,
-        ),
-        stdin=subprocess.DEVNULL,
-        check=True,
-        timeout=_SECONDS,
+def record(server: Server, output: Path, *, seconds: float, context: Context | None = None) -> None:
+    """Do what ``baseline record`` does, without the second that another process would take to start."""
+    found = live.record(
+        server.url,
+        duration_seconds=seconds,
+        name=output.stem,
+        context=context,
+        log_paths=[str(server.log_path)],
+        timeout_seconds=_TIMEOUT_SECONDS,
     )
+    write_baseline(str(output), asyncio.run(found))

@@ -1,7 +1,7 @@
 """What drafts cost on a real server: ``tune`` foretells the speed-up of a k that it was not shown, and chooses well.
 
 The acceptance of each request is known, and the servers take turns under the same closed loops, so only the time of a
-step is left to find out. ``baseline record`` and ``tune`` do this, as they do for an operator.
+step is left to find out. Recording and ``tune`` do this, as they do for an operator.
 """
 
 from __future__ import annotations
