@@ -24,7 +24,7 @@ from vllm.scenarios import Scenario
 from vllm.server import Installation, Server
 
 MAX_TOKENS: Final = 100  # a request is short beside a recording, and prefill is one step in many
-MAX_CLIENTS: Final = 16
+MAX_CLIENTS: Final = 32
 
 # The engine runs the model itself, so each server has one process less. That saves a third of the time of a start.
 _ENVIRONMENT: Final = {**saturated.ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
@@ -34,17 +34,21 @@ _WARM_UP_CLIENTS: Final = 12
 _TIMEOUT_SECONDS: Final = 10.0
 
 
+def scenario(k: int) -> Scenario:
+    """A draft model with ``k`` draft tokens per step, or no speculation for 0."""
+    return Scenario(name=f"k{k}" if k else "off", method="draft_model" if k else None, k=k, phases=())
+
+
 def server(k: int, installation: Installation, *, models: Path, directory: Path) -> Server:
-    """A server with ``k`` draft tokens per step, none for 0. It keeps its files in a folder of its own."""
-    name = f"k{k}" if k else "off"
-    scenario = Scenario(name=name, method="draft_model" if k else None, k=k, phases=())
-    own = directory / name
+    """A server with ``k`` draft tokens per step, which keeps its files in a folder of its own in ``directory``."""
+    kind = scenario(k)
+    own = directory / kind.name
     own.mkdir()
     return Server(
         installation,
         models=models,
         directory=own,
-        arguments=(*scenario.arguments(models), "--max-num-seqs", str(MAX_CLIENTS)),
+        arguments=(*kind.arguments(models), "--max-num-seqs", str(MAX_CLIENTS)),
         environment=_ENVIRONMENT,
     )
 
