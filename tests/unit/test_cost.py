@@ -674,6 +674,17 @@ def test_the_running_k_stays_where_another_is_better_by_chance_only() -> None:
     assert (unsure.recommended, unsure.within_chance, unsure.candidates) == (3, True, (2,))
 
 
+def test_the_best_k_is_recommended_where_none_is_in_use() -> None:
+    curve, truth = (0.5, 0.3, 0.05), StepCost(0.1, 0.08)
+    slowdowns = {k: truth.slowdown(k) for k in (1, 3)}
+    sure = chosen(curve, slowdowns, 0.001, in_use=False)
+    assert (sure.recommended, sure.within_chance) == (2, False)
+    unsure = chosen(curve, slowdowns, 0.1, in_use=False)
+    assert (unsure.recommended, unsure.within_chance, unsure.candidates) == (2, True, (2,))
+    off = chosen((0.05, 0.0), {2: 1.2, 1: 1.1}, 0.2, in_use=False)
+    assert (off.recommended, off.within_chance) == (0, True)
+
+
 def test_equally_good_k_waste_least() -> None:
     assert chosen((0.5, 0.0, 0.0), {3: 1.3, 1: 1.3}).candidates == (1,)
     assert chosen((0.0,), {1: 1.0}).candidates == (0,)

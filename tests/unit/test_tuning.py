@@ -268,6 +268,25 @@ def test_without_a_method_there_is_a_k_but_no_configuration() -> None:
     assert advice.reasons[-1] == "the method is not known: record with --predictor.log-path"
 
 
+def test_the_best_k_is_named_and_that_chance_may_have_made_it_best() -> None:
+    server = Server(fixed=0.1, marginal=0.08, growth=0.0, curve=(0.5, 0.3, 0.05))
+    found = [server.record(k, [8.0], name=f"k{k}", noise=0.3, intervals=8) for k in (0, 1, 3)]
+    tuning = tune(*found)
+    (advice,), (best,) = tuning.advice, tuning.best[0].by_load
+    assert (best.choice.recommended, best.choice.within_chance) == (advice.num_speculative_tokens, True)
+    assert best.choice.candidates == (advice.num_speculative_tokens,)
+    assert f"k = {advice.num_speculative_tokens} looks better than k = 3, but not beyond chance" in advice.reasons
+
+
+def test_off_is_not_advised_by_chance() -> None:
+    scattered: dict[str, Any] = {"noise": 0.3, "intervals": 6}
+    found = [loaded("plain", {8.0: 0.02}, **scattered), loaded("poor", {8.0: 0.0235}, (0.05,), **scattered)]
+    (advice,) = tune(*found).advice
+    assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("undecided", 0, None)
+    assert re.fullmatch(r"Whether eagle3 pays at 8.0 running is not decided: 0.\d\dx .* with k = 1", advice.headline)
+    assert "no speculation looks better than k = 1, but not beyond chance" in advice.reasons
+
+
 def test_measured_harm_says_off() -> None:
     (advice,) = tune(loaded("plain", {8.0: 0.02}), loaded("poor", {8.0: 0.03}, (0.05, 0.01))).advice
     assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("off", 0, None)

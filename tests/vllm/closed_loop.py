@@ -7,43 +7,48 @@ the machine down slows all of them.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from specdec_exporter.baseline import live
+from specdec_exporter.baseline.file import Context, write_baseline
 from vllm import saturated
 from vllm.language import CYCLE_LENGTH, Prompt, excerpt
 from vllm.scenarios import Scenario
 from vllm.server import Installation, Server
 
 MAX_TOKENS: Final = 100  # a request is short beside a recording, and prefill is one step in many
-MAX_CLIENTS: Final = 16
+MAX_CLIENTS: Final = 32
 
 # The engine runs the model itself, so each server has one process less. That saves a third of the time of a start.
 _ENVIRONMENT: Final = {**saturated.ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 _STARTING: Final = 2  # at once; more only take longer
 _WARM_UP_REQUESTS: Final = 24
 _WARM_UP_CLIENTS: Final = 12
-_SECONDS: Final = 120.0
+_TIMEOUT_SECONDS: Final = 10.0
+
+
+def scenario(k: int) -> Scenario:
+    """A draft model with ``k`` draft tokens per step, or no speculation for 0."""
+    return Scenario(name=f"k{k}" if k else "off", method="draft_model" if k else None, k=k, phases=())
 
 
 def server(k: int, installation: Installation, *, models: Path, directory: Path) -> Server:
-    """A server with ``k`` draft tokens per step, none for 0. It keeps its files in a folder of its own."""
-    name = f"k{k}" if k else "off"
-    scenario = Scenario(name=name, method="draft_model" if k else None, k=k, phases=())
-    own = directory / name
+    """A server with ``k`` draft tokens per step, which keeps its files in a folder of its own in ``directory``."""
+    kind = scenario(k)
+    own = directory / kind.name
     own.mkdir()
     return Server(
         installation,
         models=models,
         directory=own,
-        arguments=(*scenario.arguments(models), "--max-num-seqs", str(MAX_CLIENTS)),
+        arguments=(*kind.arguments(models), "--max-num-seqs", str(MAX_CLIENTS)),
         environment=_ENVIRONMENT,
     )
 
@@ -92,15 +97,14 @@ def prompts(share: float) -> tuple[Prompt, ...]:
     return tuple(excerpt(share, start=7 * index % CYCLE_LENGTH) for index in range(CYCLE_LENGTH))
 
 
-def record(server: Server, output: Path, *, seconds: float, arguments: Sequence[str] = ()) -> None:
-    """Record ``seconds`` of what goes on to a baseline file."""
-    subprocess.run(
-        (
-            *(sys.executable, "-m", "specdec_exporter", "baseline", "record", f"--predictor.url={server.url}"),
-            *(f"--predictor.log-path={server.log_path}", f"--duration={seconds:g}s", f"--output={output}"),
-            *arguments,
-        ),
-        stdin=subprocess.DEVNULL,
-        check=True,
-        timeout=_SECONDS,
+def record(server: Server, output: Path, *, seconds: float, context: Context | None = None) -> None:
+    """Do what ``baseline record`` does, without the second that another process would take to start."""
+    found = live.record(
+        server.url,
+        duration_seconds=seconds,
+        name=output.stem,
+        context=context,
+        log_paths=[str(server.log_path)],
+        timeout_seconds=_TIMEOUT_SECONDS,
     )
+    write_baseline(str(output), asyncio.run(found))

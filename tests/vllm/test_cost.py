@@ -1,7 +1,7 @@
 """What drafts cost on a real server: ``tune`` foretells the speed-up of a k that it was not shown, and chooses well.
 
 The acceptance of each request is known, and the servers take turns under the same closed loops, so only the time of a
-step is left to find out. ``baseline record`` and ``tune`` do this, as they do for an operator.
+step is left to find out. Recording and ``tune`` do this, as they do for an operator.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ ROUNDS: Final = 2
 SECONDS: Final = 2.5
 INSIDE_MIN: Final = 0.9  # of 95 % intervals
 LOSS_MAX: Final = 0.05  # how much slower than the best k the chosen k may be
+WORSE_MAX: Final = 1  # of nine choices, by chance
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,15 +117,26 @@ def test_the_speedup_of_a_k_that_was_not_shown_is_foretold(recordings: Recording
 
 
 def test_the_chosen_k_is_the_best_or_nearly(recordings: Recordings) -> None:
+    told, worse = [], 0
     for share in SHARES:
         measured = recordings.speedups(share)
         for clients, choice in recordings.choices(share, KS).items():
             at_load, chosen = measured[clients], choice["recommended"]
-            print(clients, share, chosen, choice["candidates"], choice["within_chance"], at_load)
-            best = max(each["value"] for each in at_load.values())
-            assert chosen is not None, choice
-            reached = at_load.get(chosen) or next(each for each in choice["expected"] if each["k"] == chosen)
-            assert reached["high"] >= (1.0 - LOSS_MAX) * best, (share, clients, chosen, at_load)
+            best = max(at_load, key=lambda k: at_load[k]["value"])
+            wanted = (1.0 - LOSS_MAX) * at_load[best]["value"]
+            if chosen in at_load:
+                found = at_load[chosen]["value"]
+            else:  # was not measured, only foretold
+                found = next(each["high"] for each in choice["expected"] if each["k"] == chosen)
+            worse += found < wanted
+            told.append(
+                f"{clients} clients, share {share}: chosen {chosen} with {found:.2f}, "
+                f"best {best} with {at_load[best]['value']:.2f}{' (!)' if found < wanted else ''}"
+            )
+            beyond_chance = chosen in at_load and at_load[chosen]["high"] < wanted
+            assert not beyond_chance, told[-1]
+    print("\n".join(told))
+    assert worse <= WORSE_MAX, "\n".join(told)
 
 
 def test_cost_belongs_to_the_server_and_not_to_acceptance(recordings: Recordings) -> None:

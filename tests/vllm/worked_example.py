@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from specdec_exporter.baseline.file import Context
 from vllm import closed_loop, saturated
 from vllm.checkpoints import write_checkpoints
 from vllm.exporter import run_command
@@ -112,16 +113,17 @@ def record(place: Place, scenario: Scenario, shares: dict[str, float]) -> None:
     ) as server:
         saturated.warm_up(server, share=1.0)
         for name, share in shares.items():
+            print(name, file=sys.stderr)
             prompts = saturated.prompts(share, saturated.DIFFERENT_PROMPTS)
             with closed_loop.clients(server, saturated.CLIENTS, prompts, max_tokens=saturated.MAX_TOKENS):
                 closed_loop.record(
                     server,
                     place.file(name),
                     seconds=_SECONDS,
-                    arguments=(
-                        *("--hardware", f"{os.cpu_count()} CPU cores", "--model", "toy"),
-                        *("--request-parameters", f"{saturated.CLIENTS} at once, temperature 0, toy prompts"),
-                        *("--command", command),
+                    context=Context(
+                        hardware=f"{os.cpu_count()} CPU cores",
+                        request_parameters=f"{saturated.CLIENTS} at once, temperature 0, toy prompts",
+                        command=command,
                     ),
                 )
 

@@ -137,7 +137,7 @@ def _best_at(bound: int, concurrency: float, measured: Sequence[_Measured], poli
     (group,) = (each.group for each in measured if each.k == running)
     # The curve at this load; where too little was drafted, the one over all loads.
     curves = [each.total.counts for each in group.bins if each.bound == bound] + [total_of(group.bins).counts]
-    choices = (choose(slowdowns, counts, group.method, running, policy) for counts in curves)
+    choices = (choose(slowdowns, counts, group.method, running, policy, in_use=False) for counts in curves)
     choice = next((each for each in choices if each is not None), None)
     if choice is None:
         return None
@@ -174,7 +174,8 @@ class _Option(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        return f"{printable(self.method or 'the method')} with k = {self.k}"
+        name = printable(self.method or "the method")
+        return f"{name} with k = {self.k}" if self.k else name
 
 
 def advise(groups: Sequence[Group], best: Sequence[BestByLoad], policy: Policy) -> Advice:
@@ -222,7 +223,7 @@ def _code(chosen: _Option, plan: _Plan, policy: Policy) -> AdviceCode:
     if plan.by_load and any(k for _, k in plan.by_load):
         return "use"
     if chosen.k == 0:
-        return "off"
+        return "undecided" if chosen.best.choice.within_chance else "off"
     if found is None or found.low is None or found.high is None:
         return "undecided"
     if found.low > 1.0 and found.value >= least:
@@ -252,6 +253,8 @@ def _words(code: AdviceCode, chosen: _Option, plan: _Plan) -> tuple[str, str]:
         return f"{name} is slower than no speculation {here}: {measured} with k = {running}", _OFF
     if code == "no_gain":
         return f"{chosen.words} gives no speed-up {here}: {measured}", _OFF
+    if not chosen.k:
+        measured = f"{times(_measured(chosen, running))} with k = {running}"
     return f"Whether {chosen.words} pays {here} is not decided: {measured}", "Record longer, then look again."
 
 
@@ -286,8 +289,8 @@ def _reasons(groups: Sequence[Group], chosen: _Option, rivals: Sequence[_Option]
         if words := _where_it_pays(group):
             yield words
     if choice.within_chance:
-        looks = ", ".join(map(str, choice.candidates))
-        yield f"k = {looks} looks better than k = {chosen.k}, but not beyond chance"
+        better = f"k = {chosen.k}" if chosen.k else "no speculation"
+        yield f"{better} looks better than k = {choice.expected[-1].k}, but not beyond chance"
     if choice.try_more and chosen.k:
         yield f"the last position still pays for itself: k = {chosen.k + 1} may pay more, so record it too"
     for each in rivals:

@@ -143,7 +143,7 @@ def _drafting(baseline: Baseline, candidate: Baseline, policy: Policy) -> Drafti
         return None
     k, choice = k_of(candidate), None
     if k is not None and cost.draft_tokens_per_step > 0:
-        choice = choose({k: cost.slowdown}, candidate.counts, candidate.method, k, policy)
+        choice = choose({k: cost.slowdown}, candidate.counts, candidate.method, k, policy, in_use=True)
     return Drafting(cost, choice, cost.pays(policy.latency.speedup_min))
 
 

@@ -208,11 +208,18 @@ def estimated(recordings: Sequence[Baseline], plain: Sequence[Baseline]) -> AtLo
 
 
 def choose(
-    slowdowns: Mapping[int, Estimate], drafted: Counts, method: str | None, running: int, policy: Policy
+    slowdowns: Mapping[int, Estimate],
+    drafted: Counts,
+    method: str | None,
+    running: int,
+    policy: Policy,
+    *,
+    in_use: bool,
 ) -> KChoice | None:
     """Choose among the k up to ``running``, by what its drafts were accepted; ``None`` if that was not recorded.
 
-    Short drafts make the curve read low, so they leave only ``running`` and no speculation to choose from.
+    ``in_use``: ``running`` stays unless another k is better beyond chance. Short drafts make the curve read low, so
+    they leave only ``running`` and no speculation to choose from.
     """
     curve = position_ratios(drafted.accepted_per_position, drafted.drafts)
     per_step = ratio(drafted.drafts, drafted.steps)
@@ -224,6 +231,7 @@ def choose(
         per_step,
         running,
         fixed_k=policy.for_method(method).fixed_k or drafts_are_short(drafted, running, policy),
+        in_use=in_use,
     )
 
 

@@ -224,8 +224,9 @@ class KChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     ``recommended`` is the k to run, 0 for no speculation. It is ``None`` if the recordings do not tell. If there are
     several ``candidates`` then, recording ``record_next`` too would tell; if there is one, a slowdown has no interval.
-    ``within_chance``: another k looked best, but not beyond chance; so ``recommended`` is one that is surely better
-    than the running k, or the running k itself. ``try_more``: the last position pays for itself, so k + 1 may pay.
+    ``within_chance``: a k looked better than the running one, but not beyond chance. If the running k is in use,
+    ``recommended`` is then one that is surely better, or the running k itself. ``try_more``: the last position pays for
+    itself, so k + 1 may pay.
     """
 
     recommended: int | None
@@ -269,11 +270,14 @@ def choose_k(
     running: int,
     *,
     fixed_k: bool = False,
+    in_use: bool = True,
 ) -> KChoice | None:
     """Choose among the k up to ``running``, by the ``slowdown`` of each recorded k at one load.
 
     ``per_position`` is the unconditional curve of ``running``, ``drafts_per_step`` the share of steps with a draft.
-    ``fixed_k``: the drafter cannot run another k. ``None`` without a recorded k, or with a curve of another length.
+    ``fixed_k``: the drafter cannot run another k. ``in_use``: the running k stays unless another is better beyond
+    chance; otherwise no k has a claim, and the best one is recommended. ``None`` without a recorded k, or with a curve
+    of another length.
     """
     if not slowdowns or len(per_position) != running or not running:
         return None
@@ -309,8 +313,8 @@ def choose_k(
             if all(speedup(cost, k) > (margin if k else 1.0) * speedup(cost, running) for cost in (*costs, *limits))
         ]
         surest = max(better, key=lambda k: min(speedup(cost, k) for cost in costs), default=running)
-        recommended = best[0] if best[0] in better else surest
-        within_chance = recommended != best[0]
+        recommended = best[0] if best[0] in better or not in_use else surest
+        within_chance = best[0] not in better
     last = per_position[-1]
     conditional = ratio(last, per_position[-2] if running > 1 else 1.0) or 0.0
     # What one more position would at least have to bring, if it is accepted like the last one.
