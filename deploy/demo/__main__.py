@@ -1,7 +1,7 @@
 """``make demo``: simulated predictors, the exporter, Prometheus with the rule pack, Alertmanager, and the pages.
 
-After half a minute one predictor gets a draft model that does not fit, and another predictor gets slow. The pages
-follow. The rules are the pack's own. Every window and wait of theirs is a thirtieth of its production value.
+After a quarter of a minute one predictor gets a draft model that does not fit, and another predictor gets slow. The
+pages follow. The rules are the pack's own. Every window and wait of theirs is a thirtieth of its production value.
 """
 
 from __future__ import annotations

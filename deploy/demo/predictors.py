@@ -18,8 +18,8 @@ from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings
 
 SPEED = 10.0
 LOAD = "3/s"
-INCIDENT_AT_SECONDS = 30.0  # real seconds, as are all times of the demo
-INCIDENT_SECONDS = 90.0
+INCIDENT_AT_SECONDS = 15.0  # real seconds, as are all times of the demo
+INCIDENT_SECONDS = 120.0
 ACCEPTANCE = 0.72
 COLLAPSED_ACCEPTANCE = 0.22
 SLOWER_BY = 1.4

@@ -24,13 +24,22 @@ _SECONDS_EACH = 40.0  # real seconds
 async def _record(log: Path) -> int:
     changes = [ChangeLoad(at=index * _SECONDS_EACH * SPEED, load=load) for index, load in enumerate(_LOADS)]
     plain = msgspec.structs.replace(settings("chat", log), method=None, load=_LOADS[0], incidents=tuple(changes[1:]))
+    requests = f"{', '.join(_LOADS)} in turn, {plain.prompt_tokens} prompt and {plain.output_tokens} output tokens"
     async with predictor(plain) as url:
         command = (
-            *(sys.executable, "-m", "specdec_exporter", "baseline", "record", f"--predictor.url={url}", "--name=demo"),
-            *(f"--duration={_SECONDS_EACH * len(_LOADS):.0f}s", f"--predictor.log-path={log}", "--hardware=none: simulated"),
-            f"--request-parameters={', '.join(_LOADS)} in turn, {plain.prompt_tokens} prompt and {plain.output_tokens} "
-            "output tokens in the mean",
-            *("--command=specdec-exporter simulate", f"--output={FILE}", "--force"),
+            *(
+                sys.executable,
+                "-m",
+                "specdec_exporter",
+                "baseline",
+                "record",
+                "--name=demo",
+                f"--output={FILE}",
+                "--force",
+            ),
+            *(f"--predictor.url={url}", f"--predictor.log-path={log}", f"--duration={len(_LOADS) * _SECONDS_EACH:g}s"),
+            *("--hardware=none: simulated", f"--request-parameters={requests} in the mean"),
+            "--command=specdec-exporter simulate",
         )
         return await (await asyncio.create_subprocess_exec(*command)).wait()
 

@@ -79,7 +79,7 @@ def _row(predictor: PredictorStatus) -> tuple[str, ...]:
         predictor.inference_service,
         predictor.state,
         *numbers,
-        _number(measured and measured.speedup.value, ".2fx"),
+        f"{measured.speedup.value:.2f}x" if measured else "-",
         f"{predictor.verdict.code}: {predictor.verdict.headline}",
     )
 
