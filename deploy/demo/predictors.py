@@ -22,7 +22,7 @@ INCIDENT_AT_SECONDS = 15.0  # real seconds, as are all times of the demo
 INCIDENT_SECONDS = 120.0
 ACCEPTANCE = 0.72
 COLLAPSED_ACCEPTANCE = 0.22
-SLOWER_BY = 1.4
+SLOWER_BY = 1.3
 
 # A draft token costs about a third of a step without drafts. At the usual acceptance drafts make the service about 1.5
 # times as fast; after the collapse, about 0.85 times.

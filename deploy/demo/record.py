@@ -27,19 +27,10 @@ async def _record(log: Path) -> int:
     requests = f"{', '.join(_LOADS)} in turn, {plain.prompt_tokens} prompt and {plain.output_tokens} output tokens"
     async with predictor(plain) as url:
         command = (
-            *(
-                sys.executable,
-                "-m",
-                "specdec_exporter",
-                "baseline",
-                "record",
-                "--name=demo",
-                f"--output={FILE}",
-                "--force",
-            ),
-            *(f"--predictor.url={url}", f"--predictor.log-path={log}", f"--duration={len(_LOADS) * _SECONDS_EACH:g}s"),
-            *("--hardware=none: simulated", f"--request-parameters={requests} in the mean"),
-            "--command=specdec-exporter simulate",
+            *(sys.executable, "-m", "specdec_exporter", "baseline", "record"),
+            *(f"--predictor.url={url}", f"--predictor.log-path={log}", f"--output={FILE}", "--force"),
+            *("--name=demo", "--hardware=none: simulated", "--command=specdec-exporter simulate"),
+            *(f"--duration={len(_LOADS) * _SECONDS_EACH:g}s", f"--request-parameters={requests} in the mean"),
         )
         return await (await asyncio.create_subprocess_exec(*command)).wait()
 
