@@ -142,7 +142,7 @@ def _value(option: click.Option, default: Any) -> str:
     if option.is_flag:
         return "off"
     if option.type.name == "duration" and isinstance(default, float):
-        return f"`{default / 60:g}m`" if default % 60 == 0 else f"`{default:g}s`"
+        return f"`{default / 60:g}m`" if default and default % 60 == 0 else f"`{default:g}s`"
     if default is None or default == ():
         return "none"
     if isinstance(default, float):

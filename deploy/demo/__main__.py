@@ -1,7 +1,7 @@
 """``make demo``: simulated predictors, the exporter, Prometheus with the rule pack, Alertmanager, and the pages.
 
-After a quarter of a minute one predictor's draft model goes bad and another predictor gets slow. The pages follow. The
-rules are the pack's own. Every window and wait is a thirtieth of its production value.
+After a quarter of a minute one predictor gets a draft model that does not fit, and another predictor gets slow. The
+pages follow. The rules are the pack's own. Every window and wait of theirs is a thirtieth of its production value.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
             f"  metrics        {exp.url}/metrics\n"
             f"  Prometheus     {prom.url}/alerts\n"
             f"  Alertmanager   {am.url}/\n"
-            f"At {INCIDENT_AT_SECONDS:.0f} s the draft model of code goes bad and search gets slow, for "
-            f"{INCIDENT_SECONDS:.0f} s.\n"
+            f"At {INCIDENT_AT_SECONDS:.0f} s code restarts with a draft model that does not fit, and search gets slow, "
+            f"for {INCIDENT_SECONDS:.0f} s.\n"
             "Pages are printed here as they arrive. The first takes about a minute. Ctrl-C ends the demo."
         )
 

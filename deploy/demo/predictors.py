@@ -1,4 +1,7 @@
-"""The simulated predictors of the demo, at ten times real speed. One stays well, one loses its draft, one gets slow."""
+"""The simulated predictors of the demo, at ten times real speed.
+
+One stays well. One is restarted with a draft model that does not fit, and later with the old one again. One gets slow.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,34 @@ from pathlib import Path
 
 import yaml
 
-from specdec_exporter.simulator.scenario import Collapse, Incident, Latency
+from specdec_exporter.simulator.scenario import Collapse, Incident, Latency, Restart
 from specdec_exporter.simulator.server import run
-from specdec_exporter.simulator.settings import SimulatorSettings
+from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings
 
 SPEED = 10.0
+LOAD = "3/s"
 INCIDENT_AT_SECONDS = 15.0  # real seconds, as are all times of the demo
-INCIDENT_SECONDS = 90.0
+INCIDENT_SECONDS = 120.0
 ACCEPTANCE = 0.72
 COLLAPSED_ACCEPTANCE = 0.22
-SLOWER_BY = 1.6
+SLOWER_BY = 1.3
 
+# A draft token costs about a third of a step without drafts. At the usual acceptance drafts make the service about 1.5
+# times as fast; after the collapse, about 0.85 times.
+_LATENCY = LatencyModel(step_seconds=0.02, draft_token_seconds=0.007)
+# Simulated predictors are fast from the start, so they need no warm-up that the exporter would leave out.
+_UPTIME_SECONDS = 600.0
 
 _AT = INCIDENT_AT_SECONDS * SPEED
 _FOR = INCIDENT_SECONDS * SPEED
 
 PREDICTORS: Mapping[str, tuple[Incident, ...]] = {
     "chat": (),
-    "code": (Collapse(at=_AT, duration=_FOR, acceptance=COLLAPSED_ACCEPTANCE),),
+    "code": (
+        Restart(at=_AT),
+        Collapse(at=_AT, duration=_FOR, acceptance=COLLAPSED_ACCEPTANCE),
+        Restart(at=_AT + _FOR),
+    ),
     "search": (Latency(at=_AT, duration=_FOR, factor=SLOWER_BY),),
 }
 
@@ -37,8 +50,10 @@ def settings(name: str, log: Path) -> SimulatorSettings:
         speed=SPEED,
         acceptance=ACCEPTANCE,
         k=3,
-        load="3/s",
+        load=LOAD,
+        latency=_LATENCY,
         seed=len(name),
+        uptime_seconds=_UPTIME_SECONDS,
         listen_address="127.0.0.1:0",
         log_path=str(log),
         incidents=PREDICTORS[name],
@@ -50,14 +65,15 @@ async def predictors(directory: Path) -> AsyncIterator[dict[str, tuple[str, Path
     """Run all of them in this process (there is no model). Yields the URL and the log of each by name."""
     async with contextlib.AsyncExitStack() as stack:
         yield {
-            name: (await stack.enter_async_context(_predictor(settings(name, log))), log)
+            name: (await stack.enter_async_context(predictor(settings(name, log))), log)
             for name in PREDICTORS
             for log in [directory / f"{name}.log"]
         }
 
 
 @contextlib.asynccontextmanager
-async def _predictor(told: SimulatorSettings) -> AsyncIterator[str]:
+async def predictor(told: SimulatorSettings) -> AsyncIterator[str]:
+    """Run one. Yields its URL."""
     stop = asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(run(told, ready=port.set_result, stop=stop))

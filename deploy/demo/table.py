@@ -16,8 +16,8 @@ from demo.processes import ProcessError, Server
 from specdec_exporter.serving.status import PredictorStatus, Status
 
 _EVERY_SECONDS = 2.0
-_COLUMNS = ("service", "state", "acceptance", "length", "tokens/step", "curve", "verdict")
-_WIDTHS = (9, 13, 11, 7, 12, 20, 0)
+_COLUMNS = ("service", "state", "acceptance", "length", "tokens/step", "curve", "speed-up", "verdict")
+_WIDTHS = (9, 13, 11, 7, 12, 16, 9, 0)
 
 
 class LiveTable:
@@ -74,10 +74,12 @@ def _row(predictor: PredictorStatus) -> tuple[str, ...]:
             _number(figures.tokens_per_step, ".2f"),
             " ".join(f"{rate:.2f}" for rate in figures.per_position),
         )
+    measured = predictor.measured
     return (
         predictor.inference_service,
         predictor.state,
         *numbers,
+        f"{measured.speedup.value:.2f}x" if measured else "-",
         f"{predictor.verdict.code}: {predictor.verdict.headline}",
     )
 

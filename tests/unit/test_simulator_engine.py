@@ -262,6 +262,12 @@ def test_a_restart_loses_requests_and_counts_from_zero() -> None:
     assert b"process_start_time_seconds 1790000033.0" in render_metrics(run)
 
 
+def test_every_process_says_that_it_began_earlier_by_its_uptime() -> None:
+    assert b"process_start_time_seconds 1789999400.0" in render_metrics(engine(0, uptime_seconds=600.0))
+    ran = render_metrics(engine(40, "restart at=28 for=2", uptime_seconds=600.0))
+    assert b"process_start_time_seconds 1789999430.0" in ran
+
+
 def test_speed_is_taken_out_of_the_start_time_that_a_scraper_sees() -> None:
     ran = render_metrics(engine(40, "restart at=28 for=2", speed=10.0))
     assert b"process_start_time_seconds 1790000003.0" in ran

@@ -88,8 +88,11 @@ class Exporter:
 
 
 @contextlib.contextmanager
-def serving(predictor_url: str, predictor_log: Path, *, own_log: Path) -> Iterator[Exporter]:
+def serving(
+    predictor_url: str, predictor_log: Path, *, own_log: Path, baseline: Path | None = None
+) -> Iterator[Exporter]:
     """Run the exporter beside a predictor, on a port of its own choice; its log goes to ``own_log``."""
+    pinned = [] if baseline is None else [f"--baseline.file={baseline}"]
     with own_log.open("wb") as log:
         process = subprocess.Popen(
             _command(
@@ -98,6 +101,7 @@ def serving(predictor_url: str, predictor_log: Path, *, own_log: Path) -> Iterat
                 f"--predictor.url={predictor_url}",
                 f"--predictor.log-path={predictor_log}",
                 f"--predictor.name={SERVICE_NAME}",
+                *pinned,
             ),
             stdin=subprocess.DEVNULL,
             stdout=log,

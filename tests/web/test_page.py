@@ -351,7 +351,7 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
         "Acceptance rate 61.2 % ✓ at or above the assumed break-even of 50 %",
         "Mean acceptance length 2.84 tokens ✓ at or above the assumed break-even of 1.21",
         "Tokens per step 2.71 tokens",
-        "Mean draft length 3.00 of k = 3",
+        "Mean draft length 3.00 of 3",
         "Requests 7 running 2 waiting",
         "KV cache 43 % in use",
         "Since the predictor started: 58.3 % accepted, length 2.75",
@@ -567,7 +567,7 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         },
         (
             "Speed-up 1.84x ✓ at or above the break-even of 1.00x",
-            "95 % between 1.79x and 1.90x measured at 6.4 in decode",
+            "95 % between 1.79x and 1.90x at 6.4 requests in decode",
             "Acceptance rate 61.2 % ✓ at or above the measured break-even of 7 %",
             "Recommended k 3 (as now); try 4 too",
             "By load, since the exporter started",

@@ -56,6 +56,12 @@ _FLAGS = (
         multiple=True,
     ),
     _setting("--speed", "Simulated seconds per real second."),
+    _option(
+        "--uptime",
+        "Real time that the process seems to have run already when it starts, so that nobody waits for its warm-up.",
+        key="uptime_seconds",
+        type=_DURATION,
+    ),
     _setting("--seed", "Seed of all randomness."),
     _setting("--vllm-version", "The vLLM release to imitate, 0.6.6 to 0.33.0."),
     _setting(

@@ -114,8 +114,8 @@ class Engine:
 
     @property
     def process_start_unix(self) -> float:
-        """Unix time at which the current process started, as a scraper sees it: without the speed-up."""
-        return self.start_unix + self.started_at / self.settings.speed
+        """Unix time at which the current process says it started, as a scraper sees it: without the speed-up."""
+        return self.start_unix + self.started_at / self.settings.speed - self.settings.uptime_seconds
 
     def advance(self, seconds: float) -> None:
         """Let ``seconds`` of simulated time pass."""

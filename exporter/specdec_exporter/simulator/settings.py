@@ -39,6 +39,7 @@ _NOT_NEGATIVE = (
     "output_sigma",
     "k",
     "duration_seconds",
+    "uptime_seconds",
 )
 _SHARES = ("short_draft_share", "no_draft_share", "tail_share", "prefix_cache_hit_share")
 
@@ -100,6 +101,7 @@ class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     incidents: tuple[Incident, ...] = ()
     seed: int = 42
     speed: float = 1.0
+    uptime_seconds: float = 0.0  # real seconds; every process says that it began so much earlier
     log_interval_seconds: float | None = None  # None: the release's own, 5 s (V0 engine) or 10 s
 
     listen_address: str = "127.0.0.1:8080"
