@@ -685,6 +685,16 @@ def test_the_best_k_is_recommended_where_none_is_in_use() -> None:
     assert (off.recommended, off.within_chance) == (0, True)
 
 
+def test_a_k_that_is_nearly_the_best_whatever_the_cost_is_needs_no_other_recording() -> None:
+    curve = tuple(0.9**k for k in range(1, 11))
+    asked = chosen(curve, {10: 2.2})
+    assert (asked.recommended, asked.record_next, len(asked.candidates)) == (None, 9, 2)
+    told = chosen(curve, {10: 2.2}, loss_max=0.02)
+    assert (told.recommended, told.record_next, told.candidates) == (10, None, (10,))
+    # On chat it makes a difference, so the recording is still asked for.
+    assert chosen(CHAT, {3: 1.20}, loss_max=0.02).record_next == 1
+
+
 def test_equally_good_k_waste_least() -> None:
     assert chosen((0.5, 0.0, 0.0), {3: 1.3, 1: 1.3}).candidates == (1,)
     assert chosen((0.0,), {1: 1.0}).candidates == (0,)

@@ -29,6 +29,7 @@ CLIENTS: Final = (1, 3, 12)
 SHARES: Final = (0.9, 0.6, 0.3)  # of the successors that the draft model knows
 ROUNDS: Final = 2
 SECONDS: Final = 2.5
+LIKE_LOAD_MAX: Final = 1.5  # concurrency / clients, or the inverse
 INSIDE_MIN: Final = 0.9  # of 95 % intervals
 LOSS_MAX: Final = 0.05  # how much slower than the best k the chosen k may be
 WORSE_MAX: Final = 1  # of nine choices, by chance
@@ -76,7 +77,14 @@ class Recordings:
 def by_clients(by_load: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """The figures at the load of each closed loop; a load of which little was recorded has none."""
     known = [each for each in by_load if each.get("speedup", True)]
-    return {clients: min(known, key=lambda each: abs(math.log(each["concurrency"] / clients))) for clients in CLIENTS}
+
+    def apart(each: dict[str, Any], clients: int) -> float:
+        return abs(math.log(each["concurrency"] / clients))
+
+    found = {clients: min(known, key=lambda each: apart(each, clients)) for clients in CLIENTS}
+    for clients, each in found.items():
+        assert apart(each, clients) < math.log(LIKE_LOAD_MAX), f"too few steps were recorded with {clients} clients"
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -230,6 +230,7 @@ def choose(
         tuple(at(curve, position) for position in range(running)),
         per_step,
         running,
+        loss_max=policy.cost.k_loss_max,
         fixed_k=policy.for_method(method).fixed_k or drafts_are_short(drafted, running, policy),
         in_use=in_use,
     )

@@ -68,6 +68,7 @@ def k_choice(
         figures.per_position,
         cost.draft_tokens_per_step / drafted,
         num_speculative_tokens,
+        loss_max=general.cost.k_loss_max,
         fixed_k=policy.fixed_k,
     )
 

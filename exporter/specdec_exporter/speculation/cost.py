@@ -269,6 +269,7 @@ def choose_k(
     drafts_per_step: float,
     running: int,
     *,
+    loss_max: float = 0.0,
     fixed_k: bool = False,
     in_use: bool = True,
 ) -> KChoice | None:
@@ -276,8 +277,9 @@ def choose_k(
 
     ``per_position`` is the unconditional curve of ``running``, ``drafts_per_step`` the share of steps with a draft.
     ``fixed_k``: the drafter cannot run another k. ``in_use``: the running k stays unless another is better beyond
-    chance; otherwise no k has a claim, and the best one is recommended. ``None`` without a recorded k, or with a curve
-    of another length.
+    chance; otherwise no k has a claim, and the best one is recommended. ``loss_max``: a k that loses no more than this
+    share of the best speed-up, whichever cost is true, is as good as the best. ``None`` without a recorded k, or with a
+    curve of another length.
     """
     if not slowdowns or len(per_position) != running or not running:
         return None
@@ -291,6 +293,10 @@ def choose_k(
 
     # The smallest of equally good k wastes least.
     best = sorted({max(allowed, key=lambda k: (speedup(cost, k), -k)) for cost in costs})
+    if len(best) > 1:
+        kept = {k: min(speedup(cost, k) / max(speedup(cost, j) for j in best) for cost in costs) for k in allowed}
+        surest = max(kept, key=lambda k: (kept[k], -k))
+        best = [surest] if kept[surest] >= 1.0 - loss_max else best
     limits = _limits(slowdowns)
     expected = tuple(
         ExpectedSpeedup(
@@ -312,8 +318,8 @@ def choose_k(
             for k in allowed
             if all(speedup(cost, k) > (margin if k else 1.0) * speedup(cost, running) for cost in (*costs, *limits))
         ]
-        surest = max(better, key=lambda k: min(speedup(cost, k) for cost in costs), default=running)
-        recommended = best[0] if best[0] in better or not in_use else surest
+        fallback = max(better, key=lambda k: min(speedup(cost, k) for cost in costs), default=running)
+        recommended = best[0] if best[0] in better or not in_use else fallback
         within_chance = best[0] not in better
     last = per_position[-1]
     conditional = ratio(last, per_position[-2] if running > 1 else 1.0) or 0.0

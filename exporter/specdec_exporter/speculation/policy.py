@@ -55,7 +55,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the shortest interval that is sorted by load. ``window_seconds``: the live speed-up is of this time; with a scrape a
     minute, a shorter one has too few intervals. ``warm_up_seconds``: the time after a start that is left out.
     ``like_load_factor``: concurrencies apart by at most this factor are alike. ``prompt_rate_tolerance``: largest
-    relative difference in prompt tokens per second of a like load, because prefill lengthens steps.
+    relative difference in prompt tokens per second of a like load, because prefill lengthens steps. ``k_loss_max``: a
+    k that is slower than the best one by at most this share is as good.
     """
 
     min_steps: int
@@ -65,6 +66,7 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warm_up_seconds: float
     like_load_factor: float
     prompt_rate_tolerance: float
+    k_loss_max: float
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
