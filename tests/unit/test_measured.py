@@ -198,7 +198,7 @@ def test_a_measured_speed_up_decides_whatever_is_accepted(speedup: float, rate: 
 def test_a_speed_up_within_chance_leaves_the_verdict_to_acceptance_and_says_so() -> None:
     found = verdict(1.03, 0.6, noise=0.3)
     assert found.code == "watch"
-    assert found.headline == "The measured speed-up is too close to 1 to tell whether speculation pays"
+    assert found.headline == "The measurement does not tell yet whether speculation pays"
     assert "measure for longer" in found.action
 
 

@@ -250,7 +250,7 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Speculation may or may not pay at this acceptance; it is not measured here",
         "To know, {measure}.",
     ),
-    "undecided": ("The measured speed-up is too close to 1 to tell whether speculation pays", "To know, {measure}."),
+    "undecided": ("The measurement does not tell yet whether speculation pays", "To know, {measure}."),
     "measured_paying": ("Speculation is paying off", "Nothing to do."),
     "healthy": ("Acceptance is good; the speed-up is not measured here", "To know it, {measure}."),
 }
