@@ -61,6 +61,7 @@ def record(installation: Installation, *, models: Path, directory: Path) -> list
                 files.append(directory / f"k{k}-{clients}-{number}.yaml")
                 context = Context(
                     hardware=f"{os.cpu_count()} CPU cores",
+                    model="toy",
                     request_parameters="temperature 0, toy prompts",
                     command=shlex.join(("vllm", "serve", "target", *closed_loop.scenario(k).arguments(Path()))),
                 )

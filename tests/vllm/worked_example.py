@@ -31,6 +31,7 @@ _SECONDS: Final = 30.0
 _DRAFTS: Final = {"good": 0.9, "fair": 0.6, "poor": 0.3}  # the share of the successors that the draft model knows
 _OTHER_SHARE: Final = 0.9  # is nothing to prompt lookup, nor to no speculation at all
 _HEADER: Final = ("recording", "requests/s", "tokens/s", "acceptance", "length", "TPOT", "speed-up", "decision")
+_COST_HEADER: Final = ("recording", "step", "without drafts", "tokens per step", "c", "speed-up at like load")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ def main() -> int:
         record(place, dataclasses.replace(saturated.PLAIN, name="plain-again"), {"plain-again": _OTHER_SHARE})
     names = ["plain", "plain-again", "ngram", *(file(kind, k) for kind, ks in kinds.items() for k in ks)]
     print_table([_HEADER, *(row(place, name) for name in names)])
+    print()
+    print_table([_COST_HEADER, *cost_rows(place, names)])
     for kind, ks in kinds.items():
         recordings = [str(place.file(name)) for name in ("plain", *(file(kind, k) for k in ks))]
         print(f"\n$ specdec-exporter tune {' '.join(Path(each).name for each in recordings)}")
@@ -91,13 +94,18 @@ def file(kind: str, k: int) -> str:
     return f"draft-{kind}-k{k}"
 
 
-def next_k(place: Place, kind: str, ks: Iterable[int]) -> int | None:
-    """The k to record next, or else the one that was chosen, at the load that was recorded most."""
-    recordings = [str(place.file(name)) for name in ("plain", *(file(kind, k) for k in ks))]
-    result = run_command("tune", *recordings, "--output", "json")
+def tuned(place: Place, names: Iterable[str]) -> dict[str, Any]:
+    """What ``tune`` makes of some recordings."""
+    result = run_command("tune", *(str(place.file(name)) for name in names), "--output", "json")
     if result.returncode:
         sys.exit(f"worked_example.py: {result.stderr}")
-    tuning = json.loads(result.stdout)
+    tuning: dict[str, Any] = json.loads(result.stdout)
+    return tuning
+
+
+def next_k(place: Place, kind: str, ks: Iterable[int]) -> int | None:
+    """The k to record next, or else the one that was chosen, at the load that was recorded most."""
+    tuning = tuned(place, ["plain", *(file(kind, k) for k in ks)])
     (best,), (advice,) = tuning["best"], tuning["advice"]
     (choice,) = (each["choice"] for each in best["by_load"] if each["concurrency_bound"] == advice["concurrency_bound"])
     found: int | None = choice["record_next"] or choice["recommended"]
@@ -122,6 +130,7 @@ def record(place: Place, scenario: Scenario, shares: dict[str, float]) -> None:
                     seconds=_SECONDS,
                     context=Context(
                         hardware=f"{os.cpu_count()} CPU cores",
+                        model="toy",
                         request_parameters=f"{saturated.CLIENTS} at once, temperature 0, toy prompts",
                         command=command,
                     ),
@@ -148,6 +157,26 @@ def row(place: Place, name: str) -> tuple[str, ...]:
         "-" if name == "plain" else f"{realised['value']:.2f}x ({realised['low']:.2f} to {realised['high']:.2f})",
         "-" if name == "plain" else comparison["decision"]["code"],
     )
+
+
+def cost_rows(place: Place, names: Iterable[str]) -> list[tuple[str, ...]]:
+    """The cells of the recordings with drafts: what a draft costs, against the plain one at like load."""
+    rows: list[tuple[str, ...]] = []
+    for name in names:
+        for each in tuned(place, ["plain", name])["recordings"]:
+            figures = each["whole"]
+            if (speedup := figures["speedup"]) is not None:
+                rows.append(
+                    (
+                        name,
+                        f"{1000 * figures['step_seconds']:.1f} ms",
+                        f"{1000 * figures['plain_step_seconds']:.1f} ms",
+                        f"{figures['tokens_per_step']:.2f}",
+                        f"{figures['draft_cost_ratio']['value']:.2f}",
+                        f"{speedup['value']:.2f}x ({speedup['low']:.2f} to {speedup['high']:.2f})",
+                    )
+                )
+    return rows
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
