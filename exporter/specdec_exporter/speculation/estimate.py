@@ -171,6 +171,8 @@ def ratio_of_sums(
     freedom = max(blocks - len(groups), 1)
     if not squares:
         return Spread(ratio, 0.0, freedom)
+    if not squares < math.inf:  # no real measurement
+        return Spread(ratio)
     seen = products / squares
     correlation = min(max(seen + (1.0 + 4.0 * max(seen, 0.0)) * len(groups) / blocks, 0.0), _MAX_CORRELATION)
     growth = (1.0 + correlation) / (1.0 - correlation)
