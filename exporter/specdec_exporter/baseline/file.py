@@ -60,12 +60,28 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(name for name in self.__struct_fields__ if getattr(self, name) is None)
 
 
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the consecutive parts of a recording, of about equal length: increases over ``seconds`` of wall clock.
+
+    The scatter of the blocks tells how far a figure of the whole recording is from chance, whatever requests have in
+    common: a batch, a burst, an hour. A histogram without requests in the block has zero counts.
+    """
+
+    seconds: float
+    counts: Counts = Counts()
+    time_to_first_token_seconds: Histogram | None = None
+    time_per_output_token_seconds: Histogram | None = None
+    request_latency_seconds: Histogram | None = None
+
+
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """One recording. The histograms hold the requests of the span: cumulative counts, sum in seconds.
 
     ``recorded_at`` is the end of the span, RFC 3339 in UTC. ``model_name`` is the served name in the predictor's
     metrics. Without speculation ``counts`` has no drafts. ``by_load`` has the polling intervals of the span by
-    concurrency; it is empty in recordings of releases before 0.2. ``interrupted``: recording stopped early.
+    concurrency; it is empty in recordings of releases before 0.2. ``blocks`` has the same intervals in the order of
+    time, and ``prompt_length`` and ``generation_length`` are the tokens per request; empty and ``None`` in recordings
+    that have none. ``interrupted``: recording stopped early.
     """
 
     name: str
@@ -84,6 +100,9 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     counts: Counts = Counts()
     requests_finished: float | None = None
     by_load: tuple[LoadBin, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    prompt_length: Histogram | None = None
+    generation_length: Histogram | None = None
     interrupted: bool = False
 
     @property
