@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
@@ -161,6 +162,36 @@ def test_a_schedule_has_the_best_k_of_each_load_in_vllms_own_syntax() -> None:
     assert any("beyond 64 running nothing was recorded" in reason for reason in advice.reasons)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("noise", [0.1, 0.3, 0.6])
+def test_chance_alone_does_not_make_k_rise_and_fall_with_the_load(noise: float, seed: int) -> None:
+    server = Server(marginal=0.15)
+    (best,) = tune(*(server.record(k, noise=noise, seed=seed, **requests("any")) for k in (0, 3, 6))).best
+    ks = [known(each.choice.recommended) for each in best.by_load]
+    assert len([one for one, other in itertools.pairwise(ks) if one != other]) <= 2, ks
+
+
+def test_a_schedule_says_where_the_gain_is_not_shown() -> None:
+    server = Server(marginal=0.15)
+    (advice,) = tune(*(server.record(k, noise=0.6, seed=3, **requests("any")) for k in (0, 3, 6))).advice
+    assert (advice.code, advice.headline) == ("use", "eagle3, k by load: 3 up to 32, 0 up to 64 running")
+    (doubt,) = (reason for reason in advice.reasons if "not decided at every load" in reason)
+    assert "at 0.9" in doubt
+
+
+def test_flags_of_one_kind_are_printed_once() -> None:
+    server = Server()
+    found = [server.record(k, loads=(0.01,), name=f"{k}-{each}") for k in (0, 3) for each in range(3)]
+    tuning = tune(*found)
+    few = [flag for flag in tuning.flags if flag.code == "too_few_requests"]
+    console = Console(width=80, record=True, file=io.StringIO())
+    print_tuning(console, tuning)
+    text = console.export_text()
+    assert len(few) == 6
+    assert text.count("too_few_requests") == 1
+    assert "(and 5 more recordings have this flag)" in " ".join(text.split())
+
+
 @pytest.mark.parametrize(
     ("version", "command", "keys"),
     [
@@ -209,7 +240,7 @@ def test_the_crossover_is_where_the_speedup_falls_below_one() -> None:
     found = known(setting.crossover_concurrency)
     assert found.value == pytest.approx(41.5, rel=0.05)
     assert known(found.low) < 41.5 < known(found.high)
-    assert f"eagle3, k = 3 pays below {found.value:.1f} running; it was recorded at 19.3" in advice.reasons
+    assert f"eagle3, k = 3 pays below about {found.value:.1f} running; it was recorded at 19.3" in advice.reasons
 
 
 def test_recordings_of_one_setting_at_several_loads_count_together() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Literal
@@ -111,7 +112,48 @@ def best_by_load(groups: Sequence[Group], policy: Policy) -> tuple[BestK, ...]:
     for each in sorted(measured, key=lambda each: each.k):
         loads |= {bound: concurrency for bound, concurrency, _ in each.points}
     found = (_best_at(bound, concurrency, measured, policy) for bound, concurrency in sorted(loads.items()))
-    return tuple(each for each in found if each is not None)
+    return _with_few_changes([each for each in found if each is not None])
+
+
+def _with_few_changes(best: Sequence[BestK]) -> tuple[BestK, ...]:
+    """Let neighbouring loads share a k unless it is worse at one of them beyond chance.
+
+    Otherwise chance alone makes the best k rise and fall from load to load.
+    """
+    found: list[BestK] = []
+    alike: list[BestK] = []
+    shared: set[int] = set()
+    for each in best:
+        possible = _possible(each)
+        if not shared & possible:
+            found += _with_one_k(alike, shared)
+            alike, shared = [], possible
+        alike.append(each)
+        shared &= possible
+    return (*found, *_with_one_k(alike, shared))
+
+
+def _with_one_k(alike: Sequence[BestK], shared: set[int]) -> Iterator[BestK]:
+    wanted = Counter(each.choice.recommended for each in alike)
+    k = max(shared, key=lambda k: (wanted[k], sum(_middle(each, k) for each in alike), -k), default=0)
+    for each in alike:
+        choice = each.choice
+        if choice.recommended and k and choice.recommended != k:
+            choice = msgspec.structs.replace(choice, recommended=k, candidates=(k,), within_chance=True, try_more=False)
+        yield msgspec.structs.replace(each, choice=choice)
+
+
+def _possible(best: BestK) -> set[int]:
+    """Return the k that may be the best at this load; empty where it is not known, or where none pays."""
+    expected = best.choice.expected if best.choice.recommended else ()
+    least = max((each.low for each in expected), default=0.0)
+    return {each.k for each in expected if each.high >= least}
+
+
+def _middle(best: BestK, k: int) -> float:
+    """Return the speed-up to expect of ``k``, as a logarithm."""
+    limits = next(((each.low, each.high) for each in best.choice.expected if each.k == k), (1.0, 1.0))
+    return sum(math.log(limit) / 2.0 if limit > 0.0 else -math.inf for limit in limits)
 
 
 def _measured_by_load(group: Group, k: int, policy: Policy) -> _Measured:
@@ -220,7 +262,7 @@ def _code(chosen: _Option, plan: _Plan, policy: Policy) -> AdviceCode:
     found, least = chosen.speedup, policy.latency.speedup_min
     if chosen.k is None:
         return "record_more"
-    if plan.by_load and any(k for _, k in plan.by_load):
+    if plan.by_load and plan.gain_shown:
         return "use"
     if chosen.k == 0:
         return "undecided" if chosen.best.choice.within_chance else "off"
@@ -263,8 +305,12 @@ _OFF = "Run without --speculative-config at this load. Look at the curve, the sa
 
 def _measured(option: _Option, k: int) -> Estimate | None:
     """Return the speed-up that was measured with ``k`` at the load in question."""
-    loads = (each for group in option.groups if group.k == k for each in group.by_load)
-    return next((each.speedup for each in loads if each.concurrency_bound == option.best.concurrency_bound), None)
+    return _measured_at(option.best.concurrency_bound, k, option.groups)
+
+
+def _measured_at(bound: int, k: int | None, groups: Sequence[Group]) -> Estimate | None:
+    loads = (each for group in groups if group.k == k for each in group.by_load)
+    return next((each.speedup for each in loads if each.concurrency_bound == bound), None)
 
 
 def _by_load(best: Sequence[tuple[int, int]]) -> str:
@@ -313,11 +359,13 @@ def _where_it_pays(group: Group) -> str | None:
     measured = [each for each in group.by_load if each.speedup]
     ran = f"; it was recorded at {group.whole.concurrency:.1f}" if group.whole.concurrency else ""
     if found:
-        return f"{name} pays below {found.value:.1f} running{ran}"
+        return f"{name} pays below about {found.value:.1f} running{ran}"
     if measured and all(each.pays for each in measured):
         return f"{name} pays at every recorded load{ran} running"
     if measured and all(each.pays is False for each in measured):
         return f"{name} pays at no recorded load{ran} running"
+    if loads := [f"{each.concurrency:.1f}" for each in measured if each.pays]:
+        return f"{name} pays at {', '.join(loads)} running, beyond chance"
     return None
 
 
@@ -325,11 +373,15 @@ def _where_it_pays(group: Group) -> str | None:
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """The configuration, with k by load if k is chosen by load, and what a reader must know about it."""
+    """The configuration, with k by load if k is chosen by load, and what a reader must know about it.
+
+    ``gain_shown``: at one of these loads at least, the gain is beyond chance.
+    """
 
     config: dict[str, Any] | None
     by_load: tuple[tuple[int, int], ...]
     notes: tuple[str, ...]
+    gain_shown: bool
 
 
 def _plan(option: _Option) -> _Plan:
@@ -360,14 +412,30 @@ def _plan(option: _Option) -> _Plan:
         else:
             why = "with data parallel engines" if parallel else f"in vLLM {'?' if release is None else versions[-1]}"
             notes.append(f"the best k differs by load ({_by_load(best)}); {why} one k serves all loads")
+    doubtful = {each.concurrency: found for each, found in _gains(option) if found is None or not _is_gain(found)}
+    if by_load and doubtful:
+        loads = ", ".join(f"{times(found)} at {load:.1f}" for load, found in doubtful.items())
+        notes.append(f"whether speculation pays is not decided at every load: {loads} running")
+    gain_shown = len(doubtful) < len(positive)
     if not k:
-        return _Plan(None, by_load, tuple(notes))
+        return _Plan(None, by_load, tuple(notes), gain_shown)
     config = speculativeconfig.config_for(given, option.method, k, schedule=schedule, limit=limit)
     if config is None:
         notes.append("the method is not known: record with --predictor.log-path")
     elif speculativeconfig.lacks_draft_model(config):
         notes.append('add "model", the draft model or head: the recordings have no --command that names it')
-    return _Plan(config, by_load, tuple(notes))
+    return _Plan(config, by_load, tuple(notes), gain_shown)
+
+
+def _gains(option: _Option) -> Iterator[tuple[BestK, Estimate | None]]:
+    """Yield the loads at which drafts seem to pay, and the speed-up with the best k there."""
+    for each in option.by_load:
+        if each.choice.recommended:
+            yield each, _speedup(each, option.groups)[0]
+
+
+def _is_gain(found: Estimate) -> bool:
+    return found.low is not None and found.low > 1.0
 
 
 def _schedule_notes(best: Sequence[tuple[int, int]], *, runner_2: bool) -> Iterator[str]:
@@ -391,14 +459,18 @@ def _present(groups: Sequence[Group], best: Sequence[BestByLoad]) -> int | None:
 
 
 def _option(best: BestByLoad, found: BestK, groups: Sequence[Group]) -> _Option:
+    speedup, expected = _speedup(found, groups)
+    return _Option(best.method, found.choice.recommended, speedup, expected, found, best.by_load, tuple(groups))
+
+
+def _speedup(found: BestK, groups: Sequence[Group]) -> tuple[Estimate | None, bool]:
+    """Return the speed-up with the best k at this load, and whether it is expected, not measured."""
     k = found.choice.recommended
-    recorded = next((each for each in groups if each.k == k), None)
-    here = [each for each in recorded.by_load if each.concurrency_bound == found.concurrency_bound] if recorded else []
-    speedup, expected = here[0].speedup if here else None, False
-    if speedup is None and k:
-        guess = next(each for each in found.choice.expected if each.k == k)
-        speedup, expected = Estimate(math.sqrt(guess.low * guess.high), guess.low, guess.high), True
-    return _Option(best.method, k, speedup, expected, found, best.by_load, tuple(groups))
+    measured = _measured_at(found.concurrency_bound, k, groups)
+    if measured is not None or not k:
+        return measured, False
+    guess = next(each for each in found.choice.expected if each.k == k)
+    return Estimate(math.sqrt(guess.low * guess.high), guess.low, guess.high), True
 
 
 def _unknown(groups: Sequence[Group]) -> Advice:

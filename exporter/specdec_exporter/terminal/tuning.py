@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from rich.console import Console
@@ -185,14 +185,24 @@ def print_tuning(console: Console, tuning: Tuning) -> None:
     indented(console, Text(_LEGEND, style="dim"))
     if tuning.flags:
         heading(console, FLAGS_TITLE)
-    for flag in tuning.flags:
-        print_finding(console, Finding("WARN", flag.code, _message(flag), flag.action))
+    for flag, others in _by_code(tuning.flags):
+        print_finding(console, Finding("WARN", flag.code, f"{_message(flag)}{others}", flag.action))
     for advice in tuning.advice:
         title = f"Advice: {advice.code.replace('_', ' ')}{_for(tuning, advice)}"
         print_framed(console, title, advice.headline, advice.reasons, advice.action, style=_STYLE[advice.code])
         if advice.speculative_config is not None:
             # Not wrapped, so that it can be copied.
             console.print(Text(plain(_flag(advice))), soft_wrap=True)
+
+
+def _by_code(flags: Sequence[TuningFlag]) -> Iterator[tuple[TuningFlag, str]]:
+    """Yield the first flag of each code, and how many recordings have the same: forty recordings may have it."""
+    codes: dict[str, list[TuningFlag]] = {}
+    for flag in flags:
+        codes.setdefault(flag.code, []).append(flag)
+    for first, *others in codes.values():
+        names = {flag.recording for flag in others if flag.recording != first.recording}
+        yield first, f" (and {len(names)} more recordings have this flag)" if names else ""
 
 
 def _message(flag: TuningFlag) -> str:
@@ -235,5 +245,6 @@ def as_markdown(tuning: Tuning) -> str:
         lines += ["", f"{escaped(each.recording.name)}:", "", *fenced(each.recording.context.command)]
     if tuning.flags:
         lines += ["", f"## {FLAGS_TITLE}", ""]
-        lines += [f"- `{flag.code}`: {escaped(_message(flag))}. {escaped(flag.action)}" for flag in tuning.flags]
+        for flag, others in _by_code(tuning.flags):
+            lines += [f"- `{flag.code}`: {escaped(_message(flag))}{others}. {escaped(flag.action)}"]
     return "\n".join(lines) + "\n"
