@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -81,6 +81,27 @@ def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
             for label, part in parts
         ],
     )
+
+
+def print_spread(
+    console: Console, spread: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]], note: str
+) -> None:
+    """Print percentiles of acceptance, and how far chance alone would spread them; ``note`` says what is assumed.
+
+    ``spread``: what is counted once -> its percentiles, and those by chance.
+    """
+    ranks = next(iter(spread.values()))[0]
+    low, *_, high = ranks
+    rows = [
+        (
+            counted,
+            *map(percent, found.values()),
+            f"{percent(chance[low])} to {percent(chance[high])}" if chance else "-",
+        )
+        for counted, (found, chance) in spread.items()
+    ]
+    indented(console, table("counted by", *map(str.upper, ranks), "by chance", rows=rows))
+    indented(console, Text(f"by chance: {low.upper()} to {high.upper()} {note}", style="dim"))
 
 
 def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:
