@@ -123,6 +123,12 @@ def test_the_report_of_a_log_reads_like_this() -> None:
     assert "─ Verdict: healthy, assumed ─" in text[len(REPORT) :]
 
 
+def test_a_log_without_a_curve_says_nothing_of_chance() -> None:
+    text = printed([SpecDecoding(accepted_tokens=300, draft_tokens=500, acceptance_ratio=0.6)])  # as 0.8.3 prints
+    assert "  draft        60.0%   60.0%   60.0%\n" in text
+    assert "chance" not in text
+
+
 def test_several_engines_have_a_line_each() -> None:
     text = printed(some_lines(engines=8))
     assert re.search(r"^By engine$.*^  7 +1,200 +860 +71\.7% +3\.15$", text, re.MULTILINE | re.DOTALL)

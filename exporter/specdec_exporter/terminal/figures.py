@@ -88,20 +88,19 @@ def print_spread(
 ) -> None:
     """Print percentiles of acceptance, and how far chance alone would spread them; ``note`` says what is assumed.
 
-    ``spread``: what is counted once -> its percentiles, and those by chance.
+    ``spread``: what is counted once -> its percentiles, and those by chance (empty: not known).
     """
-    ranks = next(iter(spread.values()))[0]
+    (ranks, by_chance), *_ = spread.values()
     low, *_, high = ranks
-    rows = [
-        (
-            counted,
-            *map(percent, found.values()),
-            f"{percent(chance[low])} to {percent(chance[high])}" if chance else "-",
-        )
-        for counted, (found, chance) in spread.items()
-    ]
-    indented(console, table("counted by", *map(str.upper, ranks), "by chance", rows=rows))
-    indented(console, Text(f"by chance: {low.upper()} to {high.upper()} {note}", style="dim"))
+    columns = ["counted by", *map(str.upper, ranks)]
+    rows = [[counted, *map(percent, found.values())] for counted, (found, _) in spread.items()]
+    if by_chance:
+        columns.append("by chance")
+        for row, (_, chance) in zip(rows, spread.values(), strict=True):
+            row.append(f"{percent(chance[low])} to {percent(chance[high])}")
+    indented(console, table(*columns, rows=rows))
+    if by_chance:
+        indented(console, Text(f"by chance: {low.upper()} to {high.upper()} {note}", style="dim"))
 
 
 def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:
