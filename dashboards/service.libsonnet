@@ -199,17 +199,19 @@ function(config, common)
     }),
     common.withExporter(panel('timeseries', {
       title: 'Acceptance of short windows: P10, P50, P90',
-      about: 'A wide band means that acceptance differs between requests: one k does not suit all of them.',
+      about: 'A wide band means that acceptance differs between requests: one k does not suit all of them. Where P50 by draft '
+             + 'is lower than P50, busy times accept less than quiet ones.',
       targets: [
         series('acceptance_quantile', 'P' + std.round(100 * std.parseJson(quantile)), { quantile: quantile })
         for quantile in query.parts('acceptance_quantile')
-      ],
+      ] + [series('acceptance_median_by_draft', 'P50 by draft')],
       min: 0,
       max: 1,
       overrides: [
         g.named('P90', { color: { mode: 'fixed', fixedColor: 'light-blue' }, 'custom.fillBelowTo': 'P10', 'custom.fillOpacity': 15 }),
         g.color('P50', 'blue'),
         g.color('P10', 'light-blue'),
+        g.color('P50 by draft', 'orange'),
       ],
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.drafts,

@@ -40,10 +40,6 @@ class Histogram(msgspec.Struct, frozen=True):
         """Return label ``le`` and count of each bucket."""
         return list(zip(map(le, self.bounds), self.counts, strict=True))
 
-    def percentile(self, percent: int) -> float:
-        """Return the upper bound of the bucket with the nearest-rank percentile. The histogram must not be empty."""
-        return self.bounds[bisect_left(self.counts, max(1, math.ceil(self.count * percent / 100)))]
-
 
 @dataclass(slots=True)
 class HistogramCounter:
@@ -57,10 +53,10 @@ class HistogramCounter:
         """Start with empty buckets."""
         self._counts = [0] * (len(self.bounds) + 1)
 
-    def observe(self, value: float) -> None:
-        """Count one value; a value equal to a bound is at most that bound."""
-        self._counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def observe(self, value: float, weight: int = 1) -> None:
+        """Count a value ``weight`` times; a value equal to a bound is at most that bound."""
+        self._counts[bisect_left(self.bounds, value)] += weight
+        self.sum += weight * value
 
     @property
     def count(self) -> int:

@@ -220,9 +220,9 @@ def wanted(value: float, replicas: int) -> int:
 ROWS = list(tables(section(PAGE, "The rule")))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["What is there"] for row in ROWS])
+@pytest.mark.parametrize("row", ROWS, ids=[row["Situation"] for row in ROWS])
 def test_the_table_is_what_the_queries_give(row: dict[str, str], tmp_path: Path) -> None:
-    there = re.match(r"a speed-up of ([\d.]+), (\d+) requests", row["What is there"])
+    there = re.match(r"a speed-up of ([\d.]+), (\d+) requests", row["Situation"])
     speedup, concurrency = (float(there[1]), int(there[2])) if there else (None, 16)
     nothing = row["The query gives"] == "nothing"
     slowdown = 1 / speedup if speedup and not nothing else None

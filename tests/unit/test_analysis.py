@@ -111,11 +111,10 @@ def test_best_and_worst_bound_the_percentiles(lines: list[tuple[list[int], int]]
     ratios = [sum(accepted) / (K * drafts) for accepted, drafts in lines]
     assert account.worst is not None
     assert account.best is not None
-    assert account.percentiles is not None
     assert account.worst.acceptance_ratio == min(ratios)
     assert account.best.acceptance_ratio == max(ratios)
     assert ratios[int(account.best.timestamp or "")] == max(ratios)
-    low, middle, high = account.percentiles
+    low, middle, high = account.spread.by_part.values()
     assert min(ratios) - 0.0005 <= low <= middle <= high <= max(ratios) + 0.0005
 
 
@@ -156,9 +155,22 @@ def test_a_handful_of_windows_has_no_trend() -> None:
     assert judged(*[window([9, 8, 7], 10)] * 5).thirds is None
 
 
+def test_busy_windows_weigh_more_in_the_percentiles_by_draft() -> None:
+    quiet, busy = window([51, 42, 35], 60), window([1240, 770, 222], 2400)
+    spread = judged(*[quiet] * 80, *[busy] * 20).spread
+    assert (spread.by_part["p50"], spread.by_part["p90"]) == (0.711, 0.711)
+    assert (spread.by_draft["p50"], spread.by_draft["p90"]) == (0.31, 0.31)
+    (low, middle, high), (low_by_draft, _, high_by_draft) = (
+        spread.chance_by_part.values(),
+        spread.chance_by_draft.values(),
+    )
+    assert middle == pytest.approx(known(judged(*[quiet] * 80, *[busy] * 20).figures).acceptance_ratio)
+    assert low < low_by_draft < middle < high_by_draft < high < 0.45
+
+
 def test_windows_with_few_drafts_count_in_the_totals_only() -> None:
     account = judged(window([90, 80, 70], 100, "a"), window([3, 3, 3], 3, "b"))
-    assert account.judged_windows == 1
+    assert account.spread.parts == 1
     assert account.best == account.worst
     assert known(account.best).timestamp == "a"
     assert known(account.figures).accepted_tokens == 249
@@ -166,7 +178,7 @@ def test_windows_with_few_drafts_count_in_the_totals_only() -> None:
 
 def test_without_enough_drafts_anywhere_there_are_no_percentiles() -> None:
     account = judged(window([3, 3, 3], 3))
-    assert account.percentiles is None
+    assert account.spread.by_part == {}
     assert account.best is None
 
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_exporter.histogram import Histogram, HistogramCounter
-from specdec_exporter.inspection.logstory import ratio_counter, to_thousandth
 
 BOUNDS = (0.0, 0.5, 1.0, 2.0)
 values = st.lists(st.integers(-4, 20).map(lambda quarters: quarters / 4))
@@ -38,10 +37,9 @@ def test_sum_and_difference_are_those_of_the_values(some: list[float], more: lis
     assert counted(some + more) - counted(some) == counted(more)
 
 
-@given(st.lists(st.floats(0, 1.5), min_size=1, max_size=300), st.integers(1, 100))
-def test_a_percentile_of_ratios_is_the_nearest_rank_to_a_thousandth(ratios: list[float], percent: int) -> None:
-    counter = ratio_counter()
-    for ratio in ratios:
-        counter.observe(to_thousandth(ratio))
-    nearest_rank = sorted(ratios)[math.ceil(len(ratios) * percent / 100) - 1]
-    assert counter.histogram.percentile(percent) == min(round(nearest_rank * 1000), 1000) / 1000
+@given(st.lists(st.tuples(st.integers(-4, 20), st.integers(0, 9))))
+def test_a_weight_counts_a_value_so_many_times(seen: list[tuple[int, int]]) -> None:
+    counter = HistogramCounter(BOUNDS)
+    for quarters, weight in seen:
+        counter.observe(quarters / 4, weight)
+    assert counter.histogram == counted([quarters / 4 for quarters, weight in seen for _ in range(weight)])

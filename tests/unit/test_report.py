@@ -98,11 +98,15 @@ Totals
   Mean draft length         3.00   draft tokens / drafts
 
 Windows: 2
-  Acceptance   P10 58.3%, P50 58.3%, P90 85.0%
-  Best         85.0% at 11-20 21:44:50 (600 draft tokens)
-  Worst        58.3% at 11-20 21:45:00 (600 draft tokens)
-  Counted      2 windows with at least 50 drafts
-  In order     |▇▅| 0 to 100%
+  counted by     P10     P50     P90        by chance
+  window       58.3%   58.3%   85.0%   68.3% to 75.1%
+  draft        58.3%   58.3%   85.0%   68.3% to 75.1%
+  by chance: P10 to P90 at constant acceptance and with independent drafts.
+  Drafts of one request are alike, so real chance spreads wider.
+  Best       85.0% at 11-20 21:44:50 (600 draft tokens)
+  Worst      58.3% at 11-20 21:45:00 (600 draft tokens)
+  Counted    2 windows with at least 50 drafts
+  In order   |▇▅| 0 to 100%
 
 Acceptance by position
   pos.  all drafts                   conditional
@@ -117,6 +121,12 @@ def test_the_report_of_a_log_reads_like_this() -> None:
     text = printed(some_lines())
     assert text.startswith(REPORT)
     assert "─ Verdict: healthy, assumed ─" in text[len(REPORT) :]
+
+
+def test_a_log_without_a_curve_says_nothing_of_chance() -> None:
+    text = printed([SpecDecoding(accepted_tokens=300, draft_tokens=500, acceptance_ratio=0.6)])  # as 0.8.3 prints
+    assert "  draft        60.0%   60.0%   60.0%\n" in text
+    assert "chance" not in text
 
 
 def test_several_engines_have_a_line_each() -> None:

@@ -225,6 +225,8 @@ def test_each_request_counts_once_in_the_distribution() -> None:
     assert group.mean_request_ratio == 0.5
     assert group.percentiles["p10"] == 0.0
     assert group.percentiles["p90"] == 1.0
+    assert set(group.percentiles_by_draft.values()) == {1.0}
+    assert group.chance_percentiles["p10"] > 0.8
     assert group.histogram == (1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 
 
@@ -233,7 +235,7 @@ def test_a_request_without_drafts_is_counted_and_has_no_ratio() -> None:
     assert (group.requests, group.drafted_requests) == (1, 0)
     assert group.acceptance_ratio is None
     assert group.mean_request_ratio is None
-    assert group.percentiles == {}
+    assert group.percentiles == group.percentiles_by_draft == group.chance_percentiles == {}
 
 
 def test_requests_are_told_apart_by_temperature() -> None:

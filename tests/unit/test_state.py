@@ -109,6 +109,7 @@ def test_a_predictor_without_speculation_leaves_no_acceptance_in_the_history(
     assert (without, again) == (None, None)
     (view,) = state.engines()
     assert known(view.ratios).count == 1
+    assert known(view.ratios_by_draft).count > 50
 
 
 NO_SAMPLES = b"""\
@@ -380,6 +381,9 @@ def test_short_windows_enter_the_histogram_only_with_enough_drafts(state: Predic
     assert view.ratios is not None
     assert view.ratios.count == 1
     assert view.ratios.sum == pytest.approx(0.5)
+    assert view.ratios_by_draft is not None
+    assert view.ratios_by_draft.count == 100
+    assert view.ratios_by_draft.sum == pytest.approx(50)
     assert [point.acceptance_ratio for point in state.status().history] == pytest.approx([1.0, 0.5])
 
 

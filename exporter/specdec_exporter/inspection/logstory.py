@@ -15,7 +15,6 @@ from operator import add
 
 import msgspec
 
-from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
@@ -31,6 +30,7 @@ from specdec_exporter.speculation.figures import Figures, figures, without_lengt
 from specdec_exporter.speculation.logtotals import LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.speculation.references import load_references, nearest
+from specdec_exporter.speculation.spread import Spread, SpreadCounter
 from specdec_exporter.speculation.verdict import Verdict, judge
 
 SERIES_CAPACITY = 512  # even, because neighbours are merged
@@ -38,6 +38,7 @@ HISTORY_PARTS = 48  # parts of a sparkline in an 80-column report
 # One predictor never has more configurations. Further ones are added to the last account.
 MAX_CONFIGURATIONS = 16
 TREND_MIN_WINDOWS = 6
+PERCENTILES = (10, 50, 90)
 
 
 class NotableWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +53,8 @@ class NotableWindow(msgspec.Struct, frozen=True, kw_only=True):
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration in the log.
 
-    ``figures`` is ``None`` without a window. Percentiles, best and worst cover the ``judged_windows``, which have the
-    policy's minimum of drafts. ``history`` has the acceptance of equal shares of the windows, ``None`` without drafts.
+    ``figures`` is ``None`` without a window. ``spread``, best and worst cover the windows with the policy's minimum
+    of drafts. ``history`` has the acceptance of equal shares of the windows, ``None`` without drafts.
     ``thirds`` has the acceptance of the first and the last third. ``lifetime`` has the accepted and draft tokens since
     a V0 engine started, by its last line. ``rejection_sampling`` is the method if it is synthetic or lossy.
     """
@@ -67,8 +68,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     engines: tuple[tuple[str, Figures], ...]
     num_speculative_tokens: int | None
     lifetime: tuple[int, int] | None
-    judged_windows: int
-    percentiles: tuple[float, float, float] | None
+    spread: Spread
     best: NotableWindow | None
     worst: NotableWindow | None
     history: tuple[float | None, ...]
@@ -127,16 +127,6 @@ class WindowSeries:
         )
 
 
-def ratio_counter() -> HistogramCounter:
-    """Return a counter of acceptance ratios; see :func:`to_thousandth`."""
-    return HistogramCounter(tuple(thousandths / 1000 for thousandths in range(1001)))
-
-
-def to_thousandth(ratio: float) -> float:
-    """Round a ratio for counting, to at most 1: differences of lifetime totals can exceed 1."""
-    return min(round(ratio * 1000) / 1000, 1.0)
-
-
 class _OpenAccount:
     """An :class:`Account` while it is being summed."""
 
@@ -150,7 +140,7 @@ class _OpenAccount:
         self.cumulative = False
         self._min_drafts = min_drafts
         self._series = WindowSeries()
-        self._ratios = ratio_counter()
+        self._spread = SpreadCounter()
         self._best: NotableWindow | None = None
         self._worst: NotableWindow | None = None
 
@@ -173,7 +163,7 @@ class _OpenAccount:
         if drafts < self._min_drafts or not drafted:
             return
         ratio = accepted / drafted
-        self._ratios.observe(to_thousandth(ratio))
+        self._spread.add(ratio, drafts)
         if self._worst is None or ratio < self._worst.acceptance_ratio:
             self._worst = _notable(event, ratio, drafted)
         if self._best is None or ratio > self._best.acceptance_ratio:
@@ -199,7 +189,6 @@ class _OpenAccount:
         if self.cumulative:
             summed = without_length(summed) if summed else None
             each = {label: without_length(one) for label, one in each.items()}
-        ratios = self._ratios.histogram
         return Account(
             config=self.config,
             rejection_sampling=self.rejection_sampling,
@@ -210,8 +199,12 @@ class _OpenAccount:
             engines=tuple(each.items()),
             num_speculative_tokens=k,
             lifetime=lifetime if lifetimes else None,
-            judged_windows=self._ratios.count,
-            percentiles=(ratios.percentile(10), ratios.percentile(50), ratios.percentile(90)) if ratios.count else None,
+            spread=self._spread.spread(
+                PERCENTILES,
+                summed.acceptance_ratio if summed else None,
+                summed.per_position if summed else (),
+                summed.mean_draft_length if summed else None,
+            ),
             best=self._best,
             worst=self._worst,
             history=self._series.ratios(HISTORY_PARTS),

@@ -6,12 +6,11 @@ drafts are shorter than k, because the record of each step has the length of its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
 
-from specdec_exporter.histogram import Histogram
-from specdec_exporter.inspection.logstory import ratio_counter, to_thousandth
 from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.speculation.acceptance import (
     acceptance_ratio,
@@ -19,6 +18,7 @@ from specdec_exporter.speculation.acceptance import (
     mean_draft_length,
     position_ratios,
 )
+from specdec_exporter.speculation.spread import SpreadCounter
 
 PERCENTILES = (10, 25, 50, 75, 90)
 # Groups are a tenth apart; one group holds this temperature and all above it, which few requests use.
@@ -41,7 +41,8 @@ class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Speculation's figures over some requests.
 
     ``acceptance_ratio`` counts tokens, as the predictor does. ``mean_request_ratio``, ``percentiles`` and ``histogram``
-    (ten equal parts of 0..1) count each of the ``drafted_requests`` once.
+    (ten equal parts of 0..1) count each of the ``drafted_requests`` once; ``percentiles_by_draft`` counts each draft
+    once. The ``chance`` pair is what both would be if all drafts of all requests had the same acceptance.
     """
 
     requests: int
@@ -54,6 +55,9 @@ class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
     mean_draft_length: float | None
     mean_request_ratio: float | None
     percentiles: dict[str, float]  # "p50": 0.71
+    percentiles_by_draft: dict[str, float]
+    chance_percentiles: dict[str, float]
+    chance_percentiles_by_draft: dict[str, float]
     histogram: tuple[int, ...]
     per_position: tuple[float, ...]
     exact: ExactCurve | None
@@ -83,7 +87,7 @@ class _OpenGroup:
 
     def __init__(self) -> None:
         self._requests = self._drafts = self._draft_tokens = self._accepted_tokens = 0
-        self._ratios = ratio_counter()
+        self._spread = SpreadCounter()
         self._ratio_sum = 0.0
         self._reached: list[int] = []  # accepted at i, over all drafts
         self._exact_requests = 0
@@ -97,7 +101,7 @@ class _OpenGroup:
         self._accepted_tokens += record.accepted_tokens
         if (ratio := record.acceptance_ratio) is None:
             return
-        self._ratios.observe(to_thousandth(ratio))
+        self._spread.add(ratio, record.drafts)
         self._ratio_sum += ratio
         k = min(record.num_speculative_tokens, _MAX_POSITIONS)
         for counts in (self._reached, self._offered, self._accepted):
@@ -120,8 +124,10 @@ class _OpenGroup:
                     self._accepted[position] += position < accepted
 
     def close(self) -> RequestGroup:
-        ratios = self._ratios.histogram
-        drafted = self._ratios.count
+        ratio = acceptance_ratio(self._accepted_tokens, self._draft_tokens)
+        draft_length = mean_draft_length(self._draft_tokens, self._drafts)
+        per_position = position_ratios(tuple(self._reached), self._drafts)
+        spread = self._spread.spread(PERCENTILES, ratio, per_position, draft_length)
         exact = None
         if self._exact_requests:
             exact = ExactCurve(
@@ -134,25 +140,28 @@ class _OpenGroup:
             )
         return RequestGroup(
             requests=self._requests,
-            drafted_requests=drafted,
+            drafted_requests=spread.parts,
             drafts=self._drafts,
             draft_tokens=self._draft_tokens,
             accepted_tokens=self._accepted_tokens,
-            acceptance_ratio=acceptance_ratio(self._accepted_tokens, self._draft_tokens),
+            acceptance_ratio=ratio,
             mean_acceptance_length=mean_acceptance_length(self._accepted_tokens, self._drafts),
-            mean_draft_length=mean_draft_length(self._draft_tokens, self._drafts),
-            mean_request_ratio=self._ratio_sum / drafted if drafted else None,
-            percentiles={f"p{rank}": ratios.percentile(rank) for rank in PERCENTILES} if drafted else {},
-            histogram=_tenths(ratios),
-            per_position=position_ratios(tuple(self._reached), self._drafts),
+            mean_draft_length=draft_length,
+            mean_request_ratio=self._ratio_sum / spread.parts if spread.parts else None,
+            percentiles=spread.by_part,
+            percentiles_by_draft=spread.by_draft,
+            chance_percentiles=spread.chance_by_part,
+            chance_percentiles_by_draft=spread.chance_by_draft,
+            histogram=_tenths(self._spread.parts),
+            per_position=per_position,
             exact=exact,
         )
 
 
-def _tenths(ratios: Histogram) -> tuple[int, ...]:
-    """Count the ratios in each tenth of 0..1; the last tenth includes 1."""
-    edges = (0, *ratios.counts[99:900:100], ratios.count)
-    return tuple(int(upper - lower) for lower, upper in pairwise(edges))
+def _tenths(requests: Sequence[int]) -> tuple[int, ...]:
+    """Sum the requests at each thousandth of 0..1 by tenths; the last tenth includes 1."""
+    edges = (*range(0, 1000, 100), len(requests))
+    return tuple(sum(requests[start:end]) for start, end in pairwise(edges))
 
 
 class RequestStory:

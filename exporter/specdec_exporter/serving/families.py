@@ -285,6 +285,14 @@ WINDOWS: Group[EngineView] = Group(
             "metrics",
             "fetch failed, speculation off, V0 engine",
         ),
+        histogram(
+            "specdec_window_acceptance_ratio_by_draft",
+            "The same windows, each counted once per draft (0.8.3 and 0.8.4: per draft token), so busy windows weigh "
+            "more.",
+            lambda v: v.ratios_by_draft.histogram if v.ratios_by_draft else None,
+            "metrics",
+            "as above",
+        ),
         gauge(
             "specdec_recommended_num_speculative_tokens",
             "The k that pays best by the curve of the last {window} and the measured draft cost. 0 means off.",

@@ -43,7 +43,7 @@ from specdec_exporter.speculation.verdict import judge
 from specdec_exporter.speculation.windows import SampleRing, Window
 
 HISTORY_SECONDS = 3600.0
-# Upper bounds of specdec_window_acceptance_ratio: even steps resolve every quantile to 0.05.
+# Upper bounds of specdec_window_acceptance_ratio and its twin by drafts: even steps resolve every quantile to 0.05.
 WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
 # Upper bounds of specdec_request_temperature. At 0 (greedy) only the likeliest token is accepted.
 TEMPERATURE_BOUNDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
@@ -59,6 +59,7 @@ class EngineTrack:
     loads: EngineLoads
     short_window_totals: Counts = field(default_factory=Counts)
     ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
+    ratios_by_draft: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class EngineView:
     window: Figures | None  # for a V0 engine without a log: the lifetime
     recommended_num_speculative_tokens: int | None
     state: StateName
-    ratios: HistogramCounter | None
+    ratios: HistogramCounter | None  # of short windows
+    ratios_by_draft: HistogramCounter | None
 
 
 class PredictorState:
@@ -272,6 +274,8 @@ class PredictorState:
             enough = counts.drafts is None or counts.drafts >= self.policy.min_drafts
             if rate is not None and enough:
                 track.ratios.observe(rate)
+                # 0.8.3 and 0.8.4 count no drafts. The limit keeps sums of absurd counters finite.
+                track.ratios_by_draft.observe(rate, int(min(counts.drafts or counts.draft_tokens or 0.0, 2.0**53)))
         if not closed:
             return
         wall = self._wall_clock()
@@ -390,6 +394,7 @@ class PredictorState:
                     recommended_num_speculative_tokens=self._recommended(window),
                     state=self._state([track], [engine]),
                     ratios=track.ratios if self._has_windows(track) else None,
+                    ratios_by_draft=track.ratios_by_draft if self._has_windows(track) else None,
                 )
             )
         return views

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -81,6 +81,26 @@ def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
             for label, part in parts
         ],
     )
+
+
+def print_spread(
+    console: Console, spread: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]], note: str
+) -> None:
+    """Print percentiles of acceptance, and how far chance alone would spread them; ``note`` says what is assumed.
+
+    ``spread``: what is counted once -> its percentiles, and those by chance (empty: not known).
+    """
+    (ranks, by_chance), *_ = spread.values()
+    low, *_, high = ranks
+    columns = ["counted by", *map(str.upper, ranks)]
+    rows = [[counted, *map(percent, found.values())] for counted, (found, _) in spread.items()]
+    if by_chance:
+        columns.append("by chance")
+        for row, (_, chance) in zip(rows, spread.values(), strict=True):
+            row.append(f"{percent(chance[low])} to {percent(chance[high])}")
+    indented(console, table(*columns, rows=rows))
+    if by_chance:
+        indented(console, Text(f"by chance: {low.upper()} to {high.upper()} {note}", style="dim"))
 
 
 def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:

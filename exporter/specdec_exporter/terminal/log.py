@@ -19,6 +19,7 @@ from specdec_exporter.terminal.figures import (
     figures_table,
     print_curve,
     print_pitfalls,
+    print_spread,
     print_verdict,
     print_warnings,
 )
@@ -113,12 +114,20 @@ def _print_windows(console: Console, judged: Account) -> None:
     min_drafts = load_policy().min_drafts
     heading(console, f"Windows: {judged.windows:,}")
     rows: list[tuple[str, str]] = []
-    if judged.percentiles is not None and judged.best is not None and judged.worst is not None:
-        low, middle, high = judged.percentiles
-        rows.append(("Acceptance", f"P10 {percent(low)}, P50 {percent(middle)}, P90 {percent(high)}"))
+    spread = judged.spread
+    if judged.best is not None and judged.worst is not None:
+        print_spread(
+            console,
+            {
+                "window": (spread.by_part, spread.chance_by_part),
+                "draft": (spread.by_draft, spread.chance_by_draft),
+            },
+            "at constant acceptance and with independent drafts. Drafts of one request are alike, so real chance "
+            "spreads wider.",
+        )
         rows.append(("Best", _notable(judged.best, judged)))
         rows.append(("Worst", _notable(judged.worst, judged)))
-        rows.append(("Counted", f"{judged.judged_windows:,} windows with at least {min_drafts} drafts"))
+        rows.append(("Counted", f"{spread.parts:,} windows with at least {min_drafts} drafts"))
     else:
         rows.append(("Acceptance", f"a percentile needs a window with {min_drafts} drafts; this log has none"))
     if judged.thirds is not None:

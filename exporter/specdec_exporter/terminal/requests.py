@@ -10,6 +10,7 @@ from rich.text import Text
 from specdec_exporter.formatting import count, decimal, percent, plain
 from specdec_exporter.inspection.requests import ExactCurve, RequestGroup, RequestsAnalysis, TemperatureGroup
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
+from specdec_exporter.terminal.figures import print_spread
 
 _CELLS = 30
 
@@ -60,7 +61,14 @@ def _totals(group: RequestGroup) -> list[tuple[str, str]]:
 
 def _print_distribution(console: Console, group: RequestGroup) -> None:
     heading(console, "Acceptance over requests")
-    indented(console, Text(", ".join(f"{name.upper()} {percent(value)}" for name, value in group.percentiles.items())))
+    print_spread(
+        console,
+        {
+            "request": (group.percentiles, group.chance_percentiles),
+            "draft": (group.percentiles_by_draft, group.chance_percentiles_by_draft),
+        },
+        "if all requests had the same acceptance.",
+    )
     parts, most = len(group.histogram), max(group.histogram)
     cells = [
         f"{bar(requests / most, _CELLS, ascii_only=is_ascii_only(console))} {requests:,}" if requests else ""
