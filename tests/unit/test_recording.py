@@ -275,7 +275,7 @@ def test_the_blocks_of_a_recording_add_up_to_it(polls: list[tuple[int, int]]) ->
     assert parse_baseline(to_yaml(found).encode()) == found
 
 
-def test_the_blocks_of_a_day_are_an_hour_long() -> None:
+def test_the_blocks_of_a_day_are_as_few_and_of_one_length() -> None:
     blocks: Blocks[float] = Blocks()
     for _ in range(24 * 720):
         blocks.add(5.0)
