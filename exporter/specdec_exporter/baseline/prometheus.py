@@ -182,8 +182,8 @@ async def record_range(
         source = _Range(Prometheus(session, url, end, timeout_seconds), matchers, range_seconds)
         await source.find_service()
         version, method, k = await source.facts()
-        increases = await source.increases()
         seconds = await source.covered_seconds()
+        increases = await source.increases(seconds)
     if context.runtime is None and version:
         context = msgspec.structs.replace(context, runtime=f"vLLM {version}")
     model_name = source.identity.get("model_name")
@@ -243,8 +243,8 @@ class _Range:
         # V1 labels every series with the engine.
         self.v0 = self._names is _predictor_names and not all("engine" in series.labels for series in found)
 
-    async def increases(self) -> Increases:
-        """Return what happened in the range."""
+    async def increases(self, covered_seconds: float) -> Increases:
+        """Return what happened in the range; its last ``covered_seconds`` become blocks."""
         scalars = {name: await self._total(*place) for name, place in _COUNTS.items()}
         positions: dict[int, float] = defaultdict(float)
         curves = await self._increase("accepted_tokens_per_position")
@@ -263,17 +263,17 @@ class _Range:
             ),
             requests_finished=await self._total("requests_finished"),
         )
-        found = found._replace(blocks=await self._blocks(found.histograms))
+        found = found._replace(blocks=await self._blocks(found.histograms, covered_seconds))
         if self.v0:
             return of_v0(found)
         return found._replace(by_load=await self._by_load(max(len(curves), self._engines)))
 
-    async def _blocks(self, whole: Mapping[str, Histogram]) -> tuple[Block, ...]:
+    async def _blocks(self, whole: Mapping[str, Histogram], covered_seconds: float) -> tuple[Block, ...]:
         """Return blocks of equal length, each of some scrapes. Time in which nothing was scraped is in none."""
-        steps = min(MAX_BLOCKS, int(self._seconds / await self._step_seconds(_MAX_STEPS)))
+        steps = min(MAX_BLOCKS, int(covered_seconds / await self._step_seconds(_MAX_STEPS)))
         if not steps:
             return ()
-        step = math.floor(self._seconds * 1000 / steps) / 1000
+        step = math.floor(covered_seconds * 1000 / steps) / 1000
 
         async def summed(field: str, part: str) -> dict[float | None, Mapping[float, float]]:
             found = await self._increase_in_steps(field, part, steps, step, "sum by (le) ({})")
