@@ -27,6 +27,7 @@ from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.distribution import Quantile, Shift, Unresolvable, requests_needed
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
 from specdec_exporter.comparison.likeness import Flag, FlagCode
+from specdec_exporter.comparison.runs import RunToRun
 from specdec_exporter.comparison.tuning import Tuning
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.simulator.server import run
@@ -166,7 +167,18 @@ def names_in(section: str) -> set[str]:
 
 
 def test_every_key_of_the_json_is_documented() -> None:
-    shapes = (Comparison, Side, Context, Speedup, LatencyComparison, QuantileComparison, Quantile, Shift, Pair)
+    shapes = (
+        Comparison,
+        Side,
+        Context,
+        Speedup,
+        LatencyComparison,
+        QuantileComparison,
+        Quantile,
+        Shift,
+        Pair,
+        RunToRun,
+    )
     keys = {name for shape in (*shapes, Flag, Decision, Estimate) for name in shape.__struct_fields__}
     values = {*get_args(Sli), *get_args(Unresolvable), "tokens_per_step", "below_first_bucket", "null"}
     assert names_in("JSON") == keys | values
@@ -324,7 +336,9 @@ async def simulated(**settings: Any) -> AsyncIterator[str]:
 async def test_a_predictor_is_recorded_and_compared(tmp_path: Path) -> None:
     path = tmp_path / "slow.yaml"
     model = "simulated/target-8b"
-    slow = replace(recording("slow", tpot=[0.5] * 300), context=replace(CONTEXT, model=model), model_name=model)
+    # A second of as many requests as the simulated predictor answers, or fewer: more of them in flight prove it slow.
+    slow = recording("slow", tpot=[0.5] * 300, duration_seconds=1.0)
+    slow = replace(slow, context=replace(CONTEXT, model=model), model_name=model)
     write_baseline(str(path), slow)
     async with simulated() as url:
         done = await command(str(path), url, "--duration=2s", "--output=json", "--hardware=none", "--name=now")

@@ -14,6 +14,7 @@ from specdec_exporter.comparison.decision import DecisionCode, times
 from specdec_exporter.comparison.distribution import Quantile, Shift
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.comparison.likeness import TITLES
+from specdec_exporter.comparison.runs import RunToRun
 from specdec_exporter.formatting import count, decimal, percent, seconds
 from specdec_exporter.speculation.acceptance import at
 from specdec_exporter.speculation.estimate import Estimate
@@ -34,15 +35,18 @@ from specdec_exporter.terminal.sections import (
 _STYLE: dict[DecisionCode, str] = {
     "faster": "green",
     "no_difference": "yellow",
+    "inconclusive": "blue",
     "slower": "red",
     "tail_worse": "red",
     "mixed": "red",
     "undecided": "blue",
+    "run_to_run": "blue",
 }
 _LEGEND: Final = (
     "Quantiles are interpolated. [ ] shows the bucket boundaries around them, ( ) shows 95 % intervals. "
-    "These intervals ignore run-to-run variation of a few percent."
+    "Unless the baseline was recorded more than once (--aa), they ignore that runs differ by a few percent."
 )
+_RUN_COLUMNS: Final = ("", "means", "std. deviation", "chance explains it")
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
@@ -65,6 +69,8 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
         if latency.mean_seconds.baseline is not None or latency.mean_seconds.candidate is not None:
             columns = ("", "baseline", "candidate", "candidate / baseline")
             yield Section(TITLES[latency.sli].capitalize(), _latency(latency), columns)
+    if comparison.run_to_run:
+        yield Section("Run to run", list(map(_run_to_run, comparison.run_to_run)), _RUN_COLUMNS)
     if comparison.baseline.figures or comparison.candidate.figures:
         yield Section("Speculation", _speculation(comparison))
     if curve := _curve(comparison):
@@ -85,6 +91,7 @@ def _recordings(comparison: Comparison) -> list[tuple[str, ...]]:
         ("duration", lambda side: f"{side.duration_seconds:,.0f} s{', interrupted' if side.interrupted else ''}"),
         ("requests", lambda side: count(side.requests)),
         ("requests/s", lambda side: decimal(side.requests_per_second)),
+        ("requests in flight", lambda side: decimal(side.requests_in_flight)),
         ("tokens/s", lambda side: _one_decimal(side.generation_tokens_per_second)),
         ("tokens per prompt", lambda side: _one_decimal(side.mean_prompt_tokens)),
         ("tokens per answer", lambda side: _one_decimal(side.mean_generation_tokens)),
@@ -122,6 +129,8 @@ def _latency(latency: LatencyComparison) -> list[tuple[str, ...]]:
             times(latency.mean_ratio),
         ),
     ]
+    if latency.like_load_ratio is not None:
+        rows.append(("mean at like load", "", "", times(latency.like_load_ratio)))
     rows += [
         (f"P{row.quantile * 100:g}", quantile(row.baseline), quantile(row.candidate), times(row.ratio))
         for row in latency.quantiles
@@ -131,6 +140,11 @@ def _latency(latency: LatencyComparison) -> list[tuple[str, ...]]:
     if latency.head_shift is not None and latency.head_shift.shifted:
         rows.append(_shift("head shift", "<", latency.head_shift))
     return rows
+
+
+def _run_to_run(found: RunToRun) -> tuple[str, ...]:
+    means = ", ".join(map(seconds, found.mean_seconds))
+    return TITLES[found.sli], means, percent(found.spread), "yes" if found.explained else "no"
 
 
 def _shift(name: str, sign: str, shift: Shift) -> tuple[str, ...]:
