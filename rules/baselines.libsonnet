@@ -400,7 +400,12 @@ function(config, source, signals, name)
         acceptance: signals.acceptance.record,
         drafts: signals.sample.record,
         tokens: signals.generation_tokens_now.record,
-        enough: '%(drafts)s >= %(min_drafts)d' % { drafts: facts.drafts, min_drafts: config.policy.min_drafts },
+        enough: '(%(drafts)s >= %(min_drafts)d and %(effective)s >= %(min_effective)s)' % {
+          drafts: facts.drafts,
+          min_drafts: config.policy.min_drafts,
+          effective: signals.effective_drafts.record,
+          min_effective: number(config.policy.min_effective_drafts),
+        },
         broken: below(number(config.policy.acceptance_ratio_broken)),
         rejected: below(signals.acceptance_min.record),
         watch: promql.group(signals.acceptance_watch.expr),

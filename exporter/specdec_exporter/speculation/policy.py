@@ -74,10 +74,13 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``acceptance_ratio_broken``: below it draft and target do not fit. ``acceptance_ratio_min``: the acceptance
     assumed to break even. ``acceptance_ratio_watch``: between the minimum and this it may pay; measure. ``min_drafts``:
-    fewer drafts say nothing about a window. ``short_draft_tolerance``: if drafts are shorter than k by a larger share,
-    the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``: above it, with at least
-    ``suspicious_positions`` positions, the text probably repeats itself. ``head_acceptance_ratio_min``,
-    ``tail_acceptance_ratio_min``: for the first position, and for the positions after it.
+    fewer drafts say nothing about a window. ``min_effective_drafts``: nor do drafts that tell less than this number of
+    independent ones. ``draft_correlation``: how alike the drafts of one request are (0: not at all, 1: all accepted or
+    all rejected). ``assumed_drafts_per_request``: where requests are not counted. ``short_draft_tolerance``: if drafts
+    are shorter than k by a larger share, the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``:
+    above it, with at least ``suspicious_positions`` positions, the text probably repeats itself.
+    ``head_acceptance_ratio_min``, ``tail_acceptance_ratio_min``: for the first position, and for the positions after
+    it.
     """
 
     acceptance_ratio_broken: float
@@ -88,6 +91,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head_acceptance_ratio_min: float
     tail_acceptance_ratio_min: float
     min_drafts: int
+    min_effective_drafts: float
+    draft_correlation: float
+    assumed_drafts_per_request: float
     short_window_seconds: float
     state_window_seconds: float
     short_draft_tolerance: float
