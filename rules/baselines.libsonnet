@@ -400,9 +400,9 @@ function(config, source, signals, name)
         acceptance: signals.acceptance.record,
         drafts: signals.sample.record,
         tokens: signals.generation_tokens_now.record,
-        enough: '(%(drafts)s >= %(min_drafts)d and %(effective)s >= %(min_effective)s)' % {
-          drafts: facts.drafts,
-          min_drafts: config.policy.min_drafts,
+        enough: '%(drafts)s >= %(min_drafts)d' % { drafts: facts.drafts, min_drafts: config.policy.min_drafts },
+        // A measurement counts its own sample. Acceptance needs drafts of enough requests.
+        enough_requests: '%(effective)s >= %(min_effective)s and %(enough)s' % facts {
           effective: signals.effective_drafts.record,
           min_effective: number(config.policy.min_effective_drafts),
         },
@@ -423,10 +423,10 @@ function(config, source, signals, name)
         ),
         verdict('healthy', '%(enough)s and %(on)s %(pays)s'),
         verdict('not_paying', '%(enough)s and %(on)s %(pays_not)s'),
-        verdict('broken', '%(broken)s and %(enough)s'),
-        verdict('not_paying', '%(rejected)s and %(enough)s'),
-        verdict('watch', '%(acceptance)s < %(watch)s and %(enough)s'),
-        verdict('healthy', '%(acceptance)s and %(enough)s'),
+        verdict('broken', '%(broken)s and %(enough_requests)s'),
+        verdict('not_paying', '%(rejected)s and %(enough_requests)s'),
+        verdict('watch', '%(acceptance)s < %(watch)s and %(enough_requests)s'),
+        verdict('healthy', '%(acceptance)s and %(enough_requests)s'),
         verdict('watch', '%(drafts)s == 0 and %(tokens)s > 0'),
         verdict('idle', '%(drafts)s == 0'),
       ], level),

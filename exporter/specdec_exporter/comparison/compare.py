@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.comparison.acceptance import acceptance_of
 from specdec_exporter.comparison.decision import Decision, Drafting, decide
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
 from specdec_exporter.comparison.likeness import (
@@ -26,7 +27,7 @@ from specdec_exporter.comparison.likeness import (
 from specdec_exporter.comparison.loads import choose, cost_of, k_of, reference_of
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.cost import MeasuredCost
-from specdec_exporter.speculation.estimate import Estimate, proportion
+from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
 
@@ -36,8 +37,8 @@ CeilingSource = Literal["tokens_per_step", "mean_acceptance_length"]
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One recording. ``figures`` is ``null`` if nothing was drafted.
 
-    The counters do not tell requests apart. So the intervals of ``acceptance_ratio`` and ``mean_acceptance_length``
-    assume that all drafts of a request are accepted or rejected together, which is the widest case.
+    The intervals of ``acceptance_ratio`` and ``mean_acceptance_length`` know that requests are not independent: see
+    :func:`~specdec_exporter.comparison.acceptance.acceptance_of`.
     """
 
     name: str
@@ -112,7 +113,7 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparis
         )
         for sli in SLIS
     )
-    before, after = side_of(baseline), side_of(candidate)
+    before, after = side_of(baseline, policy), side_of(candidate, policy)
     drafting = _drafting(baseline, candidate, policy)
     return Comparison(
         baseline=before,
@@ -147,14 +148,11 @@ def _drafting(baseline: Baseline, candidate: Baseline, policy: Policy) -> Drafti
     return Drafting(cost, choice, cost.pays(policy.latency.speedup_min))
 
 
-def side_of(recording: Baseline) -> Side:
+def side_of(recording: Baseline, policy: Policy) -> Side:
     """Return the figures of one recording."""
     counts, seconds = recording.counts, recording.duration_seconds
     requests, traffic = requests_of(recording), traffic_of(recording)
-    accepted = None
-    if counts.draft_tokens and counts.accepted_tokens is not None:
-        clusters = min((known for known in (requests, counts.drafts) if known), default=counts.draft_tokens)
-        accepted = proportion(counts.accepted_tokens, counts.draft_tokens, clusters)
+    accepted = acceptance_of(recording, policy)
     drafted = None
     if speculates(recording):
         drafted = figures(counts, recording.num_speculative_tokens, "metrics", seconds)

@@ -181,7 +181,7 @@ def _recorded(recording: Baseline, references: Mapping[str | None, Reference], p
     whole, by_load = figures_of([recording], reference, policy)
     near = min(reference.recordings, key=lambda each: _distance(each, recording), default=None)
     return Recorded(
-        recording=side_of(recording),
+        recording=side_of(recording, policy),
         speculative=not is_plain(recording),
         against=tuple(each.name for each in reference.recordings),
         mean_time_to_first_token_seconds=mean_seconds([recording.time_to_first_token_seconds]),

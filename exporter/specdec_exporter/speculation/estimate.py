@@ -44,8 +44,8 @@ def _inverse(value: float | None) -> float | None:
 def proportion(successes: float, trials: float, independent: float) -> Estimate | None:
     """Share of successes with Wilson's score interval for ``independent`` draws; ``None`` without trials.
 
-    Trials in clusters (the draft tokens of a request) are not independent. Pass the number of clusters: the interval is
-    then the widest that correlation within clusters of equal size can cause.
+    Trials in clusters (the draft tokens of a request) are not independent. Pass the number of independent draws that
+    tell as much.
     """
     if trials <= 0 or independent <= 0:
         return None
@@ -118,6 +118,17 @@ class Spread(msgspec.Struct, frozen=True):
         factor = math.exp(_t(self.freedom) * self.error)
         high = self.value * factor
         return Estimate(self.value, self.value / factor, high if high < math.inf else None)
+
+
+def independent_draws(share: Spread) -> float | None:
+    """Return how many independent draws have the error of a share; ``None`` if the error is not known.
+
+    Infinite for an error of 0. Few degrees of freedom count as fewer draws: Wilson's interval has the normal quantile.
+    """
+    if share.error is None:
+        return None
+    width = share.value * share.error * _t(share.freedom) / Z
+    return max(share.value * (1.0 - share.value), 0.0) / width**2 if width else math.inf
 
 
 _MAX_LOGARITHM: Final = 20.0  # a wider interval says nothing, and would overflow
