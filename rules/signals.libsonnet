@@ -74,8 +74,8 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
         level
       ),
     },
-    // Drafts of one request resemble each other, so they tell less than drafts of as many requests. Requests are counted by
-    // their first token. An answer longer than the window has its first token outside of it, but it is a request.
+    // Drafts of one request resemble each other, so they tell less than drafts of as many requests. Every latency counts the
+    // requests; the first token counts unfinished ones as well. An answer longer than the window is a request, too.
     effective_drafts: {
       record: name('drafts', 'effective', long),
       unit: 'short',
@@ -90,7 +90,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
             %(drafts)s
             / %(on)s
             (
-              clamp_min(%(requests)s{sli="ttft"}, 1)
+              clamp_min(max without (sli) (%(requests)s), 1)
               or %(on)s
               clamp_min(%(drafts)s / %(assumed)d, 1)
             ) - 1,

@@ -116,7 +116,7 @@ def test_as_many_drafts_of_many_requests_are_proof(pack: Pack) -> None:
         ),
         Case(
             name="more requests than drafts",
-            series=service(dataclasses.replace(short_answers, requests_per_minute=80), families=("ttft",)),
+            series=service(dataclasses.replace(short_answers, requests_per_minute=80), families=("ttft", "tpot")),
             firing={110: {TICKET}},
             values={110: {drafts: 1200}},
         ),
@@ -125,6 +125,12 @@ def test_as_many_drafts_of_many_requests_are_proof(pack: Pack) -> None:
             series=service(dataclasses.replace(short_answers, requests_per_minute=0), families=("ttft",)),
             firing={110: set()},
             values={110: {drafts: 6.635}},
+        ),
+        Case(
+            name="without the time to first token",
+            series=service(short_answers, families=("e2e",)),
+            firing={110: {TICKET}},
+            values={110: {drafts: 1200}},
         ),
         Case(
             name="requests that nobody counts",
