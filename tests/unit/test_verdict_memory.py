@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import Clock, engine, snapshot
+from specdec_exporter.predictor.log.events import ServerArguments
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts, effective_drafts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
@@ -36,12 +37,12 @@ def drawn(truth: float, requests: int, source: random.Random) -> float:
     return sum(source.betavariate(alpha, beta) for _ in range(requests)) / requests
 
 
-def shown(rates: Iterable[float], requests: int) -> list[str]:
+def shown(verdicts: Sequence[Verdict]) -> list[str]:
     """What the exporter says at each look."""
     memory: Remembered | None = None
     said: list[str] = []
-    for number, rate in enumerate(rates):
-        memory = remembered(memory, judged(rate, requests), WINDOW * number, POLICY)
+    for number, verdict in enumerate(verdicts):
+        memory = remembered(memory, verdict, WINDOW * number, POLICY)
         said.append(memory.shown.code)
     return said
 
@@ -111,18 +112,19 @@ def test_at_constant_truth_the_verdict_hardly_ever_changes(
 ) -> None:
     """10,000 windows in all."""
     source = random.Random(7)
-    rates = [drawn(truth, requests, source) for _ in range(WINDOWS)]
+    verdicts = [judged(drawn(truth, requests, source), requests) for _ in range(WINDOWS)]
     # Before, the word of each window was shown as it came.
-    assert changes([judged(rate, requests).code for rate in rates]) / WINDOWS > changes_before
-    assert changes(shown(rates, requests)) / WINDOWS <= changes_now
+    assert changes([verdict.code for verdict in verdicts]) / WINDOWS > changes_before
+    assert changes(shown(verdicts)) / WINDOWS <= changes_now
 
 
 @pytest.mark.parametrize(("requests", "windows"), [(20, 2), (200, 1)])
 def test_a_fall_is_told_at_once(requests: int, windows: int) -> None:
     for seed in range(1000 // requests):
         source = random.Random(seed)
-        rates = [drawn(truth, requests, source) for truth in (0.72,) * 12 + (0.30,) * windows]
-        assert shown(rates, requests)[-1] == "not_paying"
+        truths = (0.72,) * 12 + (0.30,) * windows
+        verdicts = [judged(drawn(truth, requests, source), requests) for truth in truths]
+        assert shown(verdicts)[-1] == "not_paying"
 
 
 def test_a_small_change_is_told_when_it_has_held() -> None:
@@ -224,7 +226,7 @@ def test_the_exporter_keeps_a_word_within_chance_and_asking_for_it_changes_nothi
 
 def test_a_restart_of_the_predictor_and_other_settings_forget(state: PredictorState, clock: Clock) -> None:
     assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
-    state.forget_verdict()
+    state.observe_event(ServerArguments(method="eagle3"))
     assert state.status().verdict.code == "watch"
     assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
     assert watched(state, clock, 0.63) == ["watch"]  # its counters began again

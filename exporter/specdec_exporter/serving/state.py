@@ -164,7 +164,7 @@ class PredictorState:
         if restarted:
             self.restarts += 1
             self.version_asked = False
-            self._verdict = None  # what runs now may be something else
+            self.forget_verdict()  # what runs now may be something else
         self._close_short_windows(now)
         self._measure_cost()
         self._verdict = self._judged(judge(self.evidence(), self.policy).verdict)
@@ -249,10 +249,12 @@ class PredictorState:
             self.log.add(event, label, event.num_speculative_tokens or self.num_speculative_tokens)
         elif isinstance(event, EngineConfig):
             self._config = event
+            self.forget_verdict()
             if not event.historical:
                 self.log.predictor_started()
         elif isinstance(event, ServerArguments):
             self._arguments = event
+            self.forget_verdict()
         elif isinstance(event, PredictorWarning):
             self.warnings[event.warning] += 1
         elif isinstance(event, RequestParams) and event.temperature is not None:
