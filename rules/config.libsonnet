@@ -66,13 +66,10 @@
     // The exporter and the recorded verdict judge after a single look, so they use the policy's higher latency.z_score.
     alert_z_score: 2.58,
 
-    // Alerts about acceptance are silent with fewer drafts than this in the long window. Drafts count, not their tokens:
-    // the tokens of one draft are accepted or rejected together. About a dozen requests make a thousand drafts, and fewer
-    // requests do not represent a service. The verdict needs only the policy's min_drafts.
+    // Alerts about acceptance are silent with fewer drafts than this in the long window. About a dozen requests make a thousand
+    // drafts, and fewer requests do not represent a service. The verdict needs only the policy's min_drafts and
+    // min_effective_drafts.
     alert_min_drafts: 1000,
-
-    // The same limit for one replica.
-    min_replica_drafts: 500,
 
     // Releases 0.8.3 and 0.8.4 count no drafts. There this number of draft tokens counts as one draft. It is above the usual
     // k, so the sample is estimated too small rather than too large.
@@ -106,6 +103,10 @@
     // An outlier is this far below the median of the replicas.
     replica_acceptance_gap: 0.2,
     min_replicas: 3,
+
+    // A replica needs this many effective drafts. From there on chance does not put two of them this far apart:
+    // z * sqrt(2 * 1/4 / n) <= gap.
+    min_replica_effective_drafts: std.ceil(std.pow(config.alert_z_score / config.replica_acceptance_gap, 2) / 2),
 
     // Above this acceptance, with at least this many positions, the text probably repeats itself.
     suspicious_acceptance: config.policy.acceptance_ratio_suspicious,

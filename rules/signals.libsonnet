@@ -74,6 +74,37 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
         level
       ),
     },
+    // Drafts of one request resemble each other, so they tell less than drafts of as many requests. Every latency counts the
+    // requests; the first token counts unfinished ones as well. An answer longer than the window is a request, too.
+    effective_drafts: {
+      record: name('drafts', 'effective', long),
+      unit: 'short',
+      help: 'How many independent drafts tell as much: drafts / (1 + %s * (drafts per request - 1)). Requests that are not '
+            % number(policy.draft_correlation)
+            + 'counted are assumed to have %d drafts each.' % policy.assumed_drafts_per_request,
+      expr: |||
+        %(drafts)s
+        /
+        (
+          1 + %(correlation)s * clamp_min(
+            %(drafts)s
+            / %(on)s
+            (
+              clamp_min(max without (sli) (%(requests)s), 1)
+              or %(on)s
+              clamp_min(%(drafts)s / %(assumed)d, 1)
+            ) - 1,
+            0
+          )
+        )
+      ||| % {
+        drafts: signals.sample.record,
+        requests: signals.requests.record,
+        correlation: number(policy.draft_correlation),
+        assumed: policy.assumed_drafts_per_request,
+        on: on,
+      },
+    },
     draft_tokens: {
       record: name('draft_tokens', 'increase', long),
       unit: 'short',
@@ -247,6 +278,17 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       unit: 'short',
       help: 'Drafts by replica.',
       expr: source.replicaCounter('increase', 'drafts', long),
+    },
+    // Not recorded. The replicas of a service share its requests, so they have about as many drafts per request as it.
+    replica_effective_drafts: {
+      unit: 'short',
+      help: 'How many independent drafts the drafts of a replica are worth.',
+      expr: '%(drafts)s * %(on)s group_left () (%(effective)s / %(sample)s)' % {
+        drafts: signals.replica_drafts.record,
+        on: on,
+        effective: signals.effective_drafts.record,
+        sample: signals.sample.record,
+      },
     },
     replica_acceptance: {
       record: name('replica_acceptance', 'ratio_rate', long),

@@ -50,7 +50,10 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     ),
     "idle": ("speculation is on, and nothing is generated", "wait for traffic"),
     "unknown": (
-        "there are fewer than {min_drafts} drafts, or no answer, or no statistics",
+        (
+            "there are fewer than {min_drafts} drafts, or [those of a single request](#chance-and-memory), or no "
+            "answer, or no statistics"
+        ),
         "read the headline: it says which",
     ),
     "off": ("speculation is off", "do nothing"),

@@ -8,14 +8,15 @@ function(config, signals, alert)
   local acceptance = signals.acceptance.record;
   local drafts = signals.sample.record;
 
-  // A share below its limit by more than chance explains. The sample is drafts: the tokens of one draft are accepted or
-  // rejected together.
+  // A share below its limit by more than chance explains: below Wilson's interval around the limit, as for the verdict. The
+  // sample is effective drafts. The tokens of one draft are accepted or rejected together, and the drafts of one request are
+  // alike.
   local surelyBelow(share, limit) =
-    '%(share)s < %(limit)s - %(z)s * sqrt(%(share)s * (1 - %(share)s) / %(drafts)s)' % {
+    '%(share)s < %(limit)s - %(z)s * sqrt(%(limit)s * (1 - %(limit)s) / %(drafts)s)' % {
       share: share,
       limit: limit,
       z: number(config.alert_z_score),
-      drafts: drafts,
+      drafts: signals.effective_drafts.record,
     };
   // A measurement beats an estimate: nobody hears of acceptance while speculation makes the service faster.
   local unless_it_pays = promql.strip(|||
@@ -27,7 +28,7 @@ function(config, signals, alert)
   local facts = alert.facts { value: alert.value(alert.percent) };
   local rate = 'Acceptance is %(value)s over %(long)s on %(where)s' % facts;
   local length = 'Mean acceptance length is %(acceptance_length)s; break-even is %(acceptance_length_min)s (%(basis)s).' % facts;
-  local sample = 'The sample is %(drafts)s drafts.' % facts;
+  local sample = 'The sample is %(drafts)s drafts, worth %(effective)s independent ones.' % facts;
   local details = std.join(' ', [length, facts.curve, sample, facts.speedup]);
 
   local low = {
@@ -194,17 +195,19 @@ function(config, signals, alert)
         %(replica)s
         < on (%(labels)s) group_left ()
         (
-          quantile by (%(labels)s) (0.5, %(replica)s and %(drafts)s >= %(min_drafts)d) - %(gap)s
+          quantile by (%(labels)s) (0.5, %(replica)s and %(enough)s) - %(gap)s
           and
-          count by (%(labels)s) (%(drafts)s >= %(min_drafts)d) >= %(replicas)d
+          count by (%(labels)s) (%(enough)s) >= %(replicas)d
         )
         and
-        %(drafts)s >= %(min_drafts)d
+        %(enough)s
       ||| % {
         labels: promql.list(config.level_labels),
         replica: signals.replica_acceptance.record,
-        drafts: signals.replica_drafts.record,
-        min_drafts: config.min_replica_drafts,
+        enough: '(%(drafts)s >= %(min_drafts)d)' % {
+          drafts: signals.replica_effective_drafts.expr,
+          min_drafts: config.min_replica_effective_drafts,
+        },
         gap: number(config.replica_acceptance_gap),
         replicas: config.min_replicas,
       },

@@ -110,6 +110,7 @@ function(config, signals)
       ),
       tokens_per_step: alert.number(signals.tokens_per_step.record, alert.two),
       drafts: alert.number(signals.sample.record, alert.whole),
+      effective: alert.number(signals.effective_drafts.record, alert.whole),
       curve: alert.ifThereIs(
         signals.position_acceptance.record,
         'The curve runs from %(first)s at the first of %(positions)s positions to %(last)s at the last.' % {

@@ -33,6 +33,7 @@ function(config, signals)
         'drafts',
         'draft_tokens',
         'sample',
+        'effective_drafts',
         'accepted_tokens',
         'drafts_now',
         'generation_tokens_now',

@@ -65,6 +65,14 @@ def test_what_is_no_collapse_stays_silent(pack: Pack) -> None:
             firing=silent,
         ),
         Case(
+            name="1200 drafts of twelve requests",
+            series=service(
+                Phase(minutes=120, curve=MODEST, drafts_per_minute=40, requests_per_minute=0.4), families=("ttft",)
+            ),
+            firing=silent,
+            values={110: {"inference_service:specdec_drafts:effective30m": 75.71}},
+        ),
+        Case(
             name="a dip of three minutes",
             series=service(healthy, Phase(minutes=3, curve=(0.05, 0.0, 0.0)), Phase(minutes=57, curve=HEALTHY)),
             firing=silent,
@@ -92,6 +100,43 @@ def test_what_is_no_collapse_stays_silent(pack: Pack) -> None:
                 labels=SECOND,
             ),
             firing=silent,
+        ),
+    )
+
+
+def test_as_many_drafts_of_many_requests_are_proof(pack: Pack) -> None:
+    short_answers = Phase(minutes=120, curve=MODEST, drafts_per_minute=40, requests_per_minute=40)
+    drafts = "inference_service:specdec_drafts:effective30m"
+    pack.run(
+        Case(
+            name="one draft each",
+            series=service(short_answers, families=("ttft",)),
+            firing={110: {TICKET}},
+            values={110: {drafts: 1200}},
+        ),
+        Case(
+            name="more requests than drafts",
+            series=service(dataclasses.replace(short_answers, requests_per_minute=80), families=("ttft", "tpot")),
+            firing={110: {TICKET}},
+            values={110: {drafts: 1200}},
+        ),
+        Case(
+            name="an answer longer than the window is a request",
+            series=service(dataclasses.replace(short_answers, requests_per_minute=0), families=("ttft",)),
+            firing={110: set()},
+            values={110: {drafts: 6.635}},
+        ),
+        Case(
+            name="without the time to first token",
+            series=service(short_answers, families=("e2e",)),
+            firing={110: {TICKET}},
+            values={110: {drafts: 1200}},
+        ),
+        Case(
+            name="requests that nobody counts",
+            series=service(short_answers),
+            firing={110: set()},
+            values={110: {drafts: 75.71}},
         ),
     )
 
@@ -197,16 +242,25 @@ def test_head_and_tail_of_the_curve(pack: Pack) -> None:
 def test_a_replica_with_the_wrong_head(pack: Pack) -> None:
     outlier = "SpecDecodeReplicaOutlier warning"
 
-    def replicas(*curves: tuple[float, ...]) -> list[Series]:
+    def replicas(*curves: tuple[float, ...], requests_per_minute: float = 60) -> list[Series]:
         names = [{"pod": f"chat-{number}", "instance": f"10.0.0.{number}:10409"} for number in range(len(curves))]
         return [
             one
             for curve, labels in zip(curves, names, strict=True)
-            for one in service(Phase(minutes=100, curve=curve), labels=labels)
+            for one in service(
+                Phase(minutes=100, curve=curve, requests_per_minute=requests_per_minute),
+                labels=labels,
+                families=("ttft",),
+            )
         ]
 
     pack.run(
         Case(name="one of three", series=replicas(HEALTHY, HEALTHY, MODEST), firing={95: {outlier}}),
         Case(name="three alike", series=replicas(HEALTHY, HEALTHY, (0.8, 0.7, 0.55)), firing={95: set()}),
+        Case(
+            name="nine requests each",
+            series=replicas(HEALTHY, HEALTHY, MODEST, requests_per_minute=0.3),
+            firing={95: set()},
+        ),
         Case(name="two cannot be told apart", series=replicas(HEALTHY, (0.65, 0.5, 0.4)), firing={95: set()}),
     )

@@ -13,12 +13,13 @@ import pytest
 
 from builders import known
 from recordings import CONTEXT, CURVE, E2E, INF, TPOT, histogram, loaded, lognormal, recording
-from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison.compare import Comparison, Speedup
 from specdec_exporter.comparison.compare import compare as compare_by_policy
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import load_policy
 
 replace = msgspec.structs.replace
@@ -403,10 +404,44 @@ def test_the_json_has_no_number_that_json_does_not_know() -> None:
     assert msgspec.json.decode(text, type=Comparison) == compare(PLAIN, empty)
 
 
-def test_the_interval_of_the_acceptance_counts_requests_not_tokens() -> None:
-    side = compare(PLAIN, FASTER).candidate
+def test_the_interval_of_the_acceptance_counts_drafts_by_how_alike_those_of_a_request_are() -> None:
+    side = compare(PLAIN, replace(FASTER, blocks=())).candidate
     rate = known(side.acceptance_ratio)
     assert rate.value == pytest.approx(1.54 / 3)
-    half = (known(rate.high) - known(rate.low)) / 2
-    assert half == pytest.approx(1.96 * (0.25 / 1000) ** 0.5, rel=0.01)
+    drafts, requests = known(FASTER.counts.drafts), 1000
+    effective = drafts / (1 + 0.15 * (drafts / requests - 1))
+    assert half_width(rate) == pytest.approx(1.96 * (0.25 / effective) ** 0.5, rel=0.01)
     assert known(side.mean_acceptance_length).value == pytest.approx(2.54)
+
+
+def half_width(found: Estimate) -> float:
+    return (known(found.high) - known(found.low)) / 2
+
+
+def test_answers_of_uneven_length_widen_the_interval_of_the_acceptance() -> None:
+    even, long_tail = (
+        replace(FASTER, blocks=(), generation_length=histogram(lengths, (1.0, 20.0, 50.0, 100.0, 200.0, 1000.0)))
+        for lengths in ([100.0] * 1000, [50.0] * 950 + [1000.0] * 50)
+    )
+    unknown, one, other = (
+        half_width(known(compare(PLAIN, side).candidate.acceptance_ratio))
+        for side in (replace(FASTER, blocks=(), generation_length=None), even, long_tail)
+    )
+    assert unknown <= one < 1.2 * unknown
+    assert other > 1.4 * unknown
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.05, 0.2])
+def test_the_scatter_of_the_blocks_is_the_interval_of_the_acceptance(apart: float) -> None:
+    """Twelve blocks of 1,000 drafts whose acceptance differs from one to the next: their mean has a standard error."""
+    rates = [0.5 + apart * (-1) ** (index // 2) for index in range(12)]
+    counts = [Counts(drafts=1000, draft_tokens=3000, accepted_tokens=3000 * rate) for rate in rates]
+    blocks = tuple(Block(seconds=50.0, counts=each) for each in counts)
+    recorded = replace(
+        FASTER, blocks=blocks, counts=Counts(drafts=12e3, draft_tokens=36e3, accepted_tokens=3000 * sum(rates))
+    )
+    half = half_width(known(compare(PLAIN, recorded).candidate.acceptance_ratio))
+    if apart:  # neighbours are alike, so it is more than the error of twelve independent blocks
+        assert half > 2.2 * apart / 11**0.5
+    else:  # never narrower than with independent drafts
+        assert half == pytest.approx(1.96 * (0.25 / 12e3) ** 0.5, rel=0.01)

@@ -25,7 +25,7 @@ from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.verdict import Verdict
+from specdec_exporter.speculation.verdict import Verdict, judge
 
 COST = load_policy().cost
 GOLDEN = Path(__file__).parent.parent / "golden" / "measured.txt"
@@ -36,7 +36,7 @@ CHAT, CHAT_SPEED = (0.16, 0.02, 0.01), 0.99 * 47.84
 
 
 class Server:
-    """Counters of one engine that decodes a number of requests at a time. Steps are as slow as they are told to be."""
+    """Counters of one engine that decodes a number of requests at a time, 100 steps each, as slow as told."""
 
     def __init__(self, clock: Clock, curve: Sequence[float] = (), *, name: str = "0", model: str = "tiny") -> None:
         self.clock, self.curve, self.name, self.model = clock, tuple(curve), name, model
@@ -59,9 +59,9 @@ class Server:
             draft_tokens=drafted and drafted * len(self.curve),
             accepted_tokens=accepted if self.curve else None,
             accepted_tokens_per_position=dict(enumerate(self.steps * rate for rate in self.curve)) or None,
-            generation_tokens=self.steps + accepted,
+            generation_tokens=self.steps + accepted + self.steps / 100,
             preemptions=self.preemptions,
-            time_to_first_token=latency(0),
+            time_to_first_token=latency(self.steps / 100),
             step_latency=msgspec.structs.replace(latency(self.steps), sum=self.step_seconds),
             requests_running=1.0,
         )
@@ -176,7 +176,7 @@ def verdict(speedup: float, rate: float, *, noise: float = 0.0) -> Verdict:
         server.run(15.0, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
         clock.advance(15.0)
         state.observe_snapshot(server.snapshot())
-    return state.status().verdict
+    return judge(state.evidence(), load_policy()).verdict
 
 
 @pytest.mark.parametrize(

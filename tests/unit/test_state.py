@@ -419,7 +419,7 @@ def test_the_verdict_is_the_methods_own(state: PredictorState, clock: Clock, met
     state.observe_event(config(method=method))
     state.observe_snapshot(snapshot(engine()))
     clock.advance(30)
-    state.observe_snapshot(snapshot(engine(100, (60.0, 40.0, 20.0))))
+    state.observe_snapshot(snapshot(engine(100, (60.0, 40.0, 20.0), requests=10)))
     assert state.status().verdict.code == code
 
 
@@ -431,7 +431,7 @@ def test_synthetic_acceptance_is_not_judged_and_recommends_nothing(state: Predic
     state.observe_event(config())
     state.observe_snapshot(snapshot(engine()))
     clock.advance(60)
-    state.observe_snapshot(snapshot(engine(1000, (900.0, 50.0, 10.0))))
+    state.observe_snapshot(snapshot(engine(1000, (900.0, 50.0, 10.0), requests=10)))
     status = state.status()
     assert status.state == "drafting"
     assert (status.verdict.code, status.rejection_sampling) == ("unknown", "synthetic")
@@ -471,7 +471,7 @@ def test_published_lengths_stand_beside_those_of_the_predictor(state: PredictorS
     state.observe_event(config(method="eagle3", model="Qwen/Qwen3-8B"))
     state.observe_snapshot(snapshot(engine()))
     clock.advance(60)
-    state.observe_snapshot(snapshot(engine(1000, (700.0, 500.0, 300.0))))
+    state.observe_snapshot(snapshot(engine(1000, (700.0, 500.0, 300.0), requests=10)))
     status = state.status()
     published = known(status.published)
     assert (published.shortest, published.num_speculative_tokens) == (2.26, 3)

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.comparison.acceptance import acceptance_of
 from specdec_exporter.comparison.decision import Decision, Drafting, decide
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
 from specdec_exporter.comparison.likeness import Flag, flags, refuse_unlike, sample_of, speculates
@@ -20,7 +21,7 @@ from specdec_exporter.comparison.runs import RunToRun, describe, refuse_other_se
 from specdec_exporter.comparison.traffic import conditions, difference, requests_of, traffic_of
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.cost import MeasuredCost
-from specdec_exporter.speculation.estimate import Estimate, Spread, proportion
+from specdec_exporter.speculation.estimate import Estimate, Spread
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
 
@@ -30,8 +31,8 @@ CeilingSource = Literal["tokens_per_step", "mean_acceptance_length"]
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One recording. ``figures`` is ``null`` if nothing was drafted. ``requests_in_flight`` waited or ran, in the mean.
 
-    The counters do not tell requests apart. So the intervals of ``acceptance_ratio`` and ``mean_acceptance_length``
-    assume that all drafts of a request are accepted or rejected together, which is the widest case.
+    The intervals of ``acceptance_ratio`` and ``mean_acceptance_length`` know that requests are not independent: see
+    :func:`~specdec_exporter.comparison.acceptance.acceptance_of`.
     """
 
     name: str
@@ -168,10 +169,7 @@ def side_of(recording: Baseline, policy: Policy) -> Side:
     """Return the figures of one recording."""
     counts, seconds = recording.counts, recording.duration_seconds
     requests, traffic = requests_of(recording), traffic_of(recording, policy.latency)
-    accepted = None
-    if counts.draft_tokens and counts.accepted_tokens is not None:
-        clusters = min((known for known in (requests, counts.drafts) if known), default=counts.draft_tokens)
-        accepted = proportion(counts.accepted_tokens, counts.draft_tokens, clusters)
+    accepted = acceptance_of(recording, policy)
     drafted = None
     if speculates(recording):
         drafted = figures(counts, recording.num_speculative_tokens, "metrics", seconds)

@@ -104,6 +104,7 @@ class PredictorRuntime:
     def pin(self, pinned: PinnedBaseline | None) -> None:
         """Use this baseline from now on, or none."""
         self.pinned, self._refusal = pinned, None
+        self.state.forget_verdict()
         self._look_at_baseline()
 
     def _look_at_baseline(self) -> None:

@@ -39,7 +39,7 @@ from specdec_exporter.speculation.figures import Figures, figures, timed_counts_
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
 from specdec_exporter.speculation.references import Published, load_references, nearest
-from specdec_exporter.speculation.verdict import judge
+from specdec_exporter.speculation.verdict import Remembered, Verdict, judge, remembered
 from specdec_exporter.speculation.windows import SampleRing, Window
 
 HISTORY_SECONDS = 3600.0
@@ -131,6 +131,7 @@ class PredictorState:
         self._api_version: str | None = None
         self.version_asked = False  # since the last known restart
         self._history: deque[HistoryPoint] = deque()
+        self._verdict: Remembered | None = None  # None: nothing is remembered
 
     # --- Changes ---
 
@@ -165,8 +166,13 @@ class PredictorState:
         if restarted:
             self.restarts += 1
             self.version_asked = False
+            self.forget_verdict()  # what runs now may be something else
         self._close_short_windows(now)
         self._measure_cost()
+        self._verdict = self._judged(judge(self.evidence(), self.policy).verdict)
+
+    def _judged(self, verdict: Verdict) -> Remembered:
+        return remembered(self._verdict, verdict, self._clock(), self.policy)
 
     def _new_track(self, engine: EngineSnapshot, now: float) -> EngineTrack:
         loads = EngineLoads(self.policy.cost, self.window_seconds)
@@ -227,8 +233,14 @@ class PredictorState:
 
     def observe_baseline(self, baseline: DecodingBaseline | None) -> None:
         """Take in the baseline that fits what runs now; ``None`` if none fits."""
+        if baseline != self.baseline:
+            self.forget_verdict()
         self.baseline = baseline
         self._measure_cost()
+
+    def forget_verdict(self) -> None:
+        """Forget the last verdict: other settings hold now."""
+        self._verdict = None
 
     def observe_event(self, event: Event) -> None:
         """Take in an event of the predictor's log."""
@@ -239,10 +251,12 @@ class PredictorState:
             self.log.add(event, label, event.num_speculative_tokens or self.num_speculative_tokens)
         elif isinstance(event, EngineConfig):
             self._config = event
+            self.forget_verdict()
             if not event.historical:
                 self.log.predictor_started()
         elif isinstance(event, ServerArguments):
             self._arguments = event
+            self.forget_verdict()
         elif isinstance(event, PredictorWarning):
             self.warnings[event.warning] += 1
         elif isinstance(event, RequestParams) and event.temperature is not None:
@@ -551,7 +565,7 @@ class PredictorState:
             pitfalls=judgement.pitfalls,
             log=self._log_status(),
             published=published,
-            verdict=judgement.verdict,
+            verdict=self._judged(judgement.verdict).shown,
         )
 
     def published(self) -> Published | None:

@@ -134,6 +134,15 @@ def tokens_per_step(generation_tokens: float | None, first_tokens: float | None,
     return ratio(generation_tokens - first_tokens, steps)
 
 
+def effective_drafts(drafts: float, requests: float, correlation: float) -> float:
+    """Drafts / (1 + correlation * (drafts per request - 1)): the number of independent drafts that tell as much.
+
+    The drafts of one request resemble each other (Kish's design effect). At most ``drafts``, and at most
+    ``requests`` / ``correlation``. ``requests`` is positive, ``correlation`` 0..1.
+    """
+    return drafts / (1.0 + correlation * max(drafts / requests - 1.0, 0.0))
+
+
 def has_short_drafts(draft_tokens: float | None, drafts: float | None, num_speculative_tokens: int | None) -> bool:
     """Whether some drafts had fewer than k tokens; the curve's tail then reads too low."""
     if draft_tokens is None or not drafts or not num_speculative_tokens:

@@ -9,6 +9,7 @@ import msgspec
 
 from specdec_exporter.speculation.acceptance import break_even_length, ratio
 from specdec_exporter.speculation.cost import KChoice, MeasuredCost, choose_k
+from specdec_exporter.speculation.estimate import Estimate, Z
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import ResolvedPolicy
@@ -73,14 +74,19 @@ def k_choice(
     )
 
 
+Worth = Literal["healthy", "not_paying", "harmful"]
+
+
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
     """The measured speed against a baseline.
 
-    ``speedup``: time per output token of the baseline / of what runs now. ``pays``: whether it is large enough;
-    ``None`` if that cannot be told, or if the baseline speculates. ``harmful``: slower beyond doubt.
+    ``speedup``: time per output token of the baseline / of what runs now, with its 95 % interval. ``pays``: whether it
+    is large enough; ``None`` if that cannot be told, or if the baseline speculates. ``harmful``: slower beyond doubt.
+    ``possible``: what the interval leaves possible; empty for a baseline that speculates, unless it may be harm.
     """
 
-    speedup: float
+    speedup: Estimate
+    possible: frozenset[Worth]
     pays: bool | None
     harmful: bool
     reason: str
@@ -99,7 +105,8 @@ def _at_like_load(cost: MeasuredCost, policy: ResolvedPolicy) -> Speed:
     limits, found = policy.general.latency, cost.speedup
     interval = "" if found.low is None or found.high is None else f" ({found.low:.2f} to {found.high:.2f})"
     return Speed(
-        speedup=found.value,
+        speedup=found,
+        possible=_possible(found, limits.speedup_min, limits.speedup_harmful),
         pays=cost.pays(limits.speedup_min),
         harmful=found.value < limits.speedup_harmful and found.high is not None and found.high < 1.0,
         reason=f"speed-up {found.value:.2f}{interval}, measured over {cost.steps:,.0f} steps at {cost.concurrency:.1f} "
@@ -113,16 +120,32 @@ def _of_requests(figures: Figures, baseline: DecodingBaseline, policy: ResolvedP
     slowdown = ratio(seconds, baseline.mean_seconds)
     if not slowdown or not requests or not baseline.requests or seconds is None or baseline.mean_seconds is None:
         return None
-    chance = limits.z_score * limits.time_per_output_token_cv * math.sqrt(1 / requests + 1 / baseline.requests)
-    slower = slowdown > max(limits.harmful_ratio, 1 + chance)
+    error = limits.time_per_output_token_cv * math.sqrt(1 / requests + 1 / baseline.requests)
+    slower = slowdown > max(limits.harmful_ratio, 1 + limits.z_score * error)
     rejected = (figures.acceptance_ratio or 0.0) < policy.acceptance_ratio_min
     enough = not baseline.speculative and requests >= limits.min_requests
+    speedup = Estimate(1 / slowdown, 1 / slowdown / (1 + Z * error), (1 + Z * error) / slowdown)
+    possible = _possible(speedup, limits.speedup_min, 1 / limits.harmful_ratio)
+    if baseline.speculative:
+        possible &= {"harmful"} if rejected else frozenset()
     compared = "with" if baseline.speculative else "without"
     return Speed(
-        speedup=1 / slowdown,
+        speedup=speedup,
+        possible=possible,
         pays=1 / slowdown >= limits.speedup_min if enough else None,
         harmful=slower and (rejected or not baseline.speculative),
         reason=f"time per output token {1000 * seconds:.1f} ms over {requests:,.0f} requests, "
         f"{1000 * baseline.mean_seconds:.1f} ms at baseline {compared} speculation: speed-up {1 / slowdown:.2f} (at "
         "whatever load each had)",
     )
+
+
+def _possible(speedup: Estimate, speedup_min: float, harmful_below: float) -> frozenset[Worth]:
+    """Return what a speed-up may be within its interval. To pay, it must reach ``speedup_min`` and be above 1."""
+    low, high = speedup.low or 0.0, math.inf if speedup.high is None else speedup.high
+    worth: dict[Worth, bool] = {
+        "healthy": high >= speedup_min,
+        "not_paying": (low <= 1.0 or speedup.value < speedup_min) and high >= harmful_below,
+        "harmful": low < harmful_below,
+    }
+    return frozenset(word for word, is_possible in worth.items() if is_possible)

@@ -54,8 +54,8 @@ def _inverse(value: float | None) -> float | None:
 def proportion(successes: float, trials: float, independent: float) -> Estimate | None:
     """Share of successes with Wilson's score interval for ``independent`` draws; ``None`` without trials.
 
-    Trials in clusters (the draft tokens of a request) are not independent. Pass the number of clusters: the interval is
-    then the widest that correlation within clusters of equal size can cause.
+    Trials in clusters (the draft tokens of a request) are not independent. Pass the number of independent draws that
+    tell as much.
     """
     if trials <= 0 or independent <= 0:
         return None
@@ -101,9 +101,21 @@ class Spread(msgspec.Struct, frozen=True):
         return Estimate(self.value, self.value / factor, high if high < math.inf else None)
 
 
+def independent_draws(share: Spread) -> float | None:
+    """Return how many independent draws have the error of a share; ``None`` if the error is not known.
+
+    Infinite for an error of 0. Few degrees of freedom count as fewer draws: Wilson's interval has the normal quantile.
+    """
+    if share.error is None:
+        return None
+    width = share.value * share.error * t_quantile(Z, share.freedom) / Z
+    return max(share.value * (1.0 - share.value), 0.0) / width**2 if width else math.inf
+
+
 _MAX_LOGARITHM: Final = 20.0  # a wider interval says nothing, and would overflow
 _ROUNDING: Final = 1e-9
 _MAX_CORRELATION: Final = 0.9
+_ENDLESS: Final = 1e15  # more make no difference
 _MANY: Final = 100  # degrees of freedom from which the expansion is exact to five digits
 
 
@@ -111,7 +123,8 @@ _MANY: Final = 100  # degrees of freedom from which the expansion is exact to fi
 def t_quantile(z: float, freedom: int) -> float:
     """Return the quantile of Student's t distribution beyond which as much lies as beyond ``z`` of a normal one."""
     if freedom > _MANY:
-        return z + (z**3 + z) / (4.0 * freedom) + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * freedom**2)
+        one = 1.0 / min(freedom, _ENDLESS)
+        return z + (z**3 + z) / 4.0 * one + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0 * one * one
     within, low, high = math.erf(z / math.sqrt(2.0)), 0.0, math.pi / 2.0
     for _ in range(50):
         middle = (low + high) / 2.0

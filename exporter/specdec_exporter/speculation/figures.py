@@ -29,6 +29,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     short_drafts: bool  # some drafts are shorter than k: the curve's tail reads too low
     time_per_output_token_seconds: float | None = None  # mean over finished requests
     timed_requests: float | None = None  # the number of these requests
+    requests: float | None = None  # that decoded in the span: those that began in it, and those in decode before
 
 
 def counts_of(engine: EngineSnapshot) -> Counts:
@@ -88,7 +89,15 @@ def figures(
         short_drafts=acceptance.has_short_drafts(counts.draft_tokens, counts.drafts, num_speculative_tokens),
         time_per_output_token_seconds=acceptance.ratio(counts.output_token_seconds, counts.timed_requests),
         timed_requests=counts.timed_requests,
+        requests=_requests(counts, seconds),
     )
+
+
+def _requests(counts: Counts, seconds: float | None) -> float | None:
+    """Requests with a first token in the span, and those in decode at its start: as many as at any time (Little)."""
+    if counts.first_tokens is None or not counts.step_seconds or not seconds:
+        return counts.first_tokens
+    return counts.first_tokens + counts.step_seconds / seconds
 
 
 def without_length(v0: Figures) -> Figures:

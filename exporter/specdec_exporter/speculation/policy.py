@@ -8,6 +8,7 @@ from functools import cache
 import msgspec
 
 from specdec_exporter.predictor.versions import canonical_method
+from specdec_exporter.speculation.acceptance import effective_drafts
 
 
 class MethodPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,10 +82,14 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``acceptance_ratio_broken``: below it draft and target do not fit. ``acceptance_ratio_min``: the acceptance
     assumed to break even. ``acceptance_ratio_watch``: between the minimum and this it may pay; measure. ``min_drafts``:
-    fewer drafts say nothing about a window. ``short_draft_tolerance``: if drafts are shorter than k by a larger share,
-    the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``: above it, with at least
-    ``suspicious_positions`` positions, the text probably repeats itself. ``head_acceptance_ratio_min``,
-    ``tail_acceptance_ratio_min``: for the first position, and for the positions after it.
+    fewer drafts say nothing about a window. ``min_effective_drafts``: nor do drafts that tell less than this number of
+    independent ones. ``draft_correlation``: how alike the drafts of one request are (0: not at all, 1: all accepted or
+    all rejected). ``assumed_drafts_per_request``: where requests are not counted. ``verdict_hold_seconds``: a verdict
+    within chance of the last one must hold this long to replace it. ``short_draft_tolerance``: if drafts
+    are shorter than k by a larger share, the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``:
+    above it, with at least ``suspicious_positions`` positions, the text probably repeats itself.
+    ``head_acceptance_ratio_min``, ``tail_acceptance_ratio_min``: for the first position, and for the positions after
+    it.
     """
 
     acceptance_ratio_broken: float
@@ -95,12 +100,22 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head_acceptance_ratio_min: float
     tail_acceptance_ratio_min: float
     min_drafts: int
+    min_effective_drafts: float
+    draft_correlation: float
+    assumed_drafts_per_request: float
+    verdict_hold_seconds: float
     short_window_seconds: float
     state_window_seconds: float
     short_draft_tolerance: float
     latency: LatencyPolicy
     cost: CostPolicy
     methods: dict[str, MethodPolicy]
+
+    def effective_drafts(self, drafts: float, requests: float | None) -> float:
+        """Return how many independent drafts tell as much; ``None``: requests are not counted."""
+        if requests is None:
+            requests = drafts / self.assumed_drafts_per_request
+        return effective_drafts(drafts, max(requests, 1.0), self.draft_correlation)
 
     def for_method(self, method: str | None) -> ResolvedPolicy:
         """Return the thresholds for ``method``, whatever name the release gives it; general ones where it has none."""

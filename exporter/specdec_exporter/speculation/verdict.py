@@ -23,6 +23,7 @@ from specdec_exporter.speculation.benefit import (
     speed,
 )
 from specdec_exporter.speculation.cost import KChoice
+from specdec_exporter.speculation.estimate import Estimate, proportion
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
@@ -44,7 +45,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict: one word, one sentence, the reasons, and the next step.
 
     ``basis``: whether a measured speed-up decided, or acceptance against a break-even that may be assumed; ``None`` if
-    there was nothing to judge.
+    there was nothing to judge. ``acceptance_ratio`` has its 95 % interval; ``None`` without counts. ``within_chance``:
+    the other words that may be true of the same service, if only chance made the difference. ``preliminary``: the
+    drafts come from so few requests that the next ones may say anything; in words, ``None`` if they suffice.
     """
 
     code: VerdictCode
@@ -52,6 +55,65 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     reasons: tuple[str, ...]
     action: str
+    acceptance_ratio: Estimate | None = None
+    within_chance: tuple[VerdictCode, ...] = ()
+    preliminary: str | None = None
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a predictor was last said to be worth. Times are monotonic seconds.
+
+    ``word``: the verdict that had enough drafts, ``None`` if there was none or it is too old. ``told_at``: the last
+    look with enough drafts. ``other``: what all looks since ``other_since`` say instead. ``shown``: the verdict now.
+    """
+
+    shown: Verdict
+    word: Verdict | None = None
+    told_at: float = 0.0
+    other: VerdictCode | None = None
+    other_since: float = 0.0
+
+
+def remembered(before: Remembered | None, judged: Verdict, now: float, policy: Policy) -> Remembered:
+    """Return what to say now that ``judged`` is what the last figures say.
+
+    A word that chance may confuse with the last one replaces it only after it has held for ``verdict_hold_seconds``:
+    else the verdict of a service near a threshold would change at every look. Any other word is said at once. The last
+    word also stands while there are too few drafts for another one, for the same time.
+    """
+    hold = policy.verdict_hold_seconds
+    word = before.word if before and now - before.told_at < hold else None
+    if judged.preliminary is not None or judged.basis is None:
+        shown = judged
+        if judged.preliminary is not None:
+            few = "there are too few drafts now for another verdict"
+            shown = _kept(word, judged, few) if word else _without_word(judged, judged.preliminary)
+        return Remembered(shown=shown, word=word, told_at=before.told_at if before else 0.0)
+    if word is None or judged.code == word.code or word.code not in judged.within_chance:
+        return Remembered(shown=judged, word=judged, told_at=now)
+    since = before.other_since if before and before.other == judged.code else now
+    if now - since >= hold:
+        return Remembered(shown=judged, word=judged, told_at=now)
+    reason = f"it becomes {judged.code.replace('_', ' ')} if that holds for {hold / 60:.0f} minutes"
+    shown = _kept(word, judged, reason)
+    return Remembered(shown=shown, word=word, told_at=now, other=judged.code, other_since=since)
+
+
+def _without_word(judged: Verdict, reason: str) -> Verdict:
+    """Return a preliminary verdict without its word, which the next request may change."""
+    verdict, _ = _undecided("few_drafts", reason)
+    return msgspec.structs.replace(verdict, acceptance_ratio=judged.acceptance_ratio, preliminary=reason)
+
+
+def _kept(word: Verdict, judged: Verdict, reason: str) -> Verdict:
+    """Return the last word with the figures of now."""
+    within_chance = {*judged.within_chance, *((judged.code,) if judged.basis else ())} - {word.code}
+    return msgspec.structs.replace(
+        word,
+        reasons=(*judged.reasons, f"the last verdict stands: {reason}"),
+        acceptance_ratio=judged.acceptance_ratio,
+        within_chance=tuple(sorted(within_chance)),
+    )
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +125,36 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def suffices(figures: Figures, policy: Policy) -> bool:
-    """Whether there are enough drafts to judge.
+    """Whether there are enough drafts, of enough requests, to judge by acceptance.
 
     If the release counts no drafts, the draft tokens decide. A V0 engine gives a ratio without any count; it suffices.
     """
-    counted = figures.draft_tokens if figures.drafts is None else figures.drafts
+    counted = _counted(figures)
+    if counted is None:
+        return True
+    effective = policy.effective_drafts(counted, figures.requests)
+    return _has_min_drafts(figures, policy) and effective >= policy.min_effective_drafts
+
+
+def _has_min_drafts(figures: Figures, policy: Policy) -> bool:
+    counted = _counted(figures)
     return counted is None or counted >= policy.min_drafts
+
+
+def _counted(figures: Figures) -> float | None:
+    return figures.draft_tokens if figures.drafts is None else figures.drafts
+
+
+def acceptance_interval(figures: Figures, policy: Policy) -> Estimate | None:
+    """Return the acceptance rate with its interval; ``None`` without counts.
+
+    Wilson's interval, with as many draws as the drafts are worth: those of one request resemble each other.
+    """
+    counted = _counted(figures)
+    if not counted or not figures.draft_tokens or figures.accepted_tokens is None:
+        return None
+    effective = policy.effective_drafts(counted, figures.requests)
+    return proportion(figures.accepted_tokens, figures.draft_tokens, effective)
 
 
 def judge(evidence: Evidence, policy: Policy) -> Judgement:
@@ -93,19 +179,27 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
     rate = figures.acceptance_ratio if figures else None
     if figures is None or rate is None:
         return _undecided("no_figures", "two readings of the predictor are needed")
-    if not suffices(figures, policy):
-        counted = (
-            f"{figures.draft_tokens:.0f} draft tokens" if figures.drafts is None else f"{figures.drafts:.0f} drafts"
-        )
-        return _undecided("few_drafts", f"{counted}, at least {policy.min_drafts} are needed")
-    k = evidence.num_speculative_tokens
+    k, interval = evidence.num_speculative_tokens, acceptance_interval(figures, policy)
     measured = speed(figures, evidence.baseline, evidence.cost, own)
+    decided = measured is not None and (measured.harmful or measured.pays is not None)
+    if not _has_min_drafts(figures, policy):
+        what = "draft tokens" if figures.drafts is None else "drafts"
+        reason = f"{_counted(figures):.0f} {what}, at least {policy.min_drafts} are needed"
+        unknown, finding = _undecided("few_drafts", reason)
+        return msgspec.structs.replace(unknown, acceptance_ratio=interval, preliminary=reason), finding
     even = measured_break_even(figures, k, evidence.cost) or assumed_break_even(figures, k, own)
     code = _code(rate, even, own, measured)
     headline, action = _words(code, even, evidence, measured)
     if code == "not_paying" and measured is not None and measured.pays is False:
         action = _remedy(k_choice(figures, k, evidence.cost, own), k)
-    findings = [*_findings(figures, rate, k, even, own), *_remarks(evidence)]
+    within_chance = _within_chance(code, interval, even, own, measured)
+    preliminary = None if decided or suffices(figures, policy) else _too_few_requests(figures, policy)
+    findings = _findings(figures, rate, k, even, own)
+    if preliminary:
+        findings.append(Finding("PASS", "Chance", preliminary))
+    if within_chance:
+        findings.append(Finding("PASS", "Chance", _chance(within_chance, interval)))
+    findings += _remarks(evidence)
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if measured is not None:
         lost = measured.harmful or measured.pays is False
@@ -113,9 +207,33 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
     if code != "healthy":
         findings[0] = msgspec.structs.replace(findings[0], action=action)
     reasons = tuple(finding.found for finding in findings)
-    decided = measured is not None and (measured.harmful or measured.pays is not None)
     basis: Basis = "measured" if decided else even.basis
-    return Verdict(code=code, basis=basis, headline=headline, reasons=reasons, action=action), tuple(findings)
+    verdict = Verdict(
+        code=code,
+        basis=basis,
+        headline=headline,
+        reasons=reasons,
+        action=action,
+        acceptance_ratio=interval,
+        within_chance=within_chance,
+        preliminary=preliminary,
+    )
+    return verdict, tuple(findings)
+
+
+def _too_few_requests(figures: Figures, policy: Policy) -> str:
+    effective = policy.effective_drafts(_counted(figures) or 0.0, figures.requests)
+    whose = "few requests"
+    if figures.requests is not None:
+        requests = max(round(figures.requests), 1)
+        whose = f"{requests:,} request{'' if requests == 1 else 's'}"
+    return f"the drafts of {whose} tell as much as {effective:.0f} independent ones: too few to be sure"
+
+
+def _chance(within_chance: tuple[VerdictCode, ...], interval: Estimate | None) -> str:
+    words = " or ".join(code.replace("_", " ") for code in within_chance)
+    acceptance = f"; chance leaves acceptance between {interval.low:.2f} and {interval.high:.2f}" if interval else ""
+    return f"within chance it is {words}{acceptance}"
 
 
 def _undecided(case: str, reason: str) -> tuple[Verdict, tuple[Finding, ...]]:
@@ -190,6 +308,23 @@ def _code(rate: float, even: BreakEven, policy: ResolvedPolicy, measured: Speed 
         return "harmful"
     if measured is not None and measured.pays is not None:
         return "healthy" if measured.pays else "not_paying"
+    return _by_acceptance(rate, even, policy)
+
+
+def _within_chance(
+    code: VerdictCode, interval: Estimate | None, even: BreakEven, policy: ResolvedPolicy, measured: Speed | None
+) -> tuple[VerdictCode, ...]:
+    """Return the other words within the intervals: the speed-up's, and acceptance's unless speed decides."""
+    possible: set[VerdictCode] = set(measured.possible) if measured else set()
+    decided = measured is not None and (measured.harmful or measured.pays is not None)
+    if not decided and interval is not None and interval.low is not None and interval.high is not None:
+        limits = (policy.general.acceptance_ratio_broken, even.acceptance_ratio, policy.acceptance_ratio_watch)
+        between = (limit for limit in limits if interval.low < limit < interval.high)
+        possible |= {_by_acceptance(rate, even, policy) for rate in (interval.low, interval.high, *between)}
+    return tuple(sorted(possible - {code}))
+
+
+def _by_acceptance(rate: float, even: BreakEven, policy: ResolvedPolicy) -> VerdictCode:
     if rate < policy.general.acceptance_ratio_broken:
         return "broken"
     if rate < even.acceptance_ratio:

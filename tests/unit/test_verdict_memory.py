@@ -1,0 +1,234 @@
+"""At constant truth the verdict hardly ever changes, and a true change is told, though requests are few and alike."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import Clock, engine, snapshot
+from specdec_exporter.predictor.log.events import ServerArguments
+from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.speculation.acceptance import Counts, effective_drafts
+from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
+from specdec_exporter.speculation.figures import figures
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.verdict import Remembered, Verdict, judge, remembered
+
+POLICY = load_policy()
+HOLD = POLICY.verdict_hold_seconds
+WINDOW = 300.0  # as by default; one look per window, so that looks are independent
+WINDOWS = 2000
+
+
+def judged(rate: float, requests: float | None, drafts_each: int = 60) -> Verdict:
+    drafts = (requests or 1) * drafts_each
+    counts = Counts(drafts=drafts, draft_tokens=3 * drafts, accepted_tokens=3 * drafts * rate, first_tokens=requests)
+    return judge(Evidence(state="drafting", figures=figures(counts, 3, "metrics", WINDOW)), POLICY).verdict
+
+
+def drawn(truth: float, requests: int, source: random.Random) -> float:
+    """Acceptance of a window: requests differ with a correlation of 0.1 within each."""
+    alpha, beta = truth * 9, (1 - truth) * 9
+    return sum(source.betavariate(alpha, beta) for _ in range(requests)) / requests
+
+
+def shown(verdicts: Sequence[Verdict]) -> list[str]:
+    """What the exporter says at each look."""
+    memory: Remembered | None = None
+    said: list[str] = []
+    for number, verdict in enumerate(verdicts):
+        memory = remembered(memory, verdict, WINDOW * number, POLICY)
+        said.append(memory.shown.code)
+    return said
+
+
+def changes(said: Sequence[str]) -> int:
+    return sum(one != other for one, other in pairwise(said))
+
+
+# --- effective drafts ---
+
+
+@given(st.floats(1, 1e9), st.floats(1, 1e6), st.floats(0, 1))
+def test_drafts_are_worth_at_most_their_number_and_at_least_their_requests(
+    drafts: float, requests: float, correlation: float
+) -> None:
+    effective = effective_drafts(drafts, requests, correlation)
+    assert min(drafts, requests) * (1 - 1e-9) <= effective <= drafts
+    assert effective <= effective_drafts(drafts, 2 * requests, correlation)
+    assert effective_drafts(drafts, drafts, correlation) == effective_drafts(drafts, requests, 0) == drafts
+
+
+def test_one_request_is_worth_seven_drafts_however_long_it_is() -> None:
+    assert POLICY.effective_drafts(1e9, 1) == pytest.approx(1 / POLICY.draft_correlation)
+    assert POLICY.effective_drafts(60, 0) == POLICY.effective_drafts(60, 1)
+
+
+def test_where_nobody_counts_requests_their_drafts_are_assumed() -> None:
+    assert POLICY.effective_drafts(1000, None) == POLICY.effective_drafts(1000, 10)
+    assert POLICY.effective_drafts(50, None) == POLICY.effective_drafts(50, 1)
+
+
+# --- one judgement ---
+
+
+def test_a_judgement_says_which_other_words_chance_leaves() -> None:
+    near, far = judged(0.57, 20), judged(0.57, 20_000)
+    assert (near.code, near.within_chance) == ("watch", ("healthy", "not_paying"))
+    assert (far.code, far.within_chance) == ("watch", ())
+    assert any(reason.startswith("within chance it is healthy or not paying;") for reason in near.reasons)
+
+
+def test_one_request_is_preliminary_whatever_it_says() -> None:
+    for drafts in (60, 60_000):
+        verdict = judged(0.9, 1, drafts)
+        assert (verdict.code, verdict.preliminary) == (
+            "healthy",
+            f"the drafts of 1 request tell as much as {6 if drafts == 60 else 7} independent ones: too few to be sure",
+        )
+    assert judged(0.9, 3).preliminary is None
+
+
+# --- what the exporter remembers ---
+
+
+@pytest.mark.parametrize(
+    ("truth", "requests", "changes_before", "changes_now"),
+    [
+        (0.57, 1, 0.55, 0.0),  # never enough drafts for a word
+        (0.57, 3, 0.5, 0.03),
+        (0.50, 20, 0.4, 0.02),
+        (0.65, 20, 0.4, 0.02),
+        (0.11, 20, 0.3, 0.02),
+    ],
+)
+def test_at_constant_truth_the_verdict_hardly_ever_changes(
+    truth: float, requests: int, changes_before: float, changes_now: float
+) -> None:
+    """10,000 windows in all."""
+    source = random.Random(7)
+    verdicts = [judged(drawn(truth, requests, source), requests) for _ in range(WINDOWS)]
+    # Before, the word of each window was shown as it came.
+    assert changes([verdict.code for verdict in verdicts]) / WINDOWS > changes_before
+    assert changes(shown(verdicts)) / WINDOWS <= changes_now
+
+
+@pytest.mark.parametrize(("requests", "windows"), [(20, 2), (200, 1)])
+def test_a_fall_is_told_at_once(requests: int, windows: int) -> None:
+    for seed in range(1000 // requests):
+        source = random.Random(seed)
+        truths = (0.72,) * 12 + (0.30,) * windows
+        verdicts = [judged(drawn(truth, requests, source), requests) for truth in truths]
+        assert shown(verdicts)[-1] == "not_paying"
+
+
+def test_a_small_change_is_told_when_it_has_held() -> None:
+    before, after = judged(0.67, 20), judged(0.63, 20)
+    assert "healthy" in after.within_chance
+    memory = remembered(None, before, 0.0, POLICY)
+    for seconds in (60.0, HOLD, 60.0 + HOLD):
+        memory = remembered(memory, after, seconds, POLICY)
+        expected = "watch" if seconds > HOLD else "healthy"
+        assert memory.shown.code == expected
+        assert memory.shown.acceptance_ratio == after.acceptance_ratio
+    kept = remembered(remembered(None, before, 0.0, POLICY), after, 60.0, POLICY).shown
+    assert "the last verdict stands: it becomes watch if that holds for 30 minutes" in kept.reasons
+    assert kept.headline == before.headline
+    assert kept.within_chance == ("watch",)
+
+
+def test_a_word_between_begins_the_time_anew() -> None:
+    memory = remembered(None, judged(0.67, 20), 0.0, POLICY)
+    for seconds, rate in ((60.0, 0.63), (HOLD, 0.67), (60.0 + HOLD, 0.63), (2 * HOLD, 0.63)):
+        memory = remembered(memory, judged(rate, 20), seconds, POLICY)
+        assert memory.shown.code == "healthy"
+    assert remembered(memory, judged(0.63, 20), 60.0 + 2 * HOLD, POLICY).shown.code == "watch"
+
+
+def test_too_few_drafts_keep_the_word_for_a_time() -> None:
+    memory = remembered(None, judged(0.8, 100), 0.0, POLICY)
+    few, none_yet = judged(0.3, 1), judged(0.3, 1, drafts_each=10)
+    for verdict in (few, none_yet):
+        assert remembered(memory, verdict, HOLD - 1, POLICY).shown.code == "healthy"
+        gone = remembered(memory, verdict, HOLD, POLICY)
+        assert (gone.shown.code, gone.shown.headline) == ("unknown", "Too few drafts for a verdict")
+        assert gone.word is None
+
+
+def test_a_word_survives_an_idle_time_and_an_old_one_does_not() -> None:
+    idle = judge(Evidence(state="idle"), POLICY).verdict
+    memory = remembered(remembered(None, judged(0.67, 20), 0.0, POLICY), idle, 60.0, POLICY)
+    assert memory.shown == idle
+    assert remembered(memory, judged(0.63, 20), 120.0, POLICY).shown.code == "healthy"
+    assert remembered(memory, judged(0.63, 20), HOLD, POLICY).shown.code == "watch"
+
+
+def test_a_measured_speed_up_is_remembered_in_the_same_way() -> None:
+    def measured(slowdown: float, requests: float) -> Verdict:
+        counts = Counts(
+            drafts=1e4,
+            draft_tokens=3e4,
+            accepted_tokens=1.8e4,
+            first_tokens=1e3,
+            timed_requests=requests,
+            output_token_seconds=requests * 0.02 * slowdown,
+        )
+        found = figures(counts, 3, "metrics", WINDOW)
+        baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=False)
+        return judge(Evidence(state="drafting", figures=found, baseline=baseline), POLICY).verdict
+
+    pays, hardly, not_at_all = measured(1 / 1.06, 250), measured(1 / 1.04, 250), measured(1.2, 250)
+    assert (pays.code, hardly.code, not_at_all.code) == ("healthy", "not_paying", "not_paying")
+    memory = remembered(None, pays, 0.0, POLICY)
+    assert remembered(memory, hardly, 60.0, POLICY).shown.code == "healthy"
+    assert remembered(memory, not_at_all, 60.0, POLICY).shown.code == "not_paying"
+    # A few requests do not tell, and acceptance (0.6: watch) does not contradict what was measured.
+    assert remembered(memory, measured(1 / 1.06, 20), 60.0, POLICY).shown.code == "healthy"
+
+
+# --- in the exporter ---
+
+
+def watched(state: PredictorState, clock: Clock, *rates: float) -> list[str]:
+    """Show the state a window of 20 requests by each rate; what it says after each."""
+    said: list[str] = []
+    drafts = accepted = requests = 0.0
+    state.observe_snapshot(snapshot(engine()))
+    for rate in rates:
+        clock.advance(WINDOW)
+        drafts, accepted, requests = drafts + 1200, accepted + 1200 * rate, requests + 20
+        state.observe_snapshot(snapshot(engine(drafts, (accepted,) * 3, requests=requests, running=1)))
+        said.append(state.status().verdict.code)
+    return said
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def state(clock: Clock) -> PredictorState:
+    return PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
+
+
+def test_the_exporter_keeps_a_word_within_chance_and_asking_for_it_changes_nothing(
+    state: PredictorState, clock: Clock
+) -> None:
+    assert watched(state, clock, 0.67, 0.63, 0.67, 0.3) == ["healthy", "healthy", "healthy", "not_paying"]
+    assert state.status() == state.status()
+
+
+def test_a_restart_of_the_predictor_and_other_settings_forget(state: PredictorState, clock: Clock) -> None:
+    assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
+    state.observe_event(ServerArguments(method="eagle3"))
+    assert state.status().verdict.code == "watch"
+    assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
+    assert watched(state, clock, 0.63) == ["watch"]  # its counters began again
+    state.observe_baseline(DecodingBaseline(None, 0.0, speculative=False))
+    assert state.status().verdict.code == "watch"
