@@ -23,11 +23,52 @@ function(config, source, signals, name)
     history: history(record),
     hours: config.min_history_hours,
   };
-  local ofHistory(quantile, record) = 'quantile_over_time(%(quantile)s, %(history)s)\nand\n%(enough)s' % {
+  local quantileOf(quantile, record) = 'quantile_over_time(%(quantile)s, %(history)s)' % {
     quantile: number(quantile),
     history: history(record),
-    enough: enough_history(record),
   };
+  local ofHistory(quantile, record) =
+    '%(figure)s\nand\n%(enough)s' % { figure: quantileOf(quantile, record), enough: enough_history(record) };
+
+  // The slow but usual hour: the slower of two figures, as told by `worst` (max or min). One is a quantile of all hours. The
+  // other is of this hour of the day: the worst hour around it, on the median day. So a daily peak is usual, and an incident on
+  // one day is not.
+  local slowButUsual(worst, quantile, record, labels) =
+    local before = config.same_hour_before_seconds;
+    local after = config.same_hour_after_seconds;
+    local day(n) = promql.withLabel(
+      '%(worst)s_over_time(%(record)s[%(window)s] offset %(offset)s)' % {
+        worst: worst,
+        record: record,
+        window: promql.duration(before + after),
+        offset: promql.duration(n * 86400 - after),
+      }, 'day', '%d' % n
+    );
+    |||
+      %(worst)s by (%(labels)s) (
+        label_replace(
+          quantile by (%(labels)s) (
+            0.5,
+            %(days)s
+          )
+          and
+          %(aged)s,
+          "hours", "same", "", ""
+        )
+        or
+        %(all)s
+      )
+    ||| % {
+      worst: worst,
+      labels: promql.list(labels),
+      days: promql.indent(std.join('\nor\n', [day(n) for n in std.range(1, config.history_days)]), 6),
+      aged: 'count_over_time(%(record)s[%(window)s] offset %(days)s)' % {
+        record: record,
+        window: promql.duration((config.history_days - config.min_same_hour_days) * 86400),
+        days: promql.duration(config.min_same_hour_days * 86400),
+      },
+      all: promql.indent(quantileOf(quantile, record), 2),
+    };
 
   local is_control = 'inference_service=~"%s"' % config.control_service_regex;
   local is_raw_control = [source.serviceMatches(config.control_service_regex)];
@@ -78,9 +119,20 @@ function(config, source, signals, name)
     + (1 / %(baseline)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"})
   ||| % { sli: sli, requests: signals.requests.record, baseline: name('latency_requests', 'count_baseline') };
 
-  local margin(sli, z_score) = '%(factor)s * sqrt(\n  %(sampling)s\n)' % {
-    factor: number(z_score * config.slis[sli].cv),
-    sampling: promql.indent(sampling(sli)),
+  local margin(sli, z_score) = |||
+    sqrt(
+      %(chance)s * (
+        %(sampling)s
+      )
+      + %(wandering)s * (%(wander)s{sli="%(sli)s"} ^ 2 or 0 * %(requests)s{sli="%(sli)s"})
+    )
+  ||| % {
+    chance: number(std.pow(z_score * config.slis[sli].cv, 2)),
+    sampling: promql.indent(sampling(sli), 4),
+    wandering: number(std.pow(config.wander_z_score, 2)),
+    wander: name('latency', 'wander_baseline'),
+    sli: sli,
+    requests: signals.requests.record,
   };
 
   // The measured speed-up and what chance leaves of it.
@@ -142,14 +194,14 @@ function(config, source, signals, name)
     // The record holds the share within a boundary: its low values are the slow hours.
     local own = promql.strip(|||
       1 - (
-        sum by (%(labels)s, le) (quantile_over_time(%(quantile)s, %(history)s))
+        %(within)s
         and %(on)s
         (%(enough)s)
       )
     ||| % {
-      labels: promql.list(level),
-      quantile: number(1 - config.latency_history_quantile),
-      history: history(signals.latency_cdf_hour.record + matchers),
+      within: promql.indent(slowButUsual(
+        'min', 1 - config.latency_history_quantile, signals.latency_cdf_hour.record + matchers, level + ['le']
+      )),
       on: on,
       enough: enough_history(signals.latency_mean_hour.record + matchers),
     });
@@ -170,7 +222,12 @@ function(config, source, signals, name)
           [sli]: '%(sum)s / (%(count)s > 0)' % { sum: pinned(sli, 'sum'), count: pinned(sli, 'count') }
           for sli in slis
         })),
-        fromSource('history', ofHistory(config.latency_history_quantile, signals.latency_mean_hour.record)),
+        fromSource('history', '%(figure)sand\n%(enough)s' % {
+          figure: slowButUsual(
+            'max', config.latency_history_quantile, signals.latency_mean_hour.record, level + ['sli']
+          ),
+          enough: enough_history(signals.latency_mean_hour.record),
+        }),
       ], level + ['sli']),
     },
 
@@ -187,6 +244,69 @@ function(config, source, signals, name)
         }),
         anySli({ [sli]: pinned(sli, 'count') + ' > 0' for sli in slis }),
       ], level + ['sli']),
+    },
+
+    // From one day to the next, because the shape of the day is no wander. Medians, so that an incident hardly counts: half of
+    // the differences of a normal distribution are within 0.6745 * sqrt(2) standard deviations, and half of its values lie
+    // within 2 * 0.6745 of them.
+    wander_hour: {
+      record: name('latency', 'wander', config.history_interval_seconds),
+      unit: 'percentunit',
+      help: 'How far the mean latency of an hour wanders by itself: the relative standard deviation from the same hour of '
+            + 'the day before, by the median. Until there are two days it is the spread of all hours.',
+      local hour(offset='') =
+        'last_over_time(%(record)s[%(hour)s]%(offset)s)' % {
+          record: signals.latency_mean_hour.record,
+          hour: promql.duration(config.history_interval_seconds),
+          offset: offset,
+        },
+      expr: |||
+        quantile_over_time(
+          0.5,
+          abs(ln(%(now)s / %(before)s))[%(days)s:%(hour)s]
+        ) / %(differences)s
+        and
+        count_over_time(%(history)s) >= %(hours)d
+        or
+        (%(upper)s - %(lower)s)
+        / (%(values)s * %(median)s)
+        and
+        %(enough)s
+      ||| % {
+        now: hour(),
+        before: hour(' offset 1d'),
+        days: promql.duration((config.history_days - 1) * 86400),
+        hour: promql.duration(config.history_interval_seconds),
+        differences: number(0.6745 * std.sqrt(2)),
+        history: history(signals.latency_mean_hour.record),
+        hours: 2 * config.min_history_hours,
+        upper: quantileOf(0.75, signals.latency_mean_hour.record),
+        lower: quantileOf(0.25, signals.latency_mean_hour.record),
+        median: quantileOf(0.5, signals.latency_mean_hour.record),
+        values: number(2 * 0.6745),
+        enough: enough_history(signals.latency_mean_hour.record),
+      },
+    },
+
+    // Absent against a live control, which wanders with its service. A recording wandered, too: the shorter it was, the more.
+    wander: {
+      record: name('latency', 'wander_baseline'),
+      unit: 'percentunit',
+      help: 'How far the mean latency of half an hour wanders by itself from its baseline: a relative standard deviation. '
+            + 'Absent without history, and against a live control.',
+      expr: |||
+        last_over_time(%(wander)s[%(reach)s])
+        * sqrt(1 + (clamp_max(%(requests)s / %(at_baseline)s, 1) or 0 * %(requests)s))
+        unless %(on_sli)s
+        %(baseline)s{baseline_source="control"}
+      ||| % {
+        wander: name('latency', 'wander', config.history_interval_seconds),
+        reach: promql.duration(3 * config.history_interval_seconds),  // an evaluation may be lost
+        requests: signals.requests.record,
+        at_baseline: name('latency_requests', 'count_baseline'),
+        on_sli: on_sli,
+        baseline: name('latency_seconds', 'mean_baseline'),
+      },
     },
 
     acceptance_baseline: {
@@ -343,7 +463,8 @@ function(config, source, signals, name)
     },
 
     mean_margin: {
-      help: 'Chance alone may raise the mean ratio above 1 by this much: z * cv * sqrt(1 / n + 1 / n at baseline).',
+      help: 'Chance and the wander of the service may raise the mean ratio above 1 by this much: '
+            + 'sqrt(z^2 * cv^2 * (1 / n + 1 / n at baseline) + z^2 * wander^2), with a z of its own for wander.',
       by_sli: { [sli]: margin(sli, config.alert_z_score) for sli in slis },
     },
 
@@ -351,12 +472,28 @@ function(config, source, signals, name)
     // v = 1 / n + 1 / n at baseline. The square root of any share has the sampling error sqrt(1 / n) / 2. So chance raises s
     // above b by less than z * sqrt(b * v) + z^2 * v / 4. The shift already allows b * (g - 1) of this. For every b, the rest
     // is at most z^2 * v * g / (4 * (g - 1)).
+    //
+    // Wander moves the whole distribution: of a lognormal one with spread d of its logarithm, the share above each limit grows
+    // as if the limit were k = z * wander / d deviations lower. With g = 1.5 and b <= 0.1 the shift grows by 0.35 * (k - 0.3):
+    // the growth allows what is below 0.3. A test computes this.
     tail_margin: {
-      help: 'Chance alone may shift the tail by this much.',
+      help: 'Chance and the wander of the service may shift the tail by this much.',
       by_sli: {
-        [sli]: '%(factor)s * (\n  %(sampling)s\n)' % {
+        [sli]: |||
+          %(factor)s * (
+            %(sampling)s
+          )
+          + 0.35 * clamp_min(
+            %(deviations)s * (%(wander)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"}) - 0.3,
+            0
+          )
+        ||| % {
           factor: number(std.pow(config.alert_z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
           sampling: promql.indent(sampling(sli)),
+          deviations: number(config.wander_z_score / config.log_spread),
+          wander: name('latency', 'wander_baseline'),
+          sli: sli,
+          requests: signals.requests.record,
         }
         for sli in slis
       },
