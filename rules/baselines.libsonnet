@@ -51,7 +51,7 @@ function(config, source, signals, name)
             0.5,
             %(days)s
           )
-          and
+          and on (%(labels)s)
           %(aged)s,
           "hours", "same", "", ""
         )
@@ -255,9 +255,9 @@ function(config, source, signals, name)
       help: 'How far the mean latency of an hour wanders by itself: the relative standard deviation from the same hour of '
             + 'the day before, by the median. Until there are two days it is the spread of all hours.',
       local hour(offset='') =
-        'last_over_time(%(record)s[%(hour)s]%(offset)s)' % {
+        'last_over_time(%(record)s[%(reach)s]%(offset)s)' % {
           record: signals.latency_mean_hour.record,
-          hour: promql.duration(config.history_interval_seconds),
+          reach: promql.duration(2 * config.history_interval_seconds),
           offset: offset,
         },
       expr: |||
