@@ -135,6 +135,10 @@ function(config, source, signals, name)
     requests: signals.requests.record,
   };
 
+  // Wander moves the tail, too. When all latencies of a lognormal distribution grow by a factor, the share b above a limit grows
+  // to about b ^ exp(-0.7 * k), where k is the logarithm of the factor / the spread of the logarithm of the latencies.
+  local tail_exponent = 0.7 * config.wander_z_score / config.log_spread;
+
   // The measured speed-up and what chance leaves of it.
   local gain(matchers) = name('speedup', 'ratio', long) + promql.braces(matchers);
   local bound(which) = '%(record)s{bound="%(which)s"}' % { record: name('speedup', 'bound', long), which: which };
@@ -334,7 +338,8 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: ('The share of requests above a latency limit, minus %(growth)g times the share above it at baseline. Limits are '
              + 'the bucket boundaries that held %(held)g %% of the requests at baseline; the limit with the largest '
-             + 'difference counts. 0: the tail has not grown. Not interpolated.') % {
+             + 'difference counts. 0: the tail has not grown. Not interpolated. A service that wanders by itself may exceed '
+             + 'more: its share at baseline counts as a power of it.') % {
         growth: config.tail_growth,
         held: 100 * config.tail_limit_share,
       },
@@ -347,9 +352,16 @@ function(config, source, signals, name)
                 / %(on)s group_left () (%(requests)s > 0)
               )
               - on (%(labels)s, le)
-              %(growth)s * (
-                %(baseline)s
-                <= %(share)s
+              clamp_min(
+                %(growth)s * (
+                  %(baseline)s
+                  <= %(share)s
+                ),
+                0
+              )
+              ^ %(on)s group_left ()
+              exp(
+                -%(exponent)s * (%(wander)s{sli="%(sli)s"} or 0 * %(all_requests)s{sli="%(sli)s"})
               )
             ),
             0
@@ -362,8 +374,11 @@ function(config, source, signals, name)
           now: source.histogram('increase', sli, 'bucket', long, ['le'], ['le!="+Inf"']),
           requests: source.histogram('increase', sli, 'count', long),
           growth: number(config.tail_growth),
-          baseline: promql.indent(promql.group(slower_at_baseline(sli)), 6),
+          baseline: promql.indent(promql.group(slower_at_baseline(sli)), 8),
           share: number(1 - config.tail_limit_share),
+          exponent: number(tail_exponent),
+          wander: name('latency', 'wander_baseline'),
+          all_requests: signals.requests.record,
         }
         for sli in slis
       },
@@ -472,28 +487,12 @@ function(config, source, signals, name)
     // v = 1 / n + 1 / n at baseline. The square root of any share has the sampling error sqrt(1 / n) / 2. So chance raises s
     // above b by less than z * sqrt(b * v) + z^2 * v / 4. The shift already allows b * (g - 1) of this. For every b, the rest
     // is at most z^2 * v * g / (4 * (g - 1)).
-    //
-    // Wander moves the whole distribution: of a lognormal one with spread d of its logarithm, the share above each limit grows
-    // as if the limit were k = z * wander / d deviations lower. With g = 1.5 and b <= 0.1 the shift grows by 0.35 * (k - 0.3):
-    // the growth allows what is below 0.3. A test computes this.
     tail_margin: {
-      help: 'Chance and the wander of the service may shift the tail by this much.',
+      help: 'Chance alone may shift the tail by this much.',
       by_sli: {
-        [sli]: |||
-          %(factor)s * (
-            %(sampling)s
-          )
-          + 0.35 * clamp_min(
-            %(deviations)s * (%(wander)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"}) - 0.3,
-            0
-          )
-        ||| % {
+        [sli]: '%(factor)s * (\n  %(sampling)s\n)' % {
           factor: number(std.pow(config.alert_z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
           sampling: promql.indent(sampling(sli)),
-          deviations: number(config.wander_z_score / config.log_spread),
-          wander: name('latency', 'wander_baseline'),
-          sli: sli,
-          requests: signals.requests.record,
         }
         for sli in slis
       },

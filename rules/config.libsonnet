@@ -169,8 +169,8 @@
     // patience of an alert, so many looks are one, and this is the z-score of a single look.
     wander_z_score: config.policy.latency.z_score,
 
-    // The standard deviation of the logarithm of a latency, to tell how much of the tail a wander of the mean moves.
-    log_spread: 0.4,
+    // The standard deviation of the logarithm of a latency, to tell how far a wander of the mean moves the tail.
+    log_spread: 0.6,
 
     // For acceptance, the baseline from history is the median hour.
     acceptance_history_quantile: 0.5,
