@@ -119,20 +119,39 @@ function(config, source, signals, name)
     + (1 / %(baseline)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"})
   ||| % { sli: sli, requests: signals.requests.record, baseline: name('latency_requests', 'count_baseline') };
 
+  // The variance that the service's own wander gives to the ratio to its baseline. A live control wanders with its service.
+  // A recording has wandered itself, the more the shorter it was: by its requests, up to twice the variance.
+  local wandering(sli) = |||
+    last_over_time(%(wander)s{sli="%(sli)s"}[%(reach)s]) ^ 2
+    * (1 + (clamp_max(%(requests)s{sli="%(sli)s"} / %(at_baseline)s{sli="%(sli)s"}, 1) or 0 * %(requests)s{sli="%(sli)s"}))
+    unless %(on)s
+    %(baseline)s{baseline_source="control", sli="%(sli)s"}
+    or
+    0 * %(requests)s{sli="%(sli)s"}
+  ||| % {
+    wander: name('latency', 'wander', config.history_interval_seconds),
+    sli: sli,
+    reach: promql.duration(3 * config.history_interval_seconds),  // an evaluation may be lost
+    requests: signals.requests.record,
+    at_baseline: name('latency_requests', 'count_baseline'),
+    on: on,
+    baseline: name('latency_seconds', 'mean_baseline'),
+  };
+
   local margin(sli, z_score) = |||
     sqrt(
       %(chance)s * (
         %(sampling)s
       )
-      + %(wandering)s * (%(wander)s{sli="%(sli)s"} ^ 2 or 0 * %(requests)s{sli="%(sli)s"})
+      + %(slow_hours)s * (
+        %(wandering)s
+      )
     )
   ||| % {
     chance: number(std.pow(z_score * config.slis[sli].cv, 2)),
     sampling: promql.indent(sampling(sli), 4),
-    wandering: number(std.pow(config.wander_z_score, 2)),
-    wander: name('latency', 'wander_baseline'),
-    sli: sli,
-    requests: signals.requests.record,
+    slow_hours: number(std.pow(config.wander_z_score, 2)),
+    wandering: promql.indent(wandering(sli), 4),
   };
 
   // Wander moves the tail, too. When all latencies of a lognormal distribution grow by a factor, the share b above a limit grows
@@ -253,7 +272,7 @@ function(config, source, signals, name)
     // From one day to the next, because the shape of the day is no wander. Medians, so that an incident hardly counts: half of
     // the differences of a normal distribution are within 0.6745 * sqrt(2) standard deviations, and half of its values lie
     // within 2 * 0.6745 of them.
-    wander_hour: {
+    wander: {
       record: name('latency', 'wander', config.history_interval_seconds),
       unit: 'percentunit',
       help: 'How far the mean latency of an hour wanders by itself: the relative standard deviation from the same hour of '
@@ -289,27 +308,6 @@ function(config, source, signals, name)
         median: quantileOf(0.5, signals.latency_mean_hour.record),
         values: number(2 * 0.6745),
         enough: enough_history(signals.latency_mean_hour.record),
-      },
-    },
-
-    // Absent against a live control, which wanders with its service. A recording wandered, too: the shorter it was, the more.
-    wander: {
-      record: name('latency', 'wander_baseline'),
-      unit: 'percentunit',
-      help: 'How far the mean latency of half an hour wanders by itself from its baseline: a relative standard deviation. '
-            + 'Absent without history, and against a live control.',
-      expr: |||
-        last_over_time(%(wander)s[%(reach)s])
-        * sqrt(1 + (clamp_max(%(requests)s / %(at_baseline)s, 1) or 0 * %(requests)s))
-        unless %(on_sli)s
-        %(baseline)s{baseline_source="control"}
-      ||| % {
-        wander: name('latency', 'wander', config.history_interval_seconds),
-        reach: promql.duration(3 * config.history_interval_seconds),  // an evaluation may be lost
-        requests: signals.requests.record,
-        at_baseline: name('latency_requests', 'count_baseline'),
-        on_sli: on_sli,
-        baseline: name('latency_seconds', 'mean_baseline'),
       },
     },
 
@@ -361,7 +359,9 @@ function(config, source, signals, name)
               )
               ^ %(on)s group_left ()
               exp(
-                -%(exponent)s * (%(wander)s{sli="%(sli)s"} or 0 * %(all_requests)s{sli="%(sli)s"})
+                -%(exponent)s * sqrt(
+                  %(wandering)s
+                )
               )
             ),
             0
@@ -377,8 +377,7 @@ function(config, source, signals, name)
           baseline: promql.indent(promql.group(slower_at_baseline(sli)), 8),
           share: number(1 - config.tail_limit_share),
           exponent: number(tail_exponent),
-          wander: name('latency', 'wander_baseline'),
-          all_requests: signals.requests.record,
+          wandering: promql.indent(wandering(sli), 8),
         }
         for sli in slis
       },

@@ -55,13 +55,13 @@ function(config, signals)
       config.history_interval_seconds,
       [rule(signals.acceptance_hour)]
       + bySli(signals.latency_mean_hour)
-      + [rule(signals.wander_hour)]
+      + [rule(signals.wander)]
       + bySli(signals.latency_cdf_hour, config.history_tail_slis)
     ),
     group(
       'baselines',
       slow,
-      [rule(signals[s]) for s in ['latency_baseline', 'requests_baseline', 'wander', 'acceptance_baseline']]
+      [rule(signals[s]) for s in ['latency_baseline', 'requests_baseline', 'acceptance_baseline']]
       + bySli(signals.p99_baseline)
     ),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),
