@@ -476,6 +476,19 @@ function(config, source, signals, name)
       expr: gain([like_load]),
     },
 
+    // Not recorded: alert and dashboard read it.
+    mean_limit: {
+      unit: 'percentunit',
+      help: 'The mean ratio above which the alert fires: %g, or 1 + the margin if that is more.' % config.latency_mean_ratio,
+      by_sli: {
+        [sli]: 'clamp_min(\n  1 + %(margin)s,\n  %(limit)s\n)' % {
+          margin: promql.indent(margin(sli, config.alert_z_score)),
+          limit: number(config.latency_mean_ratio),
+        }
+        for sli in slis
+      },
+    },
+
     mean_margin: {
       help: 'Chance and the wander of the service may raise the mean ratio above 1 by this much: '
             + 'sqrt(z^2 * cv^2 * (1 / n + 1 / n at baseline) + z^2 * wander^2), with a z of its own for wander.',
