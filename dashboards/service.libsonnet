@@ -300,12 +300,14 @@ function(config, common)
   ] + [
     panel('timeseries', {
       title: 'Mean / mean at baseline',
-      targets: [series('latency_ratio', '{{sli}}')],
+      about: 'The alert fires above the limit. The limit rises where requests are few, and where latency wanders by itself.',
+      targets: [series('latency_ratio', '{{sli}}')] + [series('mean_limit', 'limit of {{sli}}', { sli: sli }) for sli in slis],
+      overrides: [g.dashedLike('^limit', 'red')],
       runbook: 'SpecDecodeLatencyMeanRegression',
       no_data: nothing.baseline,
       w: 6,
       h: 7,
-    } + limit(config.latency_mean_ratio, 'red')),
+    }),
     panel('timeseries', {
       title: 'Tail shift',
       about: 'The regression alert compares this. It is exact; a P99 is not.',

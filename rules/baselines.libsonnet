@@ -23,11 +23,52 @@ function(config, source, signals, name)
     history: history(record),
     hours: config.min_history_hours,
   };
-  local ofHistory(quantile, record) = 'quantile_over_time(%(quantile)s, %(history)s)\nand\n%(enough)s' % {
+  local quantileOf(quantile, record) = 'quantile_over_time(%(quantile)s, %(history)s)' % {
     quantile: number(quantile),
     history: history(record),
-    enough: enough_history(record),
   };
+  local ofHistory(quantile, record) =
+    '%(figure)s\nand\n%(enough)s' % { figure: quantileOf(quantile, record), enough: enough_history(record) };
+
+  // The slow but usual hour: the slower of two figures, as told by `worst` (max or min). One is a quantile of all hours. The
+  // other is of this hour of the day: the worst hour around it, on the median day. So a daily peak is usual, and an incident on
+  // one day is not.
+  local slowButUsual(worst, quantile, record, labels) =
+    local before = config.same_hour_before_seconds;
+    local after = config.same_hour_after_seconds;
+    local day(n) = promql.withLabel(
+      '%(worst)s_over_time(%(record)s[%(window)s] offset %(offset)s)' % {
+        worst: worst,
+        record: record,
+        window: promql.duration(before + after),
+        offset: promql.duration(n * 86400 - after),
+      }, 'day', '%d' % n
+    );
+    |||
+      %(worst)s by (%(labels)s) (
+        label_replace(
+          quantile by (%(labels)s) (
+            0.5,
+            %(days)s
+          )
+          and on (%(labels)s)
+          %(aged)s,
+          "hours", "same", "", ""
+        )
+        or
+        %(all)s
+      )
+    ||| % {
+      worst: worst,
+      labels: promql.list(labels),
+      days: promql.indent(std.join('\nor\n', [day(n) for n in std.range(1, config.history_days)]), 6),
+      aged: 'count_over_time(%(record)s[%(window)s] offset %(days)s)' % {
+        record: record,
+        window: promql.duration((config.history_days - config.min_same_hour_days) * 86400),
+        days: promql.duration(config.min_same_hour_days * 86400),
+      },
+      all: promql.indent(quantileOf(quantile, record), 2),
+    };
 
   local is_control = 'inference_service=~"%s"' % config.control_service_regex;
   local is_raw_control = [source.serviceMatches(config.control_service_regex)];
@@ -78,10 +119,44 @@ function(config, source, signals, name)
     + (1 / %(baseline)s{sli="%(sli)s"} or 0 * %(requests)s{sli="%(sli)s"})
   ||| % { sli: sli, requests: signals.requests.record, baseline: name('latency_requests', 'count_baseline') };
 
-  local margin(sli, z_score) = '%(factor)s * sqrt(\n  %(sampling)s\n)' % {
-    factor: number(z_score * config.slis[sli].cv),
-    sampling: promql.indent(sampling(sli)),
+  // The variance that the service's own wander gives to the ratio to its baseline. A live control wanders with its service.
+  // A recording has wandered itself, the more the shorter it was: by its requests, up to twice the variance.
+  local wandering(sli) = |||
+    last_over_time(%(wander)s{sli="%(sli)s"}[%(reach)s]) ^ 2
+    * (1 + (clamp_max(%(requests)s{sli="%(sli)s"} / %(at_baseline)s{sli="%(sli)s"}, 1) or 0 * %(requests)s{sli="%(sli)s"}))
+    unless %(on)s
+    %(baseline)s{baseline_source="control", sli="%(sli)s"}
+    or
+    0 * %(requests)s{sli="%(sli)s"}
+  ||| % {
+    wander: name('latency', 'wander', config.history_interval_seconds),
+    sli: sli,
+    reach: promql.duration(3 * config.history_interval_seconds),  // an evaluation may be lost
+    requests: signals.requests.record,
+    at_baseline: name('latency_requests', 'count_baseline'),
+    on: on,
+    baseline: name('latency_seconds', 'mean_baseline'),
   };
+
+  local margin(sli, z_score) = |||
+    sqrt(
+      %(chance)s * (
+        %(sampling)s
+      )
+      + %(slow_hours)s * (
+        %(wandering)s
+      )
+    )
+  ||| % {
+    chance: number(std.pow(z_score * config.slis[sli].cv, 2)),
+    sampling: promql.indent(sampling(sli), 4),
+    slow_hours: number(std.pow(config.wander_z_score, 2)),
+    wandering: promql.indent(wandering(sli), 4),
+  };
+
+  // Wander moves the tail, too. When all latencies of a lognormal distribution grow by a factor, the share b above a limit grows
+  // to about b ^ exp(-0.7 * k), where k is the logarithm of the factor / the spread of the logarithm of the latencies.
+  local tail_exponent = 0.7 * config.wander_z_score / config.log_spread;
 
   // The measured speed-up and what chance leaves of it.
   local gain(matchers) = name('speedup', 'ratio', long) + promql.braces(matchers);
@@ -142,14 +217,14 @@ function(config, source, signals, name)
     // The record holds the share within a boundary: its low values are the slow hours.
     local own = promql.strip(|||
       1 - (
-        sum by (%(labels)s, le) (quantile_over_time(%(quantile)s, %(history)s))
+        %(within)s
         and %(on)s
         (%(enough)s)
       )
     ||| % {
-      labels: promql.list(level),
-      quantile: number(1 - config.latency_history_quantile),
-      history: history(signals.latency_cdf_hour.record + matchers),
+      within: promql.indent(slowButUsual(
+        'min', 1 - config.latency_history_quantile, signals.latency_cdf_hour.record + matchers, level + ['le']
+      )),
       on: on,
       enough: enough_history(signals.latency_mean_hour.record + matchers),
     });
@@ -170,7 +245,12 @@ function(config, source, signals, name)
           [sli]: '%(sum)s / (%(count)s > 0)' % { sum: pinned(sli, 'sum'), count: pinned(sli, 'count') }
           for sli in slis
         })),
-        fromSource('history', ofHistory(config.latency_history_quantile, signals.latency_mean_hour.record)),
+        fromSource('history', '%(figure)sand\n%(enough)s' % {
+          figure: slowButUsual(
+            'max', config.latency_history_quantile, signals.latency_mean_hour.record, level + ['sli']
+          ),
+          enough: enough_history(signals.latency_mean_hour.record),
+        }),
       ], level + ['sli']),
     },
 
@@ -187,6 +267,48 @@ function(config, source, signals, name)
         }),
         anySli({ [sli]: pinned(sli, 'count') + ' > 0' for sli in slis }),
       ], level + ['sli']),
+    },
+
+    // From one day to the next, because the shape of the day is no wander. Medians, so that an incident hardly counts: half of
+    // the differences of a normal distribution are within 0.6745 * sqrt(2) standard deviations, and half of its values lie
+    // within 2 * 0.6745 of them.
+    wander: {
+      record: name('latency', 'wander', config.history_interval_seconds),
+      unit: 'percentunit',
+      help: 'How far the mean latency of an hour wanders by itself: the relative standard deviation from the same hour of '
+            + 'the day before, by the median. Until there are two days it is the spread of all hours.',
+      local hour(offset='') =
+        'last_over_time(%(record)s[%(reach)s]%(offset)s)' % {
+          record: signals.latency_mean_hour.record,
+          reach: promql.duration(2 * config.history_interval_seconds),
+          offset: offset,
+        },
+      expr: |||
+        quantile_over_time(
+          0.5,
+          abs(ln(%(now)s / %(before)s))[%(days)s:%(hour)s]
+        ) / %(differences)s
+        and
+        count_over_time(%(history)s) >= %(hours)d
+        or
+        (%(upper)s - %(lower)s)
+        / (%(values)s * %(median)s)
+        and
+        %(enough)s
+      ||| % {
+        now: hour(),
+        before: hour(' offset 1d'),
+        days: promql.duration((config.history_days - 1) * 86400),
+        hour: promql.duration(config.history_interval_seconds),
+        differences: number(0.6745 * std.sqrt(2)),
+        history: history(signals.latency_mean_hour.record),
+        hours: 2 * config.min_history_hours,
+        upper: quantileOf(0.75, signals.latency_mean_hour.record),
+        lower: quantileOf(0.25, signals.latency_mean_hour.record),
+        median: quantileOf(0.5, signals.latency_mean_hour.record),
+        values: number(2 * 0.6745),
+        enough: enough_history(signals.latency_mean_hour.record),
+      },
     },
 
     acceptance_baseline: {
@@ -214,7 +336,8 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: ('The share of requests above a latency limit, minus %(growth)g times the share above it at baseline. Limits are '
              + 'the bucket boundaries that held %(held)g %% of the requests at baseline; the limit with the largest '
-             + 'difference counts. 0: the tail has not grown. Not interpolated.') % {
+             + 'difference counts. 0: the tail has not grown. Not interpolated. A service that wanders by itself may exceed '
+             + 'more: its share at baseline counts as a power of it.') % {
         growth: config.tail_growth,
         held: 100 * config.tail_limit_share,
       },
@@ -227,9 +350,18 @@ function(config, source, signals, name)
                 / %(on)s group_left () (%(requests)s > 0)
               )
               - on (%(labels)s, le)
-              %(growth)s * (
-                %(baseline)s
-                <= %(share)s
+              clamp_min(
+                %(growth)s * (
+                  %(baseline)s
+                  <= %(share)s
+                ),
+                0
+              )
+              ^ %(on)s group_left ()
+              exp(
+                -%(exponent)s * sqrt(
+                  %(wandering)s
+                )
               )
             ),
             0
@@ -242,8 +374,10 @@ function(config, source, signals, name)
           now: source.histogram('increase', sli, 'bucket', long, ['le'], ['le!="+Inf"']),
           requests: source.histogram('increase', sli, 'count', long),
           growth: number(config.tail_growth),
-          baseline: promql.indent(promql.group(slower_at_baseline(sli)), 6),
+          baseline: promql.indent(promql.group(slower_at_baseline(sli)), 8),
           share: number(1 - config.tail_limit_share),
+          exponent: number(tail_exponent),
+          wandering: promql.indent(wandering(sli), 8),
         }
         for sli in slis
       },
@@ -342,8 +476,22 @@ function(config, source, signals, name)
       expr: gain([like_load]),
     },
 
+    // Not recorded: alert and dashboard read it.
+    mean_limit: {
+      unit: 'percentunit',
+      help: 'The mean ratio above which the alert fires: %g, or 1 + the margin if that is more.' % config.latency_mean_ratio,
+      by_sli: {
+        [sli]: 'clamp_min(\n  1 + %(margin)s,\n  %(limit)s\n)' % {
+          margin: promql.indent(margin(sli, config.alert_z_score)),
+          limit: number(config.latency_mean_ratio),
+        }
+        for sli in slis
+      },
+    },
+
     mean_margin: {
-      help: 'Chance alone may raise the mean ratio above 1 by this much: z * cv * sqrt(1 / n + 1 / n at baseline).',
+      help: 'Chance and the wander of the service may raise the mean ratio above 1 by this much: '
+            + 'sqrt(z^2 * cv^2 * (1 / n + 1 / n at baseline) + z^2 * wander^2), with a z of its own for wander.',
       by_sli: { [sli]: margin(sli, config.alert_z_score) for sli in slis },
     },
 

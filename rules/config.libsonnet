@@ -153,9 +153,25 @@
     // files cover all SLIs without this.
     history_tail_slis: ['tpot', 'e2e'],
 
-    // The baseline from history is a slow but usual hour: three of four hours were faster. So the daily peak is no regression.
-    // And an incident shorter than a quarter of the history does not become normal.
+    // The baseline from history is a slow but usual hour: three of four hours were faster. An incident shorter than a quarter of
+    // the history does not become normal.
     latency_history_quantile: 0.75,
+
+    // A daily peak is no regression: where this hour of the day is slower on the median day, it is the baseline. It is the
+    // slowest hour between these times before and after now. At the edges of a peak, the next record of an hour within it may
+    // be two hours away. And peaks do not begin on the minute.
+    same_hour_before_seconds: 2 * 3600,
+    same_hour_after_seconds: 3 * 3600,
+
+    // Only once history reaches back this many days: the first days of a service may not be usual.
+    min_same_hour_days: 3,
+
+    // A service's hours differ by themselves: its wander. A slow hour outlasts the patience of an alert, so many looks are as
+    // good as one. This is the z-score of a single look.
+    wander_z_score: config.policy.latency.z_score,
+
+    // The standard deviation of the logarithm of a latency, to tell how far a wander of the mean moves the tail.
+    log_spread: 0.6,
 
     // For acceptance, the baseline from history is the median hour.
     acceptance_history_quantile: 0.5,

@@ -18,9 +18,9 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     'inference_service:specdec_' + what + ':' + operation + (if seconds == null then '' else promql.duration(seconds));
   local ratio(above, below) = '%(above)s / (%(below)s > 0)' % { above: above, below: below };
 
-  // The bucket boundaries that history keeps. vLLM has twenty for time per output token. Seven of them are above one second
+  // The bucket boundaries that history keeps. vLLM has twenty for time per output token. Nine of them are above half a second
   // per token: no service with readers has a limit there, and each boundary is one more series per service.
-  local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.].+|1([.]0)?|[+]Inf"'] else [];
+  local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.]([0-4].*|50*)|[+]Inf"'] else [];
 
   // A threshold that depends on the method: 0 * <series of the services> + <value>. The general threshold comes last.
   local byMethod(key, general) =

@@ -71,16 +71,12 @@ function(config, signals, alert)
       keep_seconds: minutes(15),
       expr: |||
         %(ratio)s
-        > clamp_min(
-          1 + %(margin)s,
-          %(limit)s
-        )
+        > %(limit)s
         and
         %(guards)s
       ||| % {
         ratio: signals.latency_ratio.by_sli[sli],
-        margin: promql.indent(signals.mean_margin.by_sli[sli]),
-        limit: number(config.latency_mean_ratio),
+        limit: signals.mean_limit.by_sli[sli],
         guards: guards(sli),
       },
       summary: 'The typical request became slower than at baseline.',

@@ -56,6 +56,7 @@ function(config, signals)
       config.history_interval_seconds,
       [rule(signals.acceptance_hour)]
       + bySli(signals.latency_mean_hour)
+      + [rule(signals.wander)]
       + bySli(signals.latency_cdf_hour, config.history_tail_slis)
     ),
     group(

@@ -355,12 +355,12 @@ class Pack:
     rules: Path
     directory: Path
 
-    def run(self, *cases: Case, every: int = 1) -> None:
-        """Run the cases; all rules are evaluated once in ``every`` minutes.
+    def run(self, *cases: Case, every: int = 1, step: int = 1) -> None:
+        """Run the cases; all rules are evaluated once in ``every`` minutes, and samples are ``step`` minutes apart.
 
         Raises :class:`PromtoolError`, whose words have the case's name in every selector.
         """
-        self._test(cases, every, promql_expr_test=[check for case in cases for check in case.checks()])
+        self._test(cases, every, step, promql_expr_test=[check for case in cases for check in case.checks()])
 
     def fired(self, *asked: tuple[int, Case]) -> list[list[Fired]]:
         """Return what fires at a minute of each case.
@@ -373,14 +373,14 @@ class Pack:
             {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for minute in found for name in names
         ]
         try:
-            self._test([case for _, case in asked], 1, alert_rule_test=nothing)
+            self._test([case for _, case in asked], 1, 1, alert_rule_test=nothing)
         except PromtoolError as told:
             for time, alerts in re.findall(r"time: (\w+),(.*?)\n {12}\]", str(told), re.DOTALL):
                 got = re.findall(r"Labels:\{(.*?)\}\s*Annotations:\{(.*)\}", alerts)
                 found[round(seconds(time) / 60)] += [Fired(_pairs(labels), _pairs(texts)) for labels, texts in got]
         return [case.fired(found[minute]) for minute, case in asked]
 
-    def _test(self, cases: Sequence[Case], every: int, **expected: Sequence[object]) -> None:
+    def _test(self, cases: Sequence[Case], every: int, step: int, **expected: Sequence[object]) -> None:
         assert len({case.prefix for case in cases}) == len(cases), "two cases of one name"
         series = [one.text() for case in cases for one in case.input_series()]
         assert len({one["series"] for one in series}) == len(series), "a series of no service can be in one case alone"
@@ -389,7 +389,7 @@ class Pack:
             "rule_files": [str(self.rules)],
             "evaluation_interval": f"{every}m",
             "group_eval_order": _groups(self.rules.read_text(encoding="utf-8")),
-            "tests": [{"name": name, "interval": "1m", "input_series": series, **expected}],
+            "tests": [{"name": name, "interval": f"{step}m", "input_series": series, **expected}],
         }
         file = self.directory / "test.yaml"
         file.write_text(json.dumps(document), encoding="utf-8")  # which is YAML, too

@@ -17,8 +17,8 @@ _P = TypeVar("_P", bound=_Part)
 class Blocks(Generic[_P]):
     """Sums of equally many consecutive parts: 13 to 24 of them, or one per part while there are no more than 24.
 
-    Memory does not grow: when there are too many, neighbours become one. So a long recording gets longer blocks, which
-    what lasts some minutes does not reach across.
+    Memory does not grow: when there are too many, neighbours become one. So a long recording has longer blocks, and a
+    disturbance of some minutes stays within one of them.
     """
 
     def __init__(self) -> None:

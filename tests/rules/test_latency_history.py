@@ -1,0 +1,133 @@
+"""The history of a service as a baseline: its hours of the day, and how far it wanders by itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from promtool import Promtool
+from rules.scenario import CONTROL, STEADY, Case, Pack, Phase, Series, Shares, pinned, service, slower, with_tail
+
+STEP = 15  # minutes between two samples
+HOUR = 60 // STEP
+DAY = 24 * 60
+MEAN = "SpecDecodeLatencyMeanRegression warning tpot"
+P99 = "SpecDecodeP99Regression warning tpot"
+P99_PAGE = "SpecDecodeP99Regression critical tpot"
+QUIET: set[str] = set()
+WANDER = 'inference_service:specdec_latency:wander1h{sli="tpot"}'
+
+USUAL = STEADY["tpot"]
+PEAK = with_tail(slower(USUAL, 1.5), 0.12, 0.15)
+SLOWER_PEAK = with_tail(slower(USUAL, 2.0), 0.12, 0.4)
+PEAK_HOURS = range(9, 12)
+
+GROUPS = ("history", "latency", "baselines", "tails", "alerts-latency")
+
+
+@pytest.fixture(name="pack")
+def _pack(promtool: Promtool, rules: Path, tmp_path: Path) -> Pack:
+    """The groups that these alerts need: days of the whole pack would take too long."""
+    groups = yaml.safe_load(rules.read_text(encoding="utf-8"))["groups"]
+    kept = tmp_path / "rules.yaml"
+    kept.write_text(yaml.safe_dump({"groups": [each for each in groups if each["name"].split("-", 1)[1] in GROUPS]}))
+    return Pack(promtool, kept, tmp_path)
+
+
+def hours(tpot: Iterable[Shares], **more: Mapping[str, str] | bool) -> list[Series]:
+    """A service by its time per output token, hour by hour: 3,600 requests in each."""
+    phases = [Phase(minutes=HOUR, latency={"tpot": shares}, requests_per_minute=900) for shares in tpot]
+    return service(*phases, families=("tpot",), **more)  # type: ignore[arg-type]  # labels and speculative
+
+
+def days(count: int, peak: Shares = USUAL) -> Iterator[Shares]:
+    """Days that are alike."""
+    for hour in range(24 * count):
+        yield peak if hour % 24 in PEAK_HOURS else USUAL
+
+
+def wandering(count: int, spread: float = 0.1) -> list[Shares]:
+    """Days whose hours differ by chance."""
+    rng = random.Random(14)
+    return [slower(USUAL, 1 + rng.gauss(0, spread)) for _ in range(24 * count)]
+
+
+def at(day: int, hour: int) -> int:
+    """The minute at which an hour of a day has begun; the first day is 0."""
+    return DAY * day + 60 * hour
+
+
+def test_a_daily_peak_is_usual_after_some_days(pack: Pack) -> None:
+    edges_and_peak = range(PEAK_HOURS.start - 1, PEAK_HOURS.stop + 3)
+    pack.run(
+        Case(
+            name="every day",
+            series=hours(days(5, PEAK)),
+            firing={at(1, 12): {MEAN, P99, P99_PAGE}} | {at(4, hour): QUIET for hour in edges_and_peak},
+        ),
+        Case(
+            name="a peak that is slower than on other days",
+            series=hours([*days(4, PEAK), *days(1, SLOWER_PEAK)]),
+            firing={at(4, 8): QUIET, at(4, 12): {MEAN}},
+        ),
+        Case(
+            name="at the hour of an incident of the day before",
+            series=hours([*days(3), *days(2, PEAK)]),
+            firing={at(4, 8): QUIET, at(4, 12): {MEAN, P99, P99_PAGE}},
+        ),
+        every=60,
+        step=STEP,
+    )
+
+
+def test_a_service_that_wanders_gets_a_wider_margin(pack: Pack) -> None:
+    wander = wandering(3)
+    now = [slower(shares, 1.25) for shares in [USUAL] * 3]
+    tail = [with_tail(USUAL, 0.07, 0.03)] * 3
+    level = {sli: shares for sli, shares in STEADY.items() if sli == "tpot"}
+    steps = HOUR * (len(wander) + len(now))
+    pack.run(
+        Case(
+            name="steady",
+            series=hours([*days(3), *now]),
+            firing={at(3, 3): {MEAN}},
+            values={at(3, 0): {WANDER: 0}},
+        ),
+        Case(
+            name="wandering",
+            series=hours([*wander, *now]),
+            firing={at(3, 3): QUIET},
+            values={at(3, 0): {f"{WANDER} > bool 0.05": 1, f"{WANDER} < bool 0.15": 1}},
+        ),
+        Case(
+            name="steady, with a tail",
+            series=hours([*days(3), *tail]),
+            firing={at(3, 3): {P99}},
+        ),
+        Case(
+            name="wandering, with a tail",
+            series=hours([*wander, *tail]),
+            firing={at(3, 3): QUIET},
+        ),
+        Case(
+            name="wandering, twice as slow",
+            series=hours([*wander, *(slower(shares, 2) for shares in [USUAL] * 3)]),
+            firing={at(3, 3): {MEAN, P99, P99_PAGE}},
+        ),
+        Case(
+            name="wandering, against a file",
+            series=hours([*wander, *now]) + pinned(steps, level),
+            firing={at(3, 3): QUIET},
+        ),
+        Case(
+            name="wandering, and a control with it",
+            series=hours([*wander, *now]) + hours([*wander, *[USUAL] * 3], speculative=False, labels=CONTROL),
+            firing={at(3, 3): {MEAN}},
+        ),
+        every=60,
+        step=STEP,
+    )
