@@ -7,10 +7,13 @@ import itertools
 import math
 from collections.abc import Iterable
 
+import msgspec
+
 from bench.alert_traces import bounds
-from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, Block, Context
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.figures import counts_of
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 POLL_SECONDS = 5.0
@@ -20,10 +23,11 @@ CONTEXT = Context(hardware="simulated", model="m", runtime="simulated", request_
 
 
 class Counters:
-    """Totals since the server started. ``k`` is 0 without speculation."""
+    """Totals since the server started. Without speculation ``k`` is 0."""
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k: int = 0, tokens_per_step: float = 1.0) -> None:
         self.k = k
+        self.curve = _curve(tokens_per_step, k) if k else []
         self.time_to_first_token = _Values(bounds("ttft"))
         self.time_per_output_token = _Values(bounds("tpot"))
         self.request_latency = _Values(bounds("e2e"))
@@ -57,12 +61,11 @@ class Counters:
         first = self.time_to_first_token.histogram()
         finished = self.request_latency.histogram()
         accepted = max(self.decoded_tokens - self.steps, 0.0)
-        drafts = {
-            "drafts": float(self.steps),
-            "draft_tokens": float(self.steps * self.k),
-            "accepted_tokens": accepted,
-        }
+        lengths = {}
+        if "prompt_length" in EngineSnapshot.__struct_fields__:
+            lengths = {"prompt_length": self.prompt_length.histogram(), "generation_length": self.generation_length.histogram()}
         engine = EngineSnapshot(
+            **lengths,
             model_name="m",
             engine="0",
             generation_tokens=first.count + self.decoded_tokens,
@@ -73,9 +76,15 @@ class Counters:
             time_per_output_token=self.time_per_output_token.histogram(),
             step_latency=Histogram((math.inf,), (float(self.steps),), self.step_seconds),
             request_latency=finished,
-            accepted_tokens_per_position=dict(enumerate(_curve(accepted, self.steps, self.k))) if self.k else None,
-            **(drafts if self.k else {}),
         )
+        if self.k:
+            engine = msgspec.structs.replace(
+                engine,
+                drafts=float(self.steps),
+                draft_tokens=float(self.steps * self.k),
+                accepted_tokens=accepted,
+                accepted_tokens_per_position={n: share * accepted for n, share in enumerate(self.curve)},
+            )
         return Snapshot(engines=(engine,), engine_generation="v1", stats_present=True)
 
 
@@ -95,23 +104,22 @@ class _Values:
         return Histogram((*self.limits, math.inf), tuple(map(float, itertools.accumulate(self.counts))), self.sum)
 
 
-def _curve(accepted: float, drafts: float, k: int) -> list[float]:
-    """Accepted tokens by position where each is accepted with the same chance if the one before was."""
+def _curve(tokens_per_step: float, k: int) -> list[float]:
+    """The share of accepted tokens by position, if each is accepted with the same chance once the one before was."""
     low, high = 0.0, 1.0
     for _ in range(30):
         chance = (low + high) / 2
-        low, high = (chance, high) if drafts * sum(chance**n for n in range(1, k + 1)) < accepted else (low, chance)
-    return [drafts * low**n for n in range(1, k + 1)]
+        low, high = (chance, high) if sum(chance**n for n in range(k + 1)) < tokens_per_step else (low, chance)
+    return [low**n / (tokens_per_step - 1.0) for n in range(1, k + 1)]
 
 
 def recorded(name: str, polls: Iterable[tuple[float, Snapshot]], *, k: int) -> Baseline:
     """The recording of such polls: times in seconds and what was read."""
-    times = iter(polls)
-    at, first = next(times)
-    recorder = Recorder(first, at)
-    for at, snapshot in times:
+    read = list(polls)
+    recorder = Recorder(read[0][1], read[0][0])
+    for at, snapshot in read[1:]:
         recorder.observe(snapshot, at)
-    return with_increases(
+    found = with_increases(
         Baseline(
             name=name,
             recorded_at="2026-01-01T00:00:00Z",
@@ -123,4 +131,25 @@ def recorded(name: str, polls: Iterable[tuple[float, Snapshot]], *, k: int) -> B
             model_name="m",
         ),
         recorder.increases(),
+    )
+    if found.blocks or not BLOCKS:
+        return found
+    size = -(-len(read) // 24)
+    marks = [*read[:-1:size], read[-1]]
+    lengths = {
+        name: getattr(read[-1][1].engines[0], name) - getattr(read[0][1].engines[0], name)
+        for name in ("prompt_length", "generation_length") if hasattr(read[0][1].engines[0], name)
+    }
+    return msgspec.structs.replace(found, blocks=tuple(map(_block, marks, marks[1:])), **lengths)
+
+
+BLOCKS = True
+
+
+def _block(before: tuple[float, Snapshot], now: tuple[float, Snapshot]) -> Block:
+    (one,), (other,) = before[1].engines, now[1].engines
+    return Block(
+        seconds=now[0] - before[0],
+        counts=counts_of(other) - counts_of(one),
+        **{field: getattr(other, name) - getattr(one, name) for field, name in HISTOGRAMS.items()},
     )

@@ -35,7 +35,7 @@ class Requests:
 
     def polls(self, rng: random.Random, seconds: float) -> Iterator[tuple[float, Snapshot]]:
         """Yield what a recorder reads from second 0 to ``seconds``, after a warm-up."""
-        counters, end = Counters(0), WARM_UP_SECONDS + seconds
+        counters, end = Counters(), WARM_UP_SECONDS + seconds
         coming = iter([*self.traffic.arrivals(rng, end), Request(math.inf, 1, 2, 0.0)])
         events: list[tuple[float, bool, float, Request]] = []  # a heap: when, whether it finished, decode seconds
         arriving, poll, level = next(coming), 0.0, rng.gauss(0.0, self.wander)

@@ -44,7 +44,7 @@ class Server:
 
     def polls(self, rng: random.Random, seconds: float) -> Iterator[tuple[float, Snapshot]]:
         """Yield what a recorder reads from second 0 to ``seconds``, after a warm-up."""
-        counters, traffic, end = Counters(self.k), self.traffic, WARM_UP_SECONDS + seconds
+        counters, traffic, end = Counters(self.k, self.tokens_per_step), self.traffic, WARM_UP_SECONDS + seconds
         coming = deque(traffic.arrivals(rng, end))
         queue: deque[Request] = deque()
         left = 0  # prompt tokens of the first in the queue that are still to be prefilled

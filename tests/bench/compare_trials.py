@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import random
 import re
+import statistics
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
@@ -58,9 +59,10 @@ class Case:
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What ``compare`` said: its decision, its flags, the ratios of means by SLI, and the same without blocks."""
+    """What ``compare`` said: its decision, by SLI the outcomes and the ratios of means, and these without blocks."""
 
     code: str
+    outcomes: tuple[str, ...]
     flags: frozenset[str]
     ratios: tuple[Estimate | None, ...]
     without_blocks: tuple[Estimate | None, ...]
@@ -82,6 +84,17 @@ class Outcome:
         """Trials with one of these flags."""
         return sum(not trial.flags.isdisjoint(flags) for trial in self.trials)
 
+    def found_faster(self) -> int:
+        """Trials that find the answers faster; they may find the first token slower, which longer steps make true."""
+        return sum(
+            trial.outcomes[0] == trial.outcomes[2] == "faster" and trial.code in ("faster", "mixed")
+            for trial in self.trials
+        )
+
+    def median_ratio(self, sli: int) -> float:
+        """The median of the ratios of means."""
+        return statistics.median(ratio.value for trial in self.trials if (ratio := trial.ratios[sli]) is not None)
+
     def coverage(self, sli: int, *, blocks: bool = True) -> float | None:
         """Share of the intervals of a ratio of means that hold 1; ``None`` without intervals."""
         found = [(trial.ratios if blocks else trial.without_blocks)[sli] for trial in self.trials]
@@ -97,6 +110,7 @@ def run_trial(case: Case, seed: int, trial: int) -> Trial:
     said = " ".join((found.decision.headline, *found.decision.reasons, found.decision.action))
     return Trial(
         found.decision.code,
+        tuple(latency.outcome for latency in found.latencies),
         frozenset(flag.code for flag in found.flags),
         _ratios(found),
         _ratios(without),
