@@ -8,10 +8,12 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from rules.scenario import BOUNDS
-from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, Block, Context
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.load import Load, LoadBins
 
 INF = math.inf
@@ -45,11 +47,14 @@ def recording(
     ttft: Sequence[float] | None = None,
     e2e: Sequence[float] | None = None,
     curve: Sequence[float] = (),
+    *,
+    blocks: int = 0,
     **facts: Any,
 ) -> Baseline:
     """A recording of ten minutes with answers of 128 tokens; ``curve``: speculation with these rates by position.
 
-    Where not given, the first token takes 50 ms and the rest follows from the time per token.
+    Where not given, the first token takes 50 ms and the rest follows from the time per token. ``blocks``: so many
+    blocks of time, each with its part of the requests, in their order.
     """
     requests = float(len(tpot))
     decoded = requests * 127
@@ -76,13 +81,24 @@ def recording(
         "model_name": "llama",
         "method": "eagle3" if curve else None,
         "num_speculative_tokens": len(curve) or None,
-        "time_per_output_token_seconds": histogram(tpot, TPOT),
-        "time_to_first_token_seconds": histogram(first, TTFT),
-        "request_latency_seconds": histogram(whole, E2E),
         "counts": counts,
         "requests_finished": requests,
+        **_histograms(first, tpot, whole),
     }
-    return Baseline(**given | facts)
+    made = Baseline(**given | facts)
+    return replace(made, blocks=_blocks(made, blocks, (first, tpot, whole))) if blocks else made
+
+
+def _histograms(first: Sequence[float], tpot: Sequence[float], whole: Sequence[float]) -> dict[str, Histogram]:
+    return dict(zip(HISTOGRAMS, map(histogram, (first, tpot, whole), (TTFT, TPOT, E2E)), strict=True))
+
+
+def _blocks(of: Baseline, number: int, samples: Sequence[Sequence[float]]) -> tuple[Block, ...]:
+    known: dict[str, Any] = {name: value for name in SCALARS if (value := getattr(of.counts, name)) is not None}
+    counts = Counts(**{name: value / number for name, value in known.items()})
+    parts = ([each[len(each) * i // number : len(each) * (i + 1) // number] for each in samples] for i in range(number))
+    seconds = of.duration_seconds / number
+    return tuple(Block(seconds=seconds, counts=counts, **_histograms(*part)) for part in parts)
 
 
 def loaded(

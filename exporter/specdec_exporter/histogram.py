@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import add, sub
 
 import msgspec
@@ -35,6 +35,16 @@ class Histogram(msgspec.Struct, frozen=True):
     def __sub__(self, earlier: Histogram) -> Histogram:
         """Return the increase since ``earlier``; their bounds must be equal."""
         return Histogram(self.bounds, tuple(map(sub, self.counts, earlier.counts)), self.sum - earlier.sum)
+
+    def sum_bounds(self) -> tuple[float, float]:
+        """Return the smallest and the largest possible sum of the values in these buckets; no value is below 0."""
+        low = high = before = 0.0
+        for (lower, upper), count in zip(pairwise((0.0, *self.bounds)), self.counts, strict=True):
+            if values := count - before:
+                low += values * lower
+                high += values * upper
+            before = count
+        return low, high
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return label ``le`` and count of each bucket."""

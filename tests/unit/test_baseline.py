@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from specdec_exporter.baseline.file import (
     SLIS,
     Baseline,
+    Block,
     Context,
     parse_baseline,
     read_baseline,
-    remarks,
-    sum_bounds,
     to_document,
     to_yaml,
     write_baseline,
 )
+from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
@@ -56,6 +56,22 @@ EXAMPLE = Baseline(
         preemptions=0.0,
     ),
     requests_finished=10.0,
+    prompt_length=Histogram((5.0, 10.0, INF), (2.0, 10.0, 10.0), 80.0),
+    generation_length=Histogram((20.0, 50.0, INF), (1.0, 10.0, 10.0), 300.0),
+    blocks=(
+        Block(
+            seconds=900.0,
+            counts=Counts(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=2.2, prompt_tokens=32.0),
+            time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 5.0, 6.0), 0.5),
+            request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 7.0, 7.0), 5.5),
+        ),
+        Block(
+            seconds=900.25,
+            counts=Counts(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=2.2, prompt_tokens=48.0),
+            time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (0.0, 4.0, 4.0), 0.25),
+            request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 3.0, 3.0), 2.0),
+        ),
+    ),
     by_load=(
         LoadBin(
             4,
@@ -80,10 +96,10 @@ positives = st.integers(1, 10**9).map(float) | st.floats(1e-6, 1e9)
 @st.composite
 def load_bins(draw: st.DrawFn) -> tuple[LoadBin, ...]:
     found = []
-    for bound in sorted(draw(st.sets(st.sampled_from(CONCURRENCY_BOUNDS)))):
+    for bound in sorted(draw(st.sets(st.sampled_from(CONCURRENCY_BOUNDS), max_size=3))):
         given_counts = draw(st.sets(st.sampled_from([name for name in BLOCK_COUNTS if not name.startswith("step")])))
         blocks = []
-        for _ in range(draw(st.integers(1, 24))):
+        for _ in range(draw(st.integers(1, 4))):
             counts: dict[str, Any] = {name: draw(amounts) for name in given_counts}
             counts |= {"steps": draw(positives), "step_seconds": draw(positives)}
             blocks.append(Load(draw(positives), Counts(**counts)))
@@ -102,8 +118,26 @@ def histograms(draw: st.DrawFn) -> Histogram:
     counts = list(itertools.accumulate(draw(st.lists(st.integers(0, 50), min_size=len(bounds), max_size=len(bounds)))))
     last = float(counts[-1] + draw(st.integers(1, 50)))
     found = Histogram((*bounds, INF), (*map(float, counts), last), 0.0)
-    low, _ = sum_bounds(found)
+    low, _ = found.sum_bounds()
     return Histogram(found.bounds, found.counts, low + draw(st.floats(0, 1e6)))
+
+
+@st.composite
+def time_blocks(draw: st.DrawFn, latency: dict[str, Histogram | None]) -> tuple[Block, ...]:
+    """Blocks may be empty, and then have no sum."""
+    known = draw(st.sets(st.sampled_from(["drafts", "accepted_tokens", "steps", "prompt_tokens", "preemptions"])))
+    blocks = []
+    for _ in range(draw(st.integers(0, 4))):
+        found = {}
+        for sli, whole in latency.items():
+            if whole is not None:
+                within = draw(st.lists(st.integers(0, 5), min_size=len(whole.bounds), max_size=len(whole.bounds)))
+                empty = Histogram(whole.bounds, tuple(map(float, itertools.accumulate(within))), 0.0)
+                low, high = empty.sum_bounds()
+                found[sli] = msgspec.structs.replace(empty, sum=low if high == INF else draw(st.floats(low, high)))
+        counts: dict[str, Any] = {name: draw(amounts) for name in known}
+        blocks.append(Block(seconds=draw(positives), counts=Counts(**counts), **found))
+    return tuple(blocks)
 
 
 @st.composite
@@ -111,6 +145,7 @@ def baselines(draw: st.DrawFn) -> Baseline:
     drafted = draw(amounts)
     drafts = draw(amounts)
     positions = itertools.accumulate(draw(st.lists(st.floats(0, drafts), max_size=5)), min)
+    tpot, latency = draw(histograms()), draw(st.none() | histograms())
     return Baseline(
         name=draw(names),
         recorded_at="2026-01-31T12:00:00Z",
@@ -119,8 +154,11 @@ def baselines(draw: st.DrawFn) -> Baseline:
         num_speculative_tokens=draw(st.none() | st.integers(1, 64)),
         model_name=draw(st.none() | names),
         interrupted=draw(st.booleans()),
-        time_per_output_token_seconds=draw(histograms()),
-        request_latency_seconds=draw(st.none() | histograms()),
+        time_per_output_token_seconds=tpot,
+        request_latency_seconds=latency,
+        prompt_length=draw(st.none() | histograms()),
+        generation_length=draw(st.none() | histograms()),
+        blocks=draw(time_blocks({"time_per_output_token_seconds": tpot, "request_latency_seconds": latency})),
         counts=draw(
             st.just(Counts(generation_tokens=5.0))
             | st.just(Counts(drafts, drafted, draw(st.floats(0, drafted)), tuple(positions)))
@@ -136,7 +174,8 @@ def test_a_file_gives_back_the_baseline_it_was_written_from(baseline: Baseline) 
 
 def test_a_file_is_plain_yaml_with_the_keys_of_the_format() -> None:
     data = yaml.safe_load(TEXT)
-    assert data == {**to_document(EXAMPLE), "latency": data["latency"], "by_load": data["by_load"]}
+    changed = ("latency", "lengths", "by_load", "blocks")  # YAML has numbers as keys, JSON has none
+    assert data == {**to_document(EXAMPLE), **{key: data[key] for key in changed}}
     assert {str(bound): found for bound, found in data["by_load"].items()} == to_document(EXAMPLE)["by_load"]
     assert {"name", "recorded_at", "duration_seconds", *Context.__struct_fields__} <= set(data)
     assert data["latency"]["request_latency_seconds"] == {
@@ -170,9 +209,10 @@ def test_a_count_of_loads_that_is_not_given_is_not_known() -> None:
     assert other == EXAMPLE.by_load[1]
 
 
-def test_a_file_of_a_release_before_0_2_reads_without_loads() -> None:
-    old = TEXT[: TEXT.index("\nby_load:")].replace("  step_seconds: 4.4\n", "")
+def test_a_file_of_a_release_before_0_2_reads_without_loads_blocks_and_lengths() -> None:
+    old = TEXT[: TEXT.index("\nlengths:")].replace("  step_seconds: 4.4\n", "")
     read = parse_baseline(old.encode())
+    assert (read.blocks, read.prompt_length, read.generation_length) == ((), None, None)
     assert (read.by_load, read.counts.step_seconds, read.counts.steps) == ((), None, 110.0)
     assert remarks(read)[-1] == (
         "no step times by load: what a draft costs cannot be computed; recordings of releases before 0.2 and of V0 "
@@ -233,12 +273,12 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
 @pytest.mark.parametrize(
     ("change", "by", "said"),
     [
-        ("0.1: 9", "0.01: 9", "time_to_first_token_seconds.buckets.0.01: expected a bound in seconds above 0.05"),
+        ("0.1: 9", "0.01: 9", "time_to_first_token_seconds.buckets.0.01: expected a bound above 0.05"),
         ("0.1: 9", "0.05: 9", "time_to_first_token_seconds.buckets.0.05: expected every key once"),
-        ("0.1: 9", "0.050: 9", "buckets.0.050: expected a bound in seconds above 0.05"),
-        ("0.1: 9", "-0.1: 9", "expected a bound in seconds above 0.05"),
-        ("0.1: 9", ".inf: 9", "buckets..inf: expected a bound in seconds"),
-        ("0.1: 9", "100ms: 9", "buckets.100ms: expected a bound in seconds"),
+        ("0.1: 9", "0.050: 9", "buckets.0.050: expected a bound above 0.05"),
+        ("0.1: 9", "-0.1: 9", "expected a bound above 0.05"),
+        ("0.1: 9", ".inf: 9", "buckets..inf: expected a bound"),
+        ("0.1: 9", "100ms: 9", "buckets.100ms: expected a bound"),
         ("      +Inf: 10\n  request", "  request", "buckets: expected +Inf as the last bucket, found 0.1"),
         ("0.1: 9", "+Inf: 9", "+Inf: expected every key once"),
         ("0.1: 9", "0.1: 4", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
@@ -251,8 +291,8 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("0.05: 5", "0.05: [5]", "buckets.0.05: expected a single value, found a list"),
         ("0.05: 5", "0.05: yes", "buckets.0.05: expected a finite number"),
         ("count: 10\n    sum: 0.75", "count: 11\n    sum: 0.75", "count: expected the count of +Inf, 10"),
-        ("sum: 7.5", "sum: 10.1", "request_latency_seconds.sum: expected 5 to 10 s, as the buckets allow, found 10.1"),
-        ("sum: 7.5", "sum: 4.9", "request_latency_seconds.sum: expected 5 to 10 s, as the buckets allow, found 4.9"),
+        ("sum: 7.5", "sum: 10.1", "request_latency_seconds.sum: expected 5 to 10, as the buckets allow, found 10.1"),
+        ("sum: 7.5", "sum: 4.9", "request_latency_seconds.sum: expected 5 to 10, as the buckets allow, found 4.9"),
         ("sum: 7.5", "total: 7.5", "request_latency_seconds.total: unknown key, expected one of count, sum, buckets"),
         ("method:", "metod:", "metod: unknown key"),
         ("  steps:", "  stepps:", "throughput.stepps: unknown key"),
@@ -312,6 +352,41 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("drafts: [60, 40]", "drafts: {a: 1}", "by_load.4.drafts: expected a list, found a mapping"),
         ("[90, 60, 30]\n  16", "[90, -60, 30]\n  16", "by_load.4.accepted_per_position[1]: expected a number of at"),
         ("[90, 60, 30]\n  16", "90\n  16", "by_load.4.accepted_per_position: expected a list"),
+        ("sum: 80", "sum: 9", "lengths.prompt_length.sum: expected 40 to 90, as the buckets allow, found 9"),
+        (
+            "prompt_length:",
+            "prompt_lengths:",
+            "lengths.prompt_lengths: unknown key, expected one of prompt_length, g",
+        ),
+        ("seconds: [900, 900.25]", "seconds: [900, 0]", "blocks.seconds[1]: expected a time above 0 seconds, found 0"),
+        ("seconds: [900, 900.25]", "seconds: [900]", "blocks.drafts: expected 1 values, one per block, found 2"),
+        ("  seconds: [900, 900.25]\n", "", "blocks: expected the key seconds, found none"),
+        (
+            "  seconds: [900, 900.25]",
+            f"  seconds: {[1] * 1001}",
+            "seconds: expected 1 to 1000 blocks, found 1001",
+        ),
+        (
+            "  steps: [60, 50]\n  step_seconds: [2",
+            "  stepps: [60, 50]\n  step_seconds: [2",
+            "blocks.stepps: unknown",
+        ),
+        ("[2.2, 2.2]", "[2.2, -2.2]", "blocks.step_seconds[1]: expected a number of at least 0, found -2.2"),
+        ("sum: [0.5, 0.25]", "sum: [0.5]", "blocks.time_to_first_token_seconds.sum: expected 2 values, one per block"),
+        ("sum: [0.5, 0.25]", "sum: [0.5, 0.5]", "seconds.sum[1]: expected 0.2 to 0.4, as the buckets allow, found 0.5"),
+        ("sum: [5.5, 2]", "sum: [5.5, .nan]", "blocks.request_latency_seconds.sum[1]: expected a finite number"),
+        ("0.1: [5, 4]", "0.1: [4, 4]", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
+        (
+            "0.1: [5, 4]",
+            "0.1: [5]",
+            "first_token_seconds.buckets.0.1: expected 2 values, one per block, found 1",
+        ),
+        ("0.1: [5, 4]", "0.2: [5, 4]", "seconds.buckets.0.2: expected a bound of the whole recording, found 0.2"),
+        (
+            "      +Inf: [7, 3]\n",
+            "",
+            "request_latency_seconds.buckets: expected +Inf as the last bucket, found 1",
+        ),
     ],
 )
 def test_a_wrong_file_is_named_with_line_key_and_expectation(change: str, by: str, said: str, tmp_path: Path) -> None:
@@ -328,6 +403,18 @@ def test_a_wrong_file_is_named_with_line_key_and_expectation(change: str, by: st
         line = int(re.findall(rf"^{re.escape(str(path))}, line (\d+): ", words)[0])
         changed = TEXT[: TEXT.index(change)].count("\n") + 1
         assert abs(line - changed) <= (8 if "by_load" in said else 4), words  # a block is named by its seconds
+
+
+def test_blocks_in_another_latency_than_the_recording_are_refused() -> None:
+    text = TEXT.replace("  request_latency_seconds:", "  time_per_output_token_seconds:", 1)
+    with pytest.raises(BaselineError, match=r"blocks.request_latency_seconds: expected none, as in latency.request_la"):
+        parse_baseline(text.encode())
+
+
+def test_blocks_leave_out_the_buckets_that_no_request_fell_into() -> None:
+    blocks = yaml.safe_load(TEXT)["blocks"]
+    assert list(blocks["time_to_first_token_seconds"]["buckets"]) == [0.05, 0.1, "+Inf"]
+    assert list(blocks["request_latency_seconds"]["buckets"]) == [1.0, "+Inf"]
 
 
 def test_a_line_number_is_that_of_the_fault(tmp_path: Path) -> None:

@@ -9,17 +9,19 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import msgspec
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES, engine, known, latency, snapshot
 from running import Predictor, predictor
-from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, sum_bounds, to_yaml
+from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, to_yaml
 from specdec_exporter.baseline.live import record
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
 from specdec_exporter.errors import BaselineError, FetchError
@@ -29,7 +31,8 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.simulator.scenario import parse_incident
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
-from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.load import Load, LoadBin
 
 INF = float("inf")
@@ -46,8 +49,8 @@ def recorded(*snapshots: Snapshot, model: str | None = None) -> Baseline:
     return with_increases(shell, recorder.increases())
 
 
-def without_load(baseline: Baseline) -> Baseline:
-    return msgspec.structs.replace(baseline, by_load=())
+def totals(baseline: Baseline) -> Baseline:
+    return msgspec.structs.replace(baseline, by_load=(), blocks=())
 
 
 # --- differences ---
@@ -110,7 +113,7 @@ def test_looking_in_between_changes_nothing(increments: list[tuple[int, int]]) -
         with pytest.raises(BaselineError, match="no request finished"):
             recorded(*shots)
         return
-    assert without_load(recorded(*shots)) == without_load(recorded(shots[0], shots[-1]))
+    assert totals(recorded(*shots)) == totals(recorded(shots[0], shots[-1]))
     assert parse_baseline(to_yaml(recorded(*shots)).encode()) == recorded(*shots)
 
 
@@ -236,6 +239,91 @@ def test_what_rounds_to_nothing_leaves_a_file_that_can_be_read() -> None:
     assert parse_baseline(to_yaml(found).encode()) == found
 
 
+# --- blocks of time and lengths ---
+
+
+def traffic(steps: list[tuple[int, int]], *, name: str = "0") -> list[EngineSnapshot]:
+    """An engine that takes so many steps, and finishes so many requests, between two polls."""
+    drafts = list(itertools.accumulate((step for step, _ in steps), initial=0))
+    requests = list(itertools.accumulate((count for _, count in steps), initial=0))
+    return [
+        msgspec.structs.replace(
+            engine(d, (float(d), d / 2, 0.0), requests=r, name=name),
+            prompt_length=latency(r),
+            generation_length=latency(r),
+        )
+        for d, r in zip(drafts, requests, strict=True)
+    ]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=1, max_size=60))
+def test_the_blocks_of_a_recording_add_up_to_it(polls: list[tuple[int, int]]) -> None:
+    shots = [snapshot(*each) for each in zip(traffic(polls), traffic(polls[::-1], name="1"), strict=True)]
+    if not any(requests for _, requests in polls):
+        return
+    found = recorded(*shots)
+    total = reduce(add, found.blocks)
+    for name in SCALARS:
+        assert getattr(total.counts, name) == pytest.approx(getattr(found.counts, name))
+    assert total.seconds == len(polls)
+    for sli, whole in found.histograms():
+        of_blocks = getattr(total, sli)
+        assert (of_blocks.bounds, of_blocks.counts) == (whole.bounds, whole.counts)
+        assert of_blocks.sum == pytest.approx(whole.sum)
+    assert len(found.blocks) == len(polls) if len(polls) <= 24 else 12 < len(found.blocks) <= 24
+    assert parse_baseline(to_yaml(found).encode()) == found
+
+
+def test_the_blocks_of_a_day_are_an_hour_long() -> None:
+    blocks: Blocks[float] = Blocks()
+    for _ in range(24 * 720):
+        blocks.add(5.0)
+    assert 12 <= len(blocks.sums) <= 24
+    assert len(set(blocks.sums[:-1])) == 1
+    assert sum(blocks.sums) == 86_400.0
+
+
+def test_time_without_requests_is_a_block_too() -> None:
+    quiet = snapshot(busy(100.0, 3.0, 1.0))
+    first, second = recorded(snapshot(busy(0, 0.0, 0.0)), quiet, quiet).blocks
+    assert known(first.request_latency_seconds).count == 2
+    assert second.seconds == 1.0
+    assert known(second.request_latency_seconds) == Histogram(known(first.request_latency_seconds).bounds, (0, 0, 0), 0)
+    assert (second.counts.steps, second.counts.generation_tokens) == (0.0, 0.0)
+
+
+def test_an_engine_that_appears_later_has_counted_nothing_before() -> None:
+    found = recorded(snapshot(), snapshot(), snapshot(engine(10, requests=2)))
+    before, after = found.blocks
+    assert after.counts == msgspec.structs.replace(found.counts, accepted_per_position=())
+    assert before.counts == after.counts - after.counts
+    assert known(before.request_latency_seconds).count == 0
+
+
+def test_of_a_v0_engine_blocks_have_what_the_recording_has() -> None:
+    dumps = [CAPTURES / "0.9.2-v0-ngram-k5" / name for name in ("metrics-1-high.txt", "metrics-2-mid.txt")]
+    found = recorded(*(parse_exposition(dump.read_bytes(), lengths=True) for dump in dumps))
+    (block,) = found.blocks
+    assert block.counts == found.counts
+    assert block.request_latency_seconds == found.request_latency_seconds
+
+
+@pytest.mark.parametrize(
+    ("capture", "requests", "prompts", "generated"),
+    [
+        ("0.25.1-draft_model-k3/metrics-1-p90.txt", 8, 64, 1600),
+        ("0.9.2-v0-ngram-k5/metrics-5-idle.txt", 15, 1836, 1620),
+    ],
+)
+def test_the_lengths_of_requests_are_recorded(capture: str, requests: int, prompts: int, generated: int) -> None:
+    shown = parse_exposition((CAPTURES / capture).read_bytes(), lengths=True)
+    found = recorded(msgspec.structs.replace(shown, engines=()), shown)
+    for length, total in ((found.prompt_length, prompts), (found.generation_length, generated)):
+        assert known(length).count == requests
+        assert known(length).sum == total
+
+
 # --- what is refused ---
 
 
@@ -324,7 +412,7 @@ def test_a_histogram_is_one_that_samples_can_give_or_refused(counts: list[float]
     except BaselineError:
         return
     if found is not None:
-        low, high = sum_bounds(found)
+        low, high = found.sum_bounds()
         assert low <= found.sum <= high
         assert list(found.counts) == sorted(found.counts)
 
@@ -333,7 +421,7 @@ def test_a_sum_far_outside_its_buckets_is_refused() -> None:
     impossible = Increases({}, Counts(), requests_finished=1.0)
     with pytest.raises(BaselineError, match="no request finished"):
         with_increases(Baseline(name="x", recorded_at="", duration_seconds=1.0), impossible)
-    with pytest.raises(BaselineError, match=r"the sum of latency, 2 s, contradicts the buckets of its 1 requests"):
+    with pytest.raises(BaselineError, match=r"the sum of latency, 2, contradicts the buckets of its 1 requests"):
         total_of("latency", [Histogram((0.5, 1.0, INF), (0.0, 1.0, 1.0), 2.0)])
 
 

@@ -7,26 +7,23 @@ Reading is strict: every error names line and key.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
-import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from specdec_exporter.baseline.values import column, histogram, histograms, number, positive
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
-from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.load import BLOCK_COUNTS, CONCURRENCY_BOUNDS, Load, LoadBin
-from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.yamlfile import Node, number_of, parse_yaml, read_yaml
+from specdec_exporter.yamlfile import Node, parse_yaml, read_yaml
 
 # The service level indicators of a baseline: field of a baseline -> field of a snapshot.
 HISTOGRAMS = {
@@ -35,12 +32,13 @@ HISTOGRAMS = {
     "request_latency_seconds": "request_latency",
 }
 SLIS = tuple(HISTOGRAMS)
+# Tokens per finished request: fields of a baseline and of a snapshot.
+LENGTHS = ("prompt_length", "generation_length")
 
 MAX_TEXT = 4096
-MAX_BLOCKS = 1000  # of a bin; a recording has 24 at most
+MAX_BLOCKS = 1000  # in a list; a recording has 24 at most
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
 _UNSET_CLOCK_YEAR = 1970
-_SUM_TOLERANCE = 1e-6  # relative; rounding of a sum over millions of floats
 
 _T = TypeVar("_T")
 
@@ -72,6 +70,15 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     time_to_first_token_seconds: Histogram | None = None
     time_per_output_token_seconds: Histogram | None = None
     request_latency_seconds: Histogram | None = None
+
+    def __add__(self, other: Block) -> Block:
+        """Sum of two neighbours; keep a figure that only one of them knows."""
+        pairs = {sli: (getattr(self, sli), getattr(other, sli)) for sli in SLIS}
+        return Block(
+            seconds=self.seconds + other.seconds,
+            counts=self.counts + other.counts,
+            **{sli: one or two if one is None or two is None else one + two for sli, (one, two) in pairs.items()},
+        )
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,48 +129,6 @@ def as_utc(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def remarks(baseline: Baseline) -> tuple[str, ...]:
-    """Return in words what a reader of the baseline's numbers must know."""
-    found = [f"{name.replace('_', ' ')} not given (--{name.replace('_', '-')})" for name in baseline.context.missing]
-    if baseline.interrupted:
-        found.append(f"interrupted after {baseline.duration_seconds:g} s")
-    few = load_policy().latency.min_requests
-    if (baseline.requests_finished or 0.0) < few:
-        found.append(f"{baseline.requests_finished or 0:,.0f} requests: fewer than {few} decide nothing")
-    if baseline.counts.draft_tokens and baseline.method is None:
-        found.append("speculation's method is not known: only the predictor's log tells it (--predictor.log-path)")
-    missing = [sli for sli in SLIS if getattr(baseline, sli) is None]
-    found += [f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing]
-    return (*found, *_remarks_on_load(baseline))
-
-
-def _remarks_on_load(baseline: Baseline) -> Iterator[str]:
-    policy = load_policy().cost
-    if step_times(baseline.by_load, policy).points:
-        return
-    found, advice = "no step times by load", "record again"
-    if baseline.by_load:
-        found = f"no load has {policy.min_steps} request-steps in {policy.min_intervals} intervals"
-        advice = "record for longer"
-    elif baseline.counts.steps is None:
-        advice = "the predictor does not expose its step latency"
-    elif baseline.counts.step_seconds is None:
-        advice = "recordings of releases before 0.2 and of V0 engines have none"
-    yield f"{found}: what a draft costs cannot be computed; {advice}"
-
-
-def sum_bounds(histogram: Histogram) -> tuple[float, float]:
-    """Return the smallest and the largest possible sum of the samples in these buckets; times are never < 0."""
-    low = high = before = 0.0
-    edges = itertools.pairwise((0.0, *histogram.bounds))
-    for (lower, upper), count in zip(edges, histogram.counts, strict=True):
-        if samples := count - before:
-            low += samples * lower
-            high += samples * upper
-        before = count
-    return low, high
-
-
 # --- Writing ----------------------------------------------------------------------------------------------------------
 
 _CONTEXT = tuple(Context.__struct_fields__)
@@ -178,6 +143,8 @@ _THROUGHPUT = (
     "step_seconds",
     "preemptions",
 )
+# The counts of the blocks of time.
+_COUNTS_OF_TIME = tuple(name for name in (*_ACCEPTANCE, *_THROUGHPUT) if name in SCALARS)
 
 
 def to_document(baseline: Baseline) -> dict[str, Any]:
@@ -198,28 +165,56 @@ def to_document(baseline: Baseline) -> dict[str, Any]:
         **{name: getattr(baseline, name) for name in _FACTS},
         "acceptance": {name: value(name) for name in _ACCEPTANCE} if counts.draft_tokens is not None else None,
         "throughput": {name: value(name) for name in _THROUGHPUT},
-        "latency": {
-            sli: {
-                "count": _plain(histogram.count),
-                "sum": _plain(histogram.sum),
-                "buckets": {
-                    le(bound): _plain(count) for bound, count in zip(histogram.bounds, histogram.counts, strict=True)
-                },
-            }
-            for sli, histogram in baseline.histograms()
+        "latency": {sli: _histogram_document(histogram) for sli, histogram in baseline.histograms()},
+        "lengths": {
+            name: _histogram_document(found) for name in LENGTHS if (found := getattr(baseline, name)) is not None
         },
         "by_load": {str(each.bound): _load_document(each) for each in baseline.by_load},
+        "blocks": _blocks_document(baseline.blocks),
     }
 
 
+def _histogram_document(found: Histogram) -> dict[str, Any]:
+    buckets = {le(bound): _plain(count) for bound, count in zip(found.bounds, found.counts, strict=True)}
+    return {"count": _plain(found.count), "sum": _plain(found.sum), "buckets": buckets}
+
+
+def _blocks_document(blocks: Sequence[Block]) -> dict[str, Any]:
+    """Return one list per figure, which holds a value for each block."""
+    if not blocks:
+        return {}
+    document: dict[str, Any] = _columns(blocks, _COUNTS_OF_TIME)
+    for sli in SLIS:
+        found = [each for block in blocks if (each := getattr(block, sli)) is not None]
+        if len(found) == len(blocks):
+            document[sli] = {"sum": [_plain(each.sum) for each in found], "buckets": dict(_bucket_columns(found))}
+    return document
+
+
+def _bucket_columns(found: Sequence[Histogram]) -> Iterator[tuple[str, list[float | None]]]:
+    """Yield the buckets with a value in any block, and the last one."""
+    below: list[float] = [0.0] * len(found)
+    for i, bound in enumerate(found[0].bounds):
+        counts = [each.counts[i] for each in found]
+        if counts != below or i == len(found[0].bounds) - 1:
+            yield le(bound), list(map(_plain, counts))
+        below = counts
+
+
 def _load_document(found: LoadBin) -> dict[str, Any]:
-    """Return a bin with one list per count, which holds a value for each block."""
-    columns = {name: [getattr(block.counts, name) for block in found.blocks] for name in BLOCK_COUNTS}
     return {
         "intervals": found.intervals,
-        "seconds": [_plain(block.seconds) for block in found.blocks],
-        **{name: None if None in values else [_plain(value) for value in values] for name, values in columns.items()},
+        **_columns(found.blocks, BLOCK_COUNTS),
         "accepted_per_position": [_plain(value) for value in found.accepted_per_position],
+    }
+
+
+def _columns(blocks: Sequence[Block | Load], names: Sequence[str]) -> dict[str, Any]:
+    """Return the seconds and one list per count; ``None`` where a block does not know the count."""
+    columns = {name: [getattr(block.counts, name) for block in blocks] for name in names}
+    return {
+        "seconds": [_plain(block.seconds) for block in blocks],
+        **{name: None if None in values else [_plain(value) for value in values] for name, values in columns.items()},
     }
 
 
@@ -229,7 +224,9 @@ _COMMENTS = {
     "acceptance": "increases over the span; null: recorded without speculation",
     "throughput": "increases over the span",
     "latency": "requests of the span at or below each bound in seconds (le), cumulative",
+    "lengths": "tokens per finished request, cumulative by upper bound",
     "by_load": "the span by requests in decode at a time, per engine; each list has a value per block of intervals",
+    "blocks": "the span in the order of time; each list has a value per block",
 }
 
 
@@ -244,7 +241,7 @@ def to_yaml(baseline: Baseline) -> str:
         comment = _COMMENTS.get(key)
         if key in _CONTEXT and value is None:
             comment = "not given: a comparison of numbers needs it"
-        if key in ("hardware", "model_name", "acceptance", "throughput", "latency", "by_load"):
+        if key in ("hardware", "model_name", "acceptance", "throughput", "latency", "lengths", "by_load", "blocks"):
             lines.append("")
         lines += _yaml_lines(key, value, 0, comment)
     return "\n".join(lines) + "\n"
@@ -317,13 +314,14 @@ def _baseline(document: Node) -> Baseline:
         document.fail("a baseline", "nothing")
     top = document.mapping(
         required=("name", "recorded_at", "duration_seconds", "latency"),
-        optional=("interrupted", *_CONTEXT, *_FACTS, "acceptance", "throughput", "by_load"),
+        optional=("interrupted", *_CONTEXT, *_FACTS, "acceptance", "throughput", "lengths", "by_load", "blocks"),
     )
-    histograms = top["latency"].mapping(optional=SLIS)
-    if not any(node.given for node in histograms.values()):
+    latency = {sli: _if_given(histogram, node) for sli, node in top["latency"].mapping(optional=SLIS).items()}
+    if not any(latency.values()):
         top["latency"].fail(f"at least one of {', '.join(SLIS)}", "none")
+    lengths = top["lengths"].mapping(optional=LENGTHS)
     throughput = top["throughput"].mapping(optional=_THROUGHPUT)
-    seconds = _number(top["duration_seconds"])
+    seconds = number(top["duration_seconds"])
     if not seconds:
         top["duration_seconds"].fail("a duration above 0 seconds", "0")
     return Baseline(
@@ -335,11 +333,13 @@ def _baseline(document: Node) -> Baseline:
         vllm_version=_if_given(_text, top["vllm_version"]),
         method=_if_given(_text, top["method"]),
         model_name=_if_given(_text, top["model_name"]),
-        num_speculative_tokens=_if_given(_positive, top["num_speculative_tokens"]),
+        num_speculative_tokens=_if_given(positive, top["num_speculative_tokens"]),
         counts=_counts(top["acceptance"], throughput),
-        requests_finished=_if_given(_number, throughput["requests_finished"]),
+        requests_finished=_if_given(number, throughput["requests_finished"]),
+        blocks=_blocks(top["blocks"], latency),
         by_load=_by_load(top["by_load"]),
-        **{sli: _if_given(_histogram, node) for sli, node in histograms.items()},
+        **latency,
+        **{name: _if_given(histogram, node) for name, node in lengths.items()},
     )
 
 
@@ -365,26 +365,12 @@ def _timestamp(node: Node) -> str:
     return as_utc(moment)
 
 
-def _number(node: Node) -> float:
-    value = node.number()
-    if value < 0:
-        node.fail("a number of at least 0", f"{value:g}")
-    return value
-
-
-def _positive(node: Node) -> int:
-    value = node.whole_number()
-    if not 0 < value < 2**31:
-        node.fail("a whole number above 0", str(value))
-    return value
-
-
 def _counts(acceptance: Node, throughput: dict[str, Node]) -> Counts:
     nodes = acceptance.mapping(optional=_ACCEPTANCE)
     counts = Counts(
-        accepted_per_position=tuple(map(_number, nodes["accepted_per_position"].items())),
-        **{name: _if_given(_number, nodes[name]) for name in _ACCEPTANCE if name != "accepted_per_position"},
-        **{name: _if_given(_number, throughput[name]) for name in _THROUGHPUT if name in SCALARS},
+        accepted_per_position=tuple(map(number, nodes["accepted_per_position"].items())),
+        **{name: _if_given(number, nodes[name]) for name in _ACCEPTANCE if name != "accepted_per_position"},
+        **{name: _if_given(number, throughput[name]) for name in _THROUGHPUT if name in SCALARS},
     )
     drafted, accepted = counts.draft_tokens, counts.accepted_tokens
     if acceptance.given and (drafted is None or accepted is None):
@@ -395,7 +381,7 @@ def _counts(acceptance: Node, throughput: dict[str, Node]) -> Counts:
     for node in nodes["accepted_per_position"].items():
         if limit is None:
             nodes["accepted_per_position"].fail("drafts beside the positions", "none")
-        if (count := _number(node)) > limit:
+        if (count := number(node)) > limit:
             node.fail(f"at most {limit:g}, the drafts or what the position before accepted", f"{count:g}")
         limit = count
     return counts
@@ -416,47 +402,38 @@ def _load_bin(bound: int, node: Node) -> LoadBin:
     parts = node.mapping(
         required=("intervals", "seconds", "steps", "step_seconds"), optional=(*BLOCK_COUNTS, "accepted_per_position")
     )
-    seconds = parts["seconds"].items()
-    if not 0 < len(seconds) <= MAX_BLOCKS:
-        parts["seconds"].fail(f"1 to {MAX_BLOCKS} blocks", str(len(seconds)))
-    columns: dict[str, Any] = {}
-    for name in BLOCK_COUNTS:
-        if parts[name].given:
-            columns[name] = [_number(item) for item in parts[name].items()]
-            if len(columns[name]) != len(seconds):
-                parts[name].fail(f"{len(seconds)} values, one per block", str(len(columns[name])))
-    blocks = [
-        Load(_number(item), Counts(**{name: values[i] for name, values in columns.items()}))
-        for i, item in enumerate(seconds)
-    ]
-    for block, item in zip(blocks, seconds, strict=True):
+    times, counts = _counts_of_blocks(parts, BLOCK_COUNTS)
+    blocks = [Load(number(item), found) for item, found in zip(times, counts, strict=True)]
+    for block, item in zip(blocks, times, strict=True):
         if not block.tells_the_cost:
             item.fail("blocks with seconds, steps and step_seconds above 0", "none")
-    positions = tuple(_number(item) for item in parts["accepted_per_position"].items())
-    return LoadBin(bound, _positive(parts["intervals"]), tuple(blocks), positions)
+    positions = tuple(number(item) for item in parts["accepted_per_position"].items())
+    return LoadBin(bound, positive(parts["intervals"]), tuple(blocks), positions)
 
 
-def _histogram(node: Node) -> Histogram:
-    parts = node.mapping(required=("count", "sum", "buckets"))
-    bounds: list[float] = []
-    counts: list[float] = []
-    for name, bucket in parts["buckets"].entries().items():
-        bound = math.inf if name == "+Inf" else number_of(name)
-        if bound is None or bound <= (bounds[-1] if bounds else 0.0):
-            after = f"above {le(bounds[-1])}" if bounds else "above 0"
-            bucket.fail(f"a bound in seconds {after}, or +Inf", repr(name))
-        count = _number(bucket)
-        if counts and count < counts[-1]:
-            bucket.fail(f"a cumulative count of at least {counts[-1]:g}", f"{count:g}")
-        bounds.append(bound)
-        counts.append(count)
-    if not bounds or bounds[-1] != math.inf:
-        parts["buckets"].fail("+Inf as the last bucket", le(bounds[-1]) if bounds else "no bucket")
-    count = _number(parts["count"])
-    if count != counts[-1] or not count:
-        parts["count"].fail(f"the count of +Inf, {counts[-1]:g}, and at least one request", f"{count:g}")
-    histogram = Histogram(bounds=tuple(bounds), counts=tuple(counts), sum=_number(parts["sum"]))
-    low, high = sum_bounds(histogram)
-    if not low - _SUM_TOLERANCE * low <= histogram.sum <= high + _SUM_TOLERANCE * high:
-        parts["sum"].fail(f"{low:g} to {high:g} s, as the buckets allow", f"{histogram.sum:g}")
-    return histogram
+def _blocks(node: Node, latency: Mapping[str, Histogram | None]) -> tuple[Block, ...]:
+    if not node.given or not node.entries():
+        return ()
+    parts = node.mapping(required=("seconds",), optional=(*_COUNTS_OF_TIME, *SLIS))
+    times, counts = _counts_of_blocks(parts, _COUNTS_OF_TIME)
+    columns = {}
+    for sli, whole in latency.items():
+        if parts[sli].given:
+            if whole is None:
+                parts[sli].fail(f"none, as in latency.{sli}", "some")
+            columns[sli] = histograms(parts[sli], whole.bounds, len(times))
+    blocks = []
+    for i, (item, found) in enumerate(zip(times, counts, strict=True)):
+        if not (seconds := number(item)):
+            item.fail("a time above 0 seconds", "0")
+        blocks.append(Block(seconds=seconds, counts=found, **{sli: each[i] for sli, each in columns.items()}))
+    return tuple(blocks)
+
+
+def _counts_of_blocks(parts: Mapping[str, Node], names: Sequence[str]) -> tuple[list[Node], list[Counts]]:
+    """Return the node of each block's seconds, and its counts."""
+    times = parts["seconds"].items()
+    if not 0 < len(times) <= MAX_BLOCKS:
+        parts["seconds"].fail(f"1 to {MAX_BLOCKS} blocks", str(len(times)))
+    columns: dict[str, Any] = {name: column(parts[name], len(times)) for name in names if parts[name].given}
+    return times, [Counts(**{name: values[i] for name, values in columns.items()}) for i in range(len(times))]

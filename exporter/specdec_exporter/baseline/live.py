@@ -22,7 +22,7 @@ from specdec_exporter.predictor.sources.places import look
 
 # A predictor takes about 10 s to load, so no restart between two polls stays hidden.
 _POLL_SECONDS = 5.0
-_POLLS = 10  # at least, also in a short span
+_POLLS = 12  # at least, also in a short span: each is a block
 
 
 async def record(
@@ -46,7 +46,7 @@ async def record(
     stop = stop or asyncio.Event()
     config = await asyncio.to_thread(engine_config, log_paths)
     async with open_session() as session:
-        fetcher = MetricsFetcher(session, url)
+        fetcher = MetricsFetcher(session, url, lengths=True)
         first = await fetcher.fetch(timeout_seconds)
         started = time.monotonic()
         recorder = Recorder(first, started, context.model)

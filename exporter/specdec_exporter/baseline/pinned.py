@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, read_baseline, remarks
+from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, read_baseline
+from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, sum_bounds
+from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.figures import counts_of
 from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin, LoadBins
 
@@ -34,10 +35,11 @@ _MAPS = ("accepted_tokens_per_position", "requests_finished")
 class Increases(NamedTuple):
     """The measured part of a :class:`Baseline`: what happened over the span, ``None`` if not known."""
 
-    histograms: dict[str, Histogram]  # by field of a baseline, cumulative counts
+    histograms: dict[str, Histogram]  # by field of a baseline: SLIs and lengths; cumulative counts
     counts: Counts
     requests_finished: float | None = None
     by_load: tuple[LoadBin, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
 
 class Recorder:
@@ -59,6 +61,7 @@ class Recorder:
         self._first = self._last = first
         self._started = self._at = at
         self._loads = LoadBins()
+        self._blocks: Blocks[Block] = Blocks()
         # Engines that just preempted a request: its wait will count as one step when it goes on.
         self._waiting: set[str] = set()
 
@@ -82,7 +85,9 @@ class Recorder:
             )
         self.model_name = self.model_name or _choose(snapshot, self._wanted)
         waiting = set()
-        for before, now in self._pairs(self._last, snapshot):
+        pairs = self._pairs(self._last, snapshot)
+        self._blocks.add(_block(at - self._at, pairs))
+        for before, now in pairs:
             load = Load(at - self._at, counts_of(now) - counts_of(before))
             if now.engine not in self._waiting:
                 self._loads.add(load)
@@ -97,12 +102,13 @@ class Recorder:
         found = Increases(
             histograms={
                 field: total
-                for field, source in HISTOGRAMS.items()
+                for field, source in (*HISTOGRAMS.items(), *zip(LENGTHS, LENGTHS, strict=True))
                 if (total := total_of(field, _increases_of(pairs, source))) is not None
             },
-            counts=reduce(add, (counts_of(b) - counts_of(a) for a, b in pairs), Counts()),
+            counts=_counts(pairs),
             requests_finished=_increase(pairs, _finished),
             by_load=self._loads.bins(),
+            blocks=tuple(self._blocks.sums),
         )
         return of_v0(found) if self._v0 else found
 
@@ -155,7 +161,7 @@ def _fallen(before: EngineSnapshot, now: EngineSnapshot) -> str | None:
         for key in was.keys() & is_now.keys():
             if is_now[key] < was[key]:
                 return f"{name} {plain(str(key))} fell from {was[key]:g} to {is_now[key]:g}"
-    for name in (*HISTOGRAMS.values(), "step_latency"):
+    for name in (*HISTOGRAMS.values(), *LENGTHS, "step_latency"):
         histogram, later = getattr(before, name), getattr(now, name)
         if histogram is None or later is None:
             continue
@@ -178,36 +184,52 @@ def _finished(engine: EngineSnapshot) -> float | None:
     return None if engine.requests_finished is None else sum(engine.requests_finished.values())
 
 
+def _counts(pairs: _Pairs) -> Counts:
+    return reduce(add, (counts_of(b) - counts_of(a) for a, b in pairs), Counts())
+
+
+def _block(seconds: float, pairs: _Pairs) -> Block:
+    counts = msgspec.structs.replace(_counts(pairs), accepted_per_position=())
+    found = {field: _sum(field, _increases_of(pairs, source)) for field, source in HISTOGRAMS.items()}
+    return Block(seconds=seconds, counts=counts, **found)
+
+
 def _increases_of(pairs: _Pairs, name: str) -> list[Histogram]:
     sides: list[tuple[Histogram | None, Histogram | None]] = [(getattr(a, name), getattr(b, name)) for a, b in pairs]
     return [now if before is None else now - before for before, now in sides if now is not None]
 
 
 def total_of(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
-    """Sum histograms of one SLI, or ``None`` without requests. Raises :class:`BaselineError` if their bounds differ."""
+    """Sum histograms of one figure, or ``None`` if they are empty.
+
+    Raises :class:`BaselineError` if their bounds differ, or if the sum contradicts the buckets.
+    """
+    total = _sum(name, histograms)
+    if total is None or not (found := _possible(total)).count:
+        return None
+    low, high = found.sum_bounds()
+    if not low * (1 - _TOLERANCE) <= total.sum <= high * (1 + _TOLERANCE):
+        raise BaselineError(
+            f"the sum of {name}, {total.sum:g}, contradicts the buckets of its {found.count:g} requests: expected "
+            f"{low:g} to {high:g}. Record for longer"
+        )
+    return found
+
+
+def _sum(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
     if len({histogram.bounds for histogram in histograms}) > 1:
         raise BaselineError(
             f"the engines use different buckets for {name}, which cannot be summed: give all engines the same "
             "--custom-histogram-buckets"
         )
-    if not histograms or not any(histogram.count for histogram in histograms):
-        return None
-    return _consistent(name, reduce(add, histograms))
+    return reduce(add, histograms) if histograms else None
 
 
-def _consistent(name: str, found: Histogram) -> Histogram | None:
-    """Remove small contradictions, which rounding and reads at different moments cause; ``None`` if empty."""
-    counts = tuple(itertools.accumulate((round(max(count, 0.0), _DIGITS) for count in found.counts), max))
-    if not counts[-1]:
-        return None
-    histogram, total = Histogram(found.bounds, counts, 0.0), found.sum
-    low, high = sum_bounds(histogram)
-    if not low * (1 - _TOLERANCE) <= total <= high * (1 + _TOLERANCE):
-        raise BaselineError(
-            f"the sum of {name}, {total:g} s, contradicts the buckets of its {histogram.count:g} requests: expected "
-            f"{low:g} to {high:g} s. Record for longer"
-        )
-    return msgspec.structs.replace(histogram, sum=min(max(round(total, _DIGITS + 3), low), high))
+def _possible(found: Histogram) -> Histogram:
+    """Remove small contradictions, which rounding and reads at different moments cause."""
+    counts = tuple(itertools.accumulate((_rounded(count) for count in found.counts), max))
+    low, high = Histogram(found.bounds, counts, 0.0).sum_bounds()
+    return Histogram(found.bounds, counts, min(max(round(found.sum, _DIGITS + 3), low), high))
 
 
 def consistent_counts(counts: Counts) -> Counts:
@@ -245,6 +267,20 @@ def _rounded_bin(found: LoadBin) -> LoadBin:
     return LoadBin(found.bound, found.intervals, tuple(blocks), positions)
 
 
+def _rounded_blocks(found: Increases) -> Iterator[Block]:
+    """Round the blocks. They know what the whole recording knows; what has not counted yet in a block is 0."""
+    known = [name for name in SCALARS if getattr(found.counts, name) is not None]
+    bounds = {sli: whole.bounds for sli, whole in found.histograms.items() if sli in HISTOGRAMS}
+    empty = {sli: Histogram(each, (0.0,) * len(each), 0.0) for sli, each in bounds.items()}
+    for block in found.blocks:
+        counts: dict[str, Any] = {name: getattr(block.counts, name) or 0.0 for name in known}
+        yield Block(
+            seconds=_rounded(block.seconds) or 10.0**-_DIGITS,
+            counts=consistent_counts(Counts(**counts)),
+            **{sli: _possible(getattr(block, sli) or nothing) for sli, nothing in empty.items()},
+        )
+
+
 def of_v0(found: Increases) -> Increases:
     """Remove the counts that a V0 engine (up to 0.9.2) gets wrong.
 
@@ -260,7 +296,7 @@ def with_increases(baseline: Baseline, found: Increases) -> Baseline:
     finished = found.requests_finished
     if finished is None and "request_latency_seconds" in found.histograms:
         finished = found.histograms["request_latency_seconds"].count
-    if not finished or not found.histograms:
+    if not finished or not found.histograms.keys() & HISTOGRAMS.keys():
         raise BaselineError(
             f"no request finished in the recorded {baseline.duration_seconds:g} s, so there is no latency to keep. "
             "Send requests to the predictor, or record for longer"
@@ -270,5 +306,6 @@ def with_increases(baseline: Baseline, found: Increases) -> Baseline:
         counts=consistent_counts(found.counts),
         requests_finished=_rounded(finished),
         by_load=tuple(_rounded_bins(found.by_load)),
+        blocks=tuple(_rounded_blocks(found)),
         **found.histograms,
     )

@@ -14,6 +14,7 @@ import click
 
 from specdec_exporter.baseline import file as baselines
 from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.commands.flags import DURATION, Checked, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import DEFAULT_URL, given_context, one_line, record_beside, said, with_scheme
 from specdec_exporter.errors import BaselineError, SpecdecError
@@ -118,7 +119,7 @@ def _keep(recorded: Baseline, output: str, *, force: bool) -> None:
     else:
         baselines.write_baseline(output, recorded, force=force)
         click.echo(f"{output}: {said(recorded)}", err=True)
-    for remark in baselines.remarks(recorded):
+    for remark in remarks(recorded):
         click.echo(f"  note: {remark}", err=True)
 
 
@@ -134,7 +135,7 @@ def show(file: str, output: Literal["text", "json"]) -> int:
     from specdec_exporter.terminal.baseline import print_baseline
     from specdec_exporter.terminal.console import write
 
-    write(sys.stdout, lambda console: print_baseline(console, found, baselines.remarks(found)))
+    write(sys.stdout, lambda console: print_baseline(console, found, remarks(found)))
     return 0
 
 
@@ -165,6 +166,6 @@ def check(files: tuple[str, ...], url: str | None, timeout: float) -> int:
         for difference in differences:
             click.echo(f"     WARN {difference}")
             code = code or 2
-        for remark in baselines.remarks(found):
+        for remark in remarks(found):
             click.echo(f"     note: {remark}")
     return code

@@ -49,7 +49,7 @@ class Rank:
         self, index: int, settings: SimulatorSettings, release: Release, rng: random.Random, now: float
     ) -> None:
         self.index = index
-        self.totals = Totals(release, len(settings.rates))
+        self.totals = Totals(release, len(settings.rates), settings.max_model_len)
         self.window = self._new_window(now)
         self.last_step_drafted = False
         self.stepped = False  # since the last periodic report
@@ -237,5 +237,7 @@ class Rank:
         totals.finished[reason] = totals.finished.get(reason, 0) + 1
         totals.request_latency.observe(now - request.arrived_at)
         totals.request_decode.observe(decode_seconds)
+        totals.prompt_length.observe(request.prompt_tokens)
+        totals.generation_length.observe(request.generated)
         # a request with one token has no decode phase; vLLM observes 0
         totals.request_tpot.observe(decode_seconds / (request.generated - 1) if request.generated > 1 else 0.0)

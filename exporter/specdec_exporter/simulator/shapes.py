@@ -102,6 +102,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("vllm:request_time_per_output_token_seconds", "histogram", "request_tpot", "Per request.", since=(0, 11, 0)),
     Family("vllm:e2e_request_latency_seconds", "histogram", "request_latency", "End to end."),
     Family("vllm:request_decode_time_seconds", "histogram", "request_decode", "Time in decode."),
+    Family("vllm:request_prompt_tokens", "histogram", "prompt_length", "Prompt tokens of a request."),
+    Family("vllm:request_generation_tokens", "histogram", "generation_length", "Generated tokens of a request."),
     Family("vllm:gpu_prefix_cache_queries_total", "counter", "prompt_tokens", "Tokens.", "v1", until=(0, 11, 0)),
     Family("vllm:cache_config_info", "gauge", "cache_config", "Cache configuration."),
 )
@@ -247,6 +249,12 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     speculative_config: str
     startup_warnings: tuple[StartupWarning, ...]
     drafts_cut_at_max_tokens: bool
+
+
+def length_bounds(max_model_len: int) -> tuple[float, ...]:
+    """Return the bounds of the lengths of requests, in tokens: 1, 2, 5, 10, 20 and so on, up to the longest."""
+    steps = (step * 10**power for power in range(len(str(max_model_len))) for step in (1, 2, 5))
+    return tuple(float(step) for step in steps if step <= max_model_len)
 
 
 def parse_version(text: str) -> Version:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from specdec_exporter.histogram import HistogramCounter
-from specdec_exporter.simulator.shapes import Release
+from specdec_exporter.simulator.shapes import Release, length_bounds
 
 
 @dataclasses.dataclass(slots=True)
@@ -26,7 +26,8 @@ class Totals:
     those totals over its reports.
     """
 
-    def __init__(self, release: Release, num_positions: int) -> None:
+    def __init__(self, release: Release, num_positions: int, max_model_len: int) -> None:
+        lengths = length_bounds(max_model_len)
         self.drafts = 0
         self.draft_tokens = 0
         self.accepted_tokens = 0
@@ -41,6 +42,8 @@ class Totals:
         self.request_tpot = HistogramCounter(release.bounds["token"])
         self.request_latency = HistogramCounter(release.bounds["request"])
         self.request_decode = HistogramCounter(release.bounds["request"])
+        self.prompt_length = HistogramCounter(lengths)
+        self.generation_length = HistogramCounter(lengths)
         self.v0_generation_steps = 0
         self.v0_drafts = 0
         self.v0_accepted = 0

@@ -15,14 +15,13 @@ from typing import Any
 import msgspec
 
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.blocks import Blocks
 
 # Upper bounds of the bins, requests in decode per engine. The last bin has no upper end.
 CONCURRENCY_BOUNDS = tuple(1 << power for power in range(12))
 # A bin takes this much more than its bound. Full batches and load generators keep just a power of two of requests in
 # decode; a step that began before the interval counts whole in it, so it may read a little more.
 BOUND_SLACK = 1.05
-# A bin of a recording keeps between this and twice this many blocks; their spread gives the intervals of its figures.
-_BLOCKS = 12
 BLOCK_COUNTS = (
     "steps",
     "step_seconds",
@@ -104,51 +103,39 @@ def bin_of(concurrency: float) -> int:
     return CONCURRENCY_BOUNDS[min(place, len(CONCURRENCY_BOUNDS) - 1)]
 
 
-class _Blocks:
-    """Sums of consecutive intervals. Memory does not grow: when there are too many, neighbours become one."""
+class _Bin:
+    """The intervals of one bin."""
 
     def __init__(self) -> None:
-        self.intervals = 0
-        self.loads: list[Load] = []
+        self.blocks: Blocks[Load] = Blocks()
         self.positions = Counts()
-        self._span = 1  # intervals in a full block
-        self._filled = 1  # intervals in the last block
 
     def add(self, load: Load) -> None:
-        self.intervals += 1
         self.positions += Counts(accepted_per_position=load.counts.accepted_per_position)
-        load = Load(load.seconds, Counts(**{name: getattr(load.counts, name) for name in BLOCK_COUNTS}))
-        if self.loads and self._filled < self._span:
-            self.loads[-1] += load
-            self._filled += 1
-            return
-        if len(self.loads) == 2 * _BLOCKS:
-            self.loads = [one + other for one, other in zip(self.loads[::2], self.loads[1::2], strict=True)]
-            self._span *= 2
-        self.loads.append(load)
-        self._filled = 1
+        self.blocks.add(Load(load.seconds, Counts(**{name: getattr(load.counts, name) for name in BLOCK_COUNTS})))
 
     def without_gaps(self) -> tuple[Load, ...]:
         """Return the blocks. A count that some of them lack has not counted there yet, so it is 0."""
-        known = [name for name in BLOCK_COUNTS if any(getattr(load.counts, name) is not None for load in self.loads)]
+        loads = self.blocks.sums
+        known = [name for name in BLOCK_COUNTS if any(getattr(load.counts, name) is not None for load in loads)]
         nothing: dict[str, Any] = dict.fromkeys(known, 0.0)
-        return tuple(Load(load.seconds, load.counts + Counts(**nothing)) for load in self.loads)
+        return tuple(Load(load.seconds, load.counts + Counts(**nothing)) for load in loads)
 
 
 class LoadBins:
     """Sorts the intervals of a recording by concurrency."""
 
     def __init__(self) -> None:
-        self._bins: dict[int, _Blocks] = {}
+        self._bins: dict[int, _Bin] = {}
 
     def add(self, load: Load) -> None:
         """Add one polling interval of one engine, unless it tells nothing about the cost of steps."""
         if load.tells_the_cost:
-            self._bins.setdefault(bin_of(load.concurrency), _Blocks()).add(load)
+            self._bins.setdefault(bin_of(load.concurrency), _Bin()).add(load)
 
     def bins(self) -> tuple[LoadBin, ...]:
         """Return the bins that have intervals, in ascending order."""
         return tuple(
-            LoadBin(bound, blocks.intervals, blocks.without_gaps(), blocks.positions.accepted_per_position)
-            for bound, blocks in sorted(self._bins.items())
+            LoadBin(bound, found.blocks.parts, found.without_gaps(), found.positions.accepted_per_position)
+            for bound, found in sorted(self._bins.items())
         )

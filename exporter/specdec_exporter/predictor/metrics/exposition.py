@@ -14,7 +14,14 @@ import re
 from collections import deque
 
 from specdec_exporter.errors import ExpositionError
-from specdec_exporter.predictor.metrics.families import MEANINGS, PREFIXES, WANTED_FAMILIES, Meaning, engine_generation
+from specdec_exporter.predictor.metrics.families import (
+    LENGTH_MEANINGS,
+    MEANINGS,
+    PREFIXES,
+    WANTED_FAMILIES,
+    Meaning,
+    engine_generation,
+)
 from specdec_exporter.predictor.metrics.layout import Key, Layout, Recipe, Series
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
@@ -56,17 +63,20 @@ _LONGEST_LEARNT_LINES = 20_000
 _layouts: deque[Layout] = deque(maxlen=_LAYOUTS_KEPT)  # of the last bodies, newest first; each predictor needs one
 
 
-def parse_exposition(body: bytes, content_type: str | None = None) -> Snapshot:
+def parse_exposition(body: bytes, content_type: str | None = None, *, lengths: bool = False) -> Snapshot:
     """Read one answer of a predictor's ``/metrics``.
 
-    ``content_type`` is the header as received; it only decides whether the body must end in ``# EOF``. Equal arguments
-    give equal results. Raises :class:`ExpositionError` with reason ``not_metrics`` (HTML, JSON, nothing at
-    all, a line of ours that is no sample), ``truncated`` (ends in mid-line, or without a required ``# EOF``) or
-    ``encoding`` (compressed, or not UTF-8 where we read it).
+    ``content_type`` is the header as received; it only decides whether the body must end in ``# EOF``. ``lengths``:
+    also read the lengths of requests; each call is then as slow as a first one. Equal arguments give equal results.
+    Raises :class:`ExpositionError` with reason ``not_metrics`` (HTML, JSON, nothing at all, a line of ours that is no
+    sample), ``truncated`` (ends in mid-line, or without a required ``# EOF``) or ``encoding`` (compressed, or not UTF-8
+    where we read it).
     """
     _refuse_other_text(body)
     _refuse_fragment(body, content_type)
     lines = body.split(b"\n")
+    if lengths:
+        return _parse_lines(lines, lengths=True)
     known = (snapshot for layout in tuple(_layouts) if (snapshot := layout.read(lines)))
     return next(known, None) or _parse_lines(lines)
 
@@ -109,11 +119,13 @@ def _not_metrics(text: bytes) -> ExpositionError:
     )
 
 
-def _parse_lines(lines: list[bytes]) -> Snapshot:
+def _parse_lines(lines: list[bytes], *, lengths: bool = False) -> Snapshot:
+    meanings = MEANINGS | LENGTH_MEANINGS if lengths else MEANINGS
     families: set[str] = set()
     declared = ""  # by the comment above
     engine_labels = False
-    plain = len(lines) <= _LONGEST_LEARNT_LINES  # and the groups of interest hold their own samples, and those only
+    # Whether the layout can be learnt: the groups of interest hold their own samples, and those only.
+    plain = not lengths and len(lines) <= _LONGEST_LEARNT_LINES
     series: list[Series] = []
     values: list[float] = []
     places: list[tuple[int, int]] = []
@@ -127,7 +139,7 @@ def _parse_lines(lines: list[bytes]) -> Snapshot:
         if comment:
             declared = family
             continue
-        if not (meaning := MEANINGS.get(name)):
+        if not (meaning := meanings.get(name)):
             plain &= declared not in WANTED_FAMILIES or index == len(lines) - 1
             continue
         if not (sample := _SAMPLE.fullmatch(line)):

@@ -54,6 +54,11 @@ _HISTOGRAMS: dict[str, tuple[str, ...]] = {
     "request_latency": ("e2e_request_latency_seconds",),
     "request_decode": ("request_decode_time_seconds",),
 }
+# Only recordings read these, so that scrapes need not.
+_LENGTHS: dict[str, tuple[str, ...]] = {
+    "prompt_length": ("request_prompt_tokens",),
+    "generation_length": ("request_generation_tokens",),
+}
 
 # Families of only one engine generation, without "_total".
 _V0_ONLY = frozenset(
@@ -97,15 +102,25 @@ def _meanings() -> dict[str, Meaning]:
         by_name[name] = by_name[f"{name}_total"] = Meaning(field, shape, key_label, "", 0)
     for field, names in _GAUGES.items():
         by_name |= {name: Meaning(field, "scalar", None, "", rank) for rank, name in enumerate(names)}
-    for field, names in _HISTOGRAMS.items():
+    return _prefixed(by_name | _of_histograms(_HISTOGRAMS))
+
+
+def _of_histograms(histograms: dict[str, tuple[str, ...]]) -> dict[str, Meaning]:
+    by_name: dict[str, Meaning] = {}
+    for field, names in histograms.items():
         for rank, name in enumerate(names):
             by_name[f"{name}_bucket"] = Meaning(field, "histogram", "le", "", rank)
             by_name[f"{name}_sum"] = Meaning(field, "histogram", None, "sum", rank)
             by_name[f"{name}_count"] = Meaning(field, "histogram", None, "count", rank)
+    return by_name
+
+
+def _prefixed(by_name: dict[str, Meaning]) -> dict[str, Meaning]:
     return {prefix + name: meaning for prefix in PREFIXES for name, meaning in by_name.items()}
 
 
 MEANINGS = _meanings()  # by full sample name
+LENGTH_MEANINGS = _prefixed(_of_histograms(_LENGTHS))
 WANTED_FAMILIES = frozenset(_COUNTERS).union(*_GAUGES.values(), *_HISTOGRAMS.values())  # no prefix, no "_total"
 
 

@@ -76,12 +76,13 @@ class MetricsFetcher:
     """Fetches from one predictor.
 
     ``url`` is its base, such as ``http://127.0.0.1:8080/path``, or the full URL of its ``/metrics``. A user and
-    password in it are sent as basic authentication and appear in no message. Raises :class:`ConfigError` if it is no
-    http(s) URL.
+    password in it are sent as basic authentication and appear in no message. ``lengths``: the snapshots also hold the
+    lengths of requests. Raises :class:`ConfigError` if it is no http(s) URL.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, url: str, *, lengths: bool = False) -> None:
         self._session = session
+        self._parse = functools.partial(parse_exposition, lengths=lengths)
         self._metrics_url, self._version_url, self._models_url = _endpoints(url)
         self._flight: _Flight | None = None
 
@@ -131,9 +132,9 @@ class MetricsFetcher:
         body, content_type = await self._get(self._metrics_url, MAX_BODY_BYTES)
         try:
             if len(body) > _PARSE_IN_THREAD_BYTES:
-                snapshot = await asyncio.to_thread(parse_exposition, body, content_type)
+                snapshot = await asyncio.to_thread(self._parse, body, content_type)
             else:
-                snapshot = parse_exposition(body, content_type)
+                snapshot = self._parse(body, content_type)
         except ExpositionError as error:
             raise FetchError(error.reason, f"GET {_shown(self._metrics_url)}: {error}") from error
         return msgspec.structs.replace(snapshot, process_start_time_seconds=process_start_time(body))

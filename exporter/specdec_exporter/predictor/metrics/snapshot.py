@@ -48,6 +48,10 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     request_latency: Histogram | None = None  # end to end
     request_decode: Histogram | None = None
 
+    # Tokens per finished request; only in snapshots for a recording.
+    prompt_length: Histogram | None = None
+    generation_length: Histogram | None = None
+
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One fetch. ``engines`` is sorted by ``(model_name, engine)``.

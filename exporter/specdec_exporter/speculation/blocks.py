@@ -1,0 +1,41 @@
+"""Sums over consecutive parts of a recording. Their scatter gives the intervals of its figures."""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, Self, TypeVar
+
+MAX_BLOCKS = 24
+
+
+class _Part(Protocol):
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+_P = TypeVar("_P", bound=_Part)
+
+
+class Blocks(Generic[_P]):
+    """At most :data:`MAX_BLOCKS` sums, each of as many parts; from half of that on, their number stays above the half.
+
+    Memory does not grow: when there are too many, neighbours become one. So the blocks of a long recording are long,
+    and what lasts some minutes falls into one block.
+    """
+
+    def __init__(self) -> None:
+        self.parts = 0
+        self.sums: list[_P] = []
+        self._span = 1  # parts in a full block
+        self._filled = 1  # parts in the last block
+
+    def add(self, part: _P) -> None:
+        """Add the next part."""
+        self.parts += 1
+        if self.sums and self._filled < self._span:
+            self.sums[-1] += part
+            self._filled += 1
+            return
+        if len(self.sums) == MAX_BLOCKS:
+            self.sums = [one + other for one, other in zip(self.sums[::2], self.sums[1::2], strict=True)]
+            self._span *= 2
+        self.sums.append(part)
+        self._filled = 1
