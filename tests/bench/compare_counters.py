@@ -10,10 +10,9 @@ from collections.abc import Iterable
 import msgspec
 
 from bench.alert_traces import bounds
-from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, Block, Context
+from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.figures import counts_of
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 POLL_SECONDS = 5.0
@@ -61,11 +60,7 @@ class Counters:
         first = self.time_to_first_token.histogram()
         finished = self.request_latency.histogram()
         accepted = max(self.decoded_tokens - self.steps, 0.0)
-        lengths = {}
-        if "prompt_length" in EngineSnapshot.__struct_fields__:
-            lengths = {"prompt_length": self.prompt_length.histogram(), "generation_length": self.generation_length.histogram()}
         engine = EngineSnapshot(
-            **lengths,
             model_name="m",
             engine="0",
             generation_tokens=first.count + self.decoded_tokens,
@@ -76,6 +71,8 @@ class Counters:
             time_per_output_token=self.time_per_output_token.histogram(),
             step_latency=Histogram((math.inf,), (float(self.steps),), self.step_seconds),
             request_latency=finished,
+            prompt_length=self.prompt_length.histogram(),
+            generation_length=self.generation_length.histogram(),
         )
         if self.k:
             engine = msgspec.structs.replace(
@@ -115,11 +112,12 @@ def _curve(tokens_per_step: float, k: int) -> list[float]:
 
 def recorded(name: str, polls: Iterable[tuple[float, Snapshot]], *, k: int) -> Baseline:
     """The recording of such polls: times in seconds and what was read."""
-    read = list(polls)
-    recorder = Recorder(read[0][1], read[0][0])
-    for at, snapshot in read[1:]:
+    times = iter(polls)
+    at, first = next(times)
+    recorder = Recorder(first, at)
+    for at, snapshot in times:
         recorder.observe(snapshot, at)
-    found = with_increases(
+    return with_increases(
         Baseline(
             name=name,
             recorded_at="2026-01-01T00:00:00Z",
@@ -131,25 +129,4 @@ def recorded(name: str, polls: Iterable[tuple[float, Snapshot]], *, k: int) -> B
             model_name="m",
         ),
         recorder.increases(),
-    )
-    if found.blocks or not BLOCKS:
-        return found
-    size = -(-len(read) // 24)
-    marks = [*read[:-1:size], read[-1]]
-    lengths = {
-        name: getattr(read[-1][1].engines[0], name) - getattr(read[0][1].engines[0], name)
-        for name in ("prompt_length", "generation_length") if hasattr(read[0][1].engines[0], name)
-    }
-    return msgspec.structs.replace(found, blocks=tuple(map(_block, marks, marks[1:])), **lengths)
-
-
-BLOCKS = True
-
-
-def _block(before: tuple[float, Snapshot], now: tuple[float, Snapshot]) -> Block:
-    (one,), (other,) = before[1].engines, now[1].engines
-    return Block(
-        seconds=now[0] - before[0],
-        counts=counts_of(other) - counts_of(one),
-        **{field: getattr(other, name) - getattr(one, name) for field, name in HISTOGRAMS.items()},
     )
