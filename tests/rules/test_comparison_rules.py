@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from recordings import E2E, TPOT, TTFT, histogram
 from rules.scenario import Case, Pack, Phase, Shares, pinned, service
+from specdec_exporter.comparison.distribution import Sample
 from specdec_exporter.comparison.latency import LatencyComparison, Sli, compare_latency
 from specdec_exporter.speculation.policy import load_policy
 
@@ -38,8 +39,8 @@ def case(seed: int) -> Case:
     after = {name: drawn(source, bounds[6] * slower, tail) for name, _, bounds in SLIS}
     values: dict[str, float | None] = {}
     for name, sli, bounds in SLIS:
-        baseline = histogram(requests_of(before[name], recorded), bounds)
-        candidate = histogram(requests_of(after[name], per_minute * WINDOW_MINUTES), bounds)
+        baseline = Sample(histogram(requests_of(before[name], recorded), bounds))
+        candidate = Sample(histogram(requests_of(after[name], per_minute * WINDOW_MINUTES), bounds))
         values |= expected(name, compare_latency(sli, baseline, candidate, POLICY))
     series = service(Phase(minutes=60, latency=after, requests_per_minute=per_minute), families=tuple(before))
     return Case(name=str(seed), series=series + pinned(60, before, requests=recorded), values={57: values})

@@ -13,20 +13,12 @@ import msgspec
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.comparison.decision import Decision, Drafting, decide
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
-from specdec_exporter.comparison.likeness import (
-    Flag,
-    flags,
-    histogram_of,
-    refuse_unlike,
-    requests_of,
-    speculates,
-    traffic_of,
-    unlike_traffic,
-)
-from specdec_exporter.comparison.loads import choose, cost_of, k_of, reference_of
+from specdec_exporter.comparison.likeness import Flag, flags, refuse_unlike, sample_of, speculates
+from specdec_exporter.comparison.loads import at_like_load, choose, k_of
+from specdec_exporter.comparison.traffic import conditions, difference, requests_of, traffic_of
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.cost import MeasuredCost
-from specdec_exporter.speculation.estimate import Estimate, proportion
+from specdec_exporter.speculation.estimate import Estimate, Spread, proportion
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
 
@@ -34,7 +26,7 @@ CeilingSource = Literal["tokens_per_step", "mean_acceptance_length"]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One recording. ``figures`` is ``null`` if nothing was drafted.
+    """One recording. ``figures`` is ``null`` if nothing was drafted. ``requests_in_flight`` waited or ran, in the mean.
 
     The counters do not tell requests apart. So the intervals of ``acceptance_ratio`` and ``mean_acceptance_length``
     assume that all drafts of a request are accepted or rejected together, which is the widest case.
@@ -51,6 +43,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     num_speculative_tokens: int | None
     requests: float | None
     requests_per_second: float | None
+    requests_in_flight: float | None
     generation_tokens_per_second: float | None
     mean_prompt_tokens: float | None
     mean_generation_tokens: float | None
@@ -101,28 +94,30 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparison:
     """Compare ``candidate`` with ``baseline``. Raises ComparisonError if they cannot be compared (two models)."""
     refuse_unlike(baseline, candidate)
-    unlike = unlike_traffic(baseline, candidate, policy.latency)
+    traffic = difference(baseline, candidate, policy.latency)
+    like_load = at_like_load(baseline, candidate, policy)
+    found = conditions(traffic, like_load)
     latencies = tuple(
         compare_latency(
             sli,
-            histogram_of(baseline, sli),
-            histogram_of(candidate, sli),
+            sample_of([baseline], sli),
+            sample_of([candidate], sli),
             policy.latency,
-            unlike=unlike.get(sli),
+            found[sli],
         )
         for sli in SLIS
     )
-    before, after = side_of(baseline), side_of(candidate)
-    drafting = _drafting(baseline, candidate, policy)
+    before, after = side_of(baseline, policy), side_of(candidate, policy)
+    drafting = _drafting(baseline, candidate, like_load, policy)
     return Comparison(
         baseline=before,
         candidate=after,
         latencies=latencies,
-        speedup=_speedup(latencies, before.figures, after.figures, drafting.cost if drafting else None),
+        speedup=_speedup(latencies, before.figures, after.figures, like_load, drafting),
         generation_tokens_per_second_ratio=ratio(
             after.generation_tokens_per_second, before.generation_tokens_per_second
         ),
-        flags=flags(baseline, candidate, policy.latency),
+        flags=flags(baseline, candidate, traffic, policy.latency, like_load=like_load is not None),
         decision=decide(
             latencies,
             before.figures,
@@ -134,12 +129,9 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparis
     )
 
 
-def _drafting(baseline: Baseline, candidate: Baseline, policy: Policy) -> Drafting | None:
+def _drafting(baseline: Baseline, candidate: Baseline, cost: MeasuredCost | None, policy: Policy) -> Drafting | None:
     """Return what drafts cost at like load; ``None`` if the recordings do not tell."""
-    if speculates(baseline) or not speculates(candidate):
-        return None
-    cost = cost_of(candidate.by_load, reference_of([baseline], policy).times, policy)
-    if cost is None:
+    if cost is None or speculates(baseline) or not speculates(candidate):
         return None
     k, choice = k_of(candidate), None
     if k is not None and cost.draft_tokens_per_step > 0:
@@ -147,10 +139,10 @@ def _drafting(baseline: Baseline, candidate: Baseline, policy: Policy) -> Drafti
     return Drafting(cost, choice, cost.pays(policy.latency.speedup_min))
 
 
-def side_of(recording: Baseline) -> Side:
+def side_of(recording: Baseline, policy: Policy) -> Side:
     """Return the figures of one recording."""
     counts, seconds = recording.counts, recording.duration_seconds
-    requests, traffic = requests_of(recording), traffic_of(recording)
+    requests, traffic = requests_of(recording), traffic_of(recording, policy.latency)
     accepted = None
     if counts.draft_tokens and counts.accepted_tokens is not None:
         clusters = min((known for known in (requests, counts.drafts) if known), default=counts.draft_tokens)
@@ -171,9 +163,10 @@ def side_of(recording: Baseline) -> Side:
         num_speculative_tokens=recording.num_speculative_tokens,
         requests=requests,
         requests_per_second=ratio(requests, seconds),
+        requests_in_flight=_value(traffic.in_flight),
         generation_tokens_per_second=ratio(counts.generation_tokens, seconds),
-        mean_prompt_tokens=traffic.prompt_tokens,
-        mean_generation_tokens=traffic.generation_tokens,
+        mean_prompt_tokens=_value(traffic.prompt_tokens),
+        mean_generation_tokens=_value(traffic.generation_tokens),
         preemptions=counts.preemptions,
         acceptance_ratio=accepted,
         mean_acceptance_length=accepted.scaled(length, 1.0) if accepted and length else None,
@@ -181,11 +174,16 @@ def side_of(recording: Baseline) -> Side:
     )
 
 
+def _value(found: Spread | None) -> float | None:
+    return None if found is None else found.value
+
+
 def _speedup(
     latencies: tuple[LatencyComparison, ...],
     baseline: Figures | None,
     candidate: Figures | None,
-    cost: MeasuredCost | None,
+    like_load: MeasuredCost | None,
+    drafting: Drafting | None,
 ) -> Speedup:
     by_sli = {latency.sli: latency for latency in latencies}
     # Time per output token exists since 0.11.0; the rule pack uses the same order.
@@ -199,7 +197,7 @@ def _speedup(
         ceiling, ceiling_from = candidate.tokens_per_step, "tokens_per_step"
         if ceiling is None:
             ceiling, ceiling_from = candidate.mean_acceptance_length, "mean_acceptance_length"
-    price = cost.draft_cost_ratio if cost else None
+    price = drafting.cost.draft_cost_ratio if drafting else None
     length = candidate.mean_draft_length if candidate else None
     return Speedup(
         realised=realised,
@@ -207,8 +205,8 @@ def _speedup(
         ceiling=ceiling,
         ceiling_from=None if ceiling is None else ceiling_from,
         efficiency=realised.scaled(1.0 / ceiling) if realised and ceiling else None,
-        at_like_load=cost.speedup if cost else None,
-        concurrency=cost.concurrency if cost else None,
+        at_like_load=like_load.speedup if like_load else None,
+        concurrency=like_load.concurrency if like_load else None,
         draft_cost_ratio=price,
         break_even_acceptance_ratio=price,
         break_even_acceptance_length=price.scaled(length, 1.0) if price and length else None,

@@ -14,7 +14,8 @@ from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import ResolvedPolicy
 
-DecisionCode = Literal["faster", "no_difference", "slower", "tail_worse", "mixed", "undecided"]
+DecisionCode = Literal["faster", "no_difference", "inconclusive", "slower", "tail_worse", "mixed", "undecided"]
+_LONGEST = 100  # nobody records this many times as long
 REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed"})
 
 
@@ -95,8 +96,12 @@ def _headline(outcomes: dict[Outcome, list[str]], *, some_are_faster: bool) -> t
         return "tail_worse", f"The slowest requests became slower in {_list(tail)}, the typical one did not{rest}"
     if faster:
         return "faster", f"Faster in {_list(faster)}"
-    if outcomes.get("no_difference"):
-        return "no_difference", f"No difference shown in {_list(outcomes['no_difference'])}"
+    same, open_ = outcomes.get("no_difference", []), outcomes.get("inconclusive", [])
+    if open_:
+        rest = f"; no difference in {_list(same)}" if same else ""
+        return "inconclusive", f"A difference in {_list(open_)} is neither shown nor ruled out{rest}"
+    if same:
+        return "no_difference", f"No difference in {_list(same)}"
     return "undecided", "These recordings allow no decision"
 
 
@@ -119,6 +124,10 @@ def _reasons(latency: LatencyComparison) -> list[str]:
     if latency.mean_ratio is not None:
         means = f"{seconds(latency.mean_seconds.baseline)} -> {seconds(latency.mean_seconds.candidate)}"
         found.append(f"{title}: mean {means}, {times(latency.mean_ratio)}")
+    if latency.like_load_ratio is not None:
+        found.append(f"{title}: {times(latency.like_load_ratio)} at like load, which decides")
+    if latency.requests_needed is not None and latency.requests.baseline and latency.requests.candidate:
+        found.append(f"{title}: {_more(latency)} would decide")
     tail, head = latency.tail_shift, latency.head_shift
     if tail is not None and tail.shifted:
         found.append(
@@ -130,6 +139,15 @@ def _reasons(latency: LatencyComparison) -> list[str]:
                 f"{title}: {percent(head.share)} more of the requests are faster than {seconds(head.limit_seconds)}"
             )
     return found
+
+
+def _more(latency: LatencyComparison) -> str:
+    """Return how much more would have to be recorded."""
+    now = min(latency.requests.baseline or 1.0, latency.requests.candidate or 1.0)
+    factor = (latency.requests_needed or 0.0) / now
+    if factor > _LONGEST:
+        return f"only more than {_LONGEST} times as many requests"
+    return f"about {factor:.1f} times as many requests ({latency.requests_needed:,.0f} of each side)"
 
 
 def times(estimate: Estimate | None, unit: str = "x") -> str:
@@ -156,15 +174,14 @@ def _action(
             "Decide what matters more to your users: the first token or the whole answer. For a slower first token, "
             "look at waiting requests and prompt lengths. For slower answers, look at acceptance and batch size."
         )
-    if code == "no_difference":
-        # That none is shown does not prove that there is none.
-        if drafting is None or not turned_on:
-            return "Record longer: a smaller difference than these intervals show may still be there."
-        if drafting.pays is None:
-            return "Record longer: neither a gain nor the absence of one is shown."
-        if drafting.pays:
+    if code in ("no_difference", "inconclusive"):
+        if drafting is not None and turned_on and drafting.pays:
             return "Keep speculation on: it pays at like load. Record longer to see it in the latencies too."
-        return f"Speculation gives no speed-up at this load. {_other_k(drafting.choice)}"
+        if drafting is not None and turned_on and drafting.pays is False:
+            return f"Speculation gives no speed-up at this load. {_other_k(drafting.choice)}"
+        if code == "inconclusive":
+            return "Record longer: neither a difference nor the absence of one is shown. Change nothing until then."
+        return "Choose by other things: memory, risk, throughput. These latencies do not differ."
     if code == "faster":
         if turned_on:
             keep = "Keep speculation on. Serve the baseline, and an alert fires when the speed-up disappears."

@@ -2,18 +2,22 @@
 
 Pure functions on :class:`~specdec_exporter.histogram.Histogram`: cumulative counts, seconds. Counts may be fractions,
 because Prometheus extrapolates increases. Only :func:`quantile` interpolates.
+
+Requests that share a batch or a busy minute are alike, so there is more chance in n of them than in n independent
+ones. The scatter of a sample's blocks of time tells how much more.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.estimate import Estimate, Mean, Z
+from specdec_exporter.speculation.estimate import Estimate, Spread, Z, ratio_of_sums, t_quantile
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 Unresolvable = Literal["below_first_bucket", "above_last_bucket", "too_few_requests"]
@@ -46,26 +50,70 @@ class Shift(msgspec.Struct, frozen=True):
     shifted: bool
 
 
-def mean(histogram: Histogram) -> Mean | None:
-    """Return the mean and the largest variance that counts and sum allow; ``None`` for an empty histogram.
+class Sample(msgspec.Struct, frozen=True):
+    """One latency of one side: of all requests, and of the same requests in blocks of time, in their order.
+
+    ``runs`` names the recording that each block is of, if the sample has several. Without blocks, ``blocks`` is empty.
+    """
+
+    whole: Histogram
+    blocks: tuple[Histogram, ...] = ()
+    runs: tuple[int, ...] = ()
+
+    def in_blocks(self, parts: Sequence[float], policy: LatencyPolicy) -> Spread | None:
+        """Return the sum of ``parts``, one for each block, over the requests, with the scatter of the blocks.
+
+        ``None`` if the sum is 0, and if there are fewer than ``min_blocks``.
+        """
+        if len(self.blocks) < policy.min_blocks:
+            return None
+        return ratio_of_sums(parts, [block.count for block in self.blocks], policy.min_blocks, self.runs or None)
+
+    def slower_than(self, bound: float, policy: LatencyPolicy) -> Spread | None:
+        """Return the share of requests above ``bound`` as :meth:`in_blocks`, also ``None`` if it is not a boundary."""
+        if any(bound not in block.bounds for block in self.blocks):
+            return None
+        parts = [block.count - block.counts[block.bounds.index(bound)] for block in self.blocks]
+        return self.in_blocks(parts, policy)
+
+
+def mean(sample: Sample, policy: LatencyPolicy) -> Spread | None:
+    """Return the mean with its error; ``None`` if it is 0, or without requests.
+
+    The scatter of the blocks gives the error. With fewer than ``min_blocks``, requests are taken as independent, with
+    the largest variance that the buckets allow; the error is unknown if some lie above the last finite bound.
+    """
+    histogram = sample.whole
+    if histogram.count <= 0 or not 0.0 < histogram.mean < math.inf:
+        return None
+    if found := sample.in_blocks([block.sum for block in sample.blocks], policy):
+        return Spread(histogram.mean, found.error, found.freedom)
+    variance = variance_max(histogram)
+    if variance is None or histogram.count <= 1:
+        return Spread(histogram.mean)
+    error = math.sqrt(variance / (histogram.count - 1.0)) / histogram.mean
+    if not error < math.inf:  # no real measurement
+        return Spread(histogram.mean)
+    return Spread(histogram.mean, error, max(int(histogram.count) - 1, 1))
+
+
+def variance_max(histogram: Histogram) -> float | None:
+    """Return the largest variance that counts and sum allow; ``None`` if unbounded. The histogram must not be empty.
 
     In a bucket [a, b] with mean m, the mean of squares is at most (a + b) m - a b, when every value lies at an end. The
     total is largest when the highest buckets take as much of the sum as they can. Values above the last finite bound
     leave the variance unbounded.
     """
-    if histogram.count <= 0:
-        return None
-    value = histogram.mean
     buckets = list(_buckets(histogram))
     if any(count > 0 and math.isinf(high) for _, high, count in buckets):
-        return Mean(value, histogram.count, None)
+        return None
     free = histogram.sum - sum(low * count for low, _, count in buckets)
     squares = 0.0
     for low, high, count in reversed(buckets):
         moved = min(max(free, 0.0), (high - low) * count) if count > 0 else 0.0
         free -= moved
         squares += low * low * count + (low + high) * moved if count > 0 else 0.0
-    return Mean(value, histogram.count, max(squares / histogram.count - value * value, 0.0))
+    return max(squares / histogram.count - histogram.mean * histogram.mean, 0.0)
 
 
 def _buckets(histogram: Histogram) -> zip[tuple[float, float, float]]:
@@ -80,18 +128,20 @@ def _buckets(histogram: Histogram) -> zip[tuple[float, float, float]]:
     )
 
 
-def quantile(histogram: Histogram, share: float, z: float = Z) -> Quantile | None:
+def quantile(sample: Sample, share: float, policy: LatencyPolicy, z: float = Z) -> Quantile | None:
     """Return the ``share`` quantile (0.99 for P99); ``None`` for an empty histogram.
 
-    The number of requests below the true quantile is binomial. So for any distribution the quantile lies between the
-    ranks n q -+ z sqrt(n q (1 - q)), and the interval consists of the buckets with these ranks. The quantile is
-    unresolvable in the first bucket, above the last finite bound, and with too few requests for both ranks.
+    The number of independent requests below the true quantile is binomial. So for any distribution the quantile lies
+    between the ranks n q -+ z sqrt(n q (1 - q)), and the interval consists of the buckets with these ranks. The scatter
+    of blocks at the next boundary above widens them. The quantile is unresolvable in the first bucket, above the last
+    finite bound, and with too few requests for both ranks.
     """
+    histogram = sample.whole
     count = histogram.count
     if count <= 0:
         return None
     rank = share * count
-    spread = z * math.sqrt(share * (1.0 - share) * count)
+    spread = z * math.sqrt(share * (1.0 - share) * count * _growth(sample, share, policy))
     low = _bounds_at(histogram, rank - spread)[0] if rank > spread else None
     high = _bounds_at(histogram, rank + spread)[1] if rank + spread <= count else None
     at = bisect_left(histogram.counts, rank)
@@ -104,6 +154,17 @@ def quantile(histogram: Histogram, share: float, z: float = Z) -> Quantile | Non
     start, end = histogram.bounds[at - 1], histogram.bounds[at]
     below, within = histogram.counts[at - 1], histogram.counts[at] - histogram.counts[at - 1]
     return Quantile(start + (end - start) * (rank - below) / within, low, high)
+
+
+def _growth(sample: Sample, share: float, policy: LatencyPolicy) -> float:
+    """Return how many times the variance of independent requests the count below the ``share`` quantile has."""
+    histogram = sample.whole
+    at = min(bisect_left(histogram.counts, share * histogram.count), len(histogram.bounds) - 2)
+    found = sample.slower_than(histogram.bounds[at], policy) if at >= 0 else None
+    if found is None or found.error is None or not 0.0 < found.value < 1.0:
+        return 1.0
+    independent = (1.0 - found.value) / found.value / histogram.count  # squared and relative
+    return max(found.error**2 / independent * (t_quantile(Z, found.freedom) / Z) ** 2, 1.0)
 
 
 def _bounds_at(histogram: Histogram, rank: float) -> tuple[float, float | None]:
@@ -131,14 +192,17 @@ def ratio_of_quantiles(numerator: Quantile | None, denominator: Quantile | None)
     )
 
 
-def on_common_bounds(one: Histogram, other: Histogram) -> tuple[Histogram, Histogram] | None:
+def on_common_bounds(one: Sample, other: Sample) -> tuple[Sample, Sample] | None:
     """Reduce both to their common boundaries, which loses only resolution; ``None`` without a common one."""
-    if one.bounds == other.bounds:
+    if one.whole.bounds == other.whole.bounds:
         return one, other
-    common = frozenset(one.bounds) & frozenset(other.bounds)
+    common = frozenset(one.whole.bounds) & frozenset(other.whole.bounds)
     if all(math.isinf(bound) for bound in common):
         return None
-    return _with_bounds(one, common), _with_bounds(other, common)
+    return (
+        msgspec.structs.replace(one, whole=_with_bounds(one.whole, common)),
+        msgspec.structs.replace(other, whole=_with_bounds(other.whole, common)),
+    )
 
 
 def _with_bounds(histogram: Histogram, bounds: frozenset[float]) -> Histogram:
@@ -146,47 +210,93 @@ def _with_bounds(histogram: Histogram, bounds: frozenset[float]) -> Histogram:
     return Histogram(tuple(bound for bound, _ in kept), tuple(count for _, count in kept), histogram.sum)
 
 
-def tail_shift(now: Histogram, baseline: Histogram, policy: LatencyPolicy) -> Shift | None:
+def tail_shift(now: Sample, baseline: Sample, policy: LatencyPolicy) -> Shift | None:
     """Return the shift of the tail, as the rule pack records and judges it; ``None`` if a histogram is empty.
 
     The shift is the share slower now minus ``tail_growth`` times the share slower at baseline, at least 0. It is the
     largest over the common boundaries that held ``tail_limit_share`` of the requests at baseline.
 
-    The margin, with s slower now, b at baseline, g = ``tail_growth`` and v = 1 / n + 1 / n at baseline: the square root
-    of a share has the sampling error sqrt(1 / n) / 2 for any share. So chance explains s - b up to
-    z sqrt(b v) + z^2 v / 4. At most z^2 v g / (4 (g - 1)) of this exceeds (g - 1) b, for any b.
+    The margin of independent requests, with s slower now, b at baseline, g = ``tail_growth`` and
+    v = 1 / n + 1 / n at baseline: the square root of a share has the sampling error sqrt(1 / n) / 2 for any share. So
+    chance explains s - b up to z sqrt(b v) + z^2 v / 4. At most z^2 v g / (4 (g - 1)) of this exceeds (g - 1) b, for
+    any b. The scatter of blocks may widen the margin, so the shift is the one that exceeds its own margin most.
     """
-    if now.count <= 0 or baseline.count <= 0:
+    if now.whole.count <= 0 or baseline.whole.count <= 0:
         return None
     growth = policy.tail_growth
+    each = 1.0 / now.whole.count + 1.0 / baseline.whole.count
+    margin = policy.z_score**2 * growth / (4.0 * (growth - 1.0)) * each
     most_slower = round(1.0 - policy.tail_limit_share, 10)
-    then = dict(zip(baseline.bounds, baseline.counts, strict=True))
-    share, limit = 0.0, None
-    for bound, count in zip(now.bounds, now.counts, strict=True):
-        slower_then = 1.0 - then[bound] / baseline.count if bound in then else math.inf
-        if slower_then > most_slower:
-            continue
-        newly = 1.0 - count / now.count - growth * slower_then
-        if newly > share:
-            share, limit = newly, bound
-    margin = policy.z_score**2 * growth / (4.0 * (growth - 1.0)) * (1.0 / now.count + 1.0 / baseline.count)
-    return Shift(share, limit, margin, shifted=share > max(margin, policy.tail_shift_min))
+    moved = (
+        _Moved(bound, share, max(margin, _margin_in_blocks(now, baseline, bound, growth, policy)))
+        for bound, slower, slower_then in _slower(now, baseline)
+        if slower_then <= most_slower and (share := slower - growth * slower_then) > 0.0
+    )
+    return _largest(moved, policy.tail_shift_min) or Shift(0.0, None, margin, shifted=False)
 
 
-def head_shift(now: Histogram, baseline: Histogram, policy: LatencyPolicy) -> Shift | None:
+def head_shift(now: Sample, baseline: Sample, policy: LatencyPolicy) -> Shift | None:
     """Return the share of requests newly faster than some boundary; ``None`` if a histogram is empty.
 
     The shift is the share within a boundary now minus the share at baseline, the largest over all common boundaries and
     at least 0. It shows that the body became faster, even if the tail became slower.
     """
-    if now.count <= 0 or baseline.count <= 0:
+    if now.whole.count <= 0 or baseline.whole.count <= 0:
         return None
-    then = dict(zip(baseline.bounds, baseline.counts, strict=True))
-    share, limit, margin = 0.0, None, 0.0
-    for bound, count in zip(now.bounds, now.counts, strict=True):
-        newly = count / now.count - then[bound] / baseline.count if bound in then else 0.0
-        if newly > share:
-            share, limit = newly, bound
-            pooled = (count + then[bound]) / (now.count + baseline.count)
-            margin = policy.z_score * math.sqrt(pooled * (1.0 - pooled) * (1.0 / now.count + 1.0 / baseline.count))
-    return Shift(share, limit, margin, shifted=share > max(margin, 1.0 - policy.tail_limit_share))
+    least = 1.0 - policy.tail_limit_share
+    return _largest(_faster(now, baseline, policy), least) or Shift(0.0, None, 0.0, shifted=False)
+
+
+class _Moved(NamedTuple):
+    """A boundary, the share that moved across it, and the share that chance explains there."""
+
+    bound: float
+    share: float
+    margin: float
+
+
+def _slower(now: Sample, baseline: Sample) -> Iterator[tuple[float, float, float]]:
+    """Yield each common boundary with the shares above it, now and at baseline."""
+    then = dict(zip(baseline.whole.bounds, baseline.whole.counts, strict=True))
+    for bound, count in zip(now.whole.bounds, now.whole.counts, strict=True):
+        if bound in then:
+            yield bound, 1.0 - count / now.whole.count, 1.0 - then[bound] / baseline.whole.count
+
+
+def _faster(now: Sample, baseline: Sample, policy: LatencyPolicy) -> Iterator[_Moved]:
+    counts = (now.whole.count, baseline.whole.count)
+    each = 1.0 / counts[0] + 1.0 / counts[1]
+    for bound, slower, slower_then in _slower(now, baseline):
+        if slower < slower_then:
+            pooled = (slower * counts[0] + slower_then * counts[1]) / sum(counts)
+            margin = policy.z_score * math.sqrt(max(pooled * (1.0 - pooled), 0.0) * each)
+            in_blocks = _margin_in_blocks(now, baseline, bound, 1.0, policy)
+            yield _Moved(bound, slower_then - slower, max(margin, in_blocks))
+
+
+def _largest(moved: Iterable[_Moved], least: float) -> Shift | None:
+    """Return the shift that exceeds its margin most; ``None`` if nothing moved."""
+    found = max(moved, key=lambda each: each.share - each.margin, default=None)
+    if found is None:
+        return None
+    return Shift(found.share, found.bound, found.margin, shifted=found.share > max(found.margin, least))
+
+
+def _margin_in_blocks(now: Sample, baseline: Sample, bound: float, growth: float, policy: LatencyPolicy) -> float:
+    """Return what chance explains of a shift, by the scatter of blocks; 0 if no side has blocks."""
+    if not now.blocks and not baseline.blocks:
+        return 0.0
+    one, other = _share_error(now, bound, policy), _share_error(baseline, bound, policy)
+    both = one * Spread(1.0, growth * (other.error or 0.0), other.freedom)
+    return min(t_quantile(policy.z_score, both.freedom) * (both.error or 0.0), 1.0)
+
+
+def _share_error(sample: Sample, bound: float, policy: LatencyPolicy) -> Spread:
+    """Return the absolute error of the share above ``bound``, at least that of independent requests."""
+    whole = sample.whole
+    slower = 1.0 - whole.counts[whole.bounds.index(bound)] / whole.count
+    independent = math.sqrt(max(slower * (1.0 - slower), 0.0) / whole.count)
+    found = sample.slower_than(bound, policy)
+    if found is None or found.error is None or found.error * found.value <= independent:
+        return Spread(1.0, independent, max(int(whole.count), 1))
+    return Spread(1.0, found.error * found.value, found.freedom)

@@ -8,10 +8,10 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.latency import Outcome, Sli, compare_latency
-from specdec_exporter.comparison.likeness import TITLES, histogram_of, unlike_traffic
-from specdec_exporter.comparison.loads import AtLoad
-from specdec_exporter.speculation.acceptance import ratio
+from specdec_exporter.comparison.latency import Outcome, Sli, compare_latency, direction
+from specdec_exporter.comparison.likeness import TITLES, sample_of
+from specdec_exporter.comparison.loads import AtLoad, at_like_load
+from specdec_exporter.comparison.traffic import conditions, difference, traffic_of
 from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums
 from specdec_exporter.speculation.policy import Policy
 
@@ -22,7 +22,8 @@ _WORDS: dict[Outcome, str] = {
     "faster": "better",
     "slower": "worse",
     "tail_worse": "worse for the slowest requests",
-    "no_difference": "no difference shown",
+    "no_difference": "no difference",
+    "inconclusive": "not shown either way",
     "undecided": "not judged",
 }
 
@@ -50,24 +51,22 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 def rule_for(plain: Baseline, candidate: Baseline, whole: AtLoad, policy: Policy) -> Rule:
     """Decide whether to keep ``candidate``'s speculation; ``whole`` has its speed-up at like load."""
-    unlike = unlike_traffic(plain, candidate, policy.latency)
+    found = conditions(difference(plain, candidate, policy.latency), at_like_load(plain, candidate, policy))
     latencies = [
-        compare_latency(
-            sli, histogram_of(plain, sli), histogram_of(candidate, sli), policy.latency, unlike=unlike.get(sli)
-        )
+        compare_latency(sli, sample_of([plain], sli), sample_of([candidate], sli), policy.latency, found[sli])
         for sli in _SLIS
     ]
-    found = _throughput(plain, candidate, policy)
-    throughput = _outcome(found, policy)
-    at_like_load = throughput == "no_difference" and whole.pays is True
-    if at_like_load:
+    rate = _throughput(plain, candidate, policy)
+    throughput = _outcome(rate, policy)
+    pays = throughput in ("no_difference", "inconclusive") and whole.pays is True
+    if pays:
         throughput = "faster"
     reasons = []
     for latency in latencies:
         detail = latency.undecided_because or f"{times(latency.mean_ratio)} of the time without speculation"
         reasons.append(f"{TITLES[latency.sli]}: {_WORDS[latency.outcome]} ({detail})")
-    detail = "no interval" if found is None or found.low is None else f"{times(found)} of the tokens per second"
-    if at_like_load:
+    detail = "no interval" if rate is None or rate.low is None else f"{times(rate)} of the tokens per second"
+    if pays:
         detail += f"; the clients set it, and at like load it is {times(whole.speedup)}"
     reasons.append(f"throughput: {_WORDS[throughput]} ({detail})")
     outcomes: dict[str, Outcome] = {TITLES[latency.sli]: latency.outcome for latency in latencies}
@@ -79,8 +78,8 @@ def rule_for(plain: Baseline, candidate: Baseline, whole: AtLoad, policy: Policy
         time_to_first_token=latencies[0].outcome,
         time_per_output_token=latencies[1].outcome,
         throughput=throughput,
-        throughput_ratio=found,
-        throughput_at_like_load=at_like_load,
+        throughput_ratio=rate,
+        throughput_at_like_load=pays,
         headline=headline,
         reasons=tuple(reasons),
         regression=code == "do_not_keep",
@@ -105,29 +104,21 @@ def _list(names: list[str]) -> str:
 
 def _throughput(plain: Baseline, candidate: Baseline, policy: Policy) -> Estimate | None:
     """Return the ratio of tokens per second; the spread of both over time gives its interval."""
-    before, after = (ratio(side.counts.generation_tokens, side.duration_seconds) for side in (plain, candidate))
-    value = ratio(after, before)
-    if not value:
-        return None
-    spreads = [_tokens_per_second(side, policy) for side in (plain, candidate)]
-    error = None
-    if spreads[0] is not None and spreads[1] is not None:
-        error = spreads[1] / spreads[0]
-    return Spread(value, error.error, error.freedom).estimate() if error else Estimate(value, None, None)
+    before, after = (_tokens_per_second(side, policy) for side in (plain, candidate))
+    return (after / before).estimate() if before and after else None
 
 
 def _tokens_per_second(recording: Baseline, policy: Policy) -> Spread | None:
+    found = traffic_of(recording, policy.latency).tokens_per_second
+    if found is None or found.error is not None:
+        return found
+    # A recording without blocks of time may have those of its loads.
     blocks = [block for each in recording.by_load for block in each.blocks]
-    return ratio_of_sums(
-        [block.tokens for block in blocks], [block.seconds for block in blocks], policy.cost.min_intervals
-    )
+    tokens, seconds = [block.tokens for block in blocks], [block.seconds for block in blocks]
+    scatter = ratio_of_sums(tokens, seconds, policy.cost.min_intervals)
+    return Spread(found.value, scatter.error, scatter.freedom) if scatter else found
 
 
 def _outcome(found: Estimate | None, policy: Policy) -> Outcome:
-    if found is None or found.low is None or found.high is None:
-        return "undecided"
-    if found.low > 1.0 and found.value >= policy.latency.speedup_min:
-        return "faster"
-    if found.high < 1.0 and found.value * policy.latency.slowdown_min <= 1.0:
-        return "slower"
-    return "no_difference"
+    slower = found.inverse() if found else None
+    return direction(slower, slower, policy.latency) or "undecided"

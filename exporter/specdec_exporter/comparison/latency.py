@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+import math
+from statistics import NormalDist
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from specdec_exporter.comparison import distribution
-from specdec_exporter.comparison.distribution import Quantile, Shift
-from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.estimate import Z_OF_PAIR, Estimate, ratio_of_means
+from specdec_exporter.comparison.distribution import Quantile, Sample, Shift
+from specdec_exporter.speculation.estimate import Z_OF_PAIR, Estimate, Spread, Z
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
-Outcome = Literal["faster", "no_difference", "slower", "tail_worse", "undecided"]
-Direction = Literal["faster", "no_difference", "slower"]
+Outcome = Literal["faster", "no_difference", "inconclusive", "slower", "tail_worse", "undecided"]
+Direction = Literal["faster", "no_difference", "inconclusive", "slower"]
 
 SLIS: Final[tuple[Sli, ...]] = ("time_per_output_token", "time_to_first_token", "request_latency")
 QUANTILES: Final = (0.5, 0.9, 0.95, 0.99)
@@ -36,62 +37,106 @@ class QuantileComparison(msgspec.Struct, frozen=True):
     ratio: Estimate | None
 
 
+class Conditions(NamedTuple):
+    """What the circumstances of two recordings let one latency conclude.
+
+    ``unlike`` says why nothing. ``tail``: whether the tail counts. ``explained``: the traffic alone explains ratios of
+    the means between these two. ``like_load`` decides instead of the mean: the ratio at loads that both sides had.
+    ``run_to_run`` is a 1 with the error that two runs of one setting have between them. ``looks`` is how many latencies
+    are looked at, each of which may mislead by chance.
+    """
+
+    unlike: str | None = None
+    tail: bool = True
+    explained: tuple[float, float] = (1.0, 1.0)
+    like_load: Estimate | None = None
+    run_to_run: Spread = Spread(1.0, 0.0, 1)
+    looks: int = 1
+
+
+_ALIKE: Final = Conditions()
+
+
 class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One SLI of both sides. Ratios are candidate / baseline, so below 1 is faster; intervals are 95 %.
 
+    ``like_load_ratio`` is the ratio at loads that both sides had, where it decides instead of ``mean_ratio``.
     ``tail_shift``: requests newly slower than a limit that held most of them at baseline, as in the rule pack.
     ``head_shift``: requests newly faster than some boundary. Shifts and quantiles use common boundaries only;
     ``common_bounds``: whether any exist. ``undecided_because`` says in words why ``outcome`` is ``undecided``.
+    ``requests_needed``: about how many requests of each side would decide an ``inconclusive`` one.
     """
 
     sli: Sli
     requests: Pair
     mean_seconds: Pair
     mean_ratio: Estimate | None
+    like_load_ratio: Estimate | None
     quantiles: tuple[QuantileComparison, ...]
     tail_shift: Shift | None
     head_shift: Shift | None
     common_bounds: bool
     outcome: Outcome
     undecided_because: str | None
+    requests_needed: float | None
 
 
 def compare_latency(
     sli: Sli,
-    baseline: Histogram | None,
-    candidate: Histogram | None,
+    baseline: Sample | None,
+    candidate: Sample | None,
     policy: LatencyPolicy,
-    *,
-    unlike: str | None = None,
+    conditions: Conditions = _ALIKE,
 ) -> LatencyComparison:
-    """Compare one SLI. ``unlike`` (different traffic) makes the outcome ``undecided`` and says why."""
-    means = [distribution.mean(histogram) if histogram else None for histogram in (baseline, candidate)]
-    before, after = means
-    ratio = ratio_of_means(after, before) if before and after else None
+    """Compare one SLI under ``conditions``."""
+    before, after = (distribution.mean(side, policy) if side else None for side in (baseline, candidate))
+    spread = after / before * conditions.run_to_run if before and after else None
+    if spread is not None and not 0.0 < spread.value < math.inf:  # under- or overflow: no real measurement
+        spread = None
     common = distribution.on_common_bounds(baseline, candidate) if baseline and candidate else None
-    quantiles = tuple(_compare_quantile(share, *(common or (baseline, candidate))) for share in QUANTILES)
+    quantiles = tuple(_compare_quantile(share, *(common or (baseline, candidate)), policy) for share in QUANTILES)
     if common is None:  # each side has its own boundaries: the quantiles can be read, not compared
         quantiles = tuple(msgspec.structs.replace(row, ratio=None) for row in quantiles)
     tail = distribution.tail_shift(common[1], common[0], policy) if common else None
     head = distribution.head_shift(common[1], common[0], policy) if common else None
-    requests = Pair(*(mean.count if mean else None for mean in means))
-    median = _direction(quantiles[0].ratio, policy)
-    body = _direction(ratio, policy) or median
-    why = unlike or _too_few(requests, policy)
+    requests = Pair(*(side.whole.count if side else None for side in (baseline, candidate)))
+    ratio = spread.estimate() if spread else None
+    median = direction(quantiles[0].ratio, quantiles[0].ratio, policy)
+    shown = conditions.like_load or ratio
+    if conditions.like_load is not None:
+        body = direction(shown, shown, policy)
+    else:
+        sure = spread.estimate(z_of(conditions.looks)) if spread else None
+        body = direction(shown, sure, policy, conditions.explained) or median
+    why = conditions.unlike or _too_few(requests, policy)
     if why is None and body is None:
-        why = "the ratio of the means has no interval: requests above the last bucket, or means of 0"
+        why = "the ratio has no interval: requests above the last bucket, means of 0, or too few blocks at like load"
+    outcome: Outcome = "undecided"
+    if not why and body is not None:
+        outcome = _outcome(body, median, tail, head) if conditions.tail else body
     return LatencyComparison(
         sli=sli,
         requests=requests,
-        mean_seconds=Pair(*(mean.value if mean else None for mean in means)),
+        mean_seconds=Pair(*map(_mean, (baseline, candidate))),
         mean_ratio=ratio,
+        like_load_ratio=conditions.like_load,
         quantiles=quantiles,
         tail_shift=tail,
         head_shift=head,
         common_bounds=common is not None,
-        outcome="undecided" if why or body is None else _outcome(body, median, tail, head),
+        outcome=outcome,
         undecided_because=why,
+        requests_needed=_requests_needed(shown, requests, policy) if outcome == "inconclusive" else None,
     )
+
+
+def _mean(side: Sample | None) -> float | None:
+    return side.whole.mean if side and side.whole.count > 0 and side.whole.mean < math.inf else None
+
+
+def z_of(looks: int) -> float:
+    """Return the normal quantile with which this many intervals hold together with 95 % (Bonferroni)."""
+    return NormalDist().inv_cdf(1.0 - 0.05 / (2.0 * looks)) if looks > 1 else Z
 
 
 def _outcome(body: Direction, median: Direction | None, tail: Shift | None, head: Shift | None) -> Outcome:
@@ -102,25 +147,60 @@ def _outcome(body: Direction, median: Direction | None, tail: Shift | None, head
     return "slower" if body == "slower" and not only_its_tail else "tail_worse"
 
 
-def _compare_quantile(share: float, baseline: Histogram | None, candidate: Histogram | None) -> QuantileComparison:
-    before, after = (distribution.quantile(side, share) if side else None for side in (baseline, candidate))
+def _compare_quantile(
+    share: float, baseline: Sample | None, candidate: Sample | None, policy: LatencyPolicy
+) -> QuantileComparison:
+    before, after = (distribution.quantile(side, share, policy) if side else None for side in (baseline, candidate))
     ratio = None
     if baseline is not None and candidate is not None:
         # Wider than the intervals that are shown, so that both together hold with 95 %.
-        wide = [distribution.quantile(side, share, Z_OF_PAIR) for side in (candidate, baseline)]
+        wide = [distribution.quantile(side, share, policy, Z_OF_PAIR) for side in (candidate, baseline)]
         ratio = distribution.ratio_of_quantiles(*wide)
     return QuantileComparison(share, before, after, ratio)
 
 
-def _direction(ratio: Estimate | None, policy: LatencyPolicy) -> Direction | None:
-    """A direction needs an interval without 1 and more than run-to-run variation; ``None`` without an interval."""
-    if ratio is None or ratio.low is None or ratio.high is None:
+def direction(
+    shown: Estimate | None, sure: Estimate | None, policy: LatencyPolicy, explained: tuple[float, float] = (1.0, 1.0)
+) -> Direction | None:
+    """Return the direction; ``None`` without an interval.
+
+    One that differs needs a sure interval without 1, and more than run-to-run variation beyond what the traffic
+    explains. No difference needs an interval that leaves none to be found.
+    """
+    if (
+        shown is None
+        or shown.low is None
+        or shown.high is None
+        or sure is None
+        or sure.low is None
+        or sure.high is None
+    ):
         return None
-    if ratio.high < 1.0 and ratio.value * policy.speedup_min <= 1.0:
+    if sure.high < 1.0 and shown.value * policy.speedup_min <= explained[0]:
         return "faster"
-    if ratio.low > 1.0 and ratio.value >= policy.slowdown_min:
+    if sure.low > 1.0 and shown.value >= policy.slowdown_min * explained[1]:
         return "slower"
-    return "no_difference"
+    return (
+        "no_difference"
+        if shown.low * policy.speedup_min >= 1.0 and shown.high <= policy.slowdown_min
+        else "inconclusive"
+    )
+
+
+def _requests_needed(shown: Estimate | None, requests: Pair, policy: LatencyPolicy) -> float | None:
+    """Return how many requests would narrow the interval enough for a decision; the error shrinks with their root.
+
+    A ratio as large as a difference is decided by an interval without 1; a smaller one by an interval that leaves no
+    difference. With the next recording the ratio itself moves, so no less than half of the smallest difference counts.
+    """
+    if shown is None or shown.low is None or shown.high is None or not shown.low < shown.high:
+        return None
+    half, away = math.log(shown.high / shown.low) / 2.0, abs(math.log(shown.value))
+    least = math.log(policy.slowdown_min)
+    wanted = away if away >= least else max(least - away, least / 2.0)
+    fewest = min(requests.baseline or 0.0, requests.candidate or 0.0)
+    needed = fewest * max(half / wanted, 1.0) ** 2
+    return needed if needed < math.inf else None
 
 
 def _too_few(requests: Pair, policy: LatencyPolicy) -> str | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison import distribution
+from specdec_exporter.comparison.distribution import Sample
 from specdec_exporter.comparison.latency import SLIS, Sli
+from specdec_exporter.comparison.traffic import Difference
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 FlagCode = Literal[
@@ -26,10 +28,14 @@ FlagCode = Literal[
     "too_few_requests",
     "sli_missing",
     "buckets_differ",
+    "load_differs",
     "prompts_differ",
     "answers_differ",
     "baseline_speculates",
     "candidate_does_not_speculate",
+    "no_blocks",
+    "few_blocks",
+    "blocks_correlated",
 ]
 
 TITLES: dict[Sli, str] = {
@@ -47,29 +53,26 @@ class Flag(msgspec.Struct, frozen=True):
     action: str
 
 
-class Traffic(NamedTuple):
-    """Mean lengths of prompts and answers, tokens; ``None``: not recorded."""
-
-    prompt_tokens: float | None
-    generation_tokens: float | None
-
-
 def histogram_of(recording: Baseline, sli: Sli) -> Histogram | None:
     """Return the histogram of an SLI."""
     found: Histogram | None = getattr(recording, f"{sli}_seconds")
     return found
 
 
-def requests_of(recording: Baseline) -> float | None:
-    """Return the number of requests with a first token; if not known, the number of finished requests."""
-    first = recording.counts.first_tokens
-    return recording.requests_finished if first is None else first
-
-
-def traffic_of(recording: Baseline) -> Traffic:
-    """Return the mean lengths of prompts and answers."""
-    requests = requests_of(recording)
-    return Traffic(ratio(recording.counts.prompt_tokens, requests), ratio(recording.counts.generation_tokens, requests))
+def sample_of(recordings: Sequence[Baseline], sli: Sli) -> Sample | None:
+    """Return an SLI of recordings of one setting as one; ``None`` unless all have it, in the same buckets."""
+    found = [each for recording in recordings if (each := histogram_of(recording, sli)) is not None]
+    if len(found) < len(recordings) or len({each.bounds for each in found}) != 1:
+        return None
+    blocks = [
+        (run, histogram)
+        for run, recording in enumerate(recordings)
+        for block in recording.blocks
+        if (histogram := getattr(block, f"{sli}_seconds")) is not None
+    ]
+    return Sample(
+        sum(found[1:], found[0]), tuple(histogram for _, histogram in blocks), tuple(run for run, _ in blocks)
+    )
 
 
 def speculates(recording: Baseline) -> bool:
@@ -116,26 +119,18 @@ def _recorded(recording: Baseline) -> list[str]:
     return [TITLES[sli] for sli in SLIS if (found := histogram_of(recording, sli)) is not None and found.count > 0]
 
 
-def unlike_traffic(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> dict[Sli, str]:
-    """Return the SLIs that different lengths of prompts or answers leave undecided, and why."""
-    before, after = traffic_of(baseline), traffic_of(candidate)
-    found: dict[Sli, str] = {}
-    if _apart(before.generation_tokens, after.generation_tokens, policy):
-        found["request_latency"] = "answers differ in length"
-    if _apart(before.prompt_tokens, after.prompt_tokens, policy):
-        found |= dict.fromkeys(("time_to_first_token", "request_latency"), "prompts differ in length")
-    return found
-
-
-def flags(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> tuple[Flag, ...]:
-    """Return what a reader of this comparison must know, most serious first."""
+def flags(
+    baseline: Baseline, candidate: Baseline, traffic: Difference, policy: LatencyPolicy, *, like_load: bool
+) -> tuple[Flag, ...]:
+    """Return what a reader of this comparison must know, most serious first. ``like_load``: a like load was found."""
     sides = (("the baseline", baseline), ("the candidate", candidate))
     return (
         *setting_flags(baseline, candidate),
-        *traffic_flags(baseline, candidate, policy),
+        *traffic_flags(traffic, like_load=like_load),
         *(flag for name, side in sides for flag in request_flags(name, side, policy)),
         *_buckets(baseline, candidate),
         *_speculation(baseline, candidate),
+        *(flag for name, side in sides for flag in block_flags(name, side, policy)),
         *(flag for name, side in sides for flag in recording_flags(name, side)),
     )
 
@@ -163,24 +158,30 @@ def setting_flags(baseline: Baseline, candidate: Baseline) -> list[Flag]:
     return found
 
 
-def traffic_flags(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> list[Flag]:
-    """Return how prompts and answers differ in length."""
-    before, after = traffic_of(baseline), traffic_of(candidate)
-    first_and_end = "time to first token and end-to-end latency depend on it and decide nothing"
-    end = "end-to-end latency depends on it and decides nothing"
-    facts: tuple[tuple[FlagCode, str, str, float | None, float | None], ...] = (
-        ("prompts_differ", "prompt", first_and_end, before.prompt_tokens, after.prompt_tokens),
-        ("answers_differ", "answer", end, before.generation_tokens, after.generation_tokens),
-    )
-    return [
-        Flag(
-            code,
-            f"the mean {what} has {one:.0f} tokens in the baseline, {other:.0f} in the candidate: {consequence}",
+def traffic_flags(traffic: Difference, *, like_load: bool) -> list[Flag]:
+    """Return how load, prompts and answers differ."""
+    per_token = "time per output token is compared at like load" if like_load else "no load was recorded in both"
+    facts: tuple[tuple[FlagCode, str | None, str, str], ...] = (
+        (
+            "load_differs",
+            traffic.load,
+            f"time to first token and end-to-end latency depend on it and decide nothing; {per_token}",
+            "Send requests at the same rate, or from as many clients, to both.",
+        ),
+        (
+            "prompts_differ",
+            traffic.prompts,
+            "time to first token, end-to-end latency and tails depend on it and decide nothing",
             "Send the same requests to both.",
-        )
-        for code, what, consequence, one, other in facts
-        if one is not None and other is not None and _apart(one, other, policy)
-    ]
+        ),
+        (
+            "answers_differ",
+            traffic.answers,
+            "end-to-end latency and tails depend on it and decide nothing",
+            "Send the same requests to both.",
+        ),
+    )
+    return [Flag(code, f"{words}: {consequence}", action) for code, words, consequence, action in facts if words]
 
 
 def request_flags(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
@@ -207,9 +208,9 @@ def _buckets(baseline: Baseline, candidate: Baseline) -> list[Flag]:
             since = "vLLM has it since 0.11.0. " if sli == "time_per_output_token" else ""
             found.append(Flag("sli_missing", words, f"{since}Record both with a release that has it."))
         elif before.bounds != after.bounds:
-            common = distribution.on_common_bounds(before, after)
+            common = distribution.on_common_bounds(Sample(before), Sample(after))
             words = (
-                f"only the {len(common[0].bounds) - 1} common boundaries were compared"
+                f"only the {len(common[0].whole.bounds) - 1} common boundaries were compared"
                 if common
                 else "no boundary is common, so only the means were compared"
             )
@@ -243,12 +244,34 @@ def recording_flags(name: str, side: Baseline) -> list[Flag]:
     return found
 
 
+def block_flags(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
+    """Return what is wrong with the blocks that tell chance; ``name`` is what messages call the recording."""
+    number = len(side.blocks)
+    if number < policy.min_blocks:
+        words = (
+            f"{name} has no blocks of time, so its requests are taken as independent. On a busy server they are not, "
+            "and its intervals are too narrow"
+        )
+        return [Flag("no_blocks", words, "Record it again.")]
+    if number < policy.enough_blocks:
+        words = f"{name} has {number} blocks of time, so its intervals are far wider than those of a longer recording"
+        return [Flag("few_blocks", words, "Record longer.")]
+    alike = [TITLES[sli] for sli in SLIS if (sample := sample_of([side], sli)) and _correlated(sample, policy)]
+    if not alike:
+        return []
+    words = (
+        f"{name}'s {' and '.join(alike)} wandered over minutes: {number} blocks of time tell as little as a few, and "
+        "slower changes do not show"
+    )
+    action = "Record longer, or record the baseline twice and compare with --aa."
+    return [Flag("blocks_correlated", words, action)]
+
+
+def _correlated(sample: Sample, policy: LatencyPolicy) -> bool:
+    found = distribution.mean(sample, policy)
+    return found is not None and found.freedom < policy.min_blocks < len(sample.blocks)
+
+
 def _differ(one: str | None, other: str | None) -> bool:
     """Whether two known texts differ, apart from white space and case."""
     return one is not None and other is not None and one.casefold().split() != other.casefold().split()
-
-
-def _apart(one: float | None, other: float | None, policy: LatencyPolicy) -> bool:
-    if one is None or other is None:
-        return False
-    return max(one, other) > (1.0 + policy.traffic_tolerance) * min(one, other)

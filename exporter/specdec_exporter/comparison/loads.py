@@ -148,6 +148,16 @@ def cost_of(bins: Sequence[LoadBin], plain: StepTimes, policy: Policy) -> Measur
     return measure([block for each in bins for block in each.blocks], plain, policy.cost)
 
 
+def at_like_load(baseline: Baseline, candidate: Baseline, policy: Policy) -> MeasuredCost | None:
+    """Return how much faster ``candidate`` decodes at the loads of ``baseline``; ``None`` if too few are alike.
+
+    Its speed-up is seconds per token of the baseline / those of the candidate. The other figures are per step, so they
+    mean something only if the baseline drafted nothing.
+    """
+    drafted = baseline.counts.drafts or baseline.counts.draft_tokens
+    return cost_of(candidate.by_load, step_times(baseline.by_load, policy.cost, per_token=bool(drafted)), policy)
+
+
 def at_load(bound: int | None, total: Load, cost: MeasuredCost | None, policy: Policy) -> AtLoad:
     """Return the figures of a span; with ``cost`` those of the part that was compared."""
     counts = total.counts

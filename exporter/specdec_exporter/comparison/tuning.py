@@ -20,6 +20,7 @@ from specdec_exporter.comparison.keeping import Rule, rule_for
 from specdec_exporter.comparison.likeness import (
     Flag,
     FlagCode,
+    block_flags,
     recording_flags,
     refuse_other_model,
     request_flags,
@@ -30,6 +31,7 @@ from specdec_exporter.comparison.loads import (
     AtLoad,
     Group,
     Reference,
+    at_like_load,
     drafts_are_short,
     figures_of,
     group_of,
@@ -39,6 +41,7 @@ from specdec_exporter.comparison.loads import (
     reference_of,
     workload_of,
 )
+from specdec_exporter.comparison.traffic import difference
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.formatting import plain as printable
 from specdec_exporter.speculation.acceptance import ratio
@@ -181,7 +184,7 @@ def _recorded(recording: Baseline, references: Mapping[str | None, Reference], p
     whole, by_load = figures_of([recording], reference, policy)
     near = min(reference.recordings, key=lambda each: _distance(each, recording), default=None)
     return Recorded(
-        recording=side_of(recording),
+        recording=side_of(recording, policy),
         speculative=not is_plain(recording),
         against=tuple(each.name for each in reference.recordings),
         mean_time_to_first_token_seconds=mean_seconds([recording.time_to_first_token_seconds]),
@@ -225,7 +228,11 @@ def _flags(
         name = printable(each.name)
         reference = Reference() if is_plain(each) else _reference_for(workload_of(each), references)
         pair = [flag for plain in reference.recordings for flag in _pair_flags(plain, each, policy)]
-        own = [*request_flags(name, each, policy.latency), *recording_flags(name, each)]
+        own = [
+            *request_flags(name, each, policy.latency),
+            *block_flags(name, each, policy.latency),
+            *recording_flags(name, each),
+        ]
         # Several recordings without speculation may differ from this one in the same way.
         once = {(flag.code, flag.message): flag for flag in (*pair, *own)}
         yield from (TuningFlag(flag.code, each.name, flag.message, flag.action) for flag in once.values())
@@ -233,7 +240,9 @@ def _flags(
 
 
 def _pair_flags(plain: Baseline, candidate: Baseline, policy: Policy) -> list[Flag]:
-    return [*setting_flags(plain, candidate), *traffic_flags(plain, candidate, policy.latency)]
+    like_load = at_like_load(plain, candidate, policy) is not None
+    traffic = difference(plain, candidate, policy.latency)
+    return [*setting_flags(plain, candidate), *traffic_flags(traffic, like_load=like_load)]
 
 
 def _load_flags(

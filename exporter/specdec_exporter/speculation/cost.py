@@ -78,15 +78,20 @@ def _between(before: StepTime, after: StepTime, concurrency: float, like_load_fa
     return msgspec.structs.replace(found, low=min(low, 1.0), high=max(high, 1.0))
 
 
-def step_times(bins: Sequence[LoadBin], policy: CostPolicy) -> StepTimes:
-    """Return the step times of a recording; bins with too few request-steps or intervals say nothing."""
+def step_times(bins: Sequence[LoadBin], policy: CostPolicy, *, per_token: bool = False) -> StepTimes:
+    """Return the step times of a recording; bins with too few request-steps or intervals say nothing.
+
+    ``per_token``: seconds of steps per token instead, of a recording whose steps may give several.
+    """
     points = []
     for each in bins:
         total = each.total
         if total.steps < policy.min_steps or each.intervals < policy.min_intervals:
             continue
         seconds = ratio_of_sums(
-            [block.step_seconds for block in each.blocks], [block.steps for block in each.blocks], policy.min_intervals
+            [block.step_seconds for block in each.blocks],
+            [block.tokens if per_token else block.steps for block in each.blocks],
+            policy.min_intervals,
         )
         if seconds is not None and 0.0 < total.concurrency < math.inf:
             points.append(StepTime(total.concurrency, seconds))

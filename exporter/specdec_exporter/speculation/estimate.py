@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Final
@@ -13,7 +14,6 @@ import msgspec
 Z: Final = NormalDist().inv_cdf(1.0 - 0.05 / 2.0)  # 1.96
 # For each of two intervals that hold together with 95 % (Bonferroni).
 Z_OF_PAIR: Final = NormalDist().inv_cdf(1.0 - 0.05 / 4.0)
-_MAX_ERROR: Final = 100.0  # squared and relative; beyond it an interval says nothing
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -56,36 +56,6 @@ def proportion(successes: float, trials: float, independent: float) -> Estimate 
     return Estimate(share, min(max(centre - half, 0.0), share), max(min(centre + half, 1.0), share))
 
 
-class Mean(msgspec.Struct, frozen=True):
-    """Mean of ``count`` values; ``variance_max`` is their largest possible variance, ``None`` if unbounded."""
-
-    value: float
-    count: float
-    variance_max: float | None
-
-
-def ratio_of_means(numerator: Mean, denominator: Mean) -> Estimate | None:
-    """Ratio of two independent means with its delta-method interval; ``None`` if a mean is not positive.
-
-    The interval is normal in the logarithm, so the inverse ratio has the inverse interval. It uses the largest possible
-    variances, so it is too wide rather than too narrow; it is unbounded if a variance is.
-    """
-    if numerator.value <= 0 or denominator.value <= 0:
-        return None
-    ratio = numerator.value / denominator.value
-    if not 0.0 < ratio < math.inf:  # under- or overflow: no real measurement
-        return None
-    error = 0.0
-    for mean in (numerator, denominator):
-        if mean.variance_max is None or mean.count <= 1:
-            return Estimate(ratio, None, None)
-        error += mean.variance_max / (mean.count - 1.0) / mean.value / mean.value
-    if not error < _MAX_ERROR:
-        return Estimate(ratio, None, None)
-    factor = math.exp(Z * math.sqrt(error))
-    return Estimate(ratio, ratio / factor, ratio * factor)
-
-
 class Spread(msgspec.Struct, frozen=True):
     """A positive figure, its relative standard error (``None``: not known), and the degrees of freedom of the error."""
 
@@ -111,11 +81,12 @@ class Spread(msgspec.Struct, frozen=True):
         shares = ((self.error / total, self.freedom), (other.error / total, other.freedom))
         return total, int(1.0 / sum(share**4 / max(freedom, 1) for share, freedom in shares) + _ROUNDING)
 
-    def estimate(self) -> Estimate:
-        """The figure with its 95 % interval, which is symmetric in the logarithm."""
-        if self.error is None or not self.error * _t(self.freedom) < _MAX_LOGARITHM:
+    def estimate(self, z: float = Z) -> Estimate:
+        """The figure with its interval, symmetric in the logarithm: 95 %, or that of another normal quantile ``z``."""
+        reach = None if self.error is None else self.error * t_quantile(z, self.freedom)
+        if reach is None or not reach < _MAX_LOGARITHM:
             return Estimate(self.value, None, None)
-        factor = math.exp(_t(self.freedom) * self.error)
+        factor = math.exp(reach)
         high = self.value * factor
         return Estimate(self.value, self.value / factor, high if high < math.inf else None)
 
@@ -123,15 +94,30 @@ class Spread(msgspec.Struct, frozen=True):
 _MAX_LOGARITHM: Final = 20.0  # a wider interval says nothing, and would overflow
 _ROUNDING: Final = 1e-9
 _MAX_CORRELATION: Final = 0.9
-_FREEDOM_MIN: Final = 3
-# Two-sided 95 % quantiles of Student's t distribution, by degrees of freedom from 1.
-_T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+_MANY: Final = 100  # degrees of freedom from which the expansion is exact to five digits
 
 
-def _t(freedom: int) -> float:
-    if freedom <= len(_T):
-        return _T[max(freedom, 1) - 1]
-    return Z + (Z**3 + Z) / (4.0 * freedom)  # the first terms of its expansion in 1 / freedom
+@cache
+def t_quantile(z: float, freedom: int) -> float:
+    """Return the quantile of Student's t distribution beyond which as much lies as beyond ``z`` of a normal one."""
+    if freedom > _MANY:
+        return z + (z**3 + z) / (4.0 * freedom) + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * freedom**2)
+    within, low, high = math.erf(z / math.sqrt(2.0)), 0.0, math.pi / 2.0
+    for _ in range(50):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if _within(middle, max(freedom, 1)) < within else (low, middle)
+    return math.sqrt(max(freedom, 1)) * math.tan(low)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """Return the probability of |t| <= sqrt(freedom) * tan(angle) (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    odd, total, cosine = freedom % 2, 0.0, math.cos(angle)
+    term = cosine if odd else 1.0
+    for power in range(odd, freedom - 1, 2):
+        total += term
+        term *= cosine * cosine * (power + 1) / (power + 2)
+    found = math.sin(angle) * total
+    return 2.0 / math.pi * (angle + found) if odd else found
 
 
 def ratio_of_sums(

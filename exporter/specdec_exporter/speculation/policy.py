@@ -29,7 +29,10 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``tail_limit_share``: a tail limit held at least this share of the requests at baseline. ``tail_growth``: slow
     requests count only beyond this many times their share at baseline. ``tail_shift_min``: smallest tail shift, a share
     of all requests. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count; two equal runs differ by
-    less. ``traffic_tolerance``: largest relative difference in mean length for prompts or answers of the same traffic.
+    less. ``traffic_tolerance``: largest relative difference of the same traffic, in load and in the mean length of
+    prompts or answers. ``length_shift_min``: smallest share of the prompts or answers, beyond chance, by which two
+    distributions of their lengths differ. ``min_blocks``: with fewer blocks of time, requests are taken as independent.
+    ``enough_blocks``: with fewer, an interval is far wider than it need be.
     ``harmful_ratio``: this many times the baseline's time per output token is harm. ``speedup_harmful``: so is a
     speed-up at like load below this. ``time_per_output_token_cv``: its coefficient of variation, for the sampling error
     of its mean.
@@ -43,6 +46,9 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slowdown_min: float
     speedup_min: float
     traffic_tolerance: float
+    length_shift_min: float
+    min_blocks: int
+    enough_blocks: int
     harmful_ratio: float
     speedup_harmful: float
     time_per_output_token_cv: float

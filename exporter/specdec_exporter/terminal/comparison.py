@@ -34,6 +34,7 @@ from specdec_exporter.terminal.sections import (
 _STYLE: dict[DecisionCode, str] = {
     "faster": "green",
     "no_difference": "yellow",
+    "inconclusive": "blue",
     "slower": "red",
     "tail_worse": "red",
     "mixed": "red",
@@ -85,6 +86,7 @@ def _recordings(comparison: Comparison) -> list[tuple[str, ...]]:
         ("duration", lambda side: f"{side.duration_seconds:,.0f} s{', interrupted' if side.interrupted else ''}"),
         ("requests", lambda side: count(side.requests)),
         ("requests/s", lambda side: decimal(side.requests_per_second)),
+        ("requests in flight", lambda side: decimal(side.requests_in_flight)),
         ("tokens/s", lambda side: _one_decimal(side.generation_tokens_per_second)),
         ("tokens per prompt", lambda side: _one_decimal(side.mean_prompt_tokens)),
         ("tokens per answer", lambda side: _one_decimal(side.mean_generation_tokens)),
@@ -122,6 +124,8 @@ def _latency(latency: LatencyComparison) -> list[tuple[str, ...]]:
             times(latency.mean_ratio),
         ),
     ]
+    if latency.like_load_ratio is not None:
+        rows.append(("mean at like load", "", "", times(latency.like_load_ratio)))
     rows += [
         (f"P{row.quantile * 100:g}", quantile(row.baseline), quantile(row.candidate), times(row.ratio))
         for row in latency.quantiles

@@ -38,7 +38,13 @@ _STYLE: dict[AdviceCode, str] = {
     "undecided": "blue",
     "unknown": "blue",
 }
-_OUTCOMES = {"faster": "better", "slower": "worse", "tail_worse": "worse tail", "no_difference": "no difference shown"}
+_OUTCOMES = {
+    "faster": "better",
+    "slower": "worse",
+    "tail_worse": "worse tail",
+    "no_difference": "no difference",
+    "inconclusive": "not shown",
+}
 _CONTEXT = ("hardware", "model", "runtime", "request_parameters")
 _RECORDING_COLUMNS = ("recording", "TTFT", "tokens/s", "TPOT", "length", "accepted", "speed-up")
 _COST_COLUMNS = ("running", "k", "acc.", "length", "tokens", "step", "off", "c", "speed-up")

@@ -1,0 +1,210 @@
+"""Whether both sides served the same traffic at the same load, and what each latency may then conclude. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from specdec_exporter.baseline.file import Baseline, Block
+from specdec_exporter.comparison import distribution
+from specdec_exporter.comparison.distribution import Sample
+from specdec_exporter.comparison.latency import Conditions, Sli
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.acceptance import ratio
+from specdec_exporter.speculation.cost import MeasuredCost
+from specdec_exporter.speculation.estimate import Spread, ratio_of_sums
+from specdec_exporter.speculation.policy import LatencyPolicy
+
+
+class Traffic(NamedTuple):
+    """What one side served; ``None``: not recorded. The errors are those of the blocks of time.
+
+    ``in_flight`` is the mean number of requests in the predictor, waiting or running: the seconds of all requests per
+    second of wall clock (Little's law). Lengths are mean tokens per request.
+    """
+
+    requests_per_second: Spread | None
+    tokens_per_second: Spread | None
+    in_flight: Spread | None
+    prompt_tokens: Spread | None
+    generation_tokens: Spread | None
+
+
+class Difference(NamedTuple):
+    """How the traffic of two sides differs, in words; ``None``: it does not, as far as is known.
+
+    ``demand`` has the smallest and the largest ratio of what was asked for per second, at most 1 and at least 1.
+    ``lengths`` has the same of the length of requests.
+    """
+
+    load: str | None
+    prompts: str | None
+    answers: str | None
+    demand: tuple[float, float]
+    prompt_lengths: tuple[float, float]
+    all_lengths: tuple[float, float]
+
+
+def requests_of(recording: Baseline) -> float | None:
+    """Return the number of requests with a first token; if not known, the number of finished requests."""
+    first = recording.counts.first_tokens
+    return recording.requests_finished if first is None else first
+
+
+def traffic_of(recording: Baseline, policy: LatencyPolicy) -> Traffic:
+    """Return what ``recording`` served."""
+    counts, seconds, requests = recording.counts, recording.duration_seconds, requests_of(recording)
+    whole = recording.request_latency_seconds
+
+    def spread(
+        above: float | None, below: float | None, parts: Callable[[Block], tuple[float | None, float | None]]
+    ) -> Spread | None:
+        if not (value := ratio(above, below)):
+            return None
+        pairs = [parts(block) for block in recording.blocks]
+        found = ratio_of_sums([one or 0.0 for one, _ in pairs], [other or 0.0 for _, other in pairs], policy.min_blocks)
+        return Spread(value, found.error, found.freedom) if found else Spread(value)
+
+    return Traffic(
+        spread(requests, seconds, lambda block: (block.counts.first_tokens, block.seconds)),
+        spread(counts.generation_tokens, seconds, lambda block: (block.counts.generation_tokens, block.seconds)),
+        spread(whole.sum if whole else None, seconds, lambda block: (_sum(block), block.seconds)),
+        spread(counts.prompt_tokens, requests, lambda block: (block.counts.prompt_tokens, block.counts.first_tokens)),
+        spread(
+            counts.generation_tokens,
+            requests,
+            lambda block: (block.counts.generation_tokens, block.counts.first_tokens),
+        ),
+    )
+
+
+def _sum(block: Block) -> float | None:
+    return block.request_latency_seconds.sum if block.request_latency_seconds else None
+
+
+def difference(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> Difference:
+    """Return how the traffic of ``candidate`` differs from that of ``baseline``."""
+    before, after = traffic_of(baseline, policy), traffic_of(candidate, policy)
+    requests, tokens, in_flight, prompts, answers = (
+        now / then if then and now else None for then, now in zip(before, after, strict=True)
+    )
+    return Difference(
+        _load(before, after, (requests, tokens), in_flight, policy),
+        _lengths("prompt", before.prompt_tokens, after.prompt_tokens, policy)
+        or _distributions("prompts", baseline.prompt_length, candidate.prompt_length, policy),
+        _lengths("answer", before.generation_tokens, after.generation_tokens, policy)
+        or _distributions("answers", baseline.generation_length, candidate.generation_length, policy),
+        _range(requests, tokens),
+        _range(prompts),
+        _range(prompts, answers),
+    )
+
+
+def _range(*ratios: Spread | None) -> tuple[float, float]:
+    values = [1.0, *(found.value for found in ratios if found is not None)]
+    return min(values), max(values)
+
+
+def _load(
+    before: Traffic,
+    after: Traffic,
+    rates: tuple[Spread | None, ...],
+    in_flight: Spread | None,
+    policy: LatencyPolicy,
+) -> str | None:
+    """Return both loads if one side served more and had more in flight, beyond chance and the tolerance.
+
+    More served with fewer in flight, or the same number, is a faster server, and no higher load.
+    """
+    if in_flight is None or before.in_flight is None or after.in_flight is None:
+        return None
+    sign = 1 if in_flight.value > 1.0 else -1
+    if not _may_exceed(in_flight, sign, policy) or not any(_exceeds(rate, sign, policy) for rate in rates if rate):
+        return None
+    if before.requests_per_second is None or after.requests_per_second is None:
+        return None
+    return (
+        " in the baseline, ".join(
+            f"{side.requests_per_second.value:.3g} requests/s and {side.in_flight.value:.3g} requests in flight"
+            for side in (before, after)
+            if side.requests_per_second and side.in_flight
+        )
+        + " in the candidate"
+    )
+
+
+def _may_exceed(found: Spread, sign: int, policy: LatencyPolicy) -> bool:
+    """Whether the ratio is more than a slight one, and may be beyond the tolerance."""
+    value, _, far = _towards(found, sign)
+    return value > policy.slowdown_min and (far is None or far > 1.0 + policy.traffic_tolerance)
+
+
+def _exceeds(found: Spread, sign: int, policy: LatencyPolicy) -> bool:
+    """Whether the ratio is beyond the tolerance, or beyond chance and may be beyond the tolerance."""
+    value, near, far = _towards(found, sign)
+    limit = 1.0 + policy.traffic_tolerance
+    return value > limit or (near is not None and near > 1.0 and (far is None or far > limit))
+
+
+def _towards(found: Spread, sign: int) -> tuple[float, float | None, float | None]:
+    """Return the value and both ends of its interval, of the inverse if ``sign`` is negative."""
+    estimate = found.estimate() if sign > 0 else found.estimate().inverse()
+    return estimate.value, estimate.low, estimate.high
+
+
+def _lengths(what: str, before: Spread | None, after: Spread | None, policy: LatencyPolicy) -> str | None:
+    """Return both mean lengths if they differ by more than the tolerance, or beyond chance by more than matters."""
+    if before is None or after is None:
+        return None
+    found = (after / before).estimate()
+    apart = max(found.value, 1.0 / found.value)
+    sure = found.low is not None and found.high is not None and not found.low <= 1.0 <= found.high
+    if apart <= 1.0 + policy.traffic_tolerance and not (sure and apart > policy.slowdown_min):
+        return None
+    return f"the mean {what} has {before.value:.0f} tokens in the baseline, {after.value:.0f} in the candidate"
+
+
+def _distributions(what: str, before: Histogram | None, after: Histogram | None, policy: LatencyPolicy) -> str | None:
+    """Return in words how two distributions of lengths differ beyond chance and the tolerance."""
+    common = distribution.on_common_bounds(Sample(before), Sample(after)) if before and after else None
+    if common is None:
+        return None
+    one, other = common
+    for short, long, more, less in ((other, one, "candidate", "baseline"), (one, other, "baseline", "candidate")):
+        shift = distribution.head_shift(short, long, policy)
+        if shift is not None and shift.share > max(shift.margin, policy.length_shift_min):
+            return (
+                f"{shift.share:.0%} more of the {what} have at most {shift.limit_seconds:.0f} tokens in the {more} "
+                f"than in the {less}"
+            )
+    return None
+
+
+def conditions(found: Difference, like_load: MeasuredCost | None) -> dict[Sli, Conditions]:
+    """Return what each latency may conclude. ``like_load`` compares the time per token at the loads of both sides.
+
+    Prompts lengthen the time to first token, prompts and answers the whole. Time per output token is a mean over the
+    answer, so its mean stays comparable. Its tail does not: it is spread wider by short answers, and long prompts that
+    are read in the same steps stall other answers.
+    """
+    prompts = "prompts differ in length" if found.prompts else None
+    lengths = prompts or ("answers differ in length" if found.answers else None)
+    load = "the loads differ" if found.load else None
+    per_token = Conditions(tail=lengths is None, explained=found.demand)
+    if load:
+        per_token = Conditions(
+            unlike=None if like_load else f"{load}, and no load was recorded in both",
+            tail=False,
+            like_load=like_load.speedup.inverse() if like_load else None,
+        )
+    return {
+        "time_per_output_token": per_token,
+        "time_to_first_token": Conditions(
+            unlike=load or prompts, explained=_product(found.demand, found.prompt_lengths), tail=lengths is None
+        ),
+        "request_latency": Conditions(unlike=load or lengths, explained=_product(found.demand, found.all_lengths)),
+    }
+
+
+def _product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return one[0] * other[0], one[1] * other[1]
