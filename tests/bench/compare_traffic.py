@@ -35,10 +35,10 @@ class Traffic:
 
     per_second: float = 4.0
     clients: int = 0
-    prompt_tokens: float = 300.0
+    prompt_tokens: float = 800.0
     prompt_sigma: float = 1.0
-    answer_tokens: float = 120.0
-    answer_sigma: float = 1.0
+    answer_tokens: float = 100.0
+    answer_sigma: float = 0.7
     turns: float = 1.0
     alike: float = 0.0
     long_share: float = 0.0
