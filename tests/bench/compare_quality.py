@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -45,7 +44,9 @@ def main() -> int:
     """Measure, print, and tell whether what must hold does."""
     parser = argparse.ArgumentParser(description="How often compare is wrong, over pairs of simulated recordings.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the pairs, in less than a minute")
-    parser.add_argument("--seed", type=int, default=20260101, help="other pairs of the same kinds (default %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=20260101, help="other pairs of the same kinds (default %(default)s)"
+    )
     arguments = parser.parse_args()
     began = time.monotonic()
     try:
@@ -69,8 +70,8 @@ def _fewer(case: Case) -> Case:
     return dataclasses.replace(case, trials=max(5, case.trials // 10))
 
 
-def _at(per_second: float, **changes: float) -> Server:
-    return Server(traffic=Traffic(per_second=per_second), **changes)
+def _at(per_second: float, *, slowdown: float = 1.0, stalls: float = 0.0) -> Server:
+    return Server(traffic=Traffic(per_second=per_second), slowdown=slowdown, stalls=stalls)
 
 
 def _drafting(server: Server, speedup: float) -> Server:

@@ -64,5 +64,5 @@ class Requests:
 
     def _token_seconds(self, rng: random.Random, request: Request) -> float:
         if self.pareto:
-            return self.token_seconds * rng.paretovariate(self.pareto) / 2.0 ** (1.0 / self.pareto)
+            return self.token_seconds * rng.paretovariate(self.pareto) / math.pow(2.0, 1.0 / self.pareto)
         return self.token_seconds * math.exp(self.token_sigma * request.ease)

@@ -54,7 +54,8 @@ class Server:
         while True:
             while coming and coming[0].arrival <= now:
                 queue.append(coming.popleft())
-            prefilled, ready = 0, []
+            prefilled = 0
+            ready: list[Request] = []
             while queue and prefilled < self.prefill_tokens and len(running) + len(ready) < self.slots:
                 left = left or queue[0].prompt
                 part = min(left, self.prefill_tokens - prefilled)

@@ -52,7 +52,9 @@ class Case:
     def recordings(self, seed: int, trial: int) -> tuple[Baseline, Baseline]:
         """Make the two recordings of one trial."""
         one, other = (
-            recorded(name, side.polls(random.Random(f"{seed} {self.what} {trial} {name}"), 60.0 * self.minutes), k=side.k)
+            recorded(
+                name, side.polls(random.Random(f"{seed} {self.what} {trial} {name}"), 60.0 * self.minutes), k=side.k
+            )
             for name, side in (("baseline", self.baseline), ("candidate", self.candidate))
         )
         return one, other
@@ -98,7 +100,9 @@ class Outcome:
     def coverage(self, sli: int, *, blocks: bool = True) -> float | None:
         """Share of the intervals of a ratio of means that hold 1; ``None`` without intervals."""
         found = [(trial.ratios if blocks else trial.without_blocks)[sli] for trial in self.trials]
-        held = [each.low <= 1.0 <= each.high for each in found if each and each.low is not None and each.high is not None]
+        held = [
+            each.low <= 1.0 <= each.high for each in found if each and each.low is not None and each.high is not None
+        ]
         return sum(held) / len(held) if held else None
 
 
@@ -106,7 +110,8 @@ def run_trial(case: Case, seed: int, trial: int) -> Trial:
     """Record both sides and compare them."""
     baseline, candidate = case.recordings(seed, trial)
     found = compare(baseline, candidate, load_policy())
-    without = compare(*(msgspec.structs.replace(side, blocks=()) for side in (baseline, candidate)), load_policy())
+    older = [msgspec.structs.replace(side, blocks=()) for side in (baseline, candidate)]
+    without = compare(older[0], older[1], load_policy())
     said = " ".join((found.decision.headline, *found.decision.reasons, found.decision.action))
     return Trial(
         found.decision.code,
