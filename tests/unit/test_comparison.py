@@ -53,8 +53,8 @@ def loads(name: str, step_seconds: float, curve: Sequence[float] = ()) -> Baseli
     return loaded(name, {8.0: step_seconds}, curve, intervals=60)
 
 
-PLAIN = recording("plain", tpot=drawn(0.0209))
-FASTER = recording("faster", tpot=drawn(0.0113, seed=2), curve=CURVE)
+PLAIN = recording("plain", tpot=drawn(0.0209), blocks=12)
+FASTER = recording("faster", tpot=drawn(0.0113, seed=2), curve=CURVE, blocks=12)
 
 
 # --- Speed-up --------------------------------------------------------------------------------------------------------
@@ -134,10 +134,10 @@ def test_each_latency_has_both_means_and_all_quantiles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("median", "code"), [(0.0113, "faster"), (0.0209, "no_difference"), (0.0215, "no_difference"), (0.03, "slower")]
+    ("median", "code"), [(0.0113, "faster"), (0.0209, "inconclusive"), (0.0215, "inconclusive"), (0.03, "slower")]
 )
 def test_it_is_decided_by_what_is_beyond_doubt(median: float, code: str) -> None:
-    comparison = compare(PLAIN, recording(tpot=drawn(median, seed=2), curve=CURVE))
+    comparison = compare(PLAIN, recording(tpot=drawn(median, seed=2), curve=CURVE, blocks=12))
     assert tpot_of(comparison).outcome == code
     assert comparison.decision.code == code
     assert comparison.decision.regression is (code == "slower")
@@ -145,10 +145,10 @@ def test_it_is_decided_by_what_is_beyond_doubt(median: float, code: str) -> None
 
 def test_two_halves_of_the_same_are_hardly_ever_told_apart() -> None:
     told = [
-        compare(recording(tpot=drawn(0.02, 400, seed)), recording(tpot=drawn(0.02, 400, seed + 1000))).decision.code
+        compare(*(recording(tpot=drawn(0.02, 400, seed + side), blocks=10) for side in (0, 1000))).decision.regression
         for seed in range(100)
     ]
-    assert told.count("no_difference") >= 97
+    assert told.count(True) <= 3
 
 
 def test_a_worse_tail_is_told_although_the_body_is_faster() -> None:
@@ -207,8 +207,8 @@ def test_a_worse_tail_beside_something_slower_is_mixed_only_if_somebody_gains(ty
 
 
 def test_requests_above_the_last_bucket_leave_the_median_to_decide() -> None:
-    before = replace(PLAIN, request_latency_seconds=histogram([100.0] * 990 + [9000.0] * 10, E2E))
-    after = replace(FASTER, request_latency_seconds=histogram([1.7] * 990 + [9000.0] * 10, E2E))
+    before = recording(e2e=[100.0] * 990 + [9000.0] * 10)
+    after = recording(e2e=[1.7] * 990 + [9000.0] * 10)
     latency = latency_of(compare(before, after), "request_latency")
     assert known(latency.mean_ratio).low is None
     assert latency.outcome == "faster"
@@ -336,9 +336,22 @@ def test_without_a_measured_cost_no_other_k_is_named(curve: tuple[float, ...]) -
 
 
 def test_no_difference_is_not_taken_for_proof_of_none() -> None:
-    decision = compare(recording(tpot=drawn(0.02)), recording(tpot=drawn(0.02, seed=2), curve=CURVE)).decision
-    assert decision.headline.startswith("No difference shown")
-    assert decision.action == "Record longer: a smaller difference than these intervals show may still be there."
+    comparison = compare(PLAIN, recording(tpot=drawn(0.0209, seed=2), curve=CURVE, blocks=12))
+    tpot, decision = tpot_of(comparison), comparison.decision
+    assert known(known(tpot.mean_ratio).high) > 1.05
+    assert (tpot.outcome, decision.code, decision.regression) == ("inconclusive", "inconclusive", False)
+    assert "is neither shown nor ruled out" in decision.headline
+    assert "times as many requests" in decision.reasons[1]
+    assert decision.action.startswith("Record longer")
+
+
+def test_no_difference_needs_an_interval_that_leaves_none() -> None:
+    same = [recording(tpot=drawn(0.0209, 20_000, seed), blocks=20) for seed in (1, 2)]
+    comparison = compare(*same)
+    ratio = known(tpot_of(comparison).mean_ratio)
+    assert 1 / 1.05 < known(ratio.low) < known(ratio.high) < 1.05
+    assert comparison.decision.code == "no_difference"
+    assert comparison.decision.headline.startswith("No difference in time per output token")
 
 
 # --- The measured cost -----------------------------------------------------------------------------------------------

@@ -324,7 +324,9 @@ async def simulated(**settings: Any) -> AsyncIterator[str]:
 async def test_a_predictor_is_recorded_and_compared(tmp_path: Path) -> None:
     path = tmp_path / "slow.yaml"
     model = "simulated/target-8b"
-    slow = replace(recording("slow", tpot=[0.5] * 300), context=replace(CONTEXT, model=model), model_name=model)
+    # A second of as many requests as the simulated predictor answers, or fewer: more of them in flight prove it slow.
+    slow = recording("slow", tpot=[0.5] * 300, duration_seconds=1.0)
+    slow = replace(slow, context=replace(CONTEXT, model=model), model_name=model)
     write_baseline(str(path), slow)
     async with simulated() as url:
         done = await command(str(path), url, "--duration=2s", "--output=json", "--hardware=none", "--name=now")

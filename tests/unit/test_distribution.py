@@ -97,7 +97,7 @@ def test_an_empty_histogram_says_nothing() -> None:
     assert quantile(empty, 0.5) is None
     assert tail_shift(full, empty) is None
     assert tail_shift(empty, full) is None
-    assert distribution.head_shift(full, empty) is None
+    assert head_shift(full, empty) is None
     assert proportion(0, 0, 0) is None
 
 
@@ -214,7 +214,7 @@ def test_common_boundaries_lose_resolution_and_nothing_else(
 def test_the_tail_shift_is_what_is_newly_slow_beyond_a_limit_that_used_to_hold() -> None:
     before = histogram([0.02] * 900 + [0.06] * 80 + [0.09] * 20)
     after = histogram([0.02] * 850 + [0.06] * 80 + [0.2] * 70)
-    found = known(tail_shift(after, before, POLICY))
+    found = known(tail_shift(after, before))
     # At 0.1 s: 7 % slower now, none then. At 0.075 s only 7 % - 1.5 x 2 %, at 0.025 s 15 % - 1.5 x 10 %.
     assert found.share == pytest.approx(0.07)
     assert found.limit_seconds == pytest.approx(0.1)
@@ -223,7 +223,7 @@ def test_the_tail_shift_is_what_is_newly_slow_beyond_a_limit_that_used_to_hold()
 def test_a_limit_counts_only_if_it_held_most_requests_at_baseline() -> None:
     before = histogram([0.02] * 850 + [0.03] * 150)
     after = histogram([0.02] * 500 + [0.03] * 500)
-    found = known(tail_shift(after, before, POLICY))
+    found = known(tail_shift(after, before))
     assert found.share == 0.0
     assert found.limit_seconds is None
 
@@ -248,7 +248,7 @@ def test_the_tail_of_the_same_traffic_hardly_ever_shifts(requests: int) -> None:
     for _ in range(500):
         median = 0.02 * source.lognormvariate(0.0, 0.5)
         before, after = (histogram(lognormal(source, median, requests)) for _ in range(2))
-        shift = known(tail_shift(after, before, POLICY))
+        shift = known(tail_shift(after, before))
         alarms += shift.shifted
     assert alarms == 0
 
@@ -258,13 +258,13 @@ def test_a_tenth_of_the_requests_far_slower_shifts_the_tail() -> None:
     for _ in range(50):
         before = histogram(lognormal(source, 0.02, 1000))
         after = histogram([*lognormal(source, 0.02, 900), *lognormal(source, 0.2, 100)])
-        shift = known(tail_shift(after, before, POLICY))
+        shift = known(tail_shift(after, before))
         assert shift.shifted
 
 
 def test_the_head_shift_is_what_is_newly_fast() -> None:
     before, after = histogram([0.02] * 1000), histogram([0.009] * 400 + [0.02] * 500 + [0.2] * 100)
-    found = known(distribution.head_shift(after, before, POLICY))
+    found = known(head_shift(after, before))
     assert (found.share, found.limit_seconds, found.shifted) == (0.4, 0.01, True)
 
 

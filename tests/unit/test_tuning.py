@@ -349,7 +349,10 @@ def test_what_is_not_like_for_like_is_flagged(found: list[Baseline], code: str) 
 
 
 def test_more_requests_of_a_faster_server_are_the_same_requests() -> None:
-    assert codes(tune(loaded("plain", {8.0: 0.02}), loaded("k3", {8.0: 0.02}, CODE))) <= {"too_few_requests"}
+    assert codes(tune(loaded("plain", {8.0: 0.02}), loaded("k3", {8.0: 0.02}, CODE))) <= {
+        "too_few_requests",
+        "no_blocks",
+    }
 
 
 def test_two_models_are_refused_by_name() -> None:

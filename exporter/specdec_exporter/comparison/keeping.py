@@ -121,4 +121,4 @@ def _tokens_per_second(recording: Baseline, policy: Policy) -> Spread | None:
 
 def _outcome(found: Estimate | None, policy: Policy) -> Outcome:
     slower = found.inverse() if found else None
-    return direction(slower, slower, policy.latency) or "undecided"
+    return direction(slower, policy.latency) or "undecided"

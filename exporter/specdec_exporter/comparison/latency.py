@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.distribution import Quantile, Sample, Shift
-from specdec_exporter.speculation.estimate import Z_OF_PAIR, Estimate, Spread, Z
+from specdec_exporter.speculation.estimate import Z_OF_PAIR, Estimate, Spread
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
@@ -42,8 +41,7 @@ class Conditions(NamedTuple):
 
     ``unlike`` says why nothing. ``tail``: whether the tail counts. ``explained``: the traffic alone explains ratios of
     the means between these two. ``like_load`` decides instead of the mean: the ratio at loads that both sides had.
-    ``run_to_run`` is a 1 with the error that two runs of one setting have between them. ``looks`` is how many latencies
-    are looked at, each of which may mislead by chance.
+    ``run_to_run`` is a 1 with the error that two runs of one setting have between them.
     """
 
     unlike: str | None = None
@@ -51,7 +49,6 @@ class Conditions(NamedTuple):
     explained: tuple[float, float] = (1.0, 1.0)
     like_load: Estimate | None = None
     run_to_run: Spread = Spread(1.0, 0.0, 1)
-    looks: int = 1
 
 
 _ALIKE: Final = Conditions()
@@ -101,13 +98,12 @@ def compare_latency(
     head = distribution.head_shift(common[1], common[0], policy) if common else None
     requests = Pair(*(side.whole.count if side else None for side in (baseline, candidate)))
     ratio = spread.estimate() if spread else None
-    median = direction(quantiles[0].ratio, quantiles[0].ratio, policy)
+    median = direction(quantiles[0].ratio, policy)
     shown = conditions.like_load or ratio
     if conditions.like_load is not None:
-        body = direction(shown, shown, policy)
+        body = direction(shown, policy)
     else:
-        sure = spread.estimate(z_of(conditions.looks)) if spread else None
-        body = direction(shown, sure, policy, conditions.explained) or median
+        body = direction(ratio, policy, conditions.explained) or median
     why = conditions.unlike or _too_few(requests, policy)
     if why is None and body is None:
         why = "the ratio has no interval: requests above the last bucket, means of 0, or too few blocks at like load"
@@ -134,11 +130,6 @@ def _mean(side: Sample | None) -> float | None:
     return side.whole.mean if side and side.whole.count > 0 and side.whole.mean < math.inf else None
 
 
-def z_of(looks: int) -> float:
-    """Return the normal quantile with which this many intervals hold together with 95 % (Bonferroni)."""
-    return NormalDist().inv_cdf(1.0 - 0.05 / (2.0 * looks)) if looks > 1 else Z
-
-
 def _outcome(body: Direction, median: Direction | None, tail: Shift | None, head: Shift | None) -> Outcome:
     """A worse tail counts unless the body is slower too. A tail alone can make the mean slower with a faster head."""
     if tail is None or not tail.shifted:
@@ -160,31 +151,21 @@ def _compare_quantile(
 
 
 def direction(
-    shown: Estimate | None, sure: Estimate | None, policy: LatencyPolicy, explained: tuple[float, float] = (1.0, 1.0)
+    found: Estimate | None, policy: LatencyPolicy, explained: tuple[float, float] = (1.0, 1.0)
 ) -> Direction | None:
     """Return the direction; ``None`` without an interval.
 
-    One that differs needs a sure interval without 1, and more than run-to-run variation beyond what the traffic
+    One that differs needs an interval without 1, and more than run-to-run variation beyond what the traffic
     explains. No difference needs an interval that leaves none to be found.
     """
-    if (
-        shown is None
-        or shown.low is None
-        or shown.high is None
-        or sure is None
-        or sure.low is None
-        or sure.high is None
-    ):
+    if found is None or found.low is None or found.high is None:
         return None
-    if sure.high < 1.0 and shown.value * policy.speedup_min <= explained[0]:
+    if found.high < 1.0 and found.value * policy.speedup_min <= explained[0]:
         return "faster"
-    if sure.low > 1.0 and shown.value >= policy.slowdown_min * explained[1]:
+    if found.low > 1.0 and found.value >= policy.slowdown_min * explained[1]:
         return "slower"
-    return (
-        "no_difference"
-        if shown.low * policy.speedup_min >= 1.0 and shown.high <= policy.slowdown_min
-        else "inconclusive"
-    )
+    none_left = found.low * policy.speedup_min >= 1.0 and found.high <= policy.slowdown_min
+    return "no_difference" if none_left else "inconclusive"
 
 
 def _requests_needed(shown: Estimate | None, requests: Pair, policy: LatencyPolicy) -> float | None:

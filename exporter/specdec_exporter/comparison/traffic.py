@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -85,19 +86,25 @@ def _sum(block: Block) -> float | None:
 def difference(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> Difference:
     """Return how the traffic of ``candidate`` differs from that of ``baseline``."""
     before, after = traffic_of(baseline, policy), traffic_of(candidate, policy)
-    requests, tokens, in_flight, prompts, answers = (
-        now / then if then and now else None for then, now in zip(before, after, strict=True)
-    )
+    requests, tokens, in_flight, prompts, answers = map(_ratio, before, after)
     return Difference(
         _load(before, after, (requests, tokens), in_flight, policy),
-        _lengths("prompt", before.prompt_tokens, after.prompt_tokens, policy)
+        _lengths("prompt", before.prompt_tokens, after.prompt_tokens, prompts, policy)
         or _distributions("prompts", baseline.prompt_length, candidate.prompt_length, policy),
-        _lengths("answer", before.generation_tokens, after.generation_tokens, policy)
+        _lengths("answer", before.generation_tokens, after.generation_tokens, answers, policy)
         or _distributions("answers", baseline.generation_length, candidate.generation_length, policy),
         _range(requests, tokens),
         _range(prompts),
         _range(prompts, answers),
     )
+
+
+def _ratio(before: Spread | None, after: Spread | None) -> Spread | None:
+    """Return after / before; ``None`` without both, and if absurd counts overflow."""
+    if not before or not after or not 0.0 < before.value < math.inf:
+        return None
+    found = after / before
+    return found if 1e-9 < found.value < 1e9 else None
 
 
 def _range(*ratios: Spread | None) -> tuple[float, float]:
@@ -152,11 +159,13 @@ def _towards(found: Spread, sign: int) -> tuple[float, float | None, float | Non
     return estimate.value, estimate.low, estimate.high
 
 
-def _lengths(what: str, before: Spread | None, after: Spread | None, policy: LatencyPolicy) -> str | None:
+def _lengths(
+    what: str, before: Spread | None, after: Spread | None, quotient: Spread | None, policy: LatencyPolicy
+) -> str | None:
     """Return both mean lengths if they differ by more than the tolerance, or beyond chance by more than matters."""
-    if before is None or after is None:
+    if before is None or after is None or quotient is None:
         return None
-    found = (after / before).estimate()
+    found = quotient.estimate()
     apart = max(found.value, 1.0 / found.value)
     sure = found.low is not None and found.high is not None and not found.low <= 1.0 <= found.high
     if apart <= 1.0 + policy.traffic_tolerance and not (sure and apart > policy.slowdown_min):
