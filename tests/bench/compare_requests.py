@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 
 from bench.compare_counters import POLL_SECONDS, Counters
-from bench.compare_server import WANDER_SECONDS, WARM_UP_SECONDS
+from bench.compare_server import WARM_UP_SECONDS, wandered
 from bench.compare_traffic import Request, Traffic
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
@@ -59,8 +59,7 @@ class Requests:
             if poll >= end:
                 return
             poll += POLL_SECONDS
-            kept = math.exp(-POLL_SECONDS / WANDER_SECONDS)
-            level = kept * level + math.sqrt(1.0 - kept * kept) * rng.gauss(0.0, self.wander)
+            level = wandered(level, self.wander, rng)
 
     def _token_seconds(self, rng: random.Random, request: Request) -> float:
         if self.pareto:

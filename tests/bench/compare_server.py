@@ -14,10 +14,16 @@ from bench.compare_traffic import Request, Traffic
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 WARM_UP_SECONDS = 120.0
-WANDER_SECONDS = 600.0
+_WANDER_SECONDS = 600.0
 _EASE_SIGMA = 0.15  # of the logarithm of a request's tokens per step
 _SCATTER = 1.0  # variance of the tokens of one step with drafts
 _STALL_SECONDS = (1.0, 4.0)
+
+
+def wandered(level: float, spread: float, rng: random.Random) -> float:
+    """Return a level one poll later: it keeps its standard deviation, and forgets within ten minutes."""
+    kept = math.exp(-POLL_SECONDS / _WANDER_SECONDS)
+    return kept * level + math.sqrt(1.0 - kept * kept) * rng.gauss(0.0, spread)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +84,7 @@ class Server:
                 if poll >= end:
                     return
                 poll += POLL_SECONDS
-                kept = math.exp(-POLL_SECONDS / WANDER_SECONDS)
-                level = kept * level + math.sqrt(1.0 - kept * kept) * rng.gauss(0.0, self.wander)
+                level = wandered(level, self.wander, rng)
             if not busy:
                 continue
             step += 1
