@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,8 @@ def of_predictor(n: float) -> dict[str, float]:
         **histogram("vllm:time_to_first_token_seconds", labels, n),
         **histogram("vllm:inter_token_latency_seconds", labels, 8 * n),
         **histogram("vllm:e2e_request_latency_seconds", labels, n),
+        **histogram("vllm:request_prompt_tokens", labels, n),
+        **histogram("vllm:request_generation_tokens", labels, n),
     }
 
 
@@ -267,6 +271,40 @@ async def test_what_does_not_speak_the_api_is_one_clear_line(url: str, tmp_path:
         await recorded("127.0.0.1:9090", service("steady"))
 
 
+# --- Blocks of time and lengths ---
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks"), [("steady", 24), ("pair", 24), ("restarted", 24), ("late", 24), ("sparse", 15)]
+)
+async def test_blocks_of_time_add_up_to_the_range(url: str, name: str, blocks: int) -> None:
+    found = await recorded(url, service(name))
+    assert len(found.blocks) == pytest.approx(blocks, abs=1)
+    assert {block.seconds for block in found.blocks} == {found.blocks[0].seconds}
+    total = reduce(add, found.blocks)
+    assert total.seconds == pytest.approx(found.duration_seconds, rel=0.001)
+    for count in ("drafts", "accepted_tokens", "generation_tokens", "steps", "step_seconds", "prompt_tokens"):
+        assert getattr(total.counts, count) == pytest.approx(getattr(found.counts, count), rel=0.05)
+    for sli, whole in found.histograms():
+        assert getattr(total, sli).counts == pytest.approx(whole.counts, rel=0.05)
+        for block in found.blocks:
+            assert getattr(block, sli).mean == pytest.approx(0.06, rel=1e-6)
+
+
+async def test_a_change_within_the_range_shows_in_the_blocks_after_it(url: str) -> None:
+    blocks = (await recorded(url, service("busy"))).blocks
+    concurrency = [known(block.counts.step_seconds) / block.seconds for block in blocks]
+    assert concurrency[:11] == pytest.approx([3 + 12] * 11, rel=0.01)
+    assert concurrency[13:] == pytest.approx([6 + 12] * 11, rel=0.01)
+
+
+async def test_lengths_come_from_the_predictor_only(url: str) -> None:
+    found = await recorded(url, '{namespace="raw"}')
+    for length in (found.prompt_length, found.generation_length):
+        assert known(length).count == pytest.approx(REQUESTS, rel=0.01)
+    assert (await recorded(url, service("steady"))).prompt_length is None
+
+
 # --- By load ---
 
 
@@ -336,4 +374,4 @@ async def test_a_v0_engine_has_no_step_times_by_load(url: str) -> None:
 
 async def test_a_range_shorter_than_a_step_has_none_either(url: str) -> None:
     found = await record_range(url, selector=service("busy"), range_seconds=45, end=END)
-    assert (found.by_load, bool(found.requests_finished)) == ((), True)
+    assert (found.by_load, found.blocks, bool(found.requests_finished)) == ((), (), True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +263,27 @@ def test_the_example_in_the_documentation_is_read() -> None:
     assert all(getattr(found.total.counts, name) for name in BLOCK_COUNTS)
 
 
+def test_the_example_of_blocks_in_the_documentation_is_read() -> None:
+    words = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(blocks:.*?)```", words, re.DOTALL)
+    whole = Histogram((0.01, 0.025, 0.05, INF), (35.0, 140.0, 140.0, 141.0), 2.0)
+    recorded = msgspec.structs.replace(EXAMPLE, time_per_output_token_seconds=whole, blocks=())
+    found = parse_baseline(to_yaml(recorded).replace("blocks: {}", example).encode())
+    total = reduce(add, found.blocks)
+    assert total.time_per_output_token_seconds == whole
+    assert all(getattr(total.counts, name) for name in BLOCK_COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [(0, "no blocks of time: "), (11, "only 11 blocks of time: "), (12, None)],
+)
+def test_a_recording_says_if_its_blocks_tell_little(blocks: int, said: str | None) -> None:
+    baseline = msgspec.structs.replace(EXAMPLE, blocks=EXAMPLE.blocks[:1] * blocks)
+    found = [remark for remark in remarks(baseline) if "blocks" in remark]
+    assert [remark.startswith(said or "") for remark in found] == ([True] if said else [])
+
+
 @pytest.mark.parametrize("zone", ["2026-01-31T13:00:00+01:00", '"2026-01-31 12:00:00.75Z"'])
 def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
     text = re.sub(r"^recorded_at: .*", f"recorded_at: {zone}", TEXT, flags=re.MULTILINE)
@@ -489,6 +512,13 @@ def test_a_damaged_file_is_refused_or_says_exactly_what_was_read(text: str) -> N
         assert list(histogram.counts) == sorted(histogram.counts)
         assert histogram.counts[-1] == histogram.count > 0
         assert 0 <= histogram.sum < INF
+    for block in read.blocks:
+        assert 0 < block.seconds < INF
+        for sli, whole in read.histograms():
+            if (part := getattr(block, sli)) is not None:
+                assert part.bounds == whole.bounds
+                assert list(part.counts) == sorted(part.counts)
+                assert 0 <= part.sum < INF
     told, document = numbers(yaml.safe_load(text)), numbers(to_document(read))
     for key in ("name", "model_name", "duration_seconds", "num_speculative_tokens", "hardware"):
         assert told.get(key) == document.get(key)

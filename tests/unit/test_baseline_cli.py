@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from builders import CAPTURES
 from running import predictor
-from specdec_exporter.baseline.file import Baseline, Context, to_document, to_yaml
+from specdec_exporter.baseline.file import Baseline, Block, Context, to_document, to_yaml
 from specdec_exporter.commands import cli
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.histogram import Histogram
@@ -75,6 +75,18 @@ def test_show_has_a_row_for_each_load(tmp_path: Path) -> None:
     at = rows.index("in decode of the time step time tokens per step acceptance")
     assert rows[at + 1 : at + 3] == ["3.0 99.9% 30 ms 3.00 66.7%", "1,250.0 0.1% 25 ms 1.00 -"]
     assert not any("what a draft costs" in row for row in rows)
+
+
+def test_blocks_and_lengths_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "blocks.yaml"
+    blocks = (Block(seconds=75.2),) * 23 + (Block(seconds=70.4),)
+    length = Histogram((100.0, 200.0, INF), (20.0, 90.0, 100.0), 15_050.0)
+    path.write_text(to_yaml(msgspec.structs.replace(BASELINE, blocks=blocks, prompt_length=length)))
+    shown = " ".join(run("show", str(path)).output.split())
+    assert "blocks of time 24 of up to 75 s" in shown
+    assert "prompt length 150 tokens on average" in shown
+    assert "answer length" not in shown
+    assert "100 requests, 24 blocks of time" in run("check", str(path)).output
 
 
 def test_a_recording_without_loads_says_what_cannot_be_computed(file: str) -> None:

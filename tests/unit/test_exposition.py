@@ -9,6 +9,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from builders import CAPTURES
@@ -77,6 +78,20 @@ def test_a_v0_engine_is_told_from_its_families_even_before_they_have_samples(pat
     assert snapshot.engine_generation == "v0"
     assert snapshot.stats_present
     assert [engine.engine for engine in snapshot.engines] in ([], ["0"])
+
+
+@pytest.mark.parametrize("path", DUMPS)
+def test_lengths_are_read_when_asked_for_and_change_nothing_else(path: Path) -> None:
+    plain = parse_exposition(path.read_bytes())
+    asked = parse_exposition(path.read_bytes(), lengths=True)
+    for one, other in zip(plain.engines, asked.engines, strict=True):
+        assert (one.prompt_length, one.generation_length) == (None, None)
+        assert msgspec.structs.replace(other, prompt_length=None, generation_length=None) == one
+        if other.request_latency is not None:
+            assert other.prompt_length is not None
+            assert other.generation_length is not None
+            assert other.prompt_length.count == other.generation_length.count == other.request_latency.count
+    assert parse_exposition(path.read_bytes()) == plain
 
 
 @pytest.mark.parametrize("path", [path for path in DUMPS if "v0" not in f"{path.parent.name}{path.name}"])

@@ -275,7 +275,7 @@ def test_the_blocks_of_a_recording_add_up_to_it(polls: list[tuple[int, int]]) ->
     assert parse_baseline(to_yaml(found).encode()) == found
 
 
-def test_the_blocks_of_a_day_are_an_hour_long() -> None:
+def test_the_blocks_of_a_day_are_as_few_and_of_one_length() -> None:
     blocks: Blocks[float] = Blocks()
     for _ in range(24 * 720):
         blocks.add(5.0)
@@ -589,6 +589,8 @@ async def test_live_traffic_of_a_simulated_predictor_is_recorded_into_a_file(tmp
     assert found.counts.drafts
     assert found.counts.accepted_tokens == sum(found.counts.accepted_per_position)
     assert 2 <= found.duration_seconds < 4
+    assert sum(block.seconds for block in found.blocks) == pytest.approx(found.duration_seconds, abs=1e-3)
+    assert known(found.prompt_length).count == known(found.generation_length).count == found.requests_finished
 
 
 async def test_a_restart_of_a_simulated_predictor_ends_the_recording_without_a_file(tmp_path: Path) -> None:
@@ -613,6 +615,7 @@ async def test_ctrl_c_keeps_what_was_measured_and_says_so(number: signal.Signals
     found = read_baseline(str(path))
     assert found.interrupted
     assert found.duration_seconds < 10
+    assert sum(block.seconds for block in found.blocks) == pytest.approx(found.duration_seconds, abs=1e-3)
     assert found.requests_finished == 8
 
 

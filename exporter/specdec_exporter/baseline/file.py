@@ -36,7 +36,7 @@ SLIS = tuple(HISTOGRAMS)
 LENGTHS = ("prompt_length", "generation_length")
 
 MAX_TEXT = 4096
-MAX_BLOCKS = 1000  # in a list; a recording has 24 at most
+_MOST_BLOCKS = 1000  # in a file; a recording has 24 at most
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
 _UNSET_CLOCK_YEAR = 1970
 
@@ -433,7 +433,7 @@ def _blocks(node: Node, latency: Mapping[str, Histogram | None]) -> tuple[Block,
 def _counts_of_blocks(parts: Mapping[str, Node], names: Sequence[str]) -> tuple[list[Node], list[Counts]]:
     """Return the node of each block's seconds, and its counts."""
     times = parts["seconds"].items()
-    if not 0 < len(times) <= MAX_BLOCKS:
-        parts["seconds"].fail(f"1 to {MAX_BLOCKS} blocks", str(len(times)))
+    if not 0 < len(times) <= _MOST_BLOCKS:
+        parts["seconds"].fail(f"1 to {_MOST_BLOCKS} blocks", str(len(times)))
     columns: dict[str, Any] = {name: column(parts[name], len(times)) for name in names if parts[name].given}
     return times, [Counts(**{name: values[i] for name, values in columns.items()}) for i in range(len(times))]

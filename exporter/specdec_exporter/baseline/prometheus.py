@@ -1,8 +1,8 @@
 """``baseline record --prometheus``: a baseline of one service from a range in Prometheus.
 
 Each figure is one ``increase()`` query, which corrects the counter resets of each series. The series are summed here,
-so that a mix of services, models or buckets is refused and not added up. The figures by load are ``increase()`` queries
-in steps; there each step of each engine counts for itself.
+so that a mix of services, models or buckets is refused and not added up. The figures by load and the blocks of time are
+``increase()`` queries in steps; for the loads each step of each engine counts for itself.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, Context, as_utc
+from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block, Context, as_utc
 from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.families import MEANINGS, PREFIXES
+from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANINGS, PREFIXES
 from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.blocks import MAX_BLOCKS
 from specdec_exporter.speculation.load import Load, LoadBin, LoadBins
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.yamlfile import number_of
@@ -42,7 +43,7 @@ _MAX_STEPS = 1000
 _MAX_POINTS = 500_000  # of all series of an answer; about 20 MB
 _SCRAPES_SEEN_SECONDS = 600.0  # the span in which scrapes are counted
 
-# Field of a snapshot -> the exporter's own family, less prefix and suffix.
+# Field of a snapshot -> the exporter's own family, less prefix and suffix. It serves no lengths of requests.
 _EXPORTED = {
     "drafts": "drafts",
     "draft_tokens": "draft_tokens",
@@ -122,10 +123,10 @@ class Prometheus:
         samples = await self._ask("query", {"query": expression, "time": f"{self._at:.3f}"})
         return [Series(sample.metric, float(sample.value[1])) for sample in samples]
 
-    async def query_steps(self, expression: str, steps: int, step_seconds: int) -> list[Steps]:
+    async def query_steps(self, expression: str, steps: int, step_seconds: float) -> list[Steps]:
         """Return ``expression`` at the end of each of the last ``steps``. Raises :class:`BaselineError`."""
         first = self._at - (steps - 1) * step_seconds
-        times = {"start": f"{first:.3f}", "end": f"{self._at:.3f}", "step": str(step_seconds)}
+        times = {"start": f"{first:.3f}", "end": f"{self._at:.3f}", "step": f"{step_seconds:.3f}"}
         samples = await self._ask("query_range", {"query": expression, **times})
         return [
             Steps(sample.metric, {time: value for time, text in sample.values if math.isfinite(value := float(text))})
@@ -181,8 +182,8 @@ async def record_range(
         source = _Range(Prometheus(session, url, end, timeout_seconds), matchers, range_seconds)
         await source.find_service()
         version, method, k = await source.facts()
-        increases = await source.increases()
         seconds = await source.covered_seconds()
+        increases = await source.increases(seconds)
     if context.runtime is None and version:
         context = msgspec.structs.replace(context, runtime=f"vLLM {version}")
     model_name = source.identity.get("model_name")
@@ -242,8 +243,8 @@ class _Range:
         # V1 labels every series with the engine.
         self.v0 = self._names is _predictor_names and not all("engine" in series.labels for series in found)
 
-    async def increases(self) -> Increases:
-        """Return what happened in the range."""
+    async def increases(self, covered_seconds: float) -> Increases:
+        """Return what happened in the range; its last ``covered_seconds`` become blocks."""
         scalars = {name: await self._total(*place) for name, place in _COUNTS.items()}
         positions: dict[int, float] = defaultdict(float)
         curves = await self._increase("accepted_tokens_per_position")
@@ -253,7 +254,7 @@ class _Range:
         found = Increases(
             histograms={
                 field: histogram
-                for field, source in HISTOGRAMS.items()
+                for field, source in (*HISTOGRAMS.items(), *zip(LENGTHS, LENGTHS, strict=True))
                 if (histogram := await self._histogram(source, field)) is not None
             },
             counts=Counts(
@@ -262,9 +263,39 @@ class _Range:
             ),
             requests_finished=await self._total("requests_finished"),
         )
+        found = found._replace(blocks=await self._blocks(found.histograms, covered_seconds))
         if self.v0:
             return of_v0(found)
         return found._replace(by_load=await self._by_load(max(len(curves), self._engines)))
+
+    async def _blocks(self, whole: Mapping[str, Histogram], covered_seconds: float) -> tuple[Block, ...]:
+        """Return blocks of equal length, each of some scrapes. Time in which nothing was scraped is in none."""
+        steps = min(MAX_BLOCKS, int(covered_seconds / await self._step_seconds(_MAX_STEPS)))
+        if not steps:
+            return ()
+        step = math.floor(covered_seconds * 1000 / steps) / 1000
+
+        async def summed(field: str, part: str) -> dict[float | None, Mapping[float, float]]:
+            found = await self._increase_in_steps(field, part, steps, step, "sum by (le) ({})")
+            return {_bound_of(series.labels): series.values for series in found}
+
+        counts = {name: (await summed(*place)).get(None, {}) for name, place in _COUNTS.items()}
+        sources = {sli: source for sli, source in HISTOGRAMS.items() if sli in whole}
+        sums = {sli: (await summed(source, "sum")).get(None, {}) for sli, source in sources.items()}
+        buckets = {sli: await summed(source, "bucket") for sli, source in sources.items()}
+        blocks = []
+        for time in sorted(counts["generation_tokens"]):
+            known: dict[str, Any] = {name: values[time] for name, values in counts.items() if time in values}
+            histograms = {
+                sli: Histogram(
+                    whole[sli].bounds,
+                    tuple(found.get(bound, {}).get(time, 0.0) for bound in whole[sli].bounds),
+                    sums[sli].get(time, 0.0),
+                )
+                for sli, found in buckets.items()
+            }
+            blocks.append(Block(seconds=step, counts=Counts(**known), **histograms))
+        return tuple(blocks)
 
     async def _by_load(self, most_series: int) -> tuple[LoadBin, ...]:
         """Sort the steps of each engine by its concurrency, in the order of time.
@@ -317,9 +348,9 @@ class _Range:
         waited = f"increase({preempted}{{{self._matchers}}}{_window(before)}) > 0"
         return _by_engine(await self._prometheus.query_steps(f"{ran} unless {waited}", steps, step))
 
-    async def _increase_in_steps(self, field: str, part: str, steps: int, step: int) -> list[Steps]:
+    async def _increase_in_steps(self, field: str, part: str, steps: int, step: float, of: str = "{}") -> list[Steps]:
         for name in self._names(field, part):
-            expression = f"increase({name}{{{self._matchers}}}{_window(step)})"
+            expression = of.format(f"increase({name}{{{self._matchers}}}{_window(step)})")
             if found := await self._prometheus.query_steps(expression, steps, step):
                 return found
         return []
@@ -366,9 +397,8 @@ class _Range:
         buckets: dict[tuple[tuple[str, str], ...], dict[float, float]] = defaultdict(dict)
         for series in await self._increase(source, "bucket"):
             target = tuple(sorted((key, value) for key, value in series.labels.items() if key != "le"))
-            bound = series.labels.get("le", "")
-            if (le := math.inf if bound == "+Inf" else number_of(bound)) is not None:
-                buckets[target][le] = series.value
+            if (bound := _bound_of(series.labels)) is not None:
+                buckets[target][bound] = series.value
         whole = [sorted(found.items()) for found in buckets.values() if math.inf in found]
         if not whole:
             return None
@@ -392,6 +422,11 @@ def _by_engine(found: Iterable[Steps]) -> dict[_Engine, Mapping[float, float]]:
     return {_engine_of(series.labels): series.values for series in found}
 
 
+def _bound_of(labels: Mapping[str, str]) -> float | None:
+    bound = labels.get("le", "")
+    return math.inf if bound == "+Inf" else number_of(bound)
+
+
 def _position_of(labels: Mapping[str, str]) -> int | None:
     position = labels.get("position", "")
     return int(position) if position.isdecimal() and len(position) < 4 else None
@@ -408,14 +443,14 @@ def _window(seconds: float) -> str:
 
 def _exported_names(field: str, part: str = "") -> Sequence[str]:
     """Return the exporter's name for a figure or for a part of a histogram (``bucket``, ``sum``, ``count``)."""
-    return (f"specdec_{_EXPORTED[field]}_{part or 'total'}",)
+    return (f"specdec_{_EXPORTED[field]}_{part or 'total'}",) if field in _EXPORTED else ()
 
 
 def _predictor_names(field: str, part: str = "") -> Sequence[str]:
     """Return the predictor's names for it, the newest first."""
     found = {
         name: meaning.rank
-        for name, meaning in MEANINGS.items()
+        for name, meaning in (MEANINGS | LENGTH_MEANINGS).items()
         if meaning.field == field and name.startswith(PREFIXES[0]) and name.endswith(f"_{part or 'total'}")
     }
     return sorted(found, key=found.__getitem__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specdec_exporter.baseline.file import SLIS, Baseline
+from specdec_exporter.speculation.blocks import MAX_BLOCKS
 from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.policy import load_policy
 
@@ -21,7 +22,14 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
         found.append("speculation's method is not known: only the predictor's log tells it (--predictor.log-path)")
     missing = [sli for sli in SLIS if getattr(baseline, sli) is None]
     found += [f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing]
-    return (*found, *_remarks_on_load(baseline))
+    return (*found, *_remarks_on_blocks(len(baseline.blocks)), *_remarks_on_load(baseline))
+
+
+def _remarks_on_blocks(blocks: int) -> Iterator[str]:
+    if not blocks:
+        yield "no blocks of time: intervals take requests for independent, and come out too narrow; record again"
+    elif blocks < MAX_BLOCKS // 2:
+        yield f"only {blocks} blocks of time: they tell little about chance; record for longer"
 
 
 def _remarks_on_load(baseline: Baseline) -> Iterator[str]:

@@ -162,7 +162,8 @@ def check(files: tuple[str, ...], url: str | None, timeout: float) -> int:
             click.echo(f"FAIL {error if isinstance(error, BaselineError) else f'{file}: {error}'}")
             code = 1
             continue
-        click.echo(f"OK   {file}: {plain(found.name)}, {found.requests_finished or 0:,.0f} requests")
+        blocks = f", {len(found.blocks)} blocks of time" if found.blocks else ""
+        click.echo(f"OK   {file}: {plain(found.name)}, {found.requests_finished or 0:,.0f} requests{blocks}")
         for difference in differences:
             click.echo(f"     WARN {difference}")
             code = code or 2

@@ -77,6 +77,12 @@ def _facts(baseline: Baseline) -> Table:
     ):
         rate = None if total is None else total / baseline.duration_seconds
         table.add_row(f"  {title}", count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)")
+    for title, lengths in (("prompt length", baseline.prompt_length), ("answer length", baseline.generation_length)):
+        if lengths is not None:
+            table.add_row(f"  {title}", f"{lengths.mean:,.0f} tokens on average")
+    if baseline.blocks:
+        longest = max(block.seconds for block in baseline.blocks)
+        table.add_row("  blocks of time", f"{len(baseline.blocks)} of up to {longest:,.0f} s")
     return table
 
 
