@@ -15,8 +15,8 @@ from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 WARM_UP_SECONDS = 120.0
 _WANDER_SECONDS = 600.0
-_EASE_SIGMA = 0.15  # of the logarithm of a request's tokens per step
-_SCATTER = 1.0  # variance of the tokens of one step with drafts
+_EASE_SIGMA = 0.25  # of the logarithm of a request's accepted tokens per step
+_SCATTER = 1.0  # variance of the tokens of one step, over the accepted ones
 _STALL_SECONDS = (1.0, 4.0)
 
 
@@ -30,9 +30,9 @@ def wandered(level: float, spread: float, rng: random.Random) -> float:
 class Server:
     """One engine. A step takes a base time, more for each running request, and more for each prompt token it prefills.
 
-    With ``k`` draft tokens a step gives a request ``tokens_per_step`` on average, and takes so much longer that tokens
-    come ``speedup`` times as fast at like load. ``slowdown`` stretches everything. ``wander`` is the standard deviation
-    of the logarithm of the steps' time, which drifts and forgets within ten minutes. ``stalls`` come so often an hour.
+    With ``k`` draft tokens a step gives a request ``tokens_per_step`` on average; drafting itself takes no time, as
+    looking up n-grams does not. ``slowdown`` stretches everything. ``wander`` is the standard deviation of the
+    logarithm of the steps' time, which drifts and forgets within ten minutes. ``stalls`` come so often an hour.
     """
 
     traffic: Traffic
@@ -43,7 +43,6 @@ class Server:
     prefill_tokens: int = 2048
     k: int = 0
     tokens_per_step: float = 1.0
-    speedup: float = 1.0
     slowdown: float = 1.0
     wander: float = 0.0
     stalls: float = 0.0
@@ -55,7 +54,6 @@ class Server:
         queue: deque[Request] = deque()
         left = 0  # prompt tokens of the first in the queue that are still to be prefilled
         running: list[tuple[int, float, float, Request]] = []  # a heap: last step, time of first token, tokens per step
-        cost = self.tokens_per_step / self.speedup
         now, step, poll, tokens, level = 0.0, 0, 0.0, 0.0, rng.gauss(0.0, self.wander)
         while True:
             while coming and coming[0].arrival <= now:
@@ -71,7 +69,7 @@ class Server:
                     ready.append(queue.popleft())
             busy = bool(running) or prefilled > 0
             if busy:
-                decode = cost * (self.base_seconds + self.request_seconds * len(running))
+                decode = self.base_seconds + self.request_seconds * len(running)
                 took = self.slowdown * math.exp(level) * (decode + self.prompt_token_seconds * prefilled)
                 if self.stalls and rng.random() < took * self.stalls / 3600.0:
                     took += rng.uniform(*_STALL_SECONDS)
@@ -107,8 +105,7 @@ class Server:
         tokens = request.answer - 1
         if not self.k:
             return tokens
-        # The mean of 1 / rate over requests is 1 / tokens_per_step, which makes the true speed-up what it should be.
-        rate = self.tokens_per_step * math.exp(_EASE_SIGMA * request.ease + _EASE_SIGMA**2 / 2.0)
-        rate = min(max(rate, 1.0), self.k + 1.0)
-        steps = round(rng.gauss(tokens / rate, math.sqrt(_SCATTER * tokens / rate**3)))
+        accepted = (self.tokens_per_step - 1.0) * math.exp(_EASE_SIGMA * request.ease - _EASE_SIGMA**2 / 2.0)
+        rate = 1.0 + min(accepted, self.k)
+        steps = round(rng.gauss(tokens / rate, math.sqrt(_SCATTER * (rate - 1.0) * tokens / rate**3)))
         return min(max(steps, math.ceil(tokens / (self.k + 1))), tokens)

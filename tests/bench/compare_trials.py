@@ -61,10 +61,9 @@ class Case:
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What ``compare`` said: its decision, by SLI the outcomes and the ratios of means, and these without blocks."""
+    """What ``compare`` said: its decision, its flags, the ratios of means by SLI, and these without blocks."""
 
     code: str
-    outcomes: tuple[str, ...]
     flags: frozenset[str]
     ratios: tuple[Estimate | None, ...]
     without_blocks: tuple[Estimate | None, ...]
@@ -86,12 +85,9 @@ class Outcome:
         """Trials with one of these flags."""
         return sum(not trial.flags.isdisjoint(flags) for trial in self.trials)
 
-    def found_faster(self) -> int:
-        """Trials that find the answers faster; they may find the first token slower, which longer steps make true."""
-        return sum(
-            trial.outcomes[0] == trial.outcomes[2] == "faster" and trial.code in ("faster", "mixed")
-            for trial in self.trials
-        )
+    def says_off(self) -> int:
+        """Trials that advise to switch speculation off."""
+        return sum(trial.says_off for trial in self.trials)
 
     def median_ratio(self, sli: int) -> float:
         """The median of the ratios of means."""
@@ -115,7 +111,6 @@ def run_trial(case: Case, seed: int, trial: int) -> Trial:
     said = " ".join((found.decision.headline, *found.decision.reasons, found.decision.action))
     return Trial(
         found.decision.code,
-        tuple(latency.outcome for latency in found.latencies),
         frozenset(flag.code for flag in found.flags),
         _ratios(found),
         _ratios(without),
