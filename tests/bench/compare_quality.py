@@ -71,8 +71,8 @@ def _fewer(case: Case) -> Case:
     return dataclasses.replace(case, trials=max(5, case.trials // 10))
 
 
-def _at(per_second: float, *, slowdown: float = 1.0, stalls: float = 0.0) -> Server:
-    return Server(traffic=Traffic(per_second=per_second), slowdown=slowdown, stalls=stalls)
+def _at(per_second: float, *, slowdown: float = 1.0, wander: float = 0.0, stalls: float = 0.0) -> Server:
+    return Server(traffic=Traffic(per_second=per_second), slowdown=slowdown, wander=wander, stalls=stalls)
 
 
 def _drafting(server: Server, speedup: float) -> Server:
@@ -94,13 +94,16 @@ def _same() -> Iterator[Case]:
     yield _twice("6/s", _at(6), 60, minutes=30)
     yield _twice("32 clients", Server(traffic=Traffic(clients=32)), 60)
     yield _twice("4/s, conversations", Server(traffic=Traffic(per_second=4, turns=6, alike=0.7)), 60)
+    yield _twice("4/s, wander 5%", _at(4, wander=0.05), 60)
     yield _twice("4/s, 20 stalls an hour", _at(4, stalls=20.0), 60)
     yield _twice("4/s, more long prompts by day", Server(traffic=Traffic(per_second=4, long_share=0.1)), 60)
     for minutes in (10, 30):
         traffic = _requests(1000, minutes)
         yield _twice("1,000 independent requests", Requests(traffic=traffic), 200, minutes)
         for wander in (0.025, 0.05, 0.1, 0.2):
-            yield _twice(f"1,000 requests, wander {wander:.1%}", Requests(traffic=traffic, wander=wander), 200, minutes)
+            yield _twice(
+                f"1,000 requests, wander {100 * wander:g}%", Requests(traffic=traffic, wander=wander), 200, minutes
+            )
     yield _twice("1,000 requests, Pareto 2.2", Requests(traffic=_requests(1000, 10), pareto=2.2), 200)
     alike = dataclasses.replace(_requests(1000, 10), turns=6, alike=0.7)
     yield _twice("1,000 requests, conversations", Requests(traffic=alike), 200)

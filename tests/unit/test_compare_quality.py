@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import statistics
+from collections.abc import Collection
 
 import pytest
 
@@ -13,7 +14,8 @@ from bench.compare_counters import POLL_SECONDS, recorded
 from bench.compare_requests import Requests
 from bench.compare_server import Server
 from bench.compare_traffic import Traffic
-from bench.compare_trials import Case, run_cases, run_trial
+from bench.compare_trials import Case, Outcome, Trial, run_cases, run_trial
+from bench.rows import Row
 from builders import known
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.speculation.acceptance import ratio
@@ -164,7 +166,40 @@ def test_a_clear_difference_is_counted_as_found_and_one_setting_is_not() -> None
     assert faster.median_ratio(0) == pytest.approx(0.5, rel=0.05)
 
 
-def test_every_figure_that_must_hold_has_a_row_and_every_case_its_own_random_numbers() -> None:
-    cases = [*compare_quality._same(), *compare_quality._different(), *compare_quality._unlike()]
+ALL_CASES = [*compare_quality._same(), *compare_quality._different(), *compare_quality._unlike()]
 
-    assert len({(case.what, case.minutes) for case in cases}) == len(cases)
+
+def test_every_case_has_its_own_name() -> None:
+    """Its name chooses its random numbers, and finds its budget."""
+    assert len({(case.what, case.minutes) for case in ALL_CASES}) == len(ALL_CASES)
+
+
+def rows(code: str, *, flags: Collection[str] = (), says_off: bool = False) -> list[Row]:
+    """What must hold, if ``compare`` always said the same."""
+    said = Trial(code, frozenset(flags), (None,) * 3, (None,) * 3, says_off)
+    return list(compare_quality._must_show([Outcome(case, [said] * 20) for case in ALL_CASES]))
+
+
+def test_a_budget_is_missed_by_a_comparison_that_always_finds_something() -> None:
+    missed = [row.what for row in rows("slower", says_off=True) if not row.holds]
+
+    assert len(missed) == len(rows("slower")) == 12
+
+
+def test_a_flag_excuses_unlike_traffic_and_nothing_else() -> None:
+    missed = [row.what for row in rows("faster", flags={"load_differs"}) if not row.holds]
+
+    assert missed == [f"{rate}/s twice" for rate in compare_quality.RATES]
+
+
+def test_a_flag_about_lengths_does_not_excuse_unlike_load() -> None:
+    missed = {row.what for row in rows("slower", flags={"prompts_differ"}) if not row.holds}
+
+    assert missed.issuperset(compare_quality.UNLIKE_LOADS)
+    assert missed.isdisjoint(compare_quality.UNLIKE_LENGTHS)
+
+
+def test_a_comparison_that_never_decides_misses_the_speedups_only() -> None:
+    missed = [row.what for row in rows("inconclusive") if not row.holds]
+
+    assert missed == list(compare_quality.SPEEDUPS)
