@@ -150,11 +150,11 @@ def test_the_same_seed_gives_the_same_trials_in_any_number_of_processes() -> Non
 
 
 def test_a_clear_difference_is_counted_as_found_and_one_setting_is_not() -> None:
-    plain = Server(traffic=Traffic(clients=16, prompt_tokens=50.0))
+    plain = Server(traffic=Traffic(clients=8, prompt_tokens=50.0))
     drafting = dataclasses.replace(plain, k=2, tokens_per_step=2.0)
     cases = [
-        Case(what="same", baseline=plain, candidate=plain, trials=2),
-        Case(what="twice as fast", baseline=plain, candidate=drafting, trials=2),
+        Case(what="same", baseline=plain, candidate=plain, trials=2, minutes=4),
+        Case(what="twice as fast", baseline=plain, candidate=drafting, trials=2, minutes=4),
     ]
 
     same, faster = run_cases(cases, seed=1, processes=1)
