@@ -27,6 +27,7 @@ from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.distribution import Quantile, Shift, Unresolvable, requests_needed
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
 from specdec_exporter.comparison.likeness import Flag, FlagCode
+from specdec_exporter.comparison.runs import RunToRun
 from specdec_exporter.comparison.tuning import Tuning
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.simulator.server import run
@@ -166,7 +167,18 @@ def names_in(section: str) -> set[str]:
 
 
 def test_every_key_of_the_json_is_documented() -> None:
-    shapes = (Comparison, Side, Context, Speedup, LatencyComparison, QuantileComparison, Quantile, Shift, Pair)
+    shapes = (
+        Comparison,
+        Side,
+        Context,
+        Speedup,
+        LatencyComparison,
+        QuantileComparison,
+        Quantile,
+        Shift,
+        Pair,
+        RunToRun,
+    )
     keys = {name for shape in (*shapes, Flag, Decision, Estimate) for name in shape.__struct_fields__}
     values = {*get_args(Sli), *get_args(Unresolvable), "tokens_per_step", "below_first_bucket", "null"}
     assert names_in("JSON") == keys | values

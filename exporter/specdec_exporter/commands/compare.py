@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from specdec_exporter.baseline.file import read_baseline
 from specdec_exporter.commands.flags import DURATION, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import given_context, one_line, record_beside
+
+if TYPE_CHECKING:
+    from specdec_exporter.comparison.decision import Decision
 
 Output = Literal["text", "markdown", "json"]
 
@@ -34,6 +37,12 @@ _TIMEOUT_SECONDS = 5.0
     is_flag=True,
     help="Exit with 1 if a CANDIDATE is certainly slower in anything, or if the data decide nothing.",
 )
+@click.option(
+    "--aa",
+    "repeated",
+    is_flag=True,
+    help="BASELINE and all files but the last are runs of one setting. Two files alone: how far do such runs differ?",
+)
 @click.option("--duration", type=DURATION, help="With URL: how long to record.  [default: 5m]")
 @log_paths_flag(
     "--predictor.log-path", "With URL: the predictor's log, for method, draft model and k: path or glob, repeatable."
@@ -46,6 +55,7 @@ def command(
     candidates: tuple[str, ...],
     output: Output,
     fail_on_regression: bool,
+    repeated: bool,
     duration: float | None,
     log_paths: tuple[str, ...],
     name: str | None,
@@ -56,6 +66,9 @@ def command(
     Both are files of `baseline record`. CANDIDATE may also be the URL of a predictor (http://...), which is then
     recorded first; flags such as --hardware add what the predictor does not report.
 
+    Two runs of one setting tell how far such runs differ by themselves: `compare RUN RUN --aa`. With `compare RUN RUN
+    CANDIDATE --aa` every interval holds that.
+
     More than two files stand side by side, as `tune` shows them: workloads, request rates, methods and k. Those
     recorded without speculation are found by themselves.
     """
@@ -65,9 +78,11 @@ def command(
             "--duration, --predictor.log-path, --name, --hardware and the like need the URL of a predictor; a file "
             "already says these things"
         )
+    if urls and (len(candidates) > 1 or repeated):
+        raise click.UsageError(f"expected files beside more than one other, found a URL: record {urls[0]} first")
+    if repeated:
+        return _compare_runs((baseline, *candidates), output, fail_on_regression=fail_on_regression)
     if len(candidates) > 1:
-        if urls:
-            raise click.UsageError(f"expected files beside more than one other, found a URL: record {urls[0]} first")
         return _compare_many((baseline, *candidates), output, fail_on_regression=fail_on_regression)
     from specdec_exporter.comparison.compare import compare
     from specdec_exporter.speculation.policy import load_policy
@@ -89,9 +104,27 @@ def command(
         after = read_baseline(candidates[0])
     comparison = compare(before, after, load_policy())
     write_comparison(sys.stdout, comparison, output)
-    decision = comparison.decision
+    return int(fail_on_regression and _fails(comparison.decision))
+
+
+def _fails(decision: Decision) -> bool:
     # A pipeline must not pass because there were too few requests to decide.
-    return int(fail_on_regression and (decision.regression or decision.code == "undecided"))
+    return decision.regression or decision.code == "undecided"
+
+
+def _compare_runs(paths: Sequence[str], output: Output, *, fail_on_regression: bool) -> int:
+    """Show how far two runs differ, or compare the last file with the other ones, which are runs of one setting."""
+    from specdec_exporter.comparison.compare import compare_runs, compare_with_runs
+    from specdec_exporter.speculation.policy import load_policy
+    from specdec_exporter.terminal.comparison import write_comparison
+
+    *runs, last = map(read_baseline, paths)
+    if len(runs) == 1:
+        comparison = compare_runs(runs[0], last, load_policy())
+    else:
+        comparison = compare_with_runs(runs, last, load_policy())
+    write_comparison(sys.stdout, comparison, output)
+    return int(fail_on_regression and _fails(comparison.decision))
 
 
 def _compare_many(paths: Sequence[str], output: Output, *, fail_on_regression: bool) -> int:

@@ -6,6 +6,7 @@ recorded or not defined; at the end of an interval it means unbounded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -15,6 +16,7 @@ from specdec_exporter.comparison.decision import Decision, Drafting, decide
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
 from specdec_exporter.comparison.likeness import Flag, flags, refuse_unlike, sample_of, speculates
 from specdec_exporter.comparison.loads import at_like_load, choose, k_of
+from specdec_exporter.comparison.runs import RunToRun, describe, refuse_other_settings, run_to_run, together
 from specdec_exporter.comparison.traffic import conditions, difference, requests_of, traffic_of
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.cost import MeasuredCost
@@ -80,11 +82,15 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.SLIS`."""
+    """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.SLIS`.
+
+    ``run_to_run`` is how far two or more runs of the baseline's setting differ, for each SLI; empty with one run.
+    """
 
     baseline: Side
     candidate: Side
     latencies: tuple[LatencyComparison, ...]
+    run_to_run: tuple[RunToRun, ...]
     speedup: Speedup
     generation_tokens_per_second_ratio: float | None
     flags: tuple[Flag, ...]
@@ -93,18 +99,34 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparison:
     """Compare ``candidate`` with ``baseline``. Raises ComparisonError if they cannot be compared (two models)."""
+    return compare_with_runs([baseline], candidate, policy)
+
+
+def compare_runs(one: Baseline, other: Baseline, policy: Policy) -> Comparison:
+    """Compare two runs of one setting, only to learn how far such runs differ. Raises ComparisonError."""
+    refuse_other_settings([one, other])
+    found = run_to_run([one, other], policy.latency)
+    return msgspec.structs.replace(compare(one, other, policy), run_to_run=found, decision=describe(found))
+
+
+def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Policy) -> Comparison:
+    """Compare ``candidate`` with one or more runs of the baseline's setting, taken as one recording.
+
+    With two or more, how far they differ by themselves widens every interval. Raises ComparisonError if they differ in
+    their setting, or if the models differ.
+    """
+    refuse_other_settings(runs)
+    baseline = together(runs)
     refuse_unlike(baseline, candidate)
+    between = run_to_run(runs, policy.latency) if len(runs) > 1 else ()
     traffic = difference(baseline, candidate, policy.latency)
     like_load = at_like_load(baseline, candidate, policy)
-    found = conditions(traffic, like_load)
+    common = at_like_load(baseline, candidate, policy, recorded_in_both=True)
+    found = conditions(traffic, common)
+    for each in between:
+        found[each.sli] = found[each.sli]._replace(run_to_run=each.as_error(policy.latency))
     latencies = tuple(
-        compare_latency(
-            sli,
-            sample_of([baseline], sli),
-            sample_of([candidate], sli),
-            policy.latency,
-            found[sli],
-        )
+        compare_latency(sli, sample_of(runs, sli), sample_of([candidate], sli), policy.latency, found[sli])
         for sli in SLIS
     )
     before, after = side_of(baseline, policy), side_of(candidate, policy)
@@ -113,11 +135,14 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparis
         baseline=before,
         candidate=after,
         latencies=latencies,
+        run_to_run=between,
         speedup=_speedup(latencies, before.figures, after.figures, like_load, drafting),
         generation_tokens_per_second_ratio=ratio(
             after.generation_tokens_per_second, before.generation_tokens_per_second
         ),
-        flags=flags(baseline, candidate, traffic, policy.latency, like_load=like_load is not None),
+        flags=flags(
+            baseline, candidate, traffic, policy.latency, like_load=found["time_per_output_token"].like_load is not None
+        ),
         decision=decide(
             latencies,
             before.figures,

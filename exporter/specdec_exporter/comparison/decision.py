@@ -14,7 +14,9 @@ from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import ResolvedPolicy
 
-DecisionCode = Literal["faster", "no_difference", "inconclusive", "slower", "tail_worse", "mixed", "undecided"]
+DecisionCode = Literal[
+    "faster", "no_difference", "inconclusive", "slower", "tail_worse", "mixed", "undecided", "run_to_run"
+]
 _LONGEST = 100  # nobody records this many times as long
 REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed"})
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import stdev
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -287,8 +288,20 @@ def _margin_in_blocks(now: Sample, baseline: Sample, bound: float, growth: float
     if not now.blocks and not baseline.blocks:
         return 0.0
     one, other = _share_error(now, bound, policy), _share_error(baseline, bound, policy)
-    both = one * Spread(1.0, growth * (other.error or 0.0), other.freedom)
+    both = one * Spread(1.0, growth * (other.error or 0.0), other.freedom) * _between_runs(baseline, bound, growth)
     return min(t_quantile(policy.z_score, both.freedom) * (both.error or 0.0), 1.0)
+
+
+def _between_runs(sample: Sample, bound: float, growth: float) -> Spread:
+    """Return the absolute error that runs have between them in the share above ``bound``; none if there is one run."""
+    pairs = list(zip(sample.blocks, sample.runs, strict=True)) if sample.runs else []
+    runs = [[block for block, run in pairs if run == each] for each in dict.fromkeys(sample.runs)]
+    counts = [sum(block.count for block in run) for run in runs]
+    if len(runs) < 2 or not all(counts) or any(bound not in block.bounds for block in sample.blocks):
+        return Spread(1.0, 0.0, 1)
+    within = [sum(block.counts[block.bounds.index(bound)] for block in run) for run in runs]
+    error = stdev(part / count for part, count in zip(within, counts, strict=True))
+    return Spread(1.0, growth * error * math.sqrt(1.0 + 1.0 / len(runs)), len(runs) - 1)
 
 
 def _share_error(sample: Sample, bound: float, policy: LatencyPolicy) -> Spread:

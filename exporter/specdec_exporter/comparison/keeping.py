@@ -51,7 +51,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 def rule_for(plain: Baseline, candidate: Baseline, whole: AtLoad, policy: Policy) -> Rule:
     """Decide whether to keep ``candidate``'s speculation; ``whole`` has its speed-up at like load."""
-    found = conditions(difference(plain, candidate, policy.latency), at_like_load(plain, candidate, policy))
+    like_load = at_like_load(plain, candidate, policy, recorded_in_both=True)
+    found = conditions(difference(plain, candidate, policy.latency), like_load)
     latencies = [
         compare_latency(sli, sample_of([plain], sli), sample_of([candidate], sli), policy.latency, found[sli])
         for sli in _SLIS

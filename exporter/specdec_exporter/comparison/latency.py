@@ -99,9 +99,10 @@ def compare_latency(
     requests = Pair(*(side.whole.count if side else None for side in (baseline, candidate)))
     ratio = spread.estimate() if spread else None
     median = direction(quantiles[0].ratio, policy)
-    shown = conditions.like_load or ratio
+    shown, like_load = ratio, None
     if conditions.like_load is not None:
-        body = direction(shown, policy)
+        shown = like_load = conditions.like_load.widened(conditions.run_to_run)
+        body = direction(like_load, policy)
     else:
         body = direction(ratio, policy, conditions.explained) or median
     why = conditions.unlike or _too_few(requests, policy)
@@ -115,7 +116,7 @@ def compare_latency(
         requests=requests,
         mean_seconds=Pair(*map(_mean, (baseline, candidate))),
         mean_ratio=ratio,
-        like_load_ratio=conditions.like_load,
+        like_load_ratio=like_load,
         quantiles=quantiles,
         tail_shift=tail,
         head_shift=head,

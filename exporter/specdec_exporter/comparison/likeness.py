@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -268,8 +269,11 @@ def block_flags(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
 
 
 def _correlated(sample: Sample, policy: LatencyPolicy) -> bool:
+    """Whether neighbours are so alike that few blocks' worth is left, and that this hides a difference."""
     found = distribution.mean(sample, policy)
-    return found is not None and found.freedom < policy.min_blocks < len(sample.blocks)
+    if found is None or found.freedom >= policy.min_blocks:
+        return False
+    return (found.estimate().high or math.inf) > policy.slowdown_min * found.value
 
 
 def _differ(one: str | None, other: str | None) -> bool:

@@ -21,7 +21,7 @@ from specdec_exporter.speculation.acceptance import (
 )
 from specdec_exporter.speculation.cost import KChoice, MeasuredCost, StepTimes, choose_k, measure, step_times
 from specdec_exporter.speculation.estimate import Estimate
-from specdec_exporter.speculation.load import Load, LoadBin
+from specdec_exporter.speculation.load import Load, LoadBin, bin_of
 from specdec_exporter.speculation.policy import Policy
 
 
@@ -148,14 +148,19 @@ def cost_of(bins: Sequence[LoadBin], plain: StepTimes, policy: Policy) -> Measur
     return measure([block for each in bins for block in each.blocks], plain, policy.cost)
 
 
-def at_like_load(baseline: Baseline, candidate: Baseline, policy: Policy) -> MeasuredCost | None:
+def at_like_load(
+    baseline: Baseline, candidate: Baseline, policy: Policy, *, recorded_in_both: bool = False
+) -> MeasuredCost | None:
     """Return how much faster ``candidate`` decodes at the loads of ``baseline``; ``None`` if too few are alike.
 
     Its speed-up is seconds per token of the baseline / those of the candidate. The other figures are per step, so they
-    mean something only if the baseline drafted nothing.
+    mean something only if the baseline drafted nothing. ``recorded_in_both`` leaves out loads that are merely alike.
     """
     drafted = baseline.counts.drafts or baseline.counts.draft_tokens
-    return cost_of(candidate.by_load, step_times(baseline.by_load, policy.cost, per_token=bool(drafted)), policy)
+    times = step_times(baseline.by_load, policy.cost, per_token=bool(drafted))
+    bounds = {bin_of(point.concurrency) for point in times.points}
+    bins = [each for each in candidate.by_load if each.bound in bounds or not recorded_in_both]
+    return cost_of(bins, times, policy)
 
 
 def at_load(bound: int | None, total: Load, cost: MeasuredCost | None, policy: Policy) -> AtLoad:

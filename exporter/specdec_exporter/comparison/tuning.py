@@ -240,7 +240,7 @@ def _flags(
 
 
 def _pair_flags(plain: Baseline, candidate: Baseline, policy: Policy) -> list[Flag]:
-    like_load = at_like_load(plain, candidate, policy) is not None
+    like_load = at_like_load(plain, candidate, policy, recorded_in_both=True) is not None
     traffic = difference(plain, candidate, policy.latency)
     return [*setting_flags(plain, candidate), *traffic_flags(traffic, like_load=like_load)]
 

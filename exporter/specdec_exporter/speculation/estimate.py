@@ -27,6 +27,16 @@ class Estimate(msgspec.Struct, frozen=True):
         """1 / value, for positive values."""
         return Estimate(1.0 / self.value, _inverse(self.high), _inverse(self.low))
 
+    def widened(self, error: Spread) -> Estimate:
+        """The same figure with a further, independent relative error."""
+        further = math.log(error.estimate().high or math.inf)
+        low, high = (math.hypot(math.log((bound or math.inf) / self.value), further) for bound in (self.low, self.high))
+        return Estimate(
+            self.value,
+            self.value * math.exp(-low) if low < _MAX_LOGARITHM else None,
+            self.value * math.exp(high) if high < _MAX_LOGARITHM else None,
+        )
+
     def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
         """Offset + factor * value, for an exact factor of at least 0."""
         low, high = self.low, self.high

@@ -29,13 +29,13 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``tail_limit_share``: a tail limit held at least this share of the requests at baseline. ``tail_growth``: slow
     requests count only beyond this many times their share at baseline. ``tail_shift_min``: smallest tail shift, a share
     of all requests. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count; two equal runs differ by
-    less. ``traffic_tolerance``: largest relative difference of the same traffic, in load and in the mean length of
-    prompts or answers. ``length_shift_min``: smallest share of the prompts or answers, beyond chance, by which two
-    distributions of their lengths differ. ``min_blocks``: with fewer blocks of time, requests are taken as independent.
-    ``enough_blocks``: with fewer, an interval is far wider than it need be.
-    ``harmful_ratio``: this many times the baseline's time per output token is harm. ``speedup_harmful``: so is a
-    speed-up at like load below this. ``time_per_output_token_cv``: its coefficient of variation, for the sampling error
-    of its mean.
+    less. ``run_to_run_spread``: assumed standard deviation between equal runs, relative. ``traffic_tolerance``: largest
+    relative difference of the same traffic, in load and in the mean length of prompts or answers.
+    ``length_shift_min``: smallest share of the prompts or answers, beyond chance, by which two distributions of their
+    lengths differ. ``min_blocks``: with fewer blocks of time, requests are taken as independent. ``enough_blocks``:
+    with fewer, an interval is far wider than it need be. ``harmful_ratio``: this many times the baseline's time per
+    output token is harm. ``speedup_harmful``: so is a speed-up at like load below this. ``time_per_output_token_cv``:
+    its coefficient of variation, for the sampling error of its mean.
     """
 
     min_requests: int
@@ -45,6 +45,7 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tail_shift_min: float
     slowdown_min: float
     speedup_min: float
+    run_to_run_spread: float
     traffic_tolerance: float
     length_shift_min: float
     min_blocks: int

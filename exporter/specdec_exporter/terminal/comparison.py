@@ -14,6 +14,7 @@ from specdec_exporter.comparison.decision import DecisionCode, times
 from specdec_exporter.comparison.distribution import Quantile, Shift
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.comparison.likeness import TITLES
+from specdec_exporter.comparison.runs import RunToRun
 from specdec_exporter.formatting import count, decimal, percent, seconds
 from specdec_exporter.speculation.acceptance import at
 from specdec_exporter.speculation.estimate import Estimate
@@ -39,11 +40,13 @@ _STYLE: dict[DecisionCode, str] = {
     "tail_worse": "red",
     "mixed": "red",
     "undecided": "blue",
+    "run_to_run": "blue",
 }
 _LEGEND: Final = (
     "Quantiles are interpolated. [ ] shows the bucket boundaries around them, ( ) shows 95 % intervals. "
-    "These intervals ignore run-to-run variation of a few percent."
+    "Unless the baseline was recorded more than once (--aa), they ignore that runs differ by a few percent."
 )
+_RUN_COLUMNS: Final = ("", "means", "std. deviation", "chance explains it")
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
@@ -66,6 +69,8 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
         if latency.mean_seconds.baseline is not None or latency.mean_seconds.candidate is not None:
             columns = ("", "baseline", "candidate", "candidate / baseline")
             yield Section(TITLES[latency.sli].capitalize(), _latency(latency), columns)
+    if comparison.run_to_run:
+        yield Section("Run to run", list(map(_run_to_run, comparison.run_to_run)), _RUN_COLUMNS)
     if comparison.baseline.figures or comparison.candidate.figures:
         yield Section("Speculation", _speculation(comparison))
     if curve := _curve(comparison):
@@ -135,6 +140,11 @@ def _latency(latency: LatencyComparison) -> list[tuple[str, ...]]:
     if latency.head_shift is not None and latency.head_shift.shifted:
         rows.append(_shift("head shift", "<", latency.head_shift))
     return rows
+
+
+def _run_to_run(found: RunToRun) -> tuple[str, ...]:
+    means = ", ".join(map(seconds, found.mean_seconds))
+    return TITLES[found.sli], means, percent(found.spread), "yes" if found.explained else "no"
 
 
 def _shift(name: str, sign: str, shift: Shift) -> tuple[str, ...]:

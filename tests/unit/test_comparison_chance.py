@@ -1,0 +1,314 @@
+"""What ``compare`` takes for chance: requests that are slow together, other loads and lengths, and other runs."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from anyrecording import recordings
+from builders import known
+from recordings import CONTEXT, CURVE, histogram, loaded, lognormal, recording
+from specdec_exporter.baseline.file import Baseline, Block
+from specdec_exporter.comparison import compare as comparing
+from specdec_exporter.comparison.compare import Comparison
+from specdec_exporter.comparison.latency import LatencyComparison, Outcome
+from specdec_exporter.errors import ComparisonError
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.terminal.sections import as_json
+
+replace = msgspec.structs.replace
+POLICY = load_policy()
+LENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, float("inf"))
+CODE = (0.5, 0.4, 0.33)
+
+
+def compare(baseline: Baseline, candidate: Baseline) -> Comparison:
+    return comparing.compare(baseline, candidate, POLICY)
+
+
+def tpot_of(comparison: Comparison) -> LatencyComparison:
+    return comparison.latencies[0]
+
+
+def outcomes(comparison: Comparison) -> tuple[Outcome, ...]:
+    return tuple(latency.outcome for latency in comparison.latencies)
+
+
+def codes(comparison: Comparison) -> set[str]:
+    return {flag.code for flag in comparison.flags}
+
+
+# --- Blocks ----------------------------------------------------------------------------------------------------------
+
+
+def busy(name: str, slower: float = 1.0, blocks: int = 15, wander: float = 0.08) -> Baseline:
+    """A recording whose requests are slow together: each block of time has a speed of its own."""
+    source = random.Random(name)
+    tpot = [
+        seconds
+        for _ in range(15)
+        for seconds in lognormal(source, 0.02 * slower * source.lognormvariate(0.0, wander), 60, 0.3)
+    ]
+    return recording(name, tpot=tpot, blocks=blocks)
+
+
+def test_requests_that_are_slow_together_do_not_make_intervals_too_narrow() -> None:
+    held, wrong = [], []
+    for trial in range(60):
+        one, other = busy(f"one {trial}"), busy(f"other {trial}")
+        found = tpot_of(compare(one, other))
+        ratio = known(found.mean_ratio)
+        held.append(known(ratio.low) <= 1.0 <= known(ratio.high))
+        wrong.append(found.outcome in {"faster", "slower", "tail_worse"})
+    assert statistics.mean(held) >= 0.9
+    assert statistics.mean(wrong) <= 0.1
+
+
+def test_without_blocks_requests_are_taken_as_independent_and_that_is_flagged() -> None:
+    blocked = compare(busy("one"), busy("other"))
+    bare = compare(busy("one", blocks=0), busy("other", blocks=0))
+    assert "no_blocks" in codes(bare)
+    assert "no_blocks" not in codes(blocked)
+    ratios = [known(tpot_of(each).mean_ratio) for each in (blocked, bare)]
+    assert ratios[0].value == ratios[1].value
+    assert known(ratios[1].high) < known(ratios[0].high)
+
+
+def test_blocks_make_the_interval_of_a_narrow_body_narrow() -> None:
+    """Buckets alone leave so much variance possible that intervals of independent requests are far too wide."""
+
+    def half(blocks: int) -> float:
+        sides = [recording(tpot=lognormal(random.Random(seed), 0.035, 1000, 0.15), blocks=blocks) for seed in (1, 2)]
+        ratio = known(tpot_of(compare(*sides)).mean_ratio)
+        return known(ratio.high) / ratio.value - 1.0
+
+    assert half(0) > 2.0 * half(20)
+
+
+def test_a_tail_in_one_block_is_one_stall_and_in_all_blocks_a_worse_tail() -> None:
+    plain = recording(tpot=[0.02] * 1200, e2e=[1.0] * 1200, blocks=12)
+    stall = recording(tpot=[0.02] * 1140 + [0.2] * 60, e2e=[1.0] * 1200, blocks=12)
+    tail = recording(tpot=([0.02] * 19 + [0.2]) * 60, e2e=[1.0] * 1200, blocks=12)
+    shifts = [known(tpot_of(compare(plain, each)).tail_shift) for each in (stall, tail)]
+    assert [shift.share for shift in shifts] == [pytest.approx(0.05)] * 2
+    assert [shift.shifted for shift in shifts] == [False, True]
+
+
+@pytest.mark.parametrize(("blocks", "code"), [(3, "no_blocks"), (6, "few_blocks"), (12, None)])
+def test_few_blocks_are_flagged(blocks: int, code: str | None) -> None:
+    found = codes(compare(recording(blocks=12), recording(curve=CURVE, blocks=blocks)))
+    assert found == ({code} if code else set())
+
+
+def test_a_latency_that_drifts_is_flagged() -> None:
+    drifting = [0.02 * (1 + place / 1200) for place in range(1200)]
+    found = compare(recording(tpot=drifting, blocks=12), recording(tpot=drifting, curve=CURVE, blocks=12))
+    assert "blocks_correlated" in codes(found)
+    assert outcomes(found)[0] == "inconclusive"
+
+
+# --- Load ------------------------------------------------------------------------------------------------------------
+
+STEPS = {6.0: 0.02, 12.0: 0.022, 24.0: 0.03}
+
+
+def at_loads(name: str, loads: Sequence[float], faster: float = 1.0, curve: Sequence[float] = ()) -> Baseline:
+    """A server whose step takes longer with more requests in decode."""
+    per_step = 1.0 + sum(curve)
+    return loaded(name, {load: STEPS[load] * per_step / faster for load in loads}, curve, intervals=60)
+
+
+def test_the_same_server_with_more_to_do_is_neither_slower_nor_faster() -> None:
+    quiet, full = at_loads("quiet", (6.0, 12.0)), at_loads("full", (12.0, 24.0))
+    for pair in ((quiet, full), (full, quiet)):
+        comparison = compare(*pair)
+        assert "load_differs" in codes(comparison)
+        assert not {"faster", "slower", "tail_worse"} & {*outcomes(comparison)}
+        assert outcomes(comparison)[1:] == ("undecided", "undecided")
+        assert not comparison.decision.regression
+
+
+def test_at_another_load_time_per_token_is_compared_at_the_loads_of_both() -> None:
+    comparison = compare(at_loads("quiet", (6.0, 12.0)), at_loads("full", (12.0, 24.0), 1.3, CODE))
+    assert known(tpot_of(comparison).like_load_ratio).value == pytest.approx(1 / 1.3, abs=0.02)
+    assert outcomes(comparison) == ("faster", "undecided", "undecided")
+    speculating = compare(at_loads("quiet", (6.0, 12.0), 1.0, CODE), at_loads("full", (12.0, 24.0), 1.3, CODE))
+    assert outcomes(speculating)[0] == "faster"
+
+
+def test_without_a_common_load_nothing_is_decided() -> None:
+    comparison = compare(at_loads("quiet", (6.0,)), at_loads("full", (24.0,), 1.3, CODE))
+    assert outcomes(comparison) == ("undecided",) * 3
+    assert "no load was recorded in both" in comparison.decision.reasons[0]
+    assert (comparison.decision.code, comparison.decision.regression) == ("undecided", False)
+
+
+@pytest.mark.parametrize(("requests", "gain"), [(1000, 1.5), (1800, 1.8), (700, 0.7)])
+def test_a_faster_server_has_fewer_requests_in_flight_or_answers_more(requests: int, gain: float) -> None:
+    """At a fixed rate, with a fixed number of clients, and the latter with a slower server."""
+    comparison = compare(
+        recording(tpot=[0.02] * 1000, blocks=12), recording(tpot=[0.02 / gain] * requests, curve=CURVE, blocks=12)
+    )
+    assert "load_differs" not in codes(comparison)
+    assert outcomes(comparison)[0] == ("faster" if gain > 1 else "slower")
+
+
+def test_what_the_traffic_explains_is_no_difference() -> None:
+    """6 % more requests, each of 6 % more seconds: that much is explained, and twice as much is not."""
+    before = recording(tpot=[0.02] * 5000, blocks=12)
+    assert outcomes(compare(before, recording(tpot=[0.0212] * 5300, blocks=12)))[0] == "inconclusive"
+    assert outcomes(compare(before, recording(tpot=[0.0225] * 5300, blocks=12)))[0] == "slower"
+    assert outcomes(compare(before, recording(tpot=[0.0212] * 5000, blocks=12)))[0] == "slower"
+
+
+# --- Lengths ---------------------------------------------------------------------------------------------------------
+
+
+def lengths(seed: str, sigma: float, count: int = 1500) -> Any:
+    source = random.Random(seed)
+    return histogram([300 * source.lognormvariate(-sigma * sigma / 2, sigma) for _ in range(count)], LENGTHS)
+
+
+def test_prompts_of_equal_mean_may_differ_in_length_all_the_same() -> None:
+    plain = recording(tpot=[0.02] * 1000, blocks=12, prompt_length=lengths("plain", 0.3))
+    tail = ([0.02] * 9 + [0.2]) * 100
+    comparison = compare(plain, recording(tpot=tail, blocks=12, prompt_length=lengths("other", 1.5)))
+    assert "prompts_differ" in codes(comparison)
+    assert known(tpot_of(comparison).tail_shift).shifted
+    # The mean is judged, no tail.
+    assert outcomes(comparison) == ("slower", "undecided", "undecided")
+
+
+def test_the_same_lengths_are_hardly_ever_taken_for_others() -> None:
+    found = [
+        codes(
+            compare(
+                recording(blocks=12, generation_length=lengths(f"one {trial}", 1.0, 300)),
+                recording(curve=CURVE, blocks=12, generation_length=lengths(f"other {trial}", 1.0, 300)),
+            )
+        )
+        for trial in range(30)
+    ]
+    assert found == [set()] * 30
+
+
+def longer(recorded: Baseline, tokens: float) -> Baseline:
+    """The same with answers of so many tokens in the mean."""
+
+    def grown(counts: Counts) -> Counts:
+        return replace(counts, generation_tokens=known(counts.first_tokens) * tokens)
+
+    blocks: list[Block] = [replace(block, counts=grown(block.counts)) for block in recorded.blocks]
+    return replace(recorded, counts=grown(recorded.counts), blocks=tuple(blocks))
+
+
+@pytest.mark.parametrize(("tokens", "flagged"), [(150, True), (132, False)])
+def test_longer_answers_do_not_make_a_server_slower(tokens: int, flagged: bool) -> None:
+    before = recording(tpot=[0.02] * 1000, blocks=12)
+    after = longer(recording(tpot=[0.02] * 1000, e2e=[0.05 + tokens * 0.02] * 1000, blocks=12), tokens)
+    comparison = compare(before, after)
+    assert ("answers_differ" in codes(comparison)) is flagged
+    assert outcomes(comparison)[2] != "slower"
+
+
+# --- Words -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_proof_of_a_gain_is_no_proof_of_none() -> None:
+    """A true gain of 1.10 with 300 requests: nothing may ask to switch it off."""
+    for trial in range(30):
+        source = random.Random(f"gain {trial}")
+        before, after = (lognormal(source, seconds, 300) for seconds in (0.02, 0.02 / 1.1))
+        for blocks in (0, 12):
+            comparison = compare(
+                recording(tpot=before, blocks=blocks), recording(tpot=after, curve=CURVE, blocks=blocks)
+            )
+            said = " ".join((comparison.decision.headline, *comparison.decision.reasons, comparison.decision.action))
+            assert "witch" not in said
+            assert "gives no" not in said
+
+
+def test_an_inconclusive_latency_says_how_many_requests_would_decide() -> None:
+    def side(seed: int, count: int) -> Baseline:
+        return recording(tpot=lognormal(random.Random(seed), 0.02, count), blocks=20)
+
+    found = tpot_of(compare(side(1, 1000), side(2, 1000)))
+    assert found.outcome == "inconclusive"
+    needed = round(known(found.requests_needed))
+    assert 1000 < needed < 30_000
+    assert tpot_of(compare(side(3, 2 * needed), side(4, 2 * needed))).outcome == "no_difference"
+
+
+# --- Runs of one setting ---------------------------------------------------------------------------------------------
+
+
+def test_two_runs_of_one_setting_tell_how_far_they_differ() -> None:
+    runs = [busy("one", wander=0.01), busy("other", 1.08, wander=0.01)]
+    comparison = comparing.compare_runs(runs[0], runs[1], POLICY)
+    tpot = comparison.run_to_run[0]
+    assert tpot.spread == pytest.approx(0.054, abs=0.01)
+    assert not tpot.explained
+    assert (comparison.decision.code, comparison.decision.regression) == ("run_to_run", False)
+    assert "with both" in comparison.decision.action
+    same = comparing.compare_runs(busy("one"), busy("other"), POLICY)
+    assert [each.explained for each in same.run_to_run] == [True] * 3
+
+
+def test_runs_that_differ_widen_every_interval_of_a_candidate() -> None:
+    one, other = busy("one", wander=0.01), busy("other", 1.08, wander=0.01)
+    candidate = busy("candidate", 0.9, wander=0.01)
+    alone, both = compare(one, candidate), comparing.compare_with_runs([one, other], candidate, POLICY)
+    assert tpot_of(alone).outcome == "faster"
+    assert tpot_of(both).outcome == "inconclusive"
+    assert both.baseline.name == "one + other"
+    assert both.baseline.duration_seconds == 2 * one.duration_seconds
+    assert known(both.baseline.requests_per_second) == known(alone.baseline.requests_per_second)
+    twice = comparing.compare_with_runs([one, other], busy("candidate", 0.5, wander=0.01), POLICY)
+    assert twice.decision.code == "faster"
+
+
+def test_the_interval_of_a_candidate_holds_another_run() -> None:
+    def holds(trial: int) -> bool:
+        source = random.Random(f"runs {trial}")
+        runs = [busy(f"{trial} {run}", source.lognormvariate(0.0, 0.03), wander=0.01) for run in range(3)]
+        ratio = known(tpot_of(comparing.compare_with_runs(runs[:2], runs[2], POLICY)).mean_ratio)
+        return known(ratio.low) <= 1.0 <= known(ratio.high)
+
+    assert statistics.mean(map(holds, range(25))) >= 0.9
+
+
+def test_like_load_holds_the_runs_too() -> None:
+    runs = [at_loads("one", (6.0, 12.0)), at_loads("other", (6.0, 12.0), 1.1)]
+    candidate = at_loads("full", (12.0, 24.0), 1.3, CODE)
+    alone, both = (tpot_of(comparing.compare_with_runs(each, candidate, POLICY)) for each in (runs[:1], runs))
+    half = [known(known(each.like_load_ratio).high) / known(each.like_load_ratio).value for each in (alone, both)]
+    assert half[0] < 1.05 < half[1]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"context": replace(CONTEXT, hardware="another")}, {"method": "ngram"}, {"vllm_version": "0.30.0"}]
+)
+def test_runs_of_several_settings_are_refused(changes: dict[str, Any]) -> None:
+    runs = [recording("one"), replace(recording("other"), **changes)]
+    with pytest.raises(ComparisonError, match="expected recordings of one setting, found that one and other differ"):
+        comparing.compare_with_runs(runs, recording(), POLICY)
+
+
+@given(recordings(), recordings(), recordings())
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_any_runs_are_compared_or_refused_in_words(one: Baseline, other: Baseline, candidate: Baseline) -> None:
+    alike = replace(other, context=one.context, method=one.method, num_speculative_tokens=one.num_speculative_tokens)
+    for found in ((one, alike), (one, one)):
+        try:
+            text = as_json(comparing.compare_with_runs(found, candidate, POLICY))
+            text += as_json(comparing.compare_runs(one, found[1], POLICY))
+        except ComparisonError:
+            continue
+        assert "NaN" not in text
