@@ -79,8 +79,8 @@ def _drafting(server: Server, speedup: float) -> Server:
     return dataclasses.replace(server, k=2, tokens_per_step=speedup)
 
 
-def _twice(what: str, side: Process, trials: int, minutes: int = 10) -> Case:
-    return Case(what=what, baseline=side, candidate=side, trials=trials, minutes=minutes)
+def _twice(what: str, side: Process, trials: int, minutes: int = 10, runs: int = 1) -> Case:
+    return Case(what=what, baseline=side, candidate=side, trials=trials, minutes=minutes, runs=runs)
 
 
 def _requests(n: int, minutes: int) -> Traffic:
@@ -104,8 +104,12 @@ def _same() -> Iterator[Case]:
             yield _twice(
                 f"1,000 requests, wander {100 * wander:g}%", Requests(traffic=traffic, wander=wander), 200, minutes
             )
-    yield _twice("1,000 requests, Pareto 2.2", Requests(traffic=_requests(1000, 10), pareto=2.2), 200)
-    alike = dataclasses.replace(_requests(1000, 10), turns=6, alike=0.7)
+    traffic = _requests(1000, 10)
+    for runs in (2, 4):
+        side = Requests(traffic=traffic, wander=0.1)
+        yield _twice(f"1,000 requests, wander 10%, {runs} runs --aa", side, 100, runs=runs)
+    yield _twice("1,000 requests, Pareto 2.2", Requests(traffic=traffic, pareto=2.2), 200)
+    alike = dataclasses.replace(traffic, turns=6, alike=0.7)
     yield _twice("1,000 requests, conversations", Requests(traffic=alike), 200)
 
 
@@ -160,15 +164,17 @@ def _must_show(outcomes: Sequence[Outcome]) -> Iterator[Row]:
 
 def _table_of_same(outcomes: Sequence[Outcome]) -> Table:
     slis = ("TPOT", "TTFT", "e2e")
-    table = _table("what", "min", "pairs", "wrong", "unwarned", *_NOT_DECIDED, *slis, *(f"({sli})" for sli in slis))
+    table = _table(
+        "what", "min", "pairs", "wrong", "unwarned", "unlike", *_NOT_DECIDED, *slis, *(f"({sli})" for sli in slis)
+    )
     table.title = (
-        "\nOne setting twice: decisions for a difference, those without a flag about blocks or traffic, and how many\n"
-        "95 % intervals of the ratio of means hold 1 (in brackets: of recordings without blocks)"
+        "\nOne setting twice: decisions for a difference, those without a flag about blocks or traffic, flags of\n"
+        "unlike traffic, and 95 % intervals of the ratio of means that hold 1 (in brackets: without blocks)"
     )
     for outcome in outcomes:
         wrong = (outcome.decided(*DIFFERENT, unless=flags) for flags in ((), WARNINGS))
         held = [outcome.coverage(sli, blocks=blocks) for blocks in (True, False) for sli in range(3)]
-        counts = (*wrong, *(outcome.decided(code) for code in _NOT_DECIDED))
+        counts = (*wrong, outcome.flagged(*LENGTH_FLAGS), *map(outcome.decided, _NOT_DECIDED))
         table.add_row(*_shares(outcome, counts), *("-" if each is None else _percent(each) for each in held))
     return table
 
