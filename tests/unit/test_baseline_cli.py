@@ -79,11 +79,11 @@ def test_show_has_a_row_for_each_load(tmp_path: Path) -> None:
 
 def test_blocks_and_lengths_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "blocks.yaml"
-    blocks = (Block(seconds=75.2),) * 23 + (Block(seconds=70.4),)
+    blocks = (Block(seconds=75.0),) * 24
     length = Histogram((100.0, 200.0, INF), (20.0, 90.0, 100.0), 15_050.0)
     path.write_text(to_yaml(msgspec.structs.replace(BASELINE, blocks=blocks, prompt_length=length)))
     shown = " ".join(run("show", str(path)).output.split())
-    assert "blocks of time 24 of up to 75 s" in shown
+    assert "blocks of time 24 of about 75 s" in shown
     assert "prompt length 150 tokens on average" in shown
     assert "answer length" not in shown
     assert "100 requests, 24 blocks of time" in run("check", str(path)).output

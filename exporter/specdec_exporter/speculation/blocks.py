@@ -15,10 +15,10 @@ _P = TypeVar("_P", bound=_Part)
 
 
 class Blocks(Generic[_P]):
-    """At most :data:`MAX_BLOCKS` sums, each of as many parts; from half of that on, their number stays above the half.
+    """Sums of equally many consecutive parts: 13 to 24 of them, or one per part while there are no more than 24.
 
-    Memory does not grow: when there are too many, neighbours become one. So the blocks of a long recording are long,
-    and what lasts some minutes falls into one block.
+    Memory does not grow: when there are too many, neighbours become one. So a long recording has longer blocks, and a
+    disturbance of some minutes stays within one of them.
     """
 
     def __init__(self) -> None:

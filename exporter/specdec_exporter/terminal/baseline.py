@@ -81,8 +81,8 @@ def _facts(baseline: Baseline) -> Table:
         if lengths is not None:
             table.add_row(f"  {title}", f"{lengths.mean:,.0f} tokens on average")
     if baseline.blocks:
-        longest = max(block.seconds for block in baseline.blocks)
-        table.add_row("  blocks of time", f"{len(baseline.blocks)} of up to {longest:,.0f} s")
+        number = len(baseline.blocks)
+        table.add_row("  blocks of time", f"{number} of about {baseline.duration_seconds / number:,.0f} s")
     return table
 
 
