@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import known
-from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums
+from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums, t_quantile
 
 TRIALS = 500
 # Exact two-sided 95 % quantiles of Student's t distribution, by degrees of freedom.
@@ -145,7 +145,16 @@ def reach(spread: Spread) -> float:
 
 @pytest.mark.parametrize(("freedom", "quantile"), QUANTILES.items())
 def test_intervals_reach_as_far_as_students_distribution_does(freedom: int, quantile: float) -> None:
-    assert reach(Spread(3.0, 0.01, freedom)) == pytest.approx(quantile, abs=0.012)
+    assert reach(Spread(3.0, 0.01, freedom)) == pytest.approx(quantile, abs=1e-4)
+
+
+@given(st.floats(0.5, 4.0))
+def test_students_quantile_has_as_much_beyond_it_as_the_normal_one(z: float) -> None:
+    tail = statistics.NormalDist().cdf(-z)
+    assert t_quantile(z, 1) == pytest.approx(1.0 / math.tan(math.pi * tail), rel=1e-6)
+    assert t_quantile(z, 2) == pytest.approx((1.0 - 2.0 * tail) / math.sqrt(2.0 * tail * (1.0 - tail)), rel=1e-6)
+    assert t_quantile(z, 100) == pytest.approx(t_quantile(z, 101), rel=1e-3)
+    assert t_quantile(z, 10**9) == pytest.approx(z)
 
 
 def test_more_freedom_never_widens_an_interval() -> None:
@@ -218,6 +227,13 @@ def test_the_interval_of_a_product_holds_the_product() -> None:
 
 
 # --- Estimate ---
+
+
+def test_a_further_error_widens_an_estimate_as_squares_add() -> None:
+    found = Estimate(2.0, 2.0 * math.exp(-0.3), 2.0 * math.exp(0.3)).widened(Spread(1.0, 0.4 / 1.96, 10**9))
+    assert (known(found.low), known(found.high)) == pytest.approx((2.0 * math.exp(-0.5), 2.0 * math.exp(0.5)), rel=1e-4)
+    assert Estimate(2.0, None, 4.0).widened(Spread(1.0, 0.0, 1)) == Estimate(2.0, None, 4.0)
+    assert Estimate(2.0, 1.0, 3.0).widened(Spread(1.0)) == Estimate(2.0, None, None)
 
 
 def test_a_scaled_estimate_moves_its_limits_along() -> None:

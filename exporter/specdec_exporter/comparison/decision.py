@@ -82,6 +82,11 @@ def decide(
             "Find the slow requests: long prompts, one client, one language, one temperature. Route them to a service "
             "without speculation or with another k. The mean hides them."
         )
+    elif code == "slower" and outcomes["slower"] == [TITLES["time_to_first_token"]] and baseline is None and candidate:
+        action = (
+            "Look at waiting requests, prompt lengths and the load: only the first token came later. Record longer to "
+            "see what the answers gain."
+        )
     else:
         action = _action(code, baseline, candidate, drafting)
     return Decision(code=code, headline=headline, reasons=tuple(reasons), action=action, regression=code in REGRESSIONS)
@@ -208,10 +213,12 @@ def _remedy(drafting: Drafting | None) -> str:
             "Switch speculation off at this load, or record another k. What a draft costs is not measured: that needs "
             "step times by load in both recordings."
         )
-    if drafting.pays:
+    choice = drafting.choice
+    best = choice is not None and not choice.within_chance and choice.recommended == choice.expected[-1].k
+    if drafting.pays or best:
         return (
-            "At like load speculation pays. Look at what else makes requests slower: waiting requests, prompt lengths, "
-            "a higher load than the baseline's."
+            f"At like load {'speculation pays' if drafting.pays else 'no other k is better'}. Look at what else makes "
+            "requests slower: waiting requests, prompt lengths, a higher load than the baseline's."
         )
     return _other_k(drafting.choice)
 
