@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 TOOLS := $(CURDIR)/.tools
 export PATH := $(TOOLS)/bin:$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts lock clean
+.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -86,6 +86,9 @@ bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run
 bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARGS=--quick for a tenth of them
 	@tests/debian.sh promtool prometheus
 	$(BIN)/python tests/bench/alert_quality.py $(ARGS)
+
+bench-compare: $(VENV)/.dev ## How often compare is wrong, over simulated recordings; ARGS=--quick for a tenth of them
+	$(BIN)/python tests/bench/compare_quality.py $(ARGS)
 
 bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by services; ARGS=--quick for up to 1,000
 	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)

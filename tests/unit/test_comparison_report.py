@@ -22,7 +22,7 @@ from anyrecording import recordings
 from promtool import REPOSITORY
 from recordings import CONTEXT, CURVE, recording
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
-from specdec_exporter.comparison.compare import Comparison, Side, Speedup, compare
+from specdec_exporter.comparison.compare import Comparison, Side, Speedup, compare, compare_runs
 from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.distribution import Quantile, Shift, Unresolvable, requests_needed
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair, QuantileComparison, Sli
@@ -68,6 +68,17 @@ def test_it_fits_80_columns_and_breaks_no_row_of_a_latency(candidate: Baseline) 
     assert max(map(len, lines)) <= 80
     rows = [line.split()[0] for line in lines if re.match(r"  (mean|P\d\d)  ", line)]
     assert rows == ["mean", "P50", "P90", "P95", "P99"] * 3
+
+
+def test_it_shows_how_far_runs_of_one_setting_differ() -> None:
+    again = recording("again", tpot=[0.022] * 1000)
+    pair, text = compare_runs(PLAIN, again, load_policy()), printed(compared())
+    lines = printed(pair).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"time per output token  20.9 ms, 22 ms +3.6% +no", "\n".join(lines))
+    assert "Decision: run to run" in "\n".join(lines)
+    assert "| time per output token | 20.9 ms, 22 ms | 3.6% | no |" in as_markdown(pair)
+    assert "Run to run" not in text
 
 
 def test_it_shows_what_the_buckets_cannot_resolve() -> None:
@@ -237,6 +248,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     recordings: dict[str, Baseline] = {
         "plain": PLAIN,
         "faster": replace(FASTER, name="schnell, größer"),
+        "again": replace(PLAIN, name="again"),
         "slower": slower,
         "few": recording("few", tpot=[0.01] * 20),
         "other": replace(FASTER, context=replace(CONTEXT, model="qwen")),
@@ -272,6 +284,17 @@ async def test_several_files_stand_side_by_side(files: dict[str, str], candidate
         assert "Keep only if all improve" in asked.out or code
 
 
+async def test_runs_of_one_setting_regress_in_nothing_and_stand_together_as_a_baseline(files: dict[str, str]) -> None:
+    runs = (files["plain"], files["again"])
+    options = ("--aa", "--fail-on-regression", "--output=json")
+    pair, candidate = await asyncio.gather(command(*runs, *options), command(*runs, files["slower"], *options))
+    assert (pair.code, candidate.code) == (0, 1)
+    assert json.loads(pair.out)["decision"]["code"] == "run_to_run"
+    found = json.loads(candidate.out)
+    assert (found["baseline"]["name"], found["decision"]["code"]) == ("plain + again", "slower")
+    assert [each["sli"] for each in found["run_to_run"]] == list(get_args(Sli))
+
+
 async def test_several_files_have_each_output(files: dict[str, str]) -> None:
     found = [files[name] for name in ("plain", "faster", "slower")]
     text, markdown, document = await asyncio.gather(
@@ -305,6 +328,8 @@ async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dic
         (("plain",), 2, "Missing argument"),
         (("plain", "faster", "http://127.0.0.1:9/"), 2, "found a URL: record http://127.0.0.1:9/ first"),
         (("plain", "faster", "slower", "--name=x"), 2, "need the URL of a predictor"),
+        (("plain", "http://127.0.0.1:9/", "--aa"), 2, "found a URL: record http://127.0.0.1:9/ first"),
+        (("plain", "faster", "--aa"), 1, "expected recordings of one setting, found that plain and schn"),
         (("plain", "faster", "other"), 1, "expected recordings of one model"),
     ],
 )

@@ -13,7 +13,7 @@ from specdec_exporter.comparison.latency import Conditions, Sli
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.cost import MeasuredCost
-from specdec_exporter.speculation.estimate import Spread, ratio_of_sums
+from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 
@@ -119,56 +119,41 @@ def _load(
     in_flight: Spread | None,
     policy: LatencyPolicy,
 ) -> str | None:
-    """Return both loads if one side served more and had more in flight, beyond chance and the tolerance.
+    """Return both loads if one side served more and had more in flight.
 
-    More served with fewer in flight, or the same number, is a faster server, and no higher load.
+    More served with fewer in flight, or as many, is a faster server and no higher load. The number in flight wanders
+    widely by chance, so it need only be able to differ by more than the tolerance.
     """
-    if in_flight is None or before.in_flight is None or after.in_flight is None:
+    if in_flight is None or not before.requests_per_second or not after.requests_per_second:
         return None
-    sign = 1 if in_flight.value > 1.0 else -1
-    if not _may_exceed(in_flight, sign, policy) or not any(_exceeds(rate, sign, policy) for rate in rates if rate):
+    ratios = [found.estimate() for found in (in_flight, *rates) if found]
+    higher, *served = ratios if in_flight.value > 1.0 else [ratio.inverse() for ratio in ratios]
+    tolerated = higher.high is not None and higher.high <= 1.0 + policy.traffic_tolerance
+    if tolerated or higher.value <= policy.slowdown_min or not any(_more(rate, policy) for rate in served):
         return None
-    if before.requests_per_second is None or after.requests_per_second is None:
-        return None
-    return (
-        " in the baseline, ".join(
-            f"{side.requests_per_second.value:.3g} requests/s and {side.in_flight.value:.3g} requests in flight"
-            for side in (before, after)
-            if side.requests_per_second and side.in_flight
-        )
-        + " in the candidate"
-    )
+    return f"{_words(before)} in the baseline, {_words(after)} in the candidate"
 
 
-def _may_exceed(found: Spread, sign: int, policy: LatencyPolicy) -> bool:
-    """Whether the ratio is more than a slight one, and may be beyond the tolerance."""
-    value, _, far = _towards(found, sign)
-    return value > policy.slowdown_min and (far is None or far > 1.0 + policy.traffic_tolerance)
+def _words(side: Traffic) -> str:
+    rate, in_flight = (found.value if found else 0.0 for found in (side.requests_per_second, side.in_flight))
+    return f"{rate:.3g} requests/s and {in_flight:.3g} requests in flight"
 
 
-def _exceeds(found: Spread, sign: int, policy: LatencyPolicy) -> bool:
-    """Whether the ratio is beyond the tolerance, or beyond chance and may be beyond the tolerance."""
-    value, near, far = _towards(found, sign)
-    limit = 1.0 + policy.traffic_tolerance
-    return value > limit or (near is not None and near > 1.0 and (far is None or far > limit))
-
-
-def _towards(found: Spread, sign: int) -> tuple[float, float | None, float | None]:
-    """Return the value and both ends of its interval, of the inverse if ``sign`` is negative."""
-    estimate = found.estimate() if sign > 0 else found.estimate().inverse()
-    return estimate.value, estimate.low, estimate.high
+def _more(found: Estimate, policy: LatencyPolicy) -> bool:
+    """Whether a ratio is above 1 by more than the tolerance, or beyond chance by more than two equal runs differ."""
+    if found.value > 1.0 + policy.traffic_tolerance:
+        return True
+    return found.value > policy.slowdown_min and found.low is not None and found.low > 1.0
 
 
 def _lengths(
     what: str, before: Spread | None, after: Spread | None, quotient: Spread | None, policy: LatencyPolicy
 ) -> str | None:
-    """Return both mean lengths if they differ by more than the tolerance, or beyond chance by more than matters."""
+    """Return both mean lengths if they differ."""
     if before is None or after is None or quotient is None:
         return None
     found = quotient.estimate()
-    apart = max(found.value, 1.0 / found.value)
-    sure = found.low is not None and found.high is not None and not found.low <= 1.0 <= found.high
-    if apart <= 1.0 + policy.traffic_tolerance and not (sure and apart > policy.slowdown_min):
+    if not _more(found, policy) and not _more(found.inverse(), policy):
         return None
     return f"the mean {what} has {before.value:.0f} tokens in the baseline, {after.value:.0f} in the candidate"
 

@@ -115,7 +115,6 @@ def independent_draws(share: Spread) -> float | None:
 _MAX_LOGARITHM: Final = 20.0  # a wider interval says nothing, and would overflow
 _ROUNDING: Final = 1e-9
 _MAX_CORRELATION: Final = 0.9
-_ENDLESS: Final = 1e15  # more make no difference
 _MANY: Final = 100  # degrees of freedom from which the expansion is exact to five digits
 
 
@@ -123,8 +122,7 @@ _MANY: Final = 100  # degrees of freedom from which the expansion is exact to fi
 def t_quantile(z: float, freedom: int) -> float:
     """Return the quantile of Student's t distribution beyond which as much lies as beyond ``z`` of a normal one."""
     if freedom > _MANY:
-        one = 1.0 / min(freedom, _ENDLESS)
-        return z + (z**3 + z) / 4.0 * one + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0 * one * one
+        return z + (z**3 + z) / (4.0 * freedom) + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0 / freedom / freedom
     within, low, high = math.erf(z / math.sqrt(2.0)), 0.0, math.pi / 2.0
     for _ in range(50):
         middle = (low + high) / 2.0

@@ -1,0 +1,132 @@
+"""What a simulated predictor counts, and the recording that the product's own recorder makes of it."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from bench.alert_traces import bounds
+from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.baseline.recording import Recorder, with_increases
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+
+POLL_SECONDS = 5.0
+# vLLM's buckets of tokens per request, for a context of 32,768 tokens.
+LENGTHS = tuple(float(digit * 10**power) for power in range(5) for digit in (1, 2, 5))[:-1]
+CONTEXT = Context(hardware="simulated", model="m", runtime="simulated", request_parameters="drawn", command="none")
+
+
+class Counters:
+    """Totals since the server started. Without speculation ``k`` is 0."""
+
+    def __init__(self, k: int = 0, tokens_per_step: float = 1.0) -> None:
+        self.k = k
+        self.curve = _curve(tokens_per_step, k) if k else []
+        self.time_to_first_token = _Values(bounds("ttft"))
+        self.time_per_output_token = _Values(bounds("tpot"))
+        self.request_latency = _Values(bounds("e2e"))
+        self.prompt_length = _Values(LENGTHS)
+        self.generation_length = _Values(LENGTHS)
+        self.prompt_tokens = 0
+        self.steps = 0
+        self.step_seconds = 0.0
+        self.decoded_tokens = 0.0
+
+    def stepped(self, running: int, seconds: float, tokens: float) -> None:
+        """So many requests decoded one step, and got so many tokens together."""
+        self.steps += running
+        self.step_seconds += running * seconds
+        self.decoded_tokens += tokens
+
+    def first_token(self, waited: float, prompt: int) -> None:
+        """A request got its first token after so many seconds."""
+        self.time_to_first_token.add(waited)
+        self.prompt_tokens += prompt
+
+    def finished(self, seconds: float, decode_seconds: float, prompt: int, answer: int) -> None:
+        """A request of so many tokens finished: seconds from its arrival, and from its first token."""
+        self.request_latency.add(seconds)
+        self.time_per_output_token.add(decode_seconds / (answer - 1))
+        self.prompt_length.add(prompt)
+        self.generation_length.add(answer)
+
+    def snapshot(self) -> Snapshot:
+        """What one poll reads."""
+        first = self.time_to_first_token.histogram()
+        finished = self.request_latency.histogram()
+        accepted = max(self.decoded_tokens - self.steps, 0.0)
+        engine = EngineSnapshot(
+            model_name="m",
+            engine="0",
+            generation_tokens=first.count + self.decoded_tokens,
+            prompt_tokens=float(self.prompt_tokens),
+            preemptions=0.0,
+            requests_finished={"stop": finished.count},
+            time_to_first_token=first,
+            time_per_output_token=self.time_per_output_token.histogram(),
+            step_latency=Histogram((math.inf,), (float(self.steps),), self.step_seconds),
+            request_latency=finished,
+            prompt_length=self.prompt_length.histogram(),
+            generation_length=self.generation_length.histogram(),
+        )
+        if self.k:
+            engine = msgspec.structs.replace(
+                engine,
+                drafts=float(self.steps),
+                draft_tokens=float(self.steps * self.k),
+                accepted_tokens=accepted,
+                accepted_tokens_per_position={n: share * accepted for n, share in enumerate(self.curve)},
+            )
+        return Snapshot(engines=(engine,), engine_generation="v1", stats_present=True)
+
+
+class _Values:
+    """A histogram that grows."""
+
+    def __init__(self, limits: tuple[float, ...]) -> None:
+        self.limits = limits
+        self.counts = [0] * (len(limits) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect.bisect_left(self.limits, value)] += 1
+        self.sum += value
+
+    def histogram(self) -> Histogram:
+        return Histogram((*self.limits, math.inf), tuple(map(float, itertools.accumulate(self.counts))), self.sum)
+
+
+def _curve(tokens_per_step: float, k: int) -> list[float]:
+    """The share of accepted tokens by position, if each is accepted with the same chance once the one before was."""
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        chance = (low + high) / 2
+        low, high = (chance, high) if sum(chance**n for n in range(k + 1)) < tokens_per_step else (low, chance)
+    return [low**n / (tokens_per_step - 1.0) for n in range(1, k + 1)]
+
+
+def recorded(name: str, polls: Iterable[tuple[float, Snapshot]], *, k: int) -> Baseline:
+    """The recording of such polls: times in seconds and what was read."""
+    times = iter(polls)
+    at, first = next(times)
+    recorder = Recorder(first, at)
+    for at, snapshot in times:
+        recorder.observe(snapshot, at)
+    return with_increases(
+        Baseline(
+            name=name,
+            recorded_at="2026-01-01T00:00:00Z",
+            duration_seconds=recorder.seconds,
+            context=CONTEXT,
+            vllm_version="0.32.0",
+            method="eagle3" if k else None,
+            num_speculative_tokens=k or None,
+            model_name="m",
+        ),
+        recorder.increases(),
+    )

@@ -1,0 +1,218 @@
+"""How often ``compare`` is wrong: pairs of recordings whose truth is known, from servers that are simulated.
+
+    python tests/bench/compare_quality.py [--quick] [--seed N]
+
+Exits with 1 when a figure that must hold is missed, with 2 when the measuring itself failed. What is measured:
+docs/compare.md, "How often it is wrong".
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS))
+
+from rich.console import Console  # noqa: E402  found only with the path above
+from rich.table import Table  # noqa: E402
+
+from bench.compare_requests import Requests  # noqa: E402
+from bench.compare_server import Server  # noqa: E402
+from bench.compare_traffic import Traffic  # noqa: E402
+from bench.compare_trials import DIFFERENT, Case, Outcome, Process, run_cases  # noqa: E402
+from bench.confidence import highest_share, lowest_share  # noqa: E402
+from bench.rows import Row, show  # noqa: E402
+from specdec_exporter.errors import SpecdecError  # noqa: E402
+
+MAY_BE_WRONG = 0.10
+MUST_FIND = 0.95
+LOAD_FLAGS = ("load_differs",)
+LENGTH_FLAGS = ("prompts_differ", "answers_differ", *LOAD_FLAGS)
+WARNINGS = ("few_blocks", "blocks_correlated", *LENGTH_FLAGS)
+FEW = "speculation 1.10x as fast, 300 requests"
+SPEEDUPS = ("speculation 1.5x as fast, 4/s", "speculation 1.8x as fast, 32 clients")
+UNLIKE_LOADS = ("4/s against 5/s", "5/s against 4/s", "2/s against 6/s, 1.3x as fast")
+UNLIKE_LENGTHS = ("prompts of log-SD 0.3 against 1.5", "answers 17 % longer")
+RATES = (2, 4, 6, 8)  # requests per second; at 6 about 25 of 64 slots are taken, at 8 about 45, and at times all
+
+
+def main() -> int:
+    """Measure, print, and tell whether what must hold does."""
+    parser = argparse.ArgumentParser(description="How often compare is wrong, over pairs of simulated recordings.")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the pairs, in less than a minute")
+    parser.add_argument(
+        "--seed", type=int, default=20260101, help="other pairs of the same kinds (default %(default)s)"
+    )
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    try:
+        cases = [*_same(), *_different(), *_unlike()]
+        outcomes = run_cases([_fewer(case) for case in cases] if arguments.quick else cases, seed=arguments.seed)
+    except (SpecdecError, OSError) as error:
+        print(f"the measuring failed: {error}", file=sys.stderr)
+        return 2
+    must = list(_must_show(outcomes))
+    show({"What must hold": must})
+    _print(_table_of_same([outcome for outcome in outcomes if outcome.case.identical]))
+    _print(_table_of_others([outcome for outcome in outcomes if not outcome.case.identical]))
+    missed = [row.what for row in must if row.holds is False]
+    print(f"\nMissed, {len(missed)}: {'; '.join(missed)}." if missed else "\nAll of it holds.")
+    pairs = sum(len(outcome.trials) for outcome in outcomes)
+    print(f"{pairs:,} pairs of recordings in {time.monotonic() - began:.0f} s.")
+    return 1 if missed else 0
+
+
+def _fewer(case: Case) -> Case:
+    return dataclasses.replace(case, trials=max(5, case.trials // 10))
+
+
+def _at(per_second: float, *, slowdown: float = 1.0, wander: float = 0.0, stalls: float = 0.0) -> Server:
+    return Server(traffic=Traffic(per_second=per_second), slowdown=slowdown, wander=wander, stalls=stalls)
+
+
+def _drafting(server: Server, speedup: float) -> Server:
+    return dataclasses.replace(server, k=2, tokens_per_step=speedup)
+
+
+def _twice(what: str, side: Process, trials: int, minutes: int = 10, runs: int = 1) -> Case:
+    return Case(what=what, baseline=side, candidate=side, trials=trials, minutes=minutes, runs=runs)
+
+
+def _requests(n: int, minutes: int) -> Traffic:
+    return Traffic(per_second=n / (60.0 * minutes))
+
+
+def _same() -> Iterator[Case]:
+    """One setting, recorded twice."""
+    for rate in RATES:
+        yield _twice(f"{rate}/s", _at(rate), 200)
+    yield _twice("6/s", _at(6), 60, minutes=30)
+    yield _twice("32 clients", Server(traffic=Traffic(clients=32)), 60)
+    yield _twice("4/s, conversations", Server(traffic=Traffic(per_second=4, turns=6, alike=0.7)), 60)
+    yield _twice("4/s, wander 5%", _at(4, wander=0.05), 60)
+    yield _twice("4/s, 20 stalls an hour", _at(4, stalls=20.0), 60)
+    yield _twice("4/s, more long prompts by day", Server(traffic=Traffic(per_second=4, long_share=0.1)), 60)
+    for minutes in (10, 30):
+        traffic = _requests(1000, minutes)
+        yield _twice("1,000 independent requests", Requests(traffic=traffic), 200, minutes)
+        for wander in (0.025, 0.05, 0.1, 0.2):
+            yield _twice(
+                f"1,000 requests, wander {100 * wander:g}%", Requests(traffic=traffic, wander=wander), 200, minutes
+            )
+    traffic = _requests(1000, 10)
+    for runs in (2, 4):
+        side = Requests(traffic=traffic, wander=0.1)
+        yield _twice(f"1,000 requests, wander 10%, {runs} runs --aa", side, 100, runs=runs)
+    yield _twice("1,000 requests, Pareto 2.2", Requests(traffic=traffic, pareto=2.2), 200)
+    alike = dataclasses.replace(traffic, turns=6, alike=0.7)
+    yield _twice("1,000 requests, conversations", Requests(traffic=alike), 200)
+
+
+def _different() -> Iterator[Case]:
+    """Two settings, one of them faster."""
+    # With long prompts, reading them would hide a part of the speed-up.
+    base, clients = (Server(traffic=Traffic(per_second=4, clients=n, prompt_tokens=100.0)) for n in (0, 32))
+    yield Case(what=SPEEDUPS[0], baseline=base, candidate=_drafting(base, 1.5), trials=100)
+    yield Case(what=SPEEDUPS[1], baseline=clients, candidate=_drafting(clients, 1.8), trials=100)
+    few = _at(0.5)
+    yield Case(what=FEW, baseline=few, candidate=_drafting(few, 1.1), trials=200)
+    for slowdown in (1.05, 1.1, 1.2):
+        slower = _at(4, slowdown=slowdown)
+        yield Case(what=f"{slowdown:.2f}x slower, 4/s", baseline=_at(4), candidate=slower, trials=60)
+    for slowdown in (1.05, 1.1, 1.2):
+        alone = Requests(traffic=_requests(1000, 10))
+        slow = dataclasses.replace(alone, slowdown=slowdown)
+        yield Case(what=f"{slowdown:.2f}x slower, 1,000 requests", baseline=alone, candidate=slow, trials=100)
+
+
+def _unlike() -> Iterator[Case]:
+    """Two sides that did not get the same requests."""
+    yield Case(what=UNLIKE_LOADS[0], baseline=_at(4), candidate=_at(5), trials=100)
+    yield Case(what=UNLIKE_LOADS[1], baseline=_at(5), candidate=_at(4), trials=60)
+    yield Case(what=UNLIKE_LOADS[2], baseline=_at(2), candidate=_drafting(_at(6), 1.3), trials=100)
+    narrow, wide = (Server(traffic=Traffic(per_second=2, prompt_sigma=sigma)) for sigma in (0.3, 1.5))
+    yield Case(what=UNLIKE_LENGTHS[0], baseline=narrow, candidate=wide, trials=100)
+    longer = Server(traffic=Traffic(per_second=4, answer_tokens=1.17 * Traffic().answer_tokens))
+    yield Case(what=UNLIKE_LENGTHS[1], baseline=_at(4), candidate=longer, trials=100)
+
+
+def _must_show(outcomes: Sequence[Outcome]) -> Iterator[Row]:
+    """The figures with a budget."""
+    for outcome in outcomes:
+        case, pairs = outcome.case, len(outcome.trials)
+        if case.identical and case.minutes == 10 and case.what in {f"{rate}/s" for rate in RATES}:
+            wrong = outcome.decided(*DIFFERENT)
+            measured = f"{_percent(wrong / pairs)} of {pairs} wrong (at most {_percent(highest_share(wrong, pairs))})"
+            yield Row(f"{case.what} twice", measured, f"at most {MAY_BE_WRONG:.0%}", wrong / pairs <= MAY_BE_WRONG)
+        elif case.what in SPEEDUPS:
+            found = outcome.decided("faster")
+            measured = f"{_percent(found / pairs)} of {pairs} found (at least {_percent(lowest_share(found, pairs))})"
+            yield Row(case.what, measured, f"at least {MUST_FIND:.0%}", found / pairs >= MUST_FIND)
+        elif case.what == FEW:
+            off = outcome.says_off()
+            yield Row(case.what, f"{off} of {pairs} advise to switch it off", "none", off == 0)
+        elif case.what in (*UNLIKE_LOADS, *UNLIKE_LENGTHS):
+            flags = LOAD_FLAGS if case.what in UNLIKE_LOADS else LENGTH_FLAGS
+            misled = outcome.decided(*DIFFERENT, unless=flags)
+            yield Row(case.what, f"{misled} of {pairs} decided without a flag", "none", misled == 0)
+
+
+def _table_of_same(outcomes: Sequence[Outcome]) -> Table:
+    slis = ("TPOT", "TTFT", "e2e")
+    table = _table(
+        "what", "min", "pairs", "wrong", "unwarned", "unlike", *_NOT_DECIDED, *slis, *(f"({sli})" for sli in slis)
+    )
+    table.title = (
+        "\nOne setting twice: decisions for a difference, those without a flag about blocks or traffic, flags of\n"
+        "unlike traffic, and 95 % intervals of the ratio of means that hold 1 (in brackets: without blocks)"
+    )
+    for outcome in outcomes:
+        wrong = (outcome.decided(*DIFFERENT, unless=flags) for flags in ((), WARNINGS))
+        held = [outcome.coverage(sli, blocks=blocks) for blocks in (True, False) for sli in range(3)]
+        counts = (*wrong, outcome.flagged(*LENGTH_FLAGS), *map(outcome.decided, _NOT_DECIDED))
+        table.add_row(*_shares(outcome, counts), *("-" if each is None else _percent(each) for each in held))
+    return table
+
+
+def _table_of_others(outcomes: Sequence[Outcome]) -> Table:
+    flags = ("load flag", "length flag", "says off")
+    table = _table("what", "min", "pairs", *DIFFERENT, *_NOT_DECIDED, *flags, "TPOT", "TTFT", "e2e")
+    table.title = "\nTwo settings: decisions, flags, advice to switch speculation off, and the median ratios of means"
+    for outcome in outcomes:
+        said = (outcome.flagged(*LOAD_FLAGS), outcome.flagged("prompts_differ", "answers_differ"), outcome.says_off())
+        counts = (*map(outcome.decided, (*DIFFERENT, *_NOT_DECIDED)), *said)
+        table.add_row(*_shares(outcome, counts), *(f"{outcome.median_ratio(sli):.2f}" for sli in range(3)))
+    return table
+
+
+_NOT_DECIDED = ("no_difference", "inconclusive", "undecided")
+
+
+def _shares(outcome: Outcome, counts: Iterable[int]) -> Iterator[str]:
+    pairs = len(outcome.trials)
+    yield from (outcome.case.what, str(outcome.case.minutes), str(pairs))
+    yield from (_percent(count / pairs) for count in counts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.9 else f"{100 * share:.3g} %"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, title_justify="left", title_style="")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def _print(table: Table) -> None:
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

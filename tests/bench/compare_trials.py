@@ -1,0 +1,135 @@
+"""Pairs of recordings whose truth is known, and what ``compare`` says about them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import multiprocessing
+import os
+import random
+import re
+import statistics
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from bench.compare_counters import recorded
+from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.comparison.compare import Comparison, compare_with_runs
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.policy import load_policy
+
+DIFFERENT = ("faster", "slower", "tail_worse", "mixed")
+_OFF = re.compile(r"switch speculation off|run without|no speed-up", re.IGNORECASE)
+
+
+class Process(Protocol):
+    """Something that serves requests and can be polled."""
+
+    @property
+    def k(self) -> int: ...
+
+    def polls(self, rng: random.Random, seconds: float) -> Iterator[tuple[float, Snapshot]]: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A baseline of one or more ``runs`` and a candidate, so many times. ``what`` chooses the random numbers."""
+
+    what: str
+    baseline: Process
+    candidate: Process
+    trials: int
+    minutes: int = 10
+    runs: int = 1
+
+    @property
+    def identical(self) -> bool:
+        """Whether every difference that is found is chance."""
+        return self.baseline == self.candidate
+
+    def recordings(self, seed: int, trial: int) -> tuple[list[Baseline], Baseline]:
+        """Make the runs of the baseline, and the candidate, of one trial."""
+
+        def record(name: str, side: Process) -> Baseline:
+            rng = random.Random(f"{seed} {self.what} {trial} {name}")
+            return recorded(name, side.polls(rng, 60.0 * self.minutes), k=side.k)
+
+        runs = [record(f"baseline {run}", self.baseline) for run in range(self.runs)]
+        return runs, record("candidate", self.candidate)
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What ``compare`` said: its decision, its flags, the ratios of means by SLI, and these without blocks."""
+
+    code: str
+    flags: frozenset[str]
+    ratios: tuple[Estimate | None, ...]
+    without_blocks: tuple[Estimate | None, ...]
+    says_off: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a case."""
+
+    case: Case
+    trials: Sequence[Trial]
+
+    def decided(self, *codes: str, unless: Collection[str] = ()) -> int:
+        """Trials with one of these decisions, and with none of the flags ``unless``."""
+        return sum(trial.code in codes and trial.flags.isdisjoint(unless) for trial in self.trials)
+
+    def flagged(self, *flags: str) -> int:
+        """Trials with one of these flags."""
+        return sum(not trial.flags.isdisjoint(flags) for trial in self.trials)
+
+    def says_off(self) -> int:
+        """Trials that advise to switch speculation off."""
+        return sum(trial.says_off for trial in self.trials)
+
+    def median_ratio(self, sli: int) -> float:
+        """The median of the ratios of means."""
+        return statistics.median(ratio.value for trial in self.trials if (ratio := trial.ratios[sli]) is not None)
+
+    def coverage(self, sli: int, *, blocks: bool = True) -> float | None:
+        """Share of the intervals of a ratio of means that hold 1; ``None`` without intervals."""
+        found = [(trial.ratios if blocks else trial.without_blocks)[sli] for trial in self.trials]
+        held = [
+            each.low <= 1.0 <= each.high for each in found if each and each.low is not None and each.high is not None
+        ]
+        return sum(held) / len(held) if held else None
+
+
+def run_trial(case: Case, seed: int, trial: int) -> Trial:
+    """Record both sides and compare them."""
+    runs, candidate = case.recordings(seed, trial)
+    found = compare_with_runs(runs, candidate, load_policy())
+    *older_runs, older = (msgspec.structs.replace(side, blocks=()) for side in (*runs, candidate))
+    without = compare_with_runs(older_runs, older, load_policy())
+    said = " ".join((found.decision.headline, *found.decision.reasons, found.decision.action))
+    return Trial(
+        found.decision.code,
+        frozenset(flag.code for flag in found.flags),
+        _ratios(found),
+        _ratios(without),
+        bool(_OFF.search(said)),
+    )
+
+
+def _ratios(found: Comparison) -> tuple[Estimate | None, ...]:
+    return tuple(latency.mean_ratio for latency in found.latencies)
+
+
+def run_cases(cases: Sequence[Case], *, seed: int, processes: int | None = None) -> list[Outcome]:
+    """Run all trials of all cases. The same seed gives the same outcomes, in any number of processes."""
+    work = [(case, seed, trial) for case in cases for trial in range(case.trials)]
+    processes = processes or os.cpu_count() or 1
+    if processes == 1:
+        trials = itertools.starmap(run_trial, work)
+        return [Outcome(case, list(itertools.islice(trials, case.trials))) for case in cases]
+    with multiprocessing.Pool(processes) as pool:
+        found = iter(pool.starmap(run_trial, work, chunksize=5))
+    return [Outcome(case, list(itertools.islice(found, case.trials))) for case in cases]
