@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from builders import known
@@ -197,6 +197,7 @@ spreads = st.builds(Spread, st.floats(1e-6, 1e6), st.none() | errors, st.integer
 
 
 @given(spreads, spreads)
+@example(Spread(1.0, 5e-324, 2), Spread(1.0, 5e-324, 2))
 def test_no_figure_breaks_the_algebra(one: Spread, other: Spread) -> None:
     for found in (one * other, one / other):
         if found.error is None:

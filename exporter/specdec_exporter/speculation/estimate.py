@@ -89,7 +89,9 @@ class Spread(msgspec.Struct, frozen=True):
             return total, min(self.freedom, other.freedom)
         # Welch and Satterthwaite: the figure with the larger error decides.
         shares = ((self.error / total, self.freedom), (other.error / total, other.freedom))
-        return total, int(1.0 / sum(share**4 / max(freedom, 1) for share, freedom in shares) + _ROUNDING)
+        found = int(1.0 / sum(share**4 / max(freedom, 1) for share, freedom in shares) + _ROUNDING)
+        # By the formula it is never less. Rounding of the smallest floats could make it so.
+        return total, max(found, min(self.freedom, other.freedom))
 
     def estimate(self, z: float = Z) -> Estimate:
         """The figure with its interval, symmetric in the logarithm: 95 %, or that of another normal quantile ``z``."""
