@@ -10,13 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from specdec_exporter.speculation.spread import Spread, SpreadCounter, draft_deviation
+from specdec_exporter.speculation.spread import AcceptanceSpread, SpreadCounter, draft_deviation
 
 parts = st.lists(st.tuples(st.floats(0, 1.5), st.integers(1, 30)), min_size=1, max_size=100)
 RANKS = (10, 50, 90)
 
 
-def counted(some: list[tuple[float, int]], curve: tuple[float, ...] = (), ratio: float | None = None) -> Spread:
+def counted(
+    some: list[tuple[float, int]], curve: tuple[float, ...] = (), ratio: float | None = None
+) -> AcceptanceSpread:
     counter = SpreadCounter()
     for each, drafts in some:
         counter.add(each, drafts)
@@ -40,7 +42,7 @@ def test_percentiles_count_each_part_once_or_each_draft_once_to_a_thousandth(som
 
 
 def test_without_a_part_nothing_is_known_and_without_a_curve_nothing_of_chance() -> None:
-    assert counted([]) == Spread(parts=0, by_part={}, by_draft={}, chance_by_part={}, chance_by_draft={})
+    assert counted([]) == AcceptanceSpread(parts=0, by_part={}, by_draft={}, chance_by_part={}, chance_by_draft={})
     assert counted([], (0.8, 0.5), 0.65).chance_by_part == {}
     found = counted([(0.65, 100)], ratio=0.65)
     assert (found.chance_by_part, found.chance_by_draft) == ({}, {})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specdec_exporter.baseline.file import SLIS, Baseline
-from specdec_exporter.speculation.blocks import MAX_BLOCKS
 from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.policy import load_policy
 
@@ -28,7 +27,7 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
 def _remarks_on_blocks(blocks: int) -> Iterator[str]:
     if not blocks:
         yield "no blocks of time: intervals take requests for independent, and come out too narrow; record again"
-    elif blocks < MAX_BLOCKS // 2:
+    elif blocks < load_policy().latency.enough_blocks:
         yield f"only {blocks} blocks of time: they tell little about chance; record for longer"
 
 

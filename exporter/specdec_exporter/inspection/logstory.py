@@ -30,7 +30,7 @@ from specdec_exporter.speculation.figures import Figures, figures, without_lengt
 from specdec_exporter.speculation.logtotals import LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.speculation.references import load_references, nearest
-from specdec_exporter.speculation.spread import Spread, SpreadCounter
+from specdec_exporter.speculation.spread import AcceptanceSpread, SpreadCounter
 from specdec_exporter.speculation.verdict import Verdict, judge
 
 SERIES_CAPACITY = 512  # even, because neighbours are merged
@@ -68,7 +68,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     engines: tuple[tuple[str, Figures], ...]
     num_speculative_tokens: int | None
     lifetime: tuple[int, int] | None
-    spread: Spread
+    spread: AcceptanceSpread
     best: NotableWindow | None
     worst: NotableWindow | None
     history: tuple[float | None, ...]

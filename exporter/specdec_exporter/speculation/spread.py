@@ -15,7 +15,7 @@ _SIZES: Final = 64  # above the bits of any real number of drafts
 _FARTHEST: Final = 8.0  # standard deviations of a part of one draft; no percentile lies beyond
 
 
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
+class AcceptanceSpread(msgspec.Struct, frozen=True, kw_only=True):
     """Percentiles (``{"p50": 0.71}``) of the acceptance of ``parts``: windows or requests. Empty without a part.
 
     ``by_part`` counts each part once. ``by_draft`` counts each draft once, so busy parts weigh more. The ``chance``
@@ -49,7 +49,7 @@ class SpreadCounter:
 
     def spread(
         self, ranks: Sequence[int], ratio: float | None, per_position: Sequence[float], draft_length: float | None
-    ) -> Spread:
+    ) -> AcceptanceSpread:
         """Return the percentiles at ``ranks`` (1..99).
 
         ``ratio``, ``per_position`` and ``draft_length`` are the figures of all parts together, for chance.
@@ -62,7 +62,7 @@ class SpreadCounter:
             exact = {rank: ratio + deviation * self._chance(rank / 100, weights) for rank in ranks}
             return {f"p{rank}": min(max(value, 0.0), 1.0) for rank, value in exact.items()}
 
-        return Spread(
+        return AcceptanceSpread(
             parts=sum(self.parts),
             by_part=_percentiles(self.parts, ranks),
             by_draft=_percentiles(self.drafts, ranks),
