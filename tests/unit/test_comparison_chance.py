@@ -310,7 +310,7 @@ def test_runs_of_several_settings_are_refused(changes: dict[str, Any]) -> None:
 
 
 @given(recordings(), recordings(), recordings())
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_any_runs_are_compared_or_refused_in_words(one: Baseline, other: Baseline, candidate: Baseline) -> None:
     alike = replace(other, context=one.context, method=one.method, num_speculative_tokens=one.num_speculative_tokens)
     for found in ((one, alike), (one, one)):
