@@ -15,14 +15,15 @@ from rules.scenario import FAMILIES
 
 DAYS = 7
 FALLEN, FALL_MINUTES = 0.30, 120
-DRAFTS = 71  # of a request: about 200 tokens at an acceptance of 0.6
+TOKENS = 200  # of a request
 BETWEEN = 2.0  # minutes between the requests of a session, on average
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Requests:
-    """``per_window`` requests in half an hour. Each has its own acceptance, beta-binomial: ``correlation`` is that of two
-    draft tokens of a request. The requests of a session, ``session`` of them, share one acceptance.
+    """``per_window`` requests in half an hour, each with an acceptance of its own (beta-binomial).
+
+    ``correlation``: of two draft tokens of a request. ``session``: so many requests in a row share their acceptance.
     """
 
     per_window: int
@@ -47,10 +48,18 @@ class Requests:
         return f"{self.acceptance:.2f}, {self.per_window} requests, correlation {self.correlation:g}{session}"
 
     def _own(self, mean: float, rng: random.Random) -> float:
-        if not self.correlation:
-            return mean
-        size = (1 - self.correlation) / self.correlation
-        return rng.betavariate(mean * size, (1 - mean) * size)
+        """The acceptance of a request. A bad one needs more drafts, so it is rarer than its drafts are."""
+        size = (1 - self.correlation) / self.correlation if self.correlation else 0.0
+        while size:
+            own = rng.betavariate(mean * size, (1 - mean) * size)
+            if rng.random() < _length(own) / _length(1.0):
+                return own
+        return mean
+
+
+def _length(acceptance: float) -> float:
+    """Tokens of a draft, the bonus token included."""
+    return 1 + len(CURVE) * acceptance
 
 
 @cache
@@ -67,12 +76,13 @@ def _trace(name: str, rng: random.Random, requests: Requests, *, quiet: int) -> 
     offset = rng.randrange(MINUTE)
     for minute, each in enumerate(requests.minutes(rng, total, quiet)):
         for acceptance in each:
-            accepted, before = DRAFTS, 1.0
+            drafts = round(TOKENS / _length(acceptance))
+            accepted, before = drafts, 1.0
             for rate in _curve(round(100 * acceptance)):
                 accepted, before = binomial(accepted, rate / before, rng), rate
                 sums["accepted_tokens"] += accepted
-        sums["drafts"] += DRAFTS * len(each)
-        sums["draft_tokens"] += DRAFTS * len(CURVE) * len(each)
+            sums["drafts"] += drafts
+            sums["draft_tokens"] += drafts * len(CURVE)
         sums["ttft"] += len(each)
         at.append(START + MINUTE * minute + offset)
         for family, total_so_far in sums.items():
@@ -85,18 +95,44 @@ def _trace(name: str, rng: random.Random, requests: Requests, *, quiet: int) -> 
     return Trace(samples=samples, minutes=total, quiet=quiet, due={LOW_PAGE: quiet, LOW_TICKET: quiet})
 
 
+LOW, HIGH = 20, 200  # requests in half an hour
+KINDS = (
+    Requests(LOW, 0.6, 0.0),
+    Requests(LOW, 0.6, 0.1),
+    Requests(LOW, 0.6, 0.15),
+    Requests(LOW, 0.6, 0.1, session=5),
+    Requests(LOW, 0.6, 0.15, session=5),
+    Requests(LOW, 0.72, 0.1),
+    Requests(LOW, 0.72, 0.15, session=5),
+    Requests(HIGH, 0.6, 0.15),
+    Requests(HIGH, 0.6, 0.15, session=5),
+)
+FALLS = (
+    Requests(LOW, 0.72, 0.0),
+    Requests(LOW, 0.72, 0.1),
+    Requests(LOW, 0.72, 0.15),
+    Requests(LOW, 0.72, 0.1, session=5),
+    Requests(LOW, 0.72, 0.15, session=5),
+    Requests(HIGH, 0.72, 0.15),
+    Requests(HIGH, 0.72, 0.15, session=5),
+)
+
+
+def usual(kind: Requests) -> str:
+    """The name of the scenario in which nothing happens until the last two hours."""
+    return f"acceptance {kind}"
+
+
+def fall(kind: Requests) -> str:
+    """The name of the scenario that is soon to fall."""
+    return f"fall to {FALLEN:.2f} from {kind}"
+
+
 def _scenario(requests: Requests, quiet: int) -> Callable[[str, random.Random], Trace]:
     return lambda name, rng: _trace(name, rng, requests, quiet=quiet)
 
 
-LOW, HIGH = 20, 200  # requests in half an hour
-KINDS = (
-    *(Requests(LOW, 0.6, correlation, session) for correlation, session in ((0.0, 1), (0.1, 1), (0.15, 1), (0.1, 5), (0.15, 5))),
-    *(Requests(LOW, 0.72, correlation, session) for correlation, session in ((0.1, 1), (0.15, 5))),
-    *(Requests(HIGH, 0.6, correlation, session) for correlation, session in ((0.15, 1), (0.15, 5))),
-)
-FALLS = tuple(Requests(rate, 0.72, 0.15, session) for rate in (LOW, HIGH) for session in (1, 5))
 ACCEPTANCE_WEEKS: Mapping[str, Callable[[str, random.Random], Trace]] = {
-    **{f"week: {kind}": _scenario(kind, DAYS * 1440) for kind in KINDS},
-    **{f"fall: {kind}": _scenario(kind, 90) for kind in FALLS},
+    **{usual(kind): _scenario(kind, DAYS * 1440) for kind in KINDS},
+    **{fall(kind): _scenario(kind, 90) for kind in FALLS},
 }

@@ -146,8 +146,8 @@ def replay(
 ) -> Mapping[str, list[Episode]]:
     """Return what fired within ``span`` (from and until, seconds since the epoch), by inference service.
 
-    ``past``: seconds before ``span`` whose hours the pack records, too, for its history. ``alerts``: only these, by name.
-    ``directory``: an empty one, for samples and blocks.
+    ``past``: seconds before ``span`` of which the pack records the hours, for its history. ``alerts``: only these, by
+    name. ``directory``: an empty one, for samples and blocks.
     Raises :class:`BenchError` or :class:`PromtoolError` with the tools' words.
     """
     start, end = span

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bench.alert_replay import NAIVE_ACCEPTANCE, NAIVE_P99, Samples
 from bench.alert_traces import Latency, Minute, history, pinned, replica, scaled, wander

@@ -86,8 +86,8 @@ class Observations:
 class Minute:
     """One minute of one replica. ``curve`` is accepted at the position / drafts; its length is k.
 
-    ``finished``: latencies of requests, beside those drawn from ``latency``. ``up`` false: the predictor does not answer.
-    ``restart``: counters begin at 0 again. ``scraped`` false: it is not asked.
+    ``finished``: latencies of requests, beside those drawn from ``latency``. ``up`` false: the predictor does not
+    answer. ``restart``: counters begin at 0 again. ``scraped`` false: it is not asked.
     """
 
     drafts: float = 600.0

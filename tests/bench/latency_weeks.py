@@ -16,7 +16,7 @@ from bench.alert_replay import Samples
 from bench.alert_scenarios import MEAN_TICKET, Trace
 from bench.alert_traces import MINUTE, START, Latency, Minute, pinned, replica, wander
 from bench.batching_server import batching_server
-from bench.latency_trials import SHAPES, Source
+from bench.latency_trials import SHAPES, SOURCES, Source
 
 DAY = 1440  # minutes
 PAST_DAYS, COUNTED_DAYS, SLOW_HOURS = 8, 7, 6
@@ -29,9 +29,9 @@ SLOWER = 1.3
 HOUR_MEMORY = math.exp(-STEP / 60)
 USUAL_WANDER = 0.03  # where something else is looked at
 
-SOURCES: tuple[Source, ...] = ("pinned", "history", "control")
 WANDERS = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2)
 PEAKS, HIGH_PEAKS = "3 h a day at 1.3x", "3 h a day at 1.5x"
+JOB, BATCHING = "2 h batch job every night", "batching server"
 
 
 def week(what: str, source: Source) -> str:
@@ -142,7 +142,7 @@ def _nightly_job(name: str, rng: random.Random) -> Trace:
 
 
 def _batching(name: str, rng: random.Random) -> Trace:
-    """A quarter of a request a second into a batch of about 17, give or take a tenth; the server stalls now and then."""
+    """A quarter of a request a second into a batch of about 17; the rate wanders by a tenth."""
     rates = _steady(rng, 0.1)
     every = 60.0 * STEP
     steps: list[list[float]] = [[] for _ in rates]
@@ -155,8 +155,6 @@ def _batching(name: str, rng: random.Random) -> Trace:
     return _trace(_scrapes(minutes, "history", rng, {"inference_service": name, "model_name": "m"}))
 
 
-
-
 # By what differs from hour to hour, and by the source of the baseline.
 LATENCY_WEEKS: Mapping[str, Callable[[str, random.Random], Trace]] = {
     **{
@@ -166,6 +164,6 @@ LATENCY_WEEKS: Mapping[str, Callable[[str, random.Random], Trace]] = {
     },
     week(PEAKS, "history"): _peaks(1.3, 3),
     week(HIGH_PEAKS, "history"): _peaks(1.5, 3),
-    week("2 h batch job every night", "history"): _nightly_job,
-    week("batching server", "history"): _batching,
+    week(JOB, "history"): _nightly_job,
+    week(BATCHING, "history"): _batching,
 }

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from bench.acceptance_weeks import ACCEPTANCE_WEEKS
-from bench.alert_replay import RULES, Episode, replay
-from bench.alert_scenarios import INCIDENTS, WELL, Trace
+from bench.alert_replay import HOUR, RULES, Episode, replay
+from bench.alert_scenarios import HISTORY_HOURS, INCIDENTS, WELL, Trace
 from bench.alert_traces import MINUTE, START
 from bench.latency_weeks import LATENCY_WEEKS
 
@@ -74,7 +74,7 @@ def watch(
     seed: int,
     rules: Path = RULES,
     alerts: Sequence[str] = (),
-    past: int = 0,
+    past: int = HISTORY_HOURS * HOUR,
     at_once: int = SERVICES_AT_ONCE,
 ) -> list[Watched]:
     """Make so many traces of each scenario, replay the pack over them, and tell what fired.
