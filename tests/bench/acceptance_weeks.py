@@ -52,13 +52,13 @@ class Requests:
         size = (1 - self.correlation) / self.correlation if self.correlation else 0.0
         while size:
             own = rng.betavariate(mean * size, (1 - mean) * size)
-            if rng.random() < _length(own) / _length(1.0):
+            if rng.random() < draft_length(own) / draft_length(1.0):
                 return own
         return mean
 
 
-def _length(acceptance: float) -> float:
-    """Tokens of a draft, the bonus token included."""
+def draft_length(acceptance: float) -> float:
+    """Tokens that a draft gives, the bonus token included."""
     return 1 + len(CURVE) * acceptance
 
 
@@ -76,7 +76,7 @@ def _trace(name: str, rng: random.Random, requests: Requests, *, quiet: int) -> 
     offset = rng.randrange(MINUTE)
     for minute, each in enumerate(requests.minutes(rng, total, quiet)):
         for acceptance in each:
-            drafts = round(TOKENS / _length(acceptance))
+            drafts = round(TOKENS / draft_length(acceptance))
             accepted, before = drafts, 1.0
             for rate in _curve(round(100 * acceptance)):
                 accepted, before = binomial(accepted, rate / before, rng), rate
