@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.alert_replay import Samples
-from bench.alert_scenarios import MEAN_TICKET, Trace
+from bench.alert_scenarios import MEAN_TICKET, TAIL_TICKET, Trace
 from bench.alert_traces import MINUTE, START, Latency, Minute, pinned, replica, wander
 from bench.batching_server import batching_server
 from bench.latency_trials import SHAPES, SOURCES, Source
@@ -90,7 +90,9 @@ def _scrapes(minutes: Sequence[Minute], source: Source, rng: random.Random, labe
 
 def _trace(samples: Sequence[Samples]) -> Trace:
     quiet = QUIET_STEPS * STEP
-    return Trace(samples=samples, minutes=quiet + SLOW_STEPS * STEP, quiet=quiet, due={MEAN_TICKET: quiet})
+    return Trace(
+        samples=samples, minutes=quiet + SLOW_STEPS * STEP, quiet=quiet, due={MEAN_TICKET: quiet, TAIL_TICKET: quiet}
+    )
 
 
 def _week(

@@ -20,7 +20,7 @@ from bench.scenario_trials import MINUTES_PER_MONTH, Watched, watch
 
 DAY_SECONDS = 86_400
 WEEK_MINUTES = 7 * 1440
-AT_ONCE = 24  # a week is long: these are a quarter of a gigabyte of samples
+AT_ONCE = 16  # a week is long: these are 200 megabytes of samples
 LATENCY_ALERTS = ("SpecDecodeLatencyMeanRegression", "SpecDecodeP99Regression")
 ACCEPTANCE_ALERTS = (
     "SpecDecodeAcceptanceLow",

@@ -15,12 +15,22 @@ from hypothesis import strategies as st
 
 from bench.acceptance_weeks import Requests, draft_length
 from bench.alert_replay import RULES, Samples, alert_rules, episodes, replay
-from bench.alert_scenarios import COLLAPSE, INCIDENTS, LOW_PAGE, LOW_TICKET
+from bench.alert_scenarios import (
+    COLLAPSE,
+    INCIDENTS,
+    LOW_PAGE,
+    LOW_TICKET,
+    MEAN_TICKET,
+    NAIVE_PAGE,
+    TAIL_PAGE,
+    TAIL_TICKET,
+)
 from bench.alert_traces import MINUTE, START, Latency, Minute, Observations, bounds, pinned, replica, scaled, wander
 from bench.batching_server import MEAN_TOKENS, STEP_SECONDS, STEP_SECONDS_PER_REQUEST, batching_server
 from bench.confidence import MISSED, highest_count, highest_mean, highest_share, lowest_share
 from bench.latency_trials import MEAN, TAIL, Case, run_cases
 from bench.scenario_trials import Watched, score
+from bench.weeks import Weeks
 from promtool import Promtool
 
 LABELS = {"inference_service": "chat", "model_name": "m"}
@@ -272,6 +282,30 @@ def test_scores_count_delays_misses_and_false_alarms() -> None:
     assert found.false_alarms == 4
     assert found.quiet_minutes == 5 * 30 + 60
     assert found.false_per_month == pytest.approx(4 * 30 * 1440 / 210)
+
+
+def test_weeks_count_alarms_by_severity_and_the_first_alert_that_finds() -> None:
+    week = 7 * 1440
+    mean, tail = MEAN_TICKET, TAIL_TICKET
+
+    def watched(fired: dict[str, tuple[float, ...]]) -> Watched:
+        episodes = {alert: [(at, at + 30) for at in since] for alert, since in fired.items()}
+        return Watched("x", 2 * week + 360, 2 * week, {mean: 2 * week, tail: 2 * week}, episodes)
+
+    two_weeks_each = Weeks(
+        [
+            watched({mean: (100, 200, 2 * week + 40), tail: (2 * week + 20,), TAIL_PAGE: (5,), NAIVE_PAGE: (1, 2, 3)}),
+            watched({mean: (2 * week - 10,)}),
+            watched({}),
+        ]
+    )
+
+    assert two_weeks_each.number == 6
+    assert two_weeks_each.alarms("warning") == [2, 1, 0]
+    assert two_weeks_each.alarms("critical") == [1, 0, 0]
+    assert two_weeks_each.alarms("critical", naive=True) == [3, 0, 0]
+    assert two_weeks_each.per_week("warning") == (pytest.approx(0.5), pytest.approx(highest_mean([2, 1, 0]) / 2))
+    assert two_weeks_each.delays(mean, tail) == [0, 20]  # one that fires already has found it
 
 
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
