@@ -65,8 +65,8 @@ class Weeks:
 
 def latency_weeks(*, quick: bool, seed: int, rules: Path) -> tuple[list[Row], list[Table], int]:
     """What must hold of latency that wanders, a table by wander and baseline, and how many traces that took."""
-    more = {BUSY: 32, week(PEAKS, "history"): 16, week(HIGH_PEAKS, "history"): 16}
-    trials = {scenario: max(2, more.get(scenario, 8) // (8 if quick else 1)) for scenario in LATENCY_WEEKS}
+    more = {BUSY: 24, week(PEAKS, "history"): 12, week(HIGH_PEAKS, "history"): 12}
+    trials = {scenario: max(2, more.get(scenario, 6) // (8 if quick else 1)) for scenario in LATENCY_WEEKS}
     watched = watch(
         trials, seed=seed, rules=rules, alerts=LATENCY_ALERTS, past=PAST_DAYS * DAY_SECONDS, at_once=AT_ONCE
     )
@@ -76,7 +76,7 @@ def latency_weeks(*, quick: bool, seed: int, rules: Path) -> tuple[list[Row], li
 
 def acceptance_weeks(*, quick: bool, seed: int, rules: Path) -> tuple[list[Row], list[Table], int]:
     """The same of acceptance, by correlation."""
-    trials = {usual(kind): (16 if kind.per_window == LOW else 4) for kind in KINDS} | {fall(kind): 40 for kind in FALLS}
+    trials = {usual(kind): (12 if kind.per_window == LOW else 4) for kind in KINDS} | {fall(kind): 40 for kind in FALLS}
     trials = {scenario: max(2, number // (8 if quick else 1)) for scenario, number in trials.items()}
     weeks = {s: n for s, n in trials.items() if s in map(usual, KINDS)}
     falls = {s: n for s, n in trials.items() if s not in weeks}
@@ -123,7 +123,10 @@ def _must_of_acceptance(by_scenario: dict[str, Weeks]) -> list[Row]:
         weeks = by_scenario[fall(kind)]
         found, trials = len(weeks.delays(LOW_PAGE)), len(weeks.watched)
         measured = f"{percent(found / trials)} of {trials} paged (at least {percent(lowest_share(found, trials))})"
-        rows.append(Row(str(fall(kind)), measured, f"at least {MUST_FIND:.0%}", found / trials >= MUST_FIND))
+        # Four sessions in half an hour may all draft well by chance.
+        enough = kind.per_window / kind.session >= LOW
+        budget = (f"at least {MUST_FIND:.0%}", found / trials >= MUST_FIND) if enough else ()
+        rows.append(Row(fall(kind), measured, *budget))
     return rows
 
 
