@@ -83,7 +83,7 @@ bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run
 	@tests/debian.sh mtail
 	$(BIN)/python tests/bench/run.py
 
-bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARGS=--quick for a tenth of them
+bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARGS=--quick for an eighth of them
 	@tests/debian.sh promtool prometheus
 	$(BIN)/python tests/bench/alert_quality.py $(ARGS)
 

@@ -17,6 +17,7 @@ from typing import Any
 from fieldtools import tool
 
 START_SECONDS = 60.0
+QUERY_SECONDS = 1800  # a range of a week may take minutes where other work has the cores
 Vector = dict[tuple[tuple[str, str], ...], float]  # values by sorted labels
 
 
@@ -66,6 +67,7 @@ def prometheus(data: Path, program: str = "prometheus") -> Iterator[str]:
         f"--config.file={config}",
         f"--storage.tsdb.path={data}",
         "--storage.tsdb.retention.time=100y",
+        f"--query.timeout={QUERY_SECONDS}s",
         f"--web.listen-address={address}",
     ]
     with serving(command, f"http://{address}", "/-/ready", data.with_suffix(".log")) as url:
@@ -105,7 +107,7 @@ def ask(url: str, endpoint: str, **parameters: str) -> Any:
     """The data that either database's API answers with; AssertionError with its words where it complains."""
     body = urllib.parse.urlencode(parameters).encode()
     try:
-        with urllib.request.urlopen(f"{url}/api/v1/{endpoint}", body, timeout=300) as response:
+        with urllib.request.urlopen(f"{url}/api/v1/{endpoint}", body, timeout=QUERY_SECONDS) as response:
             answer = json.load(response)
     except urllib.error.HTTPError as error:
         raise AssertionError(f"{parameters}: {error.read().decode()}") from error

@@ -1,6 +1,6 @@
 """How good the alerts are: labelled traces through a real Prometheus, beside what one would write first.
 
-    python tests/bench/alert_quality.py [--quick] [--seed N] [--rules FILE]
+    python tests/bench/alert_quality.py [--quick] [--only PART] [--seed N] [--rules FILE]
 
 Exits with 1 when a figure that must hold is missed, with 2 when the measuring itself failed. What is measured:
 docs/alert-quality.md.
@@ -13,56 +13,70 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from rich.console import Console  # noqa: E402  found only with the path above
 from rich.table import Table  # noqa: E402
 
 from bench.alert_replay import NAIVE_ACCEPTANCE, NAIVE_P99, RULES, alert_rules  # noqa: E402
 from bench.alert_scenarios import COLLAPSE, DIP, FEW_DRAFTS, INCIDENTS, LOW_PAGE, NGRAM, WELL  # noqa: E402
 from bench.confidence import highest_count, highest_share, lowest_share  # noqa: E402
-from bench.latency_trials import ALERTS, MEAN, TAIL, Case, Outcome, Source, run_cases  # noqa: E402
-from bench.rows import BenchError, Row, show  # noqa: E402
+from bench.latency_trials import ALERTS, MEAN, SOURCES, TAIL, Case, Outcome, run_cases  # noqa: E402
+from bench.rows import BenchError, Row, percent, show, show_table, table  # noqa: E402
 from bench.scenario_trials import ASIDE, MINUTES_PER_MONTH, Watched, score, watch  # noqa: E402
+from bench.weeks import acceptance_weeks, latency_weeks  # noqa: E402
 
 MUST_CATCH = 0.95
 MUST_NOT_ALARM = 0.001
 PAGES_WITHIN_MINUTES = 25.0
 BODY_REQUESTS, TAIL_REQUESTS = 300, 1000
-SOURCES: tuple[Source, ...] = ("pinned", "history", "control")
+# What must hold, tables, and how many traces that took.
+Part = tuple[list[Row], list[Table], int]
 
 
 def main() -> int:
     """Measure, print, and tell whether what must hold does."""
     parser = argparse.ArgumentParser(description="How good the alerts are, over labelled traces in a real Prometheus.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the traces, in about three minutes")
+    parser.add_argument("--quick", action="store_true", help="an eighth of the traces")
+    parser.add_argument("--only", choices=PARTS, action="append", help="this part alone; may be given again")
     parser.add_argument(
         "--seed", type=int, default=20260101, help="other traces of the same kinds (default %(default)s)"
     )
     parser.add_argument("--rules", type=Path, default=RULES, help="another rendered pack")
     arguments = parser.parse_args()
     began = time.monotonic()
+    must, tables, traces = list[Row](), list[Table](), 0
     try:
-        _say("Latency: services by the thousand, faster or slower ...")
-        outcomes = run_cases(_cases(quick=arguments.quick), seed=arguments.seed, rules=arguments.rules)
-        _say("Everything else: traces of hours and days ...")
-        watched = watch(_traces(quick=arguments.quick), seed=arguments.seed, rules=arguments.rules)
+        for name, part in PARTS.items():
+            if not arguments.only or name in arguments.only:
+                print(f"{name} ...", file=sys.stderr)
+                found = part(quick=arguments.quick, seed=arguments.seed, rules=arguments.rules)
+                must, tables, traces = must + found[0], tables + found[1], traces + found[2]
     except (BenchError, AssertionError, OSError) as error:
         print(f"the measuring failed: {error}", file=sys.stderr)
         return 2
-    must = [*_must_show_latency(outcomes), *_must_show_traces(watched)]
     show({"What must hold": must})
-    _print(_latency_table(outcomes))
-    _print(_alert_table(watched))
-    _print(_harmless_table(watched))
+    for each in tables:
+        show_table(each)
     missed = [row.what for row in must if row.holds is False]
     print(f"\nMissed, {len(missed)}: {'; '.join(missed)}." if missed else "\nAll of it holds.")
-    print(f"{len(watched) + sum(len(o.trials) for o in outcomes):,} traces in {time.monotonic() - began:.0f} s.")
+    print(f"{traces:,} traces in {time.monotonic() - began:.0f} s.")
     return 1 if missed else 0
+
+
+def _latency(*, quick: bool, seed: int, rules: Path) -> Part:
+    """Services by the thousand, faster or slower."""
+    outcomes = run_cases(_cases(quick=quick), seed=seed, rules=rules)
+    return _must_show_latency(outcomes), [_latency_table(outcomes)], sum(len(each.trials) for each in outcomes)
+
+
+def _incidents(*, quick: bool, seed: int, rules: Path) -> Part:
+    """Everything that may happen, in traces of hours and days."""
+    watched = watch(_traces(quick=quick), seed=seed, rules=rules)
+    return _must_show_traces(watched), [_alert_table(watched), _harmless_table(watched)], len(watched)
 
 
 def _cases(*, quick: bool) -> list[Case]:
@@ -109,13 +123,13 @@ def _must_show_latency(outcomes: Sequence[Outcome]) -> list[Row]:
         rows.append(
             Row(
                 what,
-                f"{_percent(found / trials)} of {trials} caught (at least {_percent(lowest_share(found, trials))})",
+                f"{percent(found / trials)} of {trials} caught (at least {percent(lowest_share(found, trials))})",
                 f"at least {MUST_CATCH:.0%}",
                 found / trials >= MUST_CATCH,
             )
         )
         naive = outcome.caught(NAIVE_P99)
-        rows.append(Row(f"    {NAIVE_P99}", f"{_percent(naive / trials)} of {trials} caught"))
+        rows.append(Row(f"    {NAIVE_P99}", f"{percent(naive / trials)} of {trials} caught"))
     nothing = [outcome for outcome in outcomes if outcome.case.nothing_slower]
     trials = sum(len(outcome.trials) for outcome in nothing)
     ours, naive = (sum(outcome.caught(*alerts) for outcome in nothing) for alerts in (ALERTS, (NAIVE_P99,)))
@@ -128,8 +142,8 @@ def _must_show_latency(outcomes: Sequence[Outcome]) -> list[Row]:
 
 
 def _alarmed(false: int, trials: int) -> str:
-    most = _percent(highest_share(false, trials))
-    return f"{false} of {trials:,} alarmed, {_percent(false / trials)} (at most {most})"
+    most = percent(highest_share(false, trials))
+    return f"{false} of {trials:,} alarmed, {percent(false / trials)} (at most {most})"
 
 
 def _must_show_traces(watched: Sequence[Watched]) -> list[Row]:
@@ -154,46 +168,46 @@ def _must_show_traces(watched: Sequence[Watched]) -> list[Row]:
 
 
 def _latency_table(outcomes: Iterable[Outcome]) -> Table:
-    table = _table(
+    shown = table(
         "what", "sli", "requests", "baseline", "trials", "mean", "tail", "either", "worst tenth", "naive P99", "after"
     )
-    table.title = "\nLatency: share of trials in which it fires; minutes from a full window until it does"
+    shown.title = "\nLatency: share of trials in which it fires; minutes from a full window until it does"
     for outcome in outcomes:
         case, trials = outcome.case, len(outcome.trials)
         shares = [outcome.caught(*alerts) / trials for alerts in ((MEAN,), (TAIL,), ALERTS)]
-        worst = "" if case.nothing_slower else _percent(outcome.worst_place(*ALERTS))
+        worst = "" if case.nothing_slower else percent(outcome.worst_place(*ALERTS))
         after = outcome.median_delay(*ALERTS)
-        table.add_row(
+        shown.add_row(
             *(str(case), case.sli, f"{case.requests:,}", case.source, str(trials)),
-            *(*map(_percent, shares), worst, _percent(outcome.caught(NAIVE_P99) / trials)),
+            *(*map(percent, shares), worst, percent(outcome.caught(NAIVE_P99) / trials)),
             "" if math.isnan(after) else f"{after:.0f} min",
         )
-    return table
+    return shown
 
 
 def _alert_table(watched: Sequence[Watched]) -> Table:
-    table = _table(
+    shown = table(
         "alert", "severity", "due in", "recall", "after, median", "90 %", "false", "per service-month", "at most"
     )
-    table.title = "\nEach alert: where it is due, and where nothing is wrong"
+    shown.title = "\nEach alert: where it is due, and where nothing is wrong"
     alerts = dict.fromkeys(f"{rule.name} {rule.severity}" for rule in alert_rules() if rule.name != ASIDE)
     for alert in alerts:
         found = score(alert, watched)
         name, _, severity = alert.rpartition(" ")
         delays = sorted(found.delays)
         late = [f"{statistics.median(delays):.0f} min", f"{_ninetieth(delays):.0f} min"] if delays else ["", ""]
-        table.add_row(
+        shown.add_row(
             *(name, severity, str(found.due) if found.due else "-"),
-            *(_percent(len(delays) / found.due) if found.due else "", *late),
+            *(percent(len(delays) / found.due) if found.due else "", *late),
             *(str(found.false_alarms), f"{found.false_per_month:.2f}"),
             f"{highest_count(found.false_alarms) * MINUTES_PER_MONTH / found.quiet_minutes:.2f}",
         )
-    return table
+    return shown
 
 
 def _harmless_table(watched: Sequence[Watched]) -> Table:
-    table = _table("nothing is wrong", "traces", "hours", "pages", "tickets", "info", NAIVE_ACCEPTANCE, NAIVE_P99)
-    table.title = "\nFalse alarms by trace"
+    shown = table("nothing is wrong", "traces", "hours", "pages", "tickets", "info", NAIVE_ACCEPTANCE, NAIVE_P99)
+    shown.title = "\nFalse alarms by trace"
     for scenario in WELL:
         some = [each for each in watched if each.scenario == scenario]
         false = [alert.rpartition(" ") for each in some for alert in each.false_alarms()]
@@ -201,31 +215,20 @@ def _harmless_table(watched: Sequence[Watched]) -> Table:
         ours = [severity for alert, _, severity in false if alert not in naive]
         counts = [ours.count(severity) for severity in ("critical", "warning", "info")]
         hours = sum(each.minutes for each in some) / 60
-        table.add_row(scenario, str(len(some)), f"{hours:,.0f}", *map(str, (*counts, *naive.values())))
-    return table
+        shown.add_row(scenario, str(len(some)), f"{hours:,.0f}", *map(str, (*counts, *naive.values())))
+    return shown
 
 
 def _ninetieth(ordered: Sequence[float]) -> float:
     return ordered[math.ceil(0.9 * len(ordered)) - 1]
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.9 else f"{100 * share:.3g} %"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, title_justify="left", title_style="")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number > 1 else "left", no_wrap=True)
-    return table
-
-
-def _print(table: Table) -> None:
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
-
-
-def _say(what: str) -> None:
-    print(what, file=sys.stderr)
+PARTS: Mapping[str, Callable[..., Part]] = {
+    "latency": _latency,
+    "incidents": _incidents,
+    "latency-weeks": latency_weeks,
+    "acceptance-weeks": acceptance_weeks,
+}
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from tsdb import ask, prometheus
 
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 
+HOUR = 3600
+
 # What anybody would write first. Each has the pack's own patience (`for`), so that only the idea is compared.
 NAIVE_ACCEPTANCE = "acceptance < 0.5 over 5m"
 NAIVE_P99 = "P99 / baseline P99 > 1.25"
@@ -138,12 +140,14 @@ def replay(
     directory: Path,
     span: tuple[int, int],
     *,
+    past: int = 0,
     alerts: Sequence[str] = (),
     rules: Path = RULES,
 ) -> Mapping[str, list[Episode]]:
     """Return what fired within ``span`` (from and until, seconds since the epoch), by inference service.
 
-    ``alerts``: only these, by name. ``directory``: an empty one, for samples and blocks.
+    ``past``: seconds before ``span`` of which the pack records the hours, for its history. ``alerts``: only these, by
+    name. ``directory``: an empty one, for samples and blocks.
     Raises :class:`BenchError` or :class:`PromtoolError` with the tools' words.
     """
     start, end = span
@@ -157,7 +161,10 @@ def replay(
     text.unlink()
     judged = [rule for rule in alert_rules(rules) if not alerts or rule.name in alerts]
     for groups in recording_layers(rules, [rule.expression for rule in judged]):
-        record(groups, data, span, release=release)
+        hourly = [group for group in groups if seconds(group["interval"]) == HOUR]
+        for some, since in ((hourly, start - past), ([group for group in groups if group not in hourly], start)):
+            if some:
+                record(some, data, (since, end), release=release)
     fired: dict[str, list[Episode]] = collections.defaultdict(list)
     with prometheus(data, f"prometheus{release}") as url:
         for rule in judged:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bench.alert_replay import NAIVE_ACCEPTANCE, NAIVE_P99, Samples
-from bench.alert_traces import Latency, Minute, history, pinned, replica, scaled
+from bench.alert_traces import Latency, Minute, history, pinned, replica, scaled, wander
 
 LOW_PAGE = "SpecDecodeAcceptanceLow critical"
 LOW_TICKET = "SpecDecodeAcceptanceLow warning"
@@ -91,16 +91,8 @@ class Noise:
     """
 
     def __init__(self, rng: random.Random, *, acceptance: float = 0.03, latency: float = 0.03) -> None:
-        self.acceptance = _wander(rng, acceptance)
-        self.latency = _wander(rng, latency)
-
-
-def _wander(rng: random.Random, spread: float, memory: float = 0.95) -> Iterator[float]:
-    """A lognormal autoregressive walk of that spread; ``memory`` of it survives a minute."""
-    state = rng.gauss(0.0, spread)
-    while True:
-        yield math.exp(state)
-        state = memory * state + rng.gauss(0.0, spread * math.sqrt(1 - memory**2))
+        self.acceptance = wander(rng, acceptance, memory=0.95)
+        self.latency = wander(rng, latency, memory=0.95)
 
 
 def some_service(name: str, rng: random.Random, *, slis: Sequence[str] = ("tpot",)) -> Service:

@@ -66,8 +66,11 @@ class Observations:
 
     def observe(self, requests: int, latency: Latency, rng: random.Random) -> None:
         """Draw so many requests."""
-        for _ in range(requests):
-            seconds = latency.draw(rng)
+        self.add(latency.draw(rng) for _ in range(requests))
+
+    def add(self, latencies: Iterable[float]) -> None:
+        """Count requests by their latency in seconds."""
+        for seconds in latencies:
             self.counts[bisect.bisect_left(self.bounds, seconds)] += 1
             self.sum += seconds
 
@@ -83,19 +86,22 @@ class Observations:
 class Minute:
     """One minute of one replica. ``curve`` is accepted at the position / drafts; its length is k.
 
-    ``up`` false: the predictor does not answer. ``restart``: counters begin at 0 again.
+    ``finished``: latencies of requests, beside those drawn from ``latency``. ``up`` false: the predictor does not
+    answer. ``restart``: counters begin at 0 again. ``scraped`` false: it is not asked.
     """
 
     drafts: float = 600.0
     curve: tuple[float, ...] = (0.85, 0.72, 0.59)
     requests: float = 40.0
     latency: Mapping[str, Latency] = dataclasses.field(default_factory=dict)
+    finished: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
     running: float = 4.0
     waiting: float = 0.0
     kv_cache: float = 0.4
     preemptions: float = 0.0
     up: bool = True
     restart: bool = False
+    scraped: bool = True
 
 
 def scaled(curve: Sequence[float], acceptance: float) -> tuple[float, ...]:
@@ -106,6 +112,14 @@ def scaled(curve: Sequence[float], acceptance: float) -> tuple[float, ...]:
         mean = sum(rate**power for rate in curve) / len(curve)
         low, high = (power, high) if mean > acceptance else (low, power)
     return tuple(rate**high for rate in curve)
+
+
+def wander(rng: random.Random, spread: float, memory: float) -> Iterator[float]:
+    """Factors around 1: a lognormal autoregressive walk of that spread; ``memory`` of it survives a step."""
+    state = rng.gauss(0.0, spread)
+    while True:
+        yield math.exp(state)
+        state = memory * state + rng.gauss(0.0, spread * math.sqrt(1 - memory**2))
 
 
 def poisson(mean: float, rng: random.Random) -> int:
@@ -128,9 +142,18 @@ def binomial(trials: int, chance: float, rng: random.Random) -> int:
 
 
 def replica(
-    minutes: Iterable[Minute], rng: random.Random, *, labels: Mapping[str, str], method: str = "eagle3"
+    minutes: Iterable[Minute],
+    rng: random.Random,
+    *,
+    labels: Mapping[str, str],
+    method: str = "eagle3",
+    start: int = START,
+    every: int = MINUTE,
 ) -> list[Samples]:
-    """The series of one replica that is scraped every minute from :data:`START` on, at seconds of its own."""
+    """The series of one replica that is scraped every minute from ``start`` on, at seconds of its own.
+
+    ``every``: the seconds of a "minute", if they are not 60.
+    """
     offset = rng.randrange(MINUTE)
     at: dict[str, list[int]] = {}
     values: dict[str, list[float]] = {}
@@ -146,8 +169,9 @@ def replica(
         values.setdefault(one, []).append(value)
 
     for number, minute in enumerate(minutes):
-        now = START + MINUTE * number + offset
-        sample(up, float(minute.up), now)
+        now = start + every * number + offset
+        if minute.scraped:
+            sample(up, float(minute.up), now)
         if minute.restart:
             totals.clear()
             histograms.clear()
@@ -156,10 +180,15 @@ def replica(
         requests = poisson(minute.requests, rng)
         for name, amount in _counted(minute, requests, rng):
             totals[name] = totals.get(name, 0.0) + amount
-            sample(series(_NAMES[name.partition("{")[0]], name), totals[name], now)
         for sli, latency in minute.latency.items():
-            histogram = histograms.setdefault(sli, Observations(sli))
-            histogram.observe(requests, latency, rng)
+            histograms.setdefault(sli, Observations(sli)).observe(requests, latency, rng)
+        for sli, latencies in minute.finished.items():
+            histograms.setdefault(sli, Observations(sli)).add(latencies)
+        if not minute.scraped:
+            continue
+        for name, total in totals.items():
+            sample(series(_NAMES[name.partition("{")[0]], name), total, now)
+        for sli, histogram in histograms.items():
             for suffix, figure in histogram.figures().items():
                 sample(series(f"{_NAMES[sli]}_{suffix.partition('{')[0]}", suffix), figure, now)
         for name, gauge in (("running", minute.running), ("waiting", minute.waiting), ("kv_cache", minute.kv_cache)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 
 MISSED = 0.05
 
@@ -27,6 +28,21 @@ def highest_count(found: int) -> float:
         return sum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(found + 1)) if mean else 1.0
 
     return _crossing(at_most, 0.0, 10.0 + 3.0 * found)
+
+
+def highest_mean(counts: Sequence[int]) -> float:
+    """The largest expected count of a trial, from the counts of independent trials.
+
+    The events of a trial may come together, so it is the larger of two bounds: the one of independent events, and
+    Student's by the scatter of the counts.
+    """
+    trials, mean = len(counts), statistics.mean(counts)
+    least = highest_count(sum(counts)) / trials
+    if trials < 2:
+        return least
+    normal = statistics.NormalDist().inv_cdf(1 - MISSED)
+    student = normal + (normal**3 + normal) / (4 * (trials - 1))
+    return max(least, mean + student * statistics.stdev(counts) / math.sqrt(trials))
 
 
 def _binomial(found: int, trials: int, share: float) -> float:

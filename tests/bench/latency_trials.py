@@ -13,10 +13,12 @@ import random
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from bench.alert_replay import NAIVE_P99, RULES, Episode, Samples, replay
+from bench.alert_replay import HOUR, NAIVE_P99, RULES, Samples, replay
 from bench.alert_traces import MINUTE, START, Latency, Minute, history, pinned, replica
 
 MEAN = "SpecDecodeLatencyMeanRegression"
@@ -35,7 +37,8 @@ SHAPES: Mapping[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "ttft": ((0.05, 2.0), (0.3, 0.6)),
     "e2e": ((2.0, 30.0), (0.4, 0.7)),
 }
-Source = Literal["pinned", "control", "history"]
+Source = Literal["pinned", "history", "control"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,24 +106,32 @@ class Outcome:
 def run_cases(cases: Sequence[Case], *, seed: int, rules: Path = RULES) -> list[Outcome]:
     """Make the services of all cases, replay the pack over them, and tell what fired."""
     services = [(index, case) for index, case in enumerate(cases) for _ in range(case.trials)]
-    medians: dict[str, float] = {}
-    fired: dict[str, list[Episode]] = {}
-    for first in range(0, len(services), SERVICES_AT_ONCE):
-        some = [(f"s{first + n}", case) for n, (_, case) in enumerate(services[first : first + SERVICES_AT_ONCE])]
-        end = START + MINUTE * (WINDOW_MINUTES + WATCHED_MINUTES)
-        with tempfile.TemporaryDirectory(prefix="alert-quality-") as directory:
-            samples = itertools.chain.from_iterable(_samples(name, case, medians, seed) for name, case in some)
-            span = (START + MINUTE * WINDOW_MINUTES, end)
-            fired |= replay(samples, Path(directory), span, alerts=(*ALERTS, NAIVE_P99), rules=rules)
+    named = [(f"s{number}", case) for number, (_, case) in enumerate(services)]
+    batches = [named[first : first + SERVICES_AT_ONCE] for first in range(0, len(named), SERVICES_AT_ONCE)]
     trials: list[list[Trial]] = [[] for _ in cases]
-    for number, (index, case) in enumerate(services):
+    with ProcessPoolExecutor() as pool:
+        found = itertools.chain.from_iterable(pool.map(partial(_run, seed=seed, rules=rules), batches))
+        for (index, _), trial in zip(services, found, strict=True):
+            trials[index].append(trial)
+    return [Outcome(case, each) for case, each in zip(cases, trials, strict=True)]
+
+
+def _run(some: Sequence[tuple[str, Case]], *, seed: int, rules: Path) -> list[Trial]:
+    medians: dict[str, float] = {}
+    begin, end = (START + MINUTE * minutes for minutes in (WINDOW_MINUTES, WINDOW_MINUTES + WATCHED_MINUTES))
+    with tempfile.TemporaryDirectory(prefix="alert-quality-") as directory:
+        samples = itertools.chain.from_iterable(_samples(name, case, medians, seed) for name, case in some)
+        past = HISTORY_HOURS * HOUR
+        alerts = (*ALERTS, NAIVE_P99)
+        fired = replay(samples, Path(directory), (begin, end), past=past, alerts=alerts, rules=rules)
+    trials = []
+    for name, case in some:
         firsts: dict[str, float] = {}
-        for episode in fired.get(f"s{number}", []):
+        for episode in fired.get(name, []):
             if episode.sli == case.sli:
-                since = (episode.since - START) / MINUTE - WINDOW_MINUTES
-                firsts[episode.alert] = min(since, firsts.get(episode.alert, math.inf))
-        trials[index].append(Trial(medians[f"s{number}"], firsts))
-    return [Outcome(case, found) for case, found in zip(cases, trials, strict=True)]
+                firsts[episode.alert] = min((episode.since - begin) / MINUTE, firsts.get(episode.alert, math.inf))
+        trials.append(Trial(medians[name], firsts))
+    return trials
 
 
 def _samples(name: str, case: Case, medians: dict[str, float], seed: int) -> Iterator[Samples]:

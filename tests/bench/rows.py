@@ -69,5 +69,23 @@ def show(sections: Mapping[str, Sequence[Row]]) -> None:
     Console(width=None if terminal else 200).print(table)
 
 
+def table(*columns: str) -> Table:
+    """A table as aligned text; all columns but the first two are numbers."""
+    found = Table(box=None, pad_edge=False, title_justify="left", title_style="")
+    for number, column in enumerate(columns):
+        found.add_column(column, justify="right" if number > 1 else "left", no_wrap=True)
+    return found
+
+
+def show_table(some: Table) -> None:
+    """Print a table, not wrapped at the width of no terminal."""
+    Console(width=None if sys.stdout.isatty() else 200).print(some)
+
+
+def percent(share: float) -> str:
+    """A share of 0 to 1 with the digits that mean something."""
+    return f"{100 * share:.2g} %" if share < 0.9 else f"{100 * share:.3g} %"
+
+
 def _cells(row: Row) -> tuple[str, str, str, str]:
     return row.what, row.measured, row.budget, {None: "", True: "yes", False: "NO"}[row.holds]

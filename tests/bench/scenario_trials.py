@@ -7,11 +7,15 @@ import dataclasses
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from bench.alert_replay import RULES, Episode, replay
-from bench.alert_scenarios import INCIDENTS, WELL, Trace
+from bench.acceptance_weeks import ACCEPTANCE_WEEKS
+from bench.alert_replay import HOUR, RULES, Episode, replay
+from bench.alert_scenarios import HISTORY_HOURS, INCIDENTS, WELL, Trace
 from bench.alert_traces import MINUTE, START
+from bench.latency_weeks import LATENCY_WEEKS
 
 MINUTES_PER_MONTH = 30 * 1440
 FULL_WINDOWS = 30  # minutes; before them the pack sees too little to judge
@@ -19,7 +23,13 @@ SERVICES_AT_ONCE = 150
 # Fires for as long as a replica is young, which is what it is for; no receiver gets it.
 ASIDE = "SpecDecodeWarmingUp"
 
-Make = Callable[[str, random.Random], Trace]
+LONG = ("healthy day and night", "slow decay over three days")
+SCENARIOS: Mapping[str, Callable[[str, random.Random], Trace]] = {
+    **WELL,
+    **INCIDENTS,
+    **LATENCY_WEEKS,
+    **ACCEPTANCE_WEEKS,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,31 +68,45 @@ class Score:
         return self.false_alarms * MINUTES_PER_MONTH / self.quiet_minutes
 
 
-def watch(trials: Mapping[str, int], *, seed: int, rules: Path = RULES) -> list[Watched]:
-    """Make so many traces of each scenario, replay the pack over them, and tell what fired."""
-    scenarios: Mapping[str, Make] = {**WELL, **INCIDENTS}
-    wanted = [(scenario, number) for scenario, count in trials.items() for number in range(count)]
-    named = [(f"s{index}", scenario, scenarios[scenario], number) for index, (scenario, number) in enumerate(wanted)]
-    watched: list[Watched] = []
-    for some in _batches(named):
-        traces = {
-            name: (scenario, make(name, random.Random(f"{seed} {scenario} {number}")))
-            for name, scenario, make, number in some
-        }
-        end = START + MINUTE * max(trace.minutes for _, trace in traces.values())
-        samples = (each for _, trace in traces.values() for each in trace.samples)
-        with tempfile.TemporaryDirectory(prefix="alert-quality-") as directory:
-            fired = replay(samples, Path(directory), (START + MINUTE * FULL_WINDOWS, end), rules=rules)
-        watched += [_watched(scenario, trace, fired.get(name, ())) for name, (scenario, trace) in traces.items()]
-    return watched
+def watch(
+    trials: Mapping[str, int],
+    *,
+    seed: int,
+    rules: Path = RULES,
+    alerts: Sequence[str] = (),
+    past: int = HISTORY_HOURS * HOUR,
+    at_once: int = SERVICES_AT_ONCE,
+) -> list[Watched]:
+    """Make so many traces of each scenario, replay the pack over them, and tell what fired.
+
+    ``past`` and ``alerts``: as for :func:`~bench.alert_replay.replay`.
+    """
+    wanted = [(f"{scenario} {number}", scenario) for scenario, count in trials.items() for number in range(count)]
+    judge = partial(_watch, seed=seed, rules=rules, alerts=alerts, past=past)
+    with ProcessPoolExecutor() as pool:
+        return [each for some in pool.map(judge, _batches(wanted, at_once)) for each in some]
 
 
-def _batches(named: Sequence[tuple[str, str, Make, int]]) -> Iterator[list[tuple[str, str, Make, int]]]:
+def _watch(
+    some: Sequence[tuple[str, str]], *, seed: int, rules: Path, alerts: Sequence[str], past: int
+) -> list[Watched]:
+    traces = {
+        f"s{index}": (scenario, SCENARIOS[scenario](f"s{index}", random.Random(f"{seed} {trial}")))
+        for index, (trial, scenario) in enumerate(some)
+    }
+    end = START + MINUTE * max(trace.minutes for _, trace in traces.values())
+    samples = (each for _, trace in traces.values() for each in trace.samples)
+    with tempfile.TemporaryDirectory(prefix="alert-quality-") as directory:
+        span = (START + MINUTE * FULL_WINDOWS, end)
+        fired = replay(samples, Path(directory), span, past=past, alerts=alerts, rules=rules)
+    return [_watched(scenario, trace, fired.get(name, ())) for name, (scenario, trace) in traces.items()]
+
+
+def _batches(wanted: Sequence[tuple[str, str]], at_once: int) -> Iterator[list[tuple[str, str]]]:
     """Long traces apart from short ones: a batch takes as many evaluations as its longest needs."""
-    long = {"healthy day and night", "slow decay over three days"}
-    for kind in ([each for each in named if each[1] in long], [each for each in named if each[1] not in long]):
-        for first in range(0, len(kind), SERVICES_AT_ONCE):
-            yield list(kind[first : first + SERVICES_AT_ONCE])
+    for kind in ([each for each in wanted if each[1] in LONG], [each for each in wanted if each[1] not in LONG]):
+        for first in range(0, len(kind), at_once):
+            yield list(kind[first : first + at_once])
 
 
 def _watched(scenario: str, trace: Trace, episodes: Sequence[Episode]) -> Watched:

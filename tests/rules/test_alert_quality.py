@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import statistics
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,24 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.acceptance_weeks import Requests, draft_length
 from bench.alert_replay import RULES, Samples, alert_rules, episodes, replay
-from bench.alert_scenarios import COLLAPSE, INCIDENTS, LOW_PAGE, LOW_TICKET
-from bench.alert_traces import MINUTE, START, Latency, Minute, Observations, bounds, pinned, replica, scaled
-from bench.confidence import MISSED, highest_count, highest_share, lowest_share
+from bench.alert_scenarios import (
+    COLLAPSE,
+    INCIDENTS,
+    LOW_PAGE,
+    LOW_TICKET,
+    MEAN_TICKET,
+    NAIVE_PAGE,
+    TAIL_PAGE,
+    TAIL_TICKET,
+)
+from bench.alert_traces import MINUTE, START, Latency, Minute, Observations, bounds, pinned, replica, scaled, wander
+from bench.batching_server import MEAN_TOKENS, STEP_SECONDS, STEP_SECONDS_PER_REQUEST, batching_server
+from bench.confidence import MISSED, highest_count, highest_mean, highest_share, lowest_share
 from bench.latency_trials import MEAN, TAIL, Case, run_cases
 from bench.scenario_trials import Watched, score
+from bench.weeks import Weeks
 from promtool import Promtool
 
 LABELS = {"inference_service": "chat", "model_name": "m"}
@@ -137,6 +150,76 @@ def test_a_replica_s_counters_grow_until_it_restarts_and_agree_with_each_other()
     assert acceptance == pytest.approx(0.72, abs=0.02)
 
 
+def test_minutes_without_a_scrape_are_counted_by_the_next() -> None:
+    minutes = [
+        Minute(finished={"tpot": [0.02, 0.03]}, requests=0, scraped=number % 4 == 3, drafts=10) for number in range(12)
+    ]
+    found = {each.series.partition("{")[0]: each for each in replica(minutes, random.Random(2), labels=LABELS)}
+
+    requests = found["specdec_time_per_output_token_seconds_count"]
+
+    assert requests.values == [8, 16, 24]
+    assert requests.at[1] - requests.at[0] == 4 * MINUTE
+    assert len(found["specdec_up"].values) == 3
+    assert found["specdec_drafts_total"].values[-1] == pytest.approx(120, rel=0.3)
+
+
+def test_a_wander_has_its_spread_and_its_memory() -> None:
+    steps = [math.log(factor) for factor in itertools.islice(wander(random.Random(5), 0.1, 0.8), 20_000)]
+    variance = sum(step * step for step in steps) / len(steps)
+
+    assert math.sqrt(variance) == pytest.approx(0.1, rel=0.05)
+    assert sum(a * b for a, b in itertools.pairwise(steps)) / len(steps) == pytest.approx(0.8 * variance, rel=0.05)
+
+
+def test_requests_of_a_batching_server_slow_each_other_down() -> None:
+    def latencies(rate: float) -> list[float]:
+        return [latency for _, latency in batching_server(random.Random(4), lambda _: rate, until=40_000.0)]
+
+    alone, together = latencies(0.002), latencies(0.25)
+
+    assert len(together) == pytest.approx(10_000, rel=0.05)
+    assert min(alone) == pytest.approx(STEP_SECONDS + STEP_SECONDS_PER_REQUEST)
+    # Little: as many run as arrive within the time that their tokens take.
+    expected = STEP_SECONDS / (1 - 0.25 * MEAN_TOKENS * STEP_SECONDS_PER_REQUEST)
+    assert statistics.mean(together) == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize("session", [1, 5])
+def test_requests_are_as_alike_as_they_are_said_to_be(session: int) -> None:
+    kind = Requests(200, 0.6, 0.15, session)
+    drawn = list(itertools.chain.from_iterable(kind.minutes(random.Random(6), 3000, 3000)))
+    drafts = [1 / draft_length(each) for each in drawn]
+    mean = sum(map(math.prod, zip(drawn, drafts, strict=True))) / sum(drafts)
+    variance = sum(weight * (each - mean) ** 2 for each, weight in zip(drawn, drafts, strict=True)) / sum(drafts)
+
+    assert len(drawn) == pytest.approx(20_000, rel=0.05)
+    assert len(set(drawn)) == pytest.approx(20_000 / session, rel=0.05)
+    assert mean == pytest.approx(0.6, abs=0.01)
+    assert variance == pytest.approx(0.15 * 0.6 * 0.4, rel=0.1)
+
+
+@pytest.mark.debian
+def test_a_past_becomes_history(tmp_path: Path) -> None:
+    """A day and more of scrapes before the watched span; then everything is 1.6 times slower."""
+    usual, day, watched = Latency(0.02, 0.3), 26 * 60, 110
+    minutes = [
+        Minute(
+            drafts=0,
+            requests=20,
+            latency={"tpot": usual.times(1.0 if number < day else 1.6)},
+            scraped=number >= day or number % 20 == 0,
+        )
+        for number in range(day + watched)
+    ]
+    samples = replica(minutes, random.Random(8), labels=LABELS, start=START - MINUTE * day)
+    span = (START + 30 * MINUTE, START + watched * MINUTE)
+
+    fired = replay(samples, tmp_path, span, past=day * MINUTE, alerts=(MEAN,))
+
+    assert [each.alert for each in fired["chat"]] == [MEAN]
+
+
 @pytest.mark.debian
 def test_known_incidents_are_caught_and_a_service_that_is_well_is_not(tmp_path: Path) -> None:
     """One database: a collapse, a service that is well, one with a slower body, one with a control."""
@@ -201,6 +284,30 @@ def test_scores_count_delays_misses_and_false_alarms() -> None:
     assert found.false_per_month == pytest.approx(4 * 30 * 1440 / 210)
 
 
+def test_weeks_count_alarms_by_severity_and_the_first_alert_that_finds() -> None:
+    week = 7 * 1440
+    mean, tail = MEAN_TICKET, TAIL_TICKET
+
+    def watched(fired: dict[str, tuple[float, ...]]) -> Watched:
+        episodes = {alert: [(at, at + 30) for at in since] for alert, since in fired.items()}
+        return Watched("x", 2 * week + 360, 2 * week, {mean: 2 * week, tail: 2 * week}, episodes)
+
+    two_weeks_each = Weeks(
+        [
+            watched({mean: (100, 200, 2 * week + 40), tail: (2 * week + 20,), TAIL_PAGE: (5,), NAIVE_PAGE: (1, 2, 3)}),
+            watched({mean: (2 * week - 10,)}),
+            watched({}),
+        ]
+    )
+
+    assert two_weeks_each.number == 6
+    assert two_weeks_each.alarms("warning") == [2, 1, 0]
+    assert two_weeks_each.alarms("critical") == [1, 0, 0]
+    assert two_weeks_each.alarms("critical", naive=True) == [3, 0, 0]
+    assert two_weeks_each.per_week("warning") == pytest.approx((0.5, highest_mean([2, 1, 0]) / 2))
+    assert two_weeks_each.delays(mean, tail) == [0, 20]  # one that fires already has found it
+
+
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_bounds_hold_the_share_between_them(counts: tuple[int, int]) -> None:
     found, trials = counts
@@ -214,3 +321,9 @@ def test_bounds_are_exact_where_they_are_known() -> None:
     assert highest_share(5, 100) == pytest.approx(0.1023, abs=1e-4)  # Clopper and Pearson, from tables
     assert highest_count(0) == pytest.approx(-math.log(MISSED))
     assert highest_count(3) == pytest.approx(7.7537, abs=1e-4)  # half of the chi-squared quantile, 8 degrees of freedom
+    assert highest_mean([0] * 12) == highest_count(0) / 12
+    assert highest_mean([2, 2, 2, 2]) == highest_count(8) / 4
+    # Mean 5, deviation 5 / sqrt(2) * sqrt(16 / 15), and Student's quantile of 15 degrees of freedom, 1.753.
+    assert highest_mean([10, 5, 5, 0] * 4) == pytest.approx(5 + 1.753 * 5 * math.sqrt(8 / 15) / 4, rel=1e-3)
+    # One bad service in sixteen: its ten alarms are not ten events.
+    assert highest_mean([10] + [0] * 15) > highest_count(10) / 16
