@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 import yaml
@@ -131,3 +134,14 @@ def test_a_service_that_wanders_gets_a_wider_margin(pack: Pack) -> None:
         every=60,
         step=STEP,
     )
+
+
+@pytest.mark.parametrize("wander", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("share", [0.002, 0.01, 0.05, 0.1])
+def test_the_tail_gets_the_room_that_a_wandering_lognormal_needs(rules: Path, wander: float, share: float) -> None:
+    """Spread of the logarithm 0.6 and z-score 3.1, as configured."""
+    (factor,) = set(re.findall(r"exp\(\s*-([\d.]+) \* sqrt\(", rules.read_text(encoding="utf-8")))
+    normal = NormalDist()
+    moved = 1 - normal.cdf(normal.inv_cdf(1 - share) - 3.1 * wander / 0.6)
+
+    assert share ** math.exp(-float(factor) * wander) == pytest.approx(moved, abs=0.03)
