@@ -35,7 +35,7 @@ def acceptance_of(recording: Baseline, policy: Policy) -> Estimate | None:
 def _requests_of_even_length(recording: Baseline) -> float | None:
     """Requests / (1 + variance / mean^2) of their lengths: so many of equal length tell as much (Kish)."""
     requests, lengths = requests_of(recording), recording.generation_length
-    if requests is None or lengths is None or not 0.0 < lengths.mean < math.inf:
+    if requests is None or lengths is None or not lengths.count or not 0.0 < lengths.mean < math.inf:
         return requests
     variance = variance_max(lengths)
     return requests if variance is None else requests / (1.0 + variance / lengths.mean**2)
