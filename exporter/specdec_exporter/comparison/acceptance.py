@@ -38,4 +38,6 @@ def _requests_of_even_length(recording: Baseline) -> float | None:
     if requests is None or lengths is None or not lengths.count or not 0.0 < lengths.mean < math.inf:
         return requests
     variance = variance_max(lengths)
-    return requests if variance is None else requests / (1.0 + variance / lengths.mean**2)
+    if variance is None or not (uneven := variance / lengths.mean / lengths.mean) < math.inf:
+        return requests
+    return requests / (1.0 + uneven)
