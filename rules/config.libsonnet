@@ -62,7 +62,8 @@
     // --- Sampling error ----------------------------------------------------------------------------------------------
 
     // An alert needs a difference of this many standard errors (a one-sided normal quantile). By chance, one look in 200
-    // exceeds 2.58. Alerts look for minutes before they fire, so fewer than 1 in 1,000 are false (docs/alert-quality.md).
+    // exceeds 2.58. Alerts look for minutes before they fire, so fewer than 1 in 1,000 are false where requests are
+    // independent. docs/alert-quality.md tells of requests that are alike.
     // The exporter and the recorded verdict judge after a single look, so they use the policy's higher latency.z_score.
     alert_z_score: 2.58,
 

@@ -232,8 +232,8 @@ def _too_few_requests(figures: Figures, policy: Policy) -> str:
 
 def _chance(within_chance: tuple[VerdictCode, ...], interval: Estimate | None) -> str:
     words = " or ".join(code.replace("_", " ") for code in within_chance)
-    acceptance = f"; chance leaves acceptance between {interval.low:.2f} and {interval.high:.2f}" if interval else ""
-    return f"within chance it is {words}{acceptance}"
+    acceptance = f": acceptance lies between {interval.low:.2f} and {interval.high:.2f} (95 %)" if interval else ""
+    return f"it may also be {words}{acceptance}"
 
 
 def _undecided(case: str, reason: str) -> tuple[Verdict, tuple[Finding, ...]]:
