@@ -481,7 +481,8 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'The mean ratio above which the alert fires: %g, or 1 + the margin if that is more.' % config.latency_mean_ratio,
       by_sli: {
-        [sli]: 'clamp_min(\n  1 + %(margin)s,\n  %(limit)s\n)' % {
+        // Without a request the margin is endless.
+        [sli]: 'clamp_min(\n  1 + %(margin)s,\n  %(limit)s\n) < Inf' % {
           margin: promql.indent(margin(sli, config.alert_z_score)),
           limit: number(config.latency_mean_ratio),
         }
