@@ -26,6 +26,7 @@ HIGH, LOW = 1.0, 0.0  # shares of the successors that the draft model knows
 SHARES: Final = {"high": HIGH, "low": LOW}
 RULES: Final = REPOSITORY / "rules" / "rendered" / "specdec.rules.yaml"
 MINUTE: Final = 40  # of as_series, whose counters grow by one recording in each window of 30 minutes
+OF_FEW_SECONDS: Final = {"no_blocks", "few_blocks", "blocks_correlated"}  # flags of such short recordings
 SLIS: Final = {"time_per_output_token": "tpot", "time_to_first_token": "ttft", "request_latency": "e2e"}
 
 
@@ -111,7 +112,7 @@ def test_the_figures_are_those_that_the_traffic_chose(
 def test_recordings_of_one_traffic_are_alike(recorded: Recorded) -> None:
     for candidate in SHARES:
         flags = {flag["code"] for flag in compare(recorded, candidate)["flags"]}
-        assert flags == {"context_missing", "interrupted"}
+        assert flags - OF_FEW_SECONDS == {"context_missing", "interrupted"}
 
 
 def test_the_served_baseline_gives_the_rules_the_values_of_compare(recorded: Recorded, tmp_path: Path) -> None:
