@@ -19,15 +19,15 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from rich.table import Table  # noqa: E402
+from rich.table import Table
 
-from bench.alert_replay import NAIVE_ACCEPTANCE, NAIVE_P99, RULES, alert_rules  # noqa: E402
-from bench.alert_scenarios import COLLAPSE, DIP, FEW_DRAFTS, INCIDENTS, LOW_PAGE, NGRAM, WELL  # noqa: E402
-from bench.confidence import highest_count, highest_share, lowest_share  # noqa: E402
-from bench.latency_trials import ALERTS, MEAN, SOURCES, TAIL, Case, Outcome, run_cases  # noqa: E402
-from bench.rows import BenchError, Row, percent, show, show_table, table  # noqa: E402
-from bench.scenario_trials import ASIDE, MINUTES_PER_MONTH, Watched, score, watch  # noqa: E402
-from bench.weeks import acceptance_weeks, latency_weeks  # noqa: E402
+from bench.alert_replay import NAIVE_ACCEPTANCE, NAIVE_P99, RULES, alert_rules
+from bench.alert_scenarios import COLLAPSE, DIP, FEW_DRAFTS, INCIDENTS, LOW_PAGE, NGRAM, WELL
+from bench.confidence import highest_count, highest_share, lowest_share
+from bench.latency_trials import ALERTS, MEAN, SOURCES, TAIL, Case, Outcome, run_cases
+from bench.rows import BenchError, Row, percent, show, show_table, table
+from bench.scenario_trials import ASIDE, MINUTES_PER_MONTH, Watched, score, watch
+from bench.weeks import acceptance_weeks, latency_weeks
 
 MUST_CATCH = 0.95
 MUST_NOT_ALARM = 0.001

@@ -18,16 +18,16 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from rich.console import Console  # noqa: E402  found only with the path above
-from rich.table import Table  # noqa: E402
+from rich.console import Console
+from rich.table import Table
 
-from bench.compare_requests import Requests  # noqa: E402
-from bench.compare_server import Server  # noqa: E402
-from bench.compare_traffic import Traffic  # noqa: E402
-from bench.compare_trials import DIFFERENT, Case, Outcome, Process, run_cases  # noqa: E402
-from bench.confidence import highest_share, lowest_share  # noqa: E402
-from bench.rows import Row, show  # noqa: E402
-from specdec_exporter.errors import SpecdecError  # noqa: E402
+from bench.compare_requests import Requests
+from bench.compare_server import Server
+from bench.compare_traffic import Traffic
+from bench.compare_trials import DIFFERENT, Case, Outcome, Process, run_cases
+from bench.confidence import highest_share, lowest_share
+from bench.rows import Row, show
+from specdec_exporter.errors import SpecdecError
 
 MAY_BE_WRONG = 0.10
 MUST_FIND = 0.95

@@ -21,9 +21,9 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from bench.fleet import SCRAPE_SECONDS, Page, real_page, serving  # noqa: E402  found only with the path above
-from bench.rows import BenchError, Row, figure, show  # noqa: E402
-from bench.ruler import Cost, ruler  # noqa: E402
+from bench.fleet import SCRAPE_SECONDS, Page, real_page, serving
+from bench.rows import BenchError, Row, figure, show
+from bench.ruler import Cost, ruler
 
 RULES = TESTS.parent / "rules" / "rendered" / "specdec.rules.yaml"
 SIZES = (100, 1000, 5000)

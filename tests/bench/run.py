@@ -18,9 +18,9 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from bench import extraction, reading, serving  # noqa: E402  found only with the path above
-from bench.predictor_log import make_log  # noqa: E402
-from bench.rows import BenchError, Row, show  # noqa: E402
+from bench import extraction, reading, serving
+from bench.predictor_log import make_log
+from bench.rows import BenchError, Row, show
 
 DIRECTORY = TESTS.parent / ".bench"
 MTAIL_MEGABYTES = 50

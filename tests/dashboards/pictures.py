@@ -18,15 +18,15 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from PIL import Image  # noqa: E402  found only with the path above, as are those below
+from PIL import Image
 
-from dashboards import at_once, over_time  # noqa: E402
-from dashboards.cast import REPLICAS, SHOWN_SECONDS, VIEWS  # noqa: E402
-from dashboards.database import NOW, database  # noqa: E402
-from dashboards.fields import color  # noqa: E402
-from dashboards.frames import View, frames  # noqa: E402
-from dashboards.grafana import ALL, COLUMNS, Panel, interpolate, load, window  # noqa: E402
-from dashboards.page import BORDER, INK, MUTED, Box, Page, Shown, cut  # noqa: E402
+from dashboards import at_once, over_time
+from dashboards.cast import REPLICAS, SHOWN_SECONDS, VIEWS
+from dashboards.database import NOW, database
+from dashboards.fields import color
+from dashboards.frames import View, frames
+from dashboards.grafana import ALL, COLUMNS, Panel, interpolate, load, window
+from dashboards.page import BORDER, INK, MUTED, Box, Page, Shown, cut
 
 DOCS = TESTS.parent / "docs"
 LABEL = "Preview drawn from the dashboard's JSON and simulated data, not by Grafana"

@@ -101,7 +101,7 @@ def test_a_tail_in_one_block_is_one_stall_and_in_all_blocks_a_worse_tail() -> No
     assert [shift.shifted for shift in shifts] == [False, True]
 
 
-@pytest.mark.parametrize(("blocks", "code"), [(3, "no_blocks"), (6, "few_blocks"), (12, None)])
+@pytest.mark.parametrize(("blocks", "code"), [(0, "no_blocks"), (3, "few_blocks"), (6, "few_blocks"), (12, None)])
 def test_few_blocks_are_flagged(blocks: int, code: str | None) -> None:
     found = codes(compare(recording(blocks=12), recording(curve=CURVE, blocks=blocks)))
     assert found == ({code} if code else set())

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests SPECDEC_VLLM_PYTHON=... python -m vllm.worked_example DIRECTORY
 
-Takes about ten minutes on two cores, and nothing else should run on them. ``DIRECTORY`` takes the recordings and the
+Takes about a quarter of an hour on two cores, and nothing else should run on them. ``DIRECTORY`` takes the recordings and the
 servers' logs. If ``tune`` asks for another k, or chooses one that was not recorded, that k is recorded too.
 """
 
@@ -27,7 +27,7 @@ from vllm.language import build_language
 from vllm.scenarios import Scenario
 from vllm.server import Installation, running
 
-_SECONDS: Final = 30.0
+_SECONDS: Final = 45.0
 _DRAFTS: Final = {"good": 0.9, "fair": 0.6, "poor": 0.3}  # the share of the successors that the draft model knows
 _OTHER_SHARE: Final = 0.9  # is nothing to prompt lookup, nor to no speculation at all
 _HEADER: Final = ("recording", "requests/s", "tokens/s", "acceptance", "length", "TPOT", "speed-up", "decision")

@@ -248,12 +248,18 @@ def recording_flags(name: str, side: Baseline) -> list[Flag]:
 def block_flags(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
     """Return what is wrong with the blocks that tell chance; ``name`` is what messages call the recording."""
     number = len(side.blocks)
-    if number < policy.min_blocks:
+    if not number:
         words = (
             f"{name} has no blocks of time, so its requests are taken as independent. On a busy server they are not, "
             "and its intervals are too narrow"
         )
         return [Flag("no_blocks", words, "Record it again.")]
+    if number < policy.min_blocks:
+        words = (
+            f"{name} has only {number} of the {policy.min_blocks} blocks of time that intervals need, so its requests "
+            "are taken as independent. On a busy server they are not, and its intervals are too narrow"
+        )
+        return [Flag("few_blocks", words, "Record longer.")]
     if number < policy.enough_blocks:
         words = f"{name} has {number} blocks of time, so its intervals are far wider than those of a longer recording"
         return [Flag("few_blocks", words, "Record longer.")]
@@ -261,7 +267,7 @@ def block_flags(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
     if not alike:
         return []
     words = (
-        f"{name}'s {' and '.join(alike)} wandered over minutes: {number} blocks of time tell as little as a few, and "
+        f"{name}'s {' and '.join(alike)} wandered meanwhile: {number} blocks of time tell as little as a few, and "
         "slower changes do not show"
     )
     action = "Record longer, or record the baseline twice and compare with --aa."
