@@ -1,0 +1,73 @@
+"""``check`` of a running exporter: its status -> the same report as of a predictor, without waiting."""
+
+from __future__ import annotations
+
+import aiohttp
+import msgspec
+
+from specdec_exporter.inspection.examination import Examination, Look, examine
+from specdec_exporter.serving.status import PredictorStatus, Status
+from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.policy import Policy
+from specdec_exporter.speculation.verdict import Finding, told
+
+STATUS_PATH = "/api/v1/status"
+_MAX_BYTES = 16 * 1024 * 1024
+
+
+async def fetch_status(session: aiohttp.ClientSession, url: str, timeout_seconds: float) -> Status | None:
+    """Return the status of the exporter at ``url`` (its base, or its metrics); ``None`` if there is no such answer."""
+    base = url.rstrip("/").removesuffix("/metrics").rstrip("/")
+    limit = aiohttp.ClientTimeout(total=timeout_seconds)
+    try:
+        async with session.get(base + STATUS_PATH, timeout=limit, allow_redirects=False) as response:
+            body = await response.read() if (response.content_length or 0) < _MAX_BYTES else b""
+            return msgspec.json.decode(body, type=Status) if response.status == 200 else None
+    except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError, UnicodeError):
+        return None
+
+
+def examined(exporter: Status, predictor: PredictorStatus, policy: Policy) -> tuple[Examination, Look, PredictorStatus]:
+    """Return what the exporter says about one of its predictors, as an examination."""
+    look = Look(
+        up=predictor.up,
+        evidence=Evidence(
+            state=predictor.state,
+            vllm_version=predictor.vllm_version,
+            engine_generation=predictor.engine_generation,
+            method=predictor.method,
+            num_speculative_tokens=predictor.num_speculative_tokens,
+            engines=len(predictor.engines) or 1,
+            rejection_sampling=predictor.rejection_sampling,
+        ),
+        model_names=predictor.model_names,
+        draft_model=predictor.draft_model,
+        window=predictor.window,
+        lifetime=predictor.lifetime,
+    )
+    judgement = told(predictor.verdict, predictor.state, predictor.pitfalls)
+    examination = examine(_access(exporter, predictor), look, None, policy, judgement)
+    recommended = predictor.recommended_num_speculative_tokens
+    return (
+        msgspec.structs.replace(examination, recommended_num_speculative_tokens=recommended),
+        look,
+        predictor,
+    )
+
+
+def _access(exporter: Status, predictor: PredictorStatus) -> tuple[Finding, ...]:
+    """Return the findings on the exporter, and on what it reads."""
+    found = f"{exporter.exporter_version} reads {predictor.inference_service} at {predictor.url}"
+    findings = [Finding("PASS", "Exporter", f"{found}; figures of its window of {exporter.window_seconds:g} s")]
+    if not predictor.up:
+        findings.append(Finding("FAIL", "Metrics", predictor.up_reason or "not read yet", predictor.verdict.action))
+    if (log := predictor.log) is not None:
+        findings.append(Finding("PASS", "Log", f"{log.windows:,} spec-decode lines in {log.lines:,} lines read"))
+    if (baseline := predictor.baseline) is not None:
+        name = baseline.name
+        if baseline.refusal is not None:
+            action = "Record one of this model."
+            findings.append(Finding("WARN", "Baseline", f"{name} is not compared: {baseline.refusal}", action))
+        else:
+            findings.append(Finding("PASS", "Baseline", name, "; ".join(baseline.remarks) or None))
+    return tuple(findings)
