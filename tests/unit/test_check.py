@@ -8,7 +8,9 @@ import io
 import json
 import os
 import re
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -345,6 +347,19 @@ async def test_ctrl_c_ends_a_window_with_what_there_is(predictor: Predictor, run
     result = await run(predictor.url, window_seconds=3600, stop=stop)
     assert predictor.answers == 2
     assert result.finding("Drafting").startswith("PASS Drafting: 464 drafts")
+
+
+async def test_a_signal_ends_the_command_with_a_report(predictor: Predictor) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
+    pipe = asyncio.subprocess.PIPE
+    words = ("-m", "specdec_exporter", "check", predictor.url, "--window=1h")
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe)
+    assert process.stderr is not None
+    assert (await process.stderr.readline()).startswith(b"Reading ")
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = await process.communicate()
+    assert (process.returncode, stderr) == (0, b"")
+    assert "0 to look at, 0 failed" in stdout.decode()
 
 
 async def test_a_window_longer_than_the_exporters_has_figures(predictor: Predictor) -> None:

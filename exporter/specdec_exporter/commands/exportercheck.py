@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import aiohttp
 import msgspec
 
 from specdec_exporter.inspection.examination import Examination, Look, examine
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding, told
 
-STATUS_PATH = "/api/v1/status"
-_MAX_BYTES = 16 * 1024 * 1024
+STATUS_PATH = "api/v1/status"
 
 
-async def fetch_status(session: aiohttp.ClientSession, url: str, timeout_seconds: float) -> Status | None:
-    """Return the status of the exporter at ``url`` (its base, or its metrics); ``None`` if there is no such answer."""
-    base = url.rstrip("/").removesuffix("/metrics").rstrip("/")
-    limit = aiohttp.ClientTimeout(total=timeout_seconds)
-    try:
-        async with session.get(base + STATUS_PATH, timeout=limit, allow_redirects=False) as response:
-            body = await response.read() if (response.content_length or 0) < _MAX_BYTES else b""
-            return msgspec.json.decode(body, type=Status) if response.status == 200 else None
-    except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError, UnicodeError):
-        return None
+async def fetch_status(fetcher: MetricsFetcher, timeout_seconds: float) -> Status | None:
+    """Return the status if an exporter answers at the fetcher's base, else ``None``."""
+    return await fetcher.ask(STATUS_PATH, Status, timeout_seconds)
 
 
 def examined(exporter: Status, predictor: PredictorStatus, policy: Policy) -> tuple[Examination, Look, PredictorStatus]:

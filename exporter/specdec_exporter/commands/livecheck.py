@@ -74,7 +74,7 @@ async def check(
     the baseline cannot be read.
     """
     url = url if "://" in url else f"http://{url}"
-    asks_exporter = url.endswith(STATUS_PATH)
+    asks_exporter = url.endswith(f"/{STATUS_PATH}")
     url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None
     reading_seconds = _READING_SECONDS
@@ -92,7 +92,7 @@ async def check(
         access = await _observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
         no_statistics = state.snapshot is not None and not state.snapshot.stats_present
         if no_statistics or (asks_exporter and state.snapshot is None):
-            exporter = await fetch_status(session, url, timeout_seconds)
+            exporter = await fetch_status(fetcher, timeout_seconds)
             if exporter is not None:
                 found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
                 return max((_report(*each, output, stdout) for each in found), key=_SEVERITY.index)
