@@ -135,7 +135,7 @@ def discard(stdout: TextIO) -> None:
 @click.option(
     "--last",
     type=DURATION,
-    help="Only this long before the last line, and the predictor's start, whatever its age. For a decay: 30m.",
+    help="Only the log's end, e.g. 30m before its last line, and the lines of vLLM's start whatever their age.",
 )
 @click.option(
     "--responses",
