@@ -8,6 +8,7 @@ import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import click
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from loglines import ARGUMENTS, CONFIG, SPEC, SPEC_V0, STATS
 from specdec_exporter.commands.analyze import analyze
+from specdec_exporter.commands.cli import cli
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.log.events import EngineConfig, Event, SpecDecoding
@@ -258,3 +260,8 @@ def test_json_lines_begin_with_the_start() -> None:
         "engine_config",
         *["engine_stats", "spec_decoding"] * 3,
     ]
+
+
+def test_responses_have_no_last_part() -> None:
+    with pytest.raises(click.UsageError, match="exclude each other"):
+        cli.main(["analyze", "--last", "30m", "--responses", "answers.jsonl"], standalone_mode=False)
