@@ -271,7 +271,7 @@ def look_at_commands(sides: tuple[Side, Side], player: Player, folder: Path, *, 
     for number, dump in enumerate(() if quick else player.dumps):
         log = ["--log-path", str(dump.log)] if dump.log else []
         url = f"{player.url}/check/{number}"
-        runs.append(("checks", f"check {dump.name}", "check", url, "--interval=100ms", "--timeout=60s", *log))
+        runs.append(("checks", f"check {dump.name}", "check", url, "--window=100ms", "--timeout=60s", *log))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for side in sides:
             player.fetches.clear()

@@ -186,6 +186,13 @@ CHECKS: dict[str, Callable[[rulelint.Pack], Iterator[str]]] = {
 }
 
 
+def test_a_query_names_service_and_namespace(page: Path) -> None:
+    """Two namespaces may have services of one name."""
+    for query in code(page.read_text(), "promql"):
+        for selector in re.findall(r"\{(.*?)\}", query):
+            assert "inference_service=" not in selector or 'namespace="prod"' in selector, query
+
+
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_query_finds_what_it_asks_for(check: str, queries: Path) -> None:
     pack = rulelint.load(queries, served() | OF_PROMETHEUS)
@@ -226,9 +233,11 @@ def commands(block: str) -> Iterator[list[str]]:
 def test_every_call_of_the_exporter_is_one_that_it_takes(page: Path) -> None:
     for block in code(page.read_text(), "sh"):
         for words in commands(block):
-            if "specdec-exporter" not in words:
+            # kubectl exec names the container, then the command after "--".
+            called = words[words.index("--") + 1 :] if "--" in words else words
+            if "specdec-exporter" not in called:
                 continue
-            name, *arguments = words[words.index("specdec-exporter") + 1 :]
+            name, *arguments = called[called.index("specdec-exporter") + 1 :]
             command = cli.cli.get_command(click.Context(cli.cli), name)
             assert command is not None, name
             command.make_context(name, arguments)  # raises for what it does not take

@@ -278,7 +278,7 @@ async def checked(fleet: Fleet, files: Path) -> dict[str, str]:
             f"{fleet.url}/check/{service.name}/metrics",
             log_paths=[str(files / f"{service.name}.log")],
             baseline_path=str(files / f"{service.name}.yaml") if service.baseline else None,
-            interval_seconds=0.001,
+            window_seconds=0.001,
             output="json",
             stdout=out,
         )

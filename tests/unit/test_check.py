@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import io
 import json
 import os
 import re
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +19,15 @@ import pytest
 from aiohttp import web
 
 from specdec_exporter.baseline.file import Baseline, write_baseline
+from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
+from specdec_exporter.config import PredictorSettings, Settings, WebSettings
 from specdec_exporter.errors import BaselineError, ConfigError
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.serving import serve as exporter_process
+from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.serving.state import PredictorState
 
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,11 +52,11 @@ class Predictor:
         self.status = 200
         self.version: str | None = None
         self.url = ""
-        self._answers = 0
+        self.answers = 0
 
     async def metrics(self, _: web.Request) -> web.Response:
-        answer = self.bodies[min(self._answers, len(self.bodies) - 1)]
-        self._answers += 1
+        answer = self.bodies[min(self.answers, len(self.bodies) - 1)]
+        self.answers += 1
         return web.Response(body=answer, status=self.status, headers={"Content-Type": self.content_type})
 
     async def api_version(self, _: web.Request) -> web.Response:
@@ -72,8 +82,9 @@ async def predictor() -> AsyncIterator[Predictor]:
 class Result:
     """Exit code and text; ``lines`` are the findings, unwrapped, by subject."""
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, stderr: str) -> None:
         self.code = code
+        self.stderr = stderr
         self.text = text
         self.flat = " ".join(text.split())
 
@@ -91,10 +102,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Check:
     monkeypatch.setenv("COLUMNS", "100")
 
     async def run_check(url: str, *log_paths: str, **options: Any) -> Result:
-        stdout = io.StringIO()
-        options = {"timeout_seconds": 5, "interval_seconds": INTERVAL, **options}
-        code = await check(url, log_paths=log_paths, stdout=stdout, **options)
-        return Result(code, stdout.getvalue())
+        stdout, stderr = io.StringIO(), io.StringIO()
+        options = {"timeout_seconds": 5, "window_seconds": INTERVAL, **options}
+        code = await check(url, log_paths=log_paths, stdout=stdout, stderr=stderr, **options)
+        return Result(code, stdout.getvalue(), stderr.getvalue())
 
     return run_check
 
@@ -309,6 +320,154 @@ async def test_all_of_it_can_be_had_as_one_json_object(predictor: Predictor, run
     assert found["basis"]["time_per_output_token_seconds"] == pytest.approx(0.08)
     assert {finding["subject"] for finding in found["findings"]} >= {"Metrics", "Acceptance", "Speed"}
     assert found["status"]["model_names"] == ["tiny"]
+
+
+# --- how long it reads ---
+
+
+async def test_a_long_window_is_read_more_than_twice_and_says_so(
+    predictor: Predictor, run: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(livecheck, "_READING_SECONDS", 0.05)
+    monkeypatch.setattr(livecheck, "_SHORT_SECONDS", 0.05)
+    predictor.bodies = [body("0.25.1-draft_model-k3", name) for name in sorted_metrics("0.25.1-draft_model-k3")[:3]]
+    result = await run(predictor.url, window_seconds=0.2)
+    assert predictor.answers == 5
+    assert result.stderr == f"Reading {predictor.url} for 0.2 s; Ctrl-C ends it early and reports what there is\n"
+    assert re.search(r"0\.[2-9] s +since start", result.text)
+
+
+async def test_ctrl_c_ends_a_window_with_what_there_is(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [
+        body("0.25.1-draft_model-k3", "metrics-0-before-any-request.txt"),
+        body("0.25.1-draft_model-k3", "metrics-1-p90.txt"),
+    ]
+    stop = asyncio.Event()
+    stop.set()
+    result = await run(predictor.url, window_seconds=3600, stop=stop)
+    assert predictor.answers == 2
+    assert result.finding("Drafting").startswith("PASS Drafting: 464 drafts")
+
+
+async def test_a_signal_ends_the_command_with_a_report(predictor: Predictor) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
+    pipe = asyncio.subprocess.PIPE
+    words = ("-m", "specdec_exporter", "check", predictor.url, "--window=1h")
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe)
+    assert process.stderr is not None
+    assert (await process.stderr.readline()).startswith(b"Reading ")
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = await process.communicate()
+    assert (process.returncode, stderr) == (0, b"")
+    assert "0 to look at, 0 failed" in stdout.decode()
+
+
+async def test_a_window_longer_than_the_exporters_has_figures(predictor: Predictor) -> None:
+    now = [0.0]
+    state = PredictorState("predictor", window_seconds=900, clock=lambda: now[0])
+    for name in sorted_metrics("0.25.1-draft_model-k3")[:2]:
+        state.observe_snapshot(parse_exposition(body("0.25.1-draft_model-k3", name), TEXT))
+        now[0] += 900
+    now[0] -= 900
+    window = state.window()
+    assert window is not None
+    assert window.seconds == 900
+
+
+# --- a running exporter ---
+
+K3 = "0.25.1-draft_model-k3"
+Serve = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Serve an exporter in this process that has read each predictor twice; return its URL."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def serving(*predictors: PredictorSettings, **web_settings: Any) -> str:
+            listening = WebSettings(listen_addresses=("127.0.0.1:0",), **web_settings)
+            settings = Settings(web=listening, window=600, predictors=predictors)
+            runtime = ExporterRuntime(settings, lambda: settings)
+            await runtime.start()
+            stack.push_async_callback(runtime.stop)
+            _, runner = await exporter_process._bind(runtime)
+            stack.push_async_callback(runner.cleanup)
+            for _ in range(2):
+                await runtime.refresh(5)
+            return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+        yield serving
+
+
+@pytest.mark.parametrize("path", ["", "/", "/metrics", "/api/v1/status"])
+async def test_an_exporter_tells_its_own_window_at_once(
+    predictor: Predictor, serve: Serve, run: Check, path: str
+) -> None:
+    predictor.bodies = [body(K3, name) for name in ("metrics-0-before-any-request.txt", "metrics-1-p90.txt")]
+    predictor.version = "0.25.1"
+    url = await serve(PredictorSettings(name="chat", url=predictor.url))
+    result = await run(url + path, window_seconds=3600)
+    assert result.code == 0
+    found = f"reads chat at {predictor.url}; figures of its window of 600 s"
+    assert found in result.finding("Exporter")
+    assert result.finding("Drafting").startswith("PASS Drafting: 464 drafts of 1,392 tokens")
+    assert result.finding("Verdict").startswith("PASS Verdict: Acceptance is good")
+    assert "vLLM 0.25.1, V1, 1 engine, model tiny" in result.finding("Release")
+    assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
+
+
+async def test_an_exporter_at_another_path_is_known_by_its_status(
+    predictor: Predictor, serve: Serve, run: Check
+) -> None:
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    url = await serve(PredictorSettings(name="chat", url=predictor.url), telemetry_path="/elsewhere")
+    assert (await run(f"{url}/api/v1/status")).code == 0
+
+
+async def test_of_several_predictors_each_is_told_and_the_worst_one_counts(
+    predictor: Predictor, serve: Serve, run: Check
+) -> None:
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        url = await serve(PredictorSettings(name="gone", url=nobody), PredictorSettings(name="chat", url=predictor.url))
+        result = await run(url, output="json")
+    gone, chat = map(json.loads, result.text.splitlines())
+    assert result.code == 1
+    assert (gone["level"], gone["status"]["inference_service"]) == ("FAIL", "gone")
+    assert (chat["level"], chat["status"]["inference_service"]) == ("PASS", "chat")
+    assert [each["subject"] for each in gone["findings"]] == ["Exporter", "Metrics"]
+    assert "cannot connect" in gone["findings"][1]["found"]
+
+
+@pytest.mark.parametrize(
+    ("capture", "names", "words"),
+    [
+        (K3, ("metrics-2-p60.txt", "metrics-3-p30.txt"), "Verdict: Acceptance is below 0.50"),
+        ("0.32.0-baseline-nospec", ("metrics-1-after.txt",), "Speculation: Speculative decoding is off"),
+        ("0.25.1-ngram-k5", ("metrics-3-low.txt", "metrics-4-no-match.txt"), "Drafting: Tokens are generated, but"),
+        (K3, ("metrics-0-before-any-request.txt",), "Drafting: nothing was drafted yet"),
+    ],
+)
+async def test_an_exporters_verdict_is_a_warning_where_it_is_one_here(  # noqa: PLR0917  two of them are fixtures of pytest
+    predictor: Predictor, serve: Serve, run: Check, capture: str, names: tuple[str, ...], words: str
+) -> None:
+    predictor.bodies = [body(capture, name) for name in names]
+    result = await run(await serve(PredictorSettings(name="chat", url=predictor.url)))
+    assert f"WARN {words}" in result.flat
+    assert result.code == 2
+
+
+async def test_an_exporters_baseline_that_does_not_fit_is_a_warning(
+    predictor: Predictor, serve: Serve, run: Check, tmp_path: Path
+) -> None:
+    predictor.bodies = [timed(0.08)]
+    file = recorded(tmp_path, 0.02, model="another")
+    result = await run(await serve(PredictorSettings(name="chat", url=predictor.url, baseline=file)))
+    assert result.code == 2
+    assert result.finding("Baseline").startswith("WARN Baseline: quiet hour is not compared")
 
 
 # --- what cannot work: failures, exit code 1 ---

@@ -1,7 +1,7 @@
 """``analyze``: read files of a predictor's log, or its stream on stdin, and print a report or JSON lines.
 
-Memory does not grow with the log. JSON lines are written as their lines are read; the report of a stream is written at
-its end, or at Ctrl-C.
+Memory does not grow with the log. JSON lines are written as their lines are read; the report of a stream, and all that
+``--last`` selects, is written at its end, or at Ctrl-C.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Literal, TextIO
 
 import click
 import msgspec
 
 from specdec_exporter.commands import PROG
+from specdec_exporter.commands.flags import DURATION
+from specdec_exporter.predictor.log.events import Event
+from specdec_exporter.predictor.log.recent import MOST_EVENTS, LastPart, RecentEvents
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
 
@@ -25,6 +29,7 @@ def analyze(
     paths: Sequence[str],
     *,
     output: Literal["text", "jsonl"] = "text",
+    last_seconds: float | None = None,
     stdin: BinaryStream | None = None,
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
@@ -32,28 +37,34 @@ def analyze(
     """Read ``paths`` in order as one log and print what it says.
 
     ``-`` is ``stdin``; gzipped files are unpacked. ``text`` is one report over everything. ``jsonl`` is one object per
-    recognised line of any kind, in order; unreadable lines are counted on ``stderr``. Returns the exit code: 0, even if
-    no line was recognised (the report gives possible reasons), or 1 if an input could not be read to its end. Such an
-    input is named on ``stderr`` and the others are still read. Ctrl-C and a closed output pipe are not failures.
+    recognised line of any kind, in order; unreadable lines are counted on ``stderr``. ``last_seconds`` before the last
+    recognised line count, and the lines of the last start. Returns the exit code: 0, even if no line was recognised
+    (the report gives possible reasons), or 1 if an input could not be read to its end. Such an input is named on
+    ``stderr`` and the others are still read. Ctrl-C and a closed output pipe are not failures. Raises SpecdecError if
+    ``last_seconds`` is given and no line has a time.
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     inputs = LogInputs(paths, stdin=stdin)
     try:
         if output == "jsonl":
-            _write_json_lines(inputs, stdout, stderr)
+            _write_json_lines(inputs, last_seconds, stdout, stderr)
         else:
-            _write_report(inputs, stdout, stderr)
+            _write_report(inputs, last_seconds, stdout, stderr)
         stdout.flush()
     except BrokenPipeError:
         discard(stdout)
     return 1 if inputs.failed else 0
 
 
-def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
+def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: TextIO, stderr: TextIO) -> None:
     encode = msgspec.json.Encoder().encode
     out = stdout.buffer
+    events = inputs.events(None)
+    if last_seconds is not None:
+        part = _last_part(events, last_seconds, stderr)
+        events = chain(part.start, part.events)
     with suppress(KeyboardInterrupt):
-        for event in inputs.events(None):
+        for event in events:
             out.write(encode(event) + b"\n")
             if inputs.live:
                 out.flush()
@@ -62,19 +73,40 @@ def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None
         print(f"{PROG}: {inputs.counters.parse_errors} lines could not be read (cut or garbled)", file=stderr)
 
 
-def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> None:
+def _last_part(events: Iterable[Event], seconds: float, stderr: TextIO) -> LastPart:
+    recent = RecentEvents(seconds)
+    with suppress(KeyboardInterrupt):
+        recent.add(events)
+    part = recent.last_part()
+    if not part.complete:
+        found = f"the last {seconds:g} s have more than {MOST_EVENTS:,} lines; the first of them are left out"
+        complain([found], stderr)
+    return part
+
+
+def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO, stderr: TextIO) -> None:
     from specdec_exporter.inspection.logstory import LogStory
     from specdec_exporter.terminal.console import reading_progress, write
     from specdec_exporter.terminal.log import print_analysis
 
     story = LogStory()
     with suppress(KeyboardInterrupt), reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
-        story.add(inputs.events(REPORT_KINDS, progress))
+        events = inputs.events(REPORT_KINDS, progress, keep_statistics=last_seconds is not None)
+        if last_seconds is not None:
+            part = _last_part(events, last_seconds, stderr)
+            story.add_start(part.start)
+            events = iter(part.events)
+        story.add(events)
     complain(inputs.failed.values(), stderr)
     if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
         return
     analysis = story.analysis()
-    write(stdout, lambda console: print_analysis(console, analysis, counters=inputs.counters, paths=inputs.paths))
+    write(
+        stdout,
+        lambda console: print_analysis(
+            console, analysis, counters=inputs.counters, paths=inputs.paths, last_seconds=last_seconds
+        ),
+    )
 
 
 def complain(failures: Iterable[str], stderr: TextIO) -> None:
@@ -101,17 +133,26 @@ def discard(stdout: TextIO) -> None:
     help="A report, or one JSON object per recognised line.",
 )
 @click.option(
+    "--last",
+    type=DURATION,
+    help="Only the log's end, e.g. 30m before its last line, and the lines of vLLM's start whatever their age.",
+)
+@click.option(
     "--responses",
     multiple=True,
     metavar="FILE",
     help="Saved responses of vLLM 0.29.0 or later with --per-request-spec-decode-metrics, one JSON object per line; "
     "repeatable. The temperature of each request comes from the log, if FILE is given too.",
 )
-def command(paths: tuple[str, ...], output: Literal["text", "jsonl"], responses: tuple[str, ...]) -> int:
+def command(
+    paths: tuple[str, ...], output: Literal["text", "jsonl"], last: float | None, responses: tuple[str, ...]
+) -> int:
     """Report what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
     if responses:
+        if last is not None:
+            raise click.UsageError("--last and --responses exclude each other: a response has no time")
         from specdec_exporter.commands.responses import analyze_responses
 
         return analyze_responses(paths, responses, output=output)
     gc.set_threshold(100_000)  # importing modules and reading a log leave little garbage
-    return analyze(paths or ("-",), output=output)
+    return analyze(paths or ("-",), output=output, last_seconds=last)

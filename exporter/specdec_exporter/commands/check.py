@@ -14,7 +14,15 @@ from specdec_exporter.commands.flags import DURATION, log_paths_flag
 @click.argument("url")
 @log_paths_flag("--log-path", "The predictor's log: path or glob, repeatable.")
 @click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest time for each request.")
-@click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between the two fetches.")
+@click.option(
+    "--window",
+    "--interval",
+    "window",
+    type=DURATION,
+    default="2s",
+    show_default=True,
+    help="How long to read it: 1m tells more than 2s. An exporter has a window of its own.",
+)
 @click.option("--baseline", metavar="FILE", help="Baseline to compare the speed with, from `baseline record`.")
 @click.option(
     "--output",
@@ -28,23 +36,30 @@ def command(
     *,
     log_paths: tuple[str, ...],
     timeout: float,
-    interval: float,
+    window: float,
     baseline: str | None,
     output: Literal["text", "json"],
 ) -> int:
     """Examine the predictor at URL: what is well, what is not, and what to do.
 
+    If URL is that of a running exporter, such as http://127.0.0.1:10409, the figures of its last minutes count at once,
+    with its log and its baseline. A pod with the sidecar needs nothing else: kubectl exec POD -c specdec-exporter --
+    specdec-exporter check http://127.0.0.1:10409
+
     Exit codes: 0 everything passed, 2 there are warnings, 1 something failed.
     """
     from specdec_exporter.commands.livecheck import check
+    from specdec_exporter.commands.recording import stop_at_signals
 
-    return asyncio.run(
-        check(
+    async def run() -> int:
+        return await check(
             url,
             log_paths=log_paths,
             baseline_path=baseline,
             timeout_seconds=timeout,
-            interval_seconds=interval,
+            window_seconds=window,
             output=output,
+            stop=stop_at_signals(),
         )
-    )
+
+    return asyncio.run(run())

@@ -1,31 +1,52 @@
-"""``check``: fetch a predictor's metrics twice, ask for its version, read its log if one is given, and report."""
+"""``check``: read a predictor over a window, ask for its version, read its log if one is given, and report.
+
+A running exporter has done all of that already: what it says about its own window is reported instead.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import glob
+import math
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Literal, TextIO
 
 import msgspec
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.commands.exportercheck import STATUS_PATH, examined, fetch_status
 from specdec_exporter.errors import FetchError
-from specdec_exporter.inspection.examination import LogReading, Look, examine, is_foreign, no_metrics
+from specdec_exporter.formatting import plain
+from specdec_exporter.inspection.examination import (
+    Examination,
+    LogReading,
+    Look,
+    examine,
+    is_foreign,
+    no_metrics,
+)
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.speculation.verdict import Finding, Level
+from specdec_exporter.terminal.baseline import time_progress
 from specdec_exporter.terminal.check import print_examination
 from specdec_exporter.terminal.console import write
 
 EXIT_CODES: dict[Level, int] = {"PASS": 0, "FAIL": 1, "WARN": 2}
+_SEVERITY = (EXIT_CODES["PASS"], EXIT_CODES["WARN"], EXIT_CODES["FAIL"])
 # Errors after an answer: the version can then tell what answered.
 _ANSWERED = frozenset({"http_status", "not_metrics", "redirect"})
+# Readings between the first and the last show that the predictor drafts all the time, and did not restart.
+_READING_SECONDS = 15.0
+_SHORT_SECONDS = 5.0  # needs no progress
 
 
 async def check(
@@ -34,30 +55,47 @@ async def check(
     log_paths: Sequence[str] = (),
     baseline_path: str | None = None,
     timeout_seconds: float = 5.0,
-    interval_seconds: float = 2.0,
+    window_seconds: float = 2.0,
     output: Literal["text", "json"] = "text",
+    stop: asyncio.Event | None = None,
     stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
 ) -> int:
     """Examine the predictor at ``url`` (its base, or the full URL of its metrics) and print the findings.
 
-    ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds`` limits each request;
-    ``interval_seconds`` lie between the two fetches; a baseline without speculation takes more and longer ones, which
-    measure the speed-up. ``json`` is one object: the fields of :class:`Examination`, the
-    level and the status. Returns the exit code: 0 passed, 2 warnings, 1 failed. Raises ConfigError if ``url`` is not a
-    URL, BaselineError if the baseline cannot be read.
+    ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds`` limits each request. The figures cover
+    ``window_seconds``; a baseline without speculation takes a longer window, which measures the speed-up. ``stop`` ends
+    the window early. ``json`` is one object: the fields of :class:`Examination`, the level and the status.
+
+    If an exporter answers at ``url`` (its base, or the full URL of its metrics or its status), its own window, log and
+    baseline count at once, for each of its predictors.
+
+    Returns the exit code: 0 passed, 2 warnings, 1 failed. Raises ConfigError if ``url`` is not a URL, BaselineError if
+    the baseline cannot be read.
     """
     url = url if "://" in url else f"http://{url}"
-    state = PredictorState("predictor", without_credentials(url))
+    asks_exporter = url.endswith(f"/{STATUS_PATH}")
+    url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None
+    reading_seconds = _READING_SECONDS
+    stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
+    state = PredictorState("predictor", without_credentials(url), window_seconds=max(300.0, window_seconds))
+    if pinned is not None and pinned.step_times is not None:
+        # A measured speed-up needs several intervals.
+        cost = state.policy.cost
+        reading_seconds = cost.interval_seconds
+        window_seconds = max(window_seconds, cost.min_intervals * reading_seconds)
+    window = _Window(window_seconds, reading_seconds, stop or asyncio.Event())
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url)
         reading = await asyncio.to_thread(_read_log, log_paths) if log_paths else None
-        readings = 1
-        if pinned is not None and pinned.step_times is not None:
-            # A measured speed-up needs several intervals.
-            cost = state.policy.cost
-            readings, interval_seconds = cost.min_intervals, max(interval_seconds, cost.interval_seconds)
-        access = await _observe(fetcher, state, reading, timeout_seconds, [interval_seconds] * readings)
+        access = await _observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
+        no_statistics = state.snapshot is not None and not state.snapshot.stats_present
+        if no_statistics or (asks_exporter and state.snapshot is None):
+            exporter = await fetch_status(fetcher, timeout_seconds)
+            if exporter is not None:
+                found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
+                return max((_report(*each, output, stdout) for each in found), key=_SEVERITY.index)
     if pinned is not None and state.snapshot is not None and state.snapshot.engines:
         pinned.observe(state.snapshot, state.vllm_version)
         state.observe_baseline(pinned.decoding)
@@ -70,9 +108,13 @@ async def check(
         window=state.window(),
         lifetime=state.lifetime(),
     )
-    examination = examine(access, look, reading, state.policy)
-    status = state.status()
-    stdout = stdout or sys.stdout
+    return _report(examine(access, look, reading, state.policy), look, state.status(), output, stdout)
+
+
+def _report(
+    examination: Examination, look: Look, status: PredictorStatus, output: Literal["text", "json"], stdout: TextIO
+) -> int:
+    """Print one examination; return its exit code."""
     if output == "json":
         found = {"level": examination.level, "status": status, **msgspec.structs.asdict(examination)}
         print(msgspec.json.encode(found).decode(), file=stdout)
@@ -97,10 +139,12 @@ async def _observe(
     fetcher: MetricsFetcher,
     state: PredictorState,
     reading: LogReading | None,
+    *,
     timeout_seconds: float,
-    intervals: Sequence[float],
+    window: _Window,
+    stderr: TextIO,
 ) -> tuple[Finding, ...]:
-    """Update ``state`` from the predictor, again after each interval; return findings about the fetches."""
+    """Update ``state`` from the predictor over the window; return findings about the fetches."""
     started = time.monotonic()
     try:
         snapshot = await fetcher.fetch(timeout_seconds)
@@ -118,15 +162,42 @@ async def _observe(
                 state.observe_event(event)
     if not snapshot.stats_present:
         return (answered,)
-    for seconds in intervals:
-        await asyncio.sleep(seconds)
-        try:
-            state.observe_snapshot(await fetcher.fetch(timeout_seconds))
-        except FetchError as error:
-            state.observe_failure(str(error))
-            again = "Did the predictor restart? Run the check again."
-            return (answered, Finding("FAIL", "Metrics", f"a later fetch failed: {error}", again))
+    try:
+        async with window.progress(stderr, state.url):
+            while await window.next_reading():
+                state.observe_snapshot(await fetcher.fetch(timeout_seconds))
+    except FetchError as error:
+        state.observe_failure(str(error))
+        again = "Did the predictor restart? Run the check again."
+        return (answered, Finding("FAIL", "Metrics", f"a later fetch failed: {error}", again))
     return (answered,)
+
+
+class _Window:
+    """The time over which a predictor is read: a reading at its end, and some before."""
+
+    def __init__(self, seconds: float, reading_seconds: float, stop: asyncio.Event) -> None:
+        self._seconds = seconds
+        self._left = max(1, math.ceil(seconds / reading_seconds))
+        self._pause = seconds / self._left
+        self._stop = stop
+
+    def progress(self, stderr: TextIO, url: str) -> AbstractAsyncContextManager[None]:
+        """Show the time that has passed, if it is long."""
+        if self._seconds <= _SHORT_SECONDS:
+            return nullcontext()
+        text = f"Reading {plain(url)} for {self._seconds:g} s; Ctrl-C ends it early and reports what there is"
+        return time_progress(stderr, text, self._seconds)
+
+    async def next_reading(self) -> bool:
+        """Wait for the time of the next reading, less if it was stopped; whether there is one."""
+        if not self._left:
+            return False
+        self._left -= 1
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), self._pause)
+            self._left = 0
+        return True
 
 
 def _read_log(patterns: Sequence[str]) -> LogReading:

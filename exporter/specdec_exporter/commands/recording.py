@@ -21,13 +21,11 @@ async def record_beside(
     """Record a predictor and show progress on stderr; Ctrl-C and SIGTERM end it and keep what was measured."""
     from specdec_exporter.baseline.live import record
     from specdec_exporter.predictor.metrics.fetch import without_credentials
-    from specdec_exporter.terminal.baseline import recording_progress
+    from specdec_exporter.terminal.baseline import time_progress
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    async with recording_progress(sys.stderr, without_credentials(url), seconds):
+    stop = stop_at_signals()
+    text = f"Recording {plain(without_credentials(url))} for {seconds:g} s; Ctrl-C ends it early and keeps the data"
+    async with time_progress(sys.stderr, text, seconds):
         return await record(
             url,
             duration_seconds=seconds,
@@ -37,6 +35,14 @@ async def record_beside(
             timeout_seconds=timeout_seconds,
             stop=stop,
         )
+
+
+def stop_at_signals() -> asyncio.Event:
+    """Return an event that Ctrl-C and SIGTERM set from now on, in the running event loop."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 def with_scheme(url: str) -> str:

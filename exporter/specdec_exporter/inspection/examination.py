@@ -58,14 +58,23 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
         return max((finding.level for finding in self.findings), key=order.index, default="PASS")
 
 
-def examine(access: tuple[Finding, ...], look: Look, reading: LogReading | None, policy: Policy) -> Examination:
-    """Judge what was seen. ``access``: findings on reaching the predictor; ``reading``: its log, if given."""
+def examine(
+    access: tuple[Finding, ...],
+    look: Look,
+    reading: LogReading | None,
+    policy: Policy,
+    judged: Judgement | None = None,
+) -> Examination:
+    """Judge what was seen, unless it was ``judged`` already.
+
+    ``access``: findings on reaching the predictor; ``reading``: its log, if given.
+    """
     log = reading.analysis if reading else None
     basis, span = _basis(look, log, policy)
     evidence = _with_log(look.evidence, log)
     if basis is not None and evidence.state in ("drafting", "idle"):
         evidence = msgspec.structs.replace(evidence, state="drafting", figures=basis)
-    judgement = judge(evidence, policy)
+    judgement = judged or judge(evidence, policy)
     findings = list(access)
     if look.up:
         findings += _predictor(look, judgement, basis, span)

@@ -237,6 +237,14 @@ class LogStory:
         """Spec-decode lines so far."""
         return sum(account.windows for account in self._accounts.values())
 
+    def add_start(self, events: Iterable[Event]) -> None:
+        """Take in what the predictor printed at its start, long before the events that are judged."""
+        for event in events:
+            if isinstance(event, EngineConfig):
+                self._configured(event)
+            elif isinstance(event, ServerArguments):
+                self._arguments = event
+
     def add(self, events: Iterable[Event]) -> None:
         """Take in events as they come."""
         for event in events:
@@ -252,6 +260,7 @@ class LogStory:
                 self._busy_stats_lines += bool(event.generation_throughput)  # type: ignore[union-attr]
             elif isinstance(event, EngineConfig):
                 self._configured(event)
+                self._current.started()
             elif isinstance(event, ServerArguments):
                 self._arguments = event
             elif isinstance(event, PredictorWarning):
@@ -301,7 +310,6 @@ class LogStory:
         if known is None and len(self._accounts) < MAX_CONFIGURATIONS:
             known = self._open(key, config)
         self._current = known or self._current
-        self._current.started()
 
     def _evidence(self, judged: Account | None) -> Evidence:
         """Return the evidence on what ran when the log ended."""

@@ -167,6 +167,14 @@ def judge(evidence: Evidence, policy: Policy) -> Judgement:
     return Judgement(verdict=verdict, findings=findings, pitfalls=evidence.pitfalls())
 
 
+def told(verdict: Verdict, state: str, pitfalls: tuple[KnownPitfall, ...]) -> Judgement:
+    """Return a judgement that was made elsewhere: its verdict is the one finding."""
+    level, subject = _SUBJECTS.get(state, ("PASS" if verdict.code in _WELL else "WARN", "Verdict"))
+    return Judgement(
+        verdict=verdict, findings=(Finding(level, subject, verdict.headline, verdict.action),), pitfalls=pitfalls
+    )
+
+
 def _without_drafts(evidence: Evidence) -> tuple[Verdict, tuple[Finding, ...]]:
     (level, subject), verdict = _SUBJECTS[evidence.state], _WITHOUT_DRAFTS[evidence.state]
     return verdict, (Finding(level, subject, verdict.headline, verdict.action),)
@@ -404,6 +412,9 @@ def _remedy(choice: KChoice | None, num_speculative_tokens: int | None) -> str:
         )
     return "Switch speculation off at this load, or limit it to smaller batches."
 
+
+# Speculation may pay.
+_WELL: frozenset[VerdictCode] = frozenset({"healthy", "watch"})
 
 # States without drafts to judge: level and subject of the one finding, and the verdict.
 _SUBJECTS: dict[str, tuple[Level, str]] = {

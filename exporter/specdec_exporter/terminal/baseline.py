@@ -132,9 +132,9 @@ def _seconds(*values: float) -> str:
 
 
 @asynccontextmanager
-async def recording_progress(stream: TextIO, what: str, seconds: float) -> AsyncIterator[None]:
-    """Announce the recording and, on a terminal, show how much of the time has passed."""
-    stream.write(f"Recording {plain(what)} for {seconds:g} s; Ctrl-C ends it early and keeps the data\n")
+async def time_progress(stream: TextIO, text: str, seconds: float) -> AsyncIterator[None]:
+    """Print ``text`` and, on a terminal, show how much of the time has passed."""
+    stream.write(f"{text}\n")
     stream.flush()
     if not stream.isatty():
         yield

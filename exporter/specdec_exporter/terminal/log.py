@@ -25,11 +25,21 @@ from specdec_exporter.terminal.figures import (
 )
 
 
-def print_analysis(console: Console, analysis: Analysis, *, counters: ReaderCounters, paths: Sequence[str]) -> None:
-    """Print what one log says. ``paths`` are its files; ``counters`` are the counts of its reader."""
+def print_analysis(
+    console: Console,
+    analysis: Analysis,
+    *,
+    counters: ReaderCounters,
+    paths: Sequence[str],
+    last_seconds: float | None = None,
+) -> None:
+    """Print what one log says, or its ``last_seconds``.
+
+    ``paths`` are its files; ``counters`` are the counts of its reader.
+    """
     for path in paths:
         console.print(Text("stdin" if path == "-" else plain(path), style="bold"))
-    console.print(_reading(analysis, counters))
+    console.print(_reading(analysis, counters, last_seconds))
     _print_configurations(console, analysis)
     judged = analysis.judged
     if judged is not None and judged.figures is not None:
@@ -41,8 +51,10 @@ def print_analysis(console: Console, analysis: Analysis, *, counters: ReaderCoun
     print_verdict(console, analysis.verdict)
 
 
-def _reading(analysis: Analysis, counters: ReaderCounters) -> str:
-    words = size(counters.bytes)
+def _reading(analysis: Analysis, counters: ReaderCounters, last_seconds: float | None) -> str:
+    words = (
+        size(counters.bytes) if last_seconds is None else f"the last {last_seconds:,.0f} s of {size(counters.bytes)}"
+    )
     if analysis.first_timestamp:
         words += f", {plain(analysis.first_timestamp)} to {plain(analysis.last_timestamp or '')}"
     if counters.parse_errors:

@@ -83,7 +83,7 @@ class MetricsFetcher:
     def __init__(self, session: aiohttp.ClientSession, url: str, *, lengths: bool = False) -> None:
         self._session = session
         self._parse = functools.partial(parse_exposition, lengths=lengths)
-        self._metrics_url, self._version_url, self._models_url = _endpoints(url)
+        self._metrics_url, self._base = _endpoints(url)
         self._flight: _Flight | None = None
 
     async def fetch(self, timeout_seconds: float) -> Snapshot:
@@ -112,18 +112,21 @@ class MetricsFetcher:
 
     async def version(self, timeout_seconds: float) -> str | None:
         """Return the release of vLLM from ``GET /version``, e.g. ``0.32.0``; ``None`` if there is no such answer."""
-        found = await self._ask(self._version_url, _MAX_VERSION_BODY_BYTES, _Version, timeout_seconds)
+        found = await self.ask("version", _Version, timeout_seconds, max_bytes=_MAX_VERSION_BODY_BYTES)
         return found.version if found and _VERSION.fullmatch(found.version) else None
 
     async def models(self, timeout_seconds: float) -> dict[str, str | None]:
         """Return loaded models by served name, from ``GET /v1/models``; empty if there is no such answer."""
-        found = await self._ask(self._models_url, _MAX_MODELS_BODY_BYTES, _Models, timeout_seconds)
+        found = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=_MAX_MODELS_BODY_BYTES)
         return {model.id: model.root for model in found.data} if found else {}
 
-    async def _ask(self, url: URL, max_bytes: int, kind: type[_Answer], timeout_seconds: float) -> _Answer | None:
+    async def ask(
+        self, path: str, kind: type[_Answer], timeout_seconds: float, *, max_bytes: int = MAX_BODY_BYTES
+    ) -> _Answer | None:
+        """Return the JSON at ``path`` below the base; ``None`` if there is no such answer."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                body, _ = await self._get(url, max_bytes)
+                body, _ = await self._get(self._base / path, max_bytes)
             return msgspec.json.decode(body, type=kind)
         except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
@@ -175,7 +178,8 @@ def _trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _endpoints(text: str) -> tuple[URL, URL, URL]:
+def _endpoints(text: str) -> tuple[URL, URL]:
+    """Return the URL of the metrics, and the base of all others."""
     try:
         url = URL(text.strip()).with_fragment(None)
     except ValueError:
@@ -184,7 +188,7 @@ def _endpoints(text: str) -> tuple[URL, URL, URL]:
         found = text.rpartition("@")[2]
         raise ConfigError(f"expected a predictor URL such as http://127.0.0.1:8080, found {found!r}")
     base = url.with_path(url.path.rstrip("/").removesuffix("/metrics") or "/")
-    return (base / "metrics").with_query(url.query), base / "version", base / "v1" / "models"
+    return (base / "metrics").with_query(url.query), base
 
 
 def _shown(url: URL) -> str:

@@ -52,14 +52,23 @@ class LogInputs:
                 total += os.stat(path).st_size if path != STDIN else 0  # noqa: PTH116  a path may be "/dev/fd/3"
         return total
 
-    def events(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None = None) -> Iterator[Event]:
+    def events(
+        self,
+        kinds: frozenset[type] | None,
+        progress: Callable[[int], None] | None = None,
+        *,
+        keep_statistics: bool = False,
+    ) -> Iterator[Event]:
         """Yield the events of all inputs in order; ``kinds`` as for :class:`LogScanner`.
 
-        ``progress`` gets the number of :meth:`size` bytes read so far.
+        ``progress`` gets the number of :meth:`size` bytes read so far. After the first drafts, a report's events come
+        without the engine's statistics, which only tell why there are no drafts; ``keep_statistics`` keeps them.
         """
-        return chain.from_iterable(self._read(kinds, progress))
+        return chain.from_iterable(self._read(kinds, progress, keep_statistics=keep_statistics))
 
-    def _read(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None) -> Iterator[list[Event]]:
+    def _read(
+        self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None, *, keep_statistics: bool
+    ) -> Iterator[list[Event]]:
         done = 0
         for path in self.paths:
             scanner = LogScanner(self.counters, kinds=kinds, count_lines=False)
@@ -69,8 +78,9 @@ class LogInputs:
                         file, scanner, _telling(progress, done, position), counters=self.counters
                     ):
                         yield events
-                        if kinds is REPORT_KINDS and any(type(event) is SpecDecoding for event in events):
-                            # Engine statistics matter only without drafts, to show whether it is idle or off.
+                        if keep_statistics or kinds is not REPORT_KINDS:
+                            continue
+                        if any(type(event) is SpecDecoding for event in events):
                             kinds = REPORT_KINDS - {EngineStats}
                             scanner.narrow(kinds)
                     done += position() if position else 0

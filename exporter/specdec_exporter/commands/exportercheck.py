@@ -1,0 +1,65 @@
+"""``check`` of a running exporter: its status -> the same report as of a predictor, without waiting."""
+
+from __future__ import annotations
+
+import msgspec
+
+from specdec_exporter.inspection.examination import Examination, Look, examine
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
+from specdec_exporter.serving.status import PredictorStatus, Status
+from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.policy import Policy
+from specdec_exporter.speculation.verdict import Finding, told
+
+STATUS_PATH = "api/v1/status"
+
+
+async def fetch_status(fetcher: MetricsFetcher, timeout_seconds: float) -> Status | None:
+    """Return the status if an exporter answers at the fetcher's base, else ``None``."""
+    return await fetcher.ask(STATUS_PATH, Status, timeout_seconds)
+
+
+def examined(exporter: Status, predictor: PredictorStatus, policy: Policy) -> tuple[Examination, Look, PredictorStatus]:
+    """Return what the exporter says about one of its predictors, as an examination."""
+    look = Look(
+        up=predictor.up,
+        evidence=Evidence(
+            state=predictor.state,
+            vllm_version=predictor.vllm_version,
+            engine_generation=predictor.engine_generation,
+            method=predictor.method,
+            num_speculative_tokens=predictor.num_speculative_tokens,
+            engines=len(predictor.engines) or 1,
+            rejection_sampling=predictor.rejection_sampling,
+        ),
+        model_names=predictor.model_names,
+        draft_model=predictor.draft_model,
+        window=predictor.window,
+        lifetime=predictor.lifetime,
+    )
+    judgement = told(predictor.verdict, predictor.state, predictor.pitfalls)
+    examination = examine(_access(exporter, predictor), look, None, policy, judgement)
+    recommended = predictor.recommended_num_speculative_tokens
+    return (
+        msgspec.structs.replace(examination, recommended_num_speculative_tokens=recommended),
+        look,
+        predictor,
+    )
+
+
+def _access(exporter: Status, predictor: PredictorStatus) -> tuple[Finding, ...]:
+    """Return the findings on the exporter, and on what it reads."""
+    found = f"{exporter.exporter_version} reads {predictor.inference_service} at {predictor.url}"
+    findings = [Finding("PASS", "Exporter", f"{found}; figures of its window of {exporter.window_seconds:g} s")]
+    if not predictor.up:
+        findings.append(Finding("FAIL", "Metrics", predictor.up_reason or "not read yet", predictor.verdict.action))
+    if (log := predictor.log) is not None:
+        findings.append(Finding("PASS", "Log", f"{log.windows:,} spec-decode lines in {log.lines:,} lines read"))
+    if (baseline := predictor.baseline) is not None:
+        name = baseline.name
+        if baseline.refusal is not None:
+            action = "Record one of this model."
+            findings.append(Finding("WARN", "Baseline", f"{name} is not compared: {baseline.refusal}", action))
+        else:
+            findings.append(Finding("PASS", "Baseline", name, "; ".join(baseline.remarks) or None))
+    return tuple(findings)
