@@ -2,8 +2,8 @@
 
     PYTHONPATH=tests SPECDEC_VLLM_PYTHON=... python -m vllm.worked_example DIRECTORY
 
-Takes about a quarter of an hour on two cores, and nothing else should run on them. ``DIRECTORY`` takes the recordings and the
-servers' logs. If ``tune`` asks for another k, or chooses one that was not recorded, that k is recorded too.
+Takes about a quarter of an hour on two cores, and nothing else should run on them. ``DIRECTORY`` takes the recordings
+and the servers' logs. If ``tune`` asks for another k, or chooses one that was not recorded, that k is recorded too.
 """
 
 from __future__ import annotations
