@@ -18,7 +18,6 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from rich.console import Console
 from rich.table import Table
 
 from bench.compare_requests import Requests
@@ -26,7 +25,7 @@ from bench.compare_server import Server
 from bench.compare_traffic import Traffic
 from bench.compare_trials import DIFFERENT, Case, Outcome, Process, run_cases
 from bench.confidence import highest_share, lowest_share
-from bench.rows import Row, show
+from bench.rows import Row, percent, show, show_table, table
 from specdec_exporter.errors import SpecdecError
 
 MAY_BE_WRONG = 0.10
@@ -58,8 +57,8 @@ def main() -> int:
         return 2
     must = list(_must_show(outcomes))
     show({"What must hold": must})
-    _print(_table_of_same([outcome for outcome in outcomes if outcome.case.identical]))
-    _print(_table_of_others([outcome for outcome in outcomes if not outcome.case.identical]))
+    show_table(_table_of_same([outcome for outcome in outcomes if outcome.case.identical]))
+    show_table(_table_of_others([outcome for outcome in outcomes if not outcome.case.identical]))
     missed = [row.what for row in must if row.holds is False]
     print(f"\nMissed, {len(missed)}: {'; '.join(missed)}." if missed else "\nAll of it holds.")
     pairs = sum(len(outcome.trials) for outcome in outcomes)
@@ -147,11 +146,11 @@ def _must_show(outcomes: Sequence[Outcome]) -> Iterator[Row]:
         case, pairs = outcome.case, len(outcome.trials)
         if case.identical and case.minutes == 10 and case.what in {f"{rate}/s" for rate in RATES}:
             wrong = outcome.decided(*DIFFERENT)
-            measured = f"{_percent(wrong / pairs)} of {pairs} wrong (at most {_percent(highest_share(wrong, pairs))})"
+            measured = f"{percent(wrong / pairs)} of {pairs} wrong (at most {percent(highest_share(wrong, pairs))})"
             yield Row(f"{case.what} twice", measured, f"at most {MAY_BE_WRONG:.0%}", wrong / pairs <= MAY_BE_WRONG)
         elif case.what in SPEEDUPS:
             found = outcome.decided("faster")
-            measured = f"{_percent(found / pairs)} of {pairs} found (at least {_percent(lowest_share(found, pairs))})"
+            measured = f"{percent(found / pairs)} of {pairs} found (at least {percent(lowest_share(found, pairs))})"
             yield Row(case.what, measured, f"at least {MUST_FIND:.0%}", found / pairs >= MUST_FIND)
         elif case.what == FEW:
             off = outcome.says_off()
@@ -164,10 +163,14 @@ def _must_show(outcomes: Sequence[Outcome]) -> Iterator[Row]:
 
 def _table_of_same(outcomes: Sequence[Outcome]) -> Table:
     slis = ("TPOT", "TTFT", "e2e")
-    table = _table(
-        "what", "min", "pairs", "wrong", "unwarned", "unlike", *_NOT_DECIDED, *slis, *(f"({sli})" for sli in slis)
+    shown = table(
+        *("what", "min", "pairs", "wrong", "unwarned", "unlike"),
+        *_NOT_DECIDED,
+        *slis,
+        *map("({})".format, slis),
+        names=1,
     )
-    table.title = (
+    shown.title = (
         "\nOne setting twice: decisions for a difference, those without a flag about blocks or traffic, flags of\n"
         "unlike traffic, and 95 % intervals of the ratio of means that hold 1 (in brackets: without blocks)"
     )
@@ -175,19 +178,19 @@ def _table_of_same(outcomes: Sequence[Outcome]) -> Table:
         wrong = (outcome.decided(*DIFFERENT, unless=flags) for flags in ((), WARNINGS))
         held = [outcome.coverage(sli, blocks=blocks) for blocks in (True, False) for sli in range(3)]
         counts = (*wrong, outcome.flagged(*LENGTH_FLAGS), *map(outcome.decided, _NOT_DECIDED))
-        table.add_row(*_shares(outcome, counts), *("-" if each is None else _percent(each) for each in held))
-    return table
+        shown.add_row(*_shares(outcome, counts), *("-" if each is None else percent(each) for each in held))
+    return shown
 
 
 def _table_of_others(outcomes: Sequence[Outcome]) -> Table:
     flags = ("load flag", "length flag", "says off")
-    table = _table("what", "min", "pairs", *DIFFERENT, *_NOT_DECIDED, *flags, "TPOT", "TTFT", "e2e")
-    table.title = "\nTwo settings: decisions, flags, advice to switch speculation off, and the median ratios of means"
+    shown = table("what", "min", "pairs", *DIFFERENT, *_NOT_DECIDED, *flags, "TPOT", "TTFT", "e2e", names=1)
+    shown.title = "\nTwo settings: decisions, flags, advice to switch speculation off, and the median ratios of means"
     for outcome in outcomes:
         said = (outcome.flagged(*LOAD_FLAGS), outcome.flagged("prompts_differ", "answers_differ"), outcome.says_off())
         counts = (*map(outcome.decided, (*DIFFERENT, *_NOT_DECIDED)), *said)
-        table.add_row(*_shares(outcome, counts), *(f"{outcome.median_ratio(sli):.2f}" for sli in range(3)))
-    return table
+        shown.add_row(*_shares(outcome, counts), *(f"{outcome.median_ratio(sli):.2f}" for sli in range(3)))
+    return shown
 
 
 _NOT_DECIDED = ("no_difference", "inconclusive", "undecided")
@@ -196,22 +199,7 @@ _NOT_DECIDED = ("no_difference", "inconclusive", "undecided")
 def _shares(outcome: Outcome, counts: Iterable[int]) -> Iterator[str]:
     pairs = len(outcome.trials)
     yield from (outcome.case.what, str(outcome.case.minutes), str(pairs))
-    yield from (_percent(count / pairs) for count in counts)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.9 else f"{100 * share:.3g} %"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, title_justify="left", title_style="")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    return table
-
-
-def _print(table: Table) -> None:
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    yield from (percent(count / pairs) for count in counts)
 
 
 if __name__ == "__main__":

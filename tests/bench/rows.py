@@ -69,11 +69,11 @@ def show(sections: Mapping[str, Sequence[Row]]) -> None:
     Console(width=None if terminal else 200).print(table)
 
 
-def table(*columns: str) -> Table:
-    """A table as aligned text; all columns but the first two are numbers."""
+def table(*columns: str, names: int = 2) -> Table:
+    """A table as aligned text; all columns but the first ``names`` are numbers."""
     found = Table(box=None, pad_edge=False, title_justify="left", title_style="")
     for number, column in enumerate(columns):
-        found.add_column(column, justify="right" if number > 1 else "left", no_wrap=True)
+        found.add_column(column, justify="left" if number < names else "right", no_wrap=True)
     return found
 
 

@@ -211,14 +211,14 @@ def test_a_count_of_loads_that_is_not_given_is_not_known() -> None:
     assert other == EXAMPLE.by_load[1]
 
 
-def test_a_file_of_a_release_before_0_2_reads_without_loads_blocks_and_lengths() -> None:
+def test_a_file_without_loads_blocks_and_lengths_is_read() -> None:
     old = TEXT[: TEXT.index("\nlengths:")].replace("  step_seconds: 4.4\n", "")
     read = parse_baseline(old.encode())
     assert (read.blocks, read.prompt_length, read.generation_length) == ((), None, None)
     assert (read.by_load, read.counts.step_seconds, read.counts.steps) == ((), None, 110.0)
     assert remarks(read)[-1] == (
-        "no step times by load: what a draft costs cannot be computed; recordings of releases before 0.2 and of V0 "
-        "engines have none"
+        "no step times by load: what a draft costs cannot be computed; V0 engines do not count step_seconds; with "
+        "another engine, record again"
     )
 
 

@@ -18,6 +18,7 @@ from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison import compare as comparing
 from specdec_exporter.comparison.compare import Comparison
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome
+from specdec_exporter.comparison.traffic import difference
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.policy import load_policy
@@ -186,17 +187,56 @@ def test_prompts_of_equal_mean_may_differ_in_length_all_the_same() -> None:
     assert outcomes(comparison) == ("slower", "undecided", "undecided")
 
 
-def test_the_same_lengths_are_hardly_ever_taken_for_others() -> None:
-    found = [
-        codes(
-            compare(
-                recording(blocks=12, generation_length=lengths(f"one {trial}", 1.0, 300)),
-                recording(curve=CURVE, blocks=12, generation_length=lengths(f"other {trial}", 1.0, 300)),
-            )
-        )
-        for trial in range(30)
-    ]
-    assert found == [set()] * 30
+def served(seed: str, mean: float = 300.0, sigma: float = 1.0, turns: int = 1, each: int = 67) -> Baseline:
+    """15 blocks of time with so many requests each. Those of a conversation, ``turns`` in a row, are alike."""
+    source, count = random.Random(seed), 15 * each
+
+    def draw(mean: float, sigma: float) -> list[float]:
+        found = [mean * source.lognormvariate(-sigma * sigma / 2, sigma) for _ in range(-(-count // turns))]
+        return [value for value in found for _ in range(turns)][:count]
+
+    def counted(counts: Counts, place: slice) -> Counts:
+        return replace(counts, prompt_tokens=sum(prompts[place]), generation_tokens=sum(answers[place]))
+
+    prompts, answers = draw(mean, sigma), draw(128.0, 0.7)
+    made = recording(tpot=[0.02] * count, blocks=15)
+    return replace(
+        made,
+        counts=counted(made.counts, slice(None)),
+        blocks=tuple(
+            replace(block, counts=counted(block.counts, slice(each * place, each * (place + 1))))
+            for place, block in enumerate(made.blocks)
+        ),
+        prompt_length=histogram(prompts, LENGTHS),
+        generation_length=histogram(answers, LENGTHS),
+    )
+
+
+UNLIKE = {"load_differs", "prompts_differ", "answers_differ"}
+SHIFTS = ((300.0, 1.0), (450.0, 1.0), (300.0, 0.3))
+
+
+@pytest.mark.parametrize("turns", [1, 5])
+def test_the_same_lengths_are_hardly_ever_taken_for_others(turns: int) -> None:
+    pairs = ((served(f"one {trial}", turns=turns), served(f"other {trial}", turns=turns)) for trial in range(40))
+    found = [difference(*pair, POLICY.latency) for pair in pairs]
+    assert sum(bool(each.load or each.prompts or each.answers) for each in found) <= 2
+
+
+@pytest.mark.parametrize(("mean", "sigma", "from_sigma"), [(300.0, 1.5, 0.3), (351.0, 0.7, 0.7)])
+def test_other_lengths_are_found(mean: float, sigma: float, from_sigma: float) -> None:
+    """Prompts of equal mean that spread wider, and prompts that are 17 % longer, at 4 requests/s for ten minutes."""
+    pairs = (
+        (served(f"one {trial}", sigma=from_sigma, each=160), served(f"other {trial}", mean, sigma, each=160))
+        for trial in range(20)
+    )
+    assert sum(bool(difference(*pair, POLICY.latency).prompts) for pair in pairs) >= 19
+
+
+def test_without_blocks_lengths_differ_by_the_tolerance_or_in_distribution() -> None:
+    one = replace(served("one"), blocks=())
+    found = [codes(compare(one, replace(served("other", mean, sigma), blocks=()))) & UNLIKE for mean, sigma in SHIFTS]
+    assert found == [set(), {"prompts_differ"}, {"prompts_differ"}]
 
 
 def longer(recorded: Baseline, tokens: float) -> Baseline:

@@ -211,6 +211,8 @@ def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
     assert f"the ratio is beyond {policy.slowdown_min:g} " in page
     assert policy.slowdown_min == policy.speedup_min
     assert f"by more than {policy.traffic_tolerance:.0%}".replace("%", " %") in page
+    assert f"with a quantile of {policy.traffic_z_score:g} for rates and lengths" in page
+    assert f"more than {policy.length_shift_min:.0%} of the requests".replace("%", " %") in page
     assert f"P99 needs {requests_needed(0.99)}." in page
 
 

@@ -19,9 +19,12 @@ from specdec_exporter.comparison.distribution import (
     Quantile,
     Sample,
     Shift,
+    design_effect,
     on_common_bounds,
     ratio_of_quantiles,
+    unevenness,
     variance_max,
+    widest_gap,
 )
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.estimate import Estimate, Spread, proportion
@@ -31,6 +34,8 @@ POLICY = load_policy().latency
 NOMINAL = 0.93  # what 95 % intervals must reach on data of a few hundred trials
 
 latencies = st.lists(st.floats(0.0, 100.0, allow_subnormal=False), min_size=1, max_size=60)
+LENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, INF)
+
 some_bounds = st.sets(st.floats(1e-3, 90.0), max_size=12).map(lambda bounds: (*sorted(bounds), INF))
 
 
@@ -90,6 +95,28 @@ def test_a_sum_that_the_buckets_do_not_allow_gives_no_absurd_variance(total: flo
     assert 0.0 <= known(found) <= 4.0
 
 
+def test_values_in_buckets_are_about_as_uneven_as_they_are() -> None:
+    source = random.Random("uneven")
+    for sigma in (0.7, 1.0, 1.2):
+        values = lognormal(source, 400.0, 4000, sigma)
+        truth = statistics.pvariance(values) / statistics.fmean(values) ** 2
+        assert unevenness(histogram(values, LENGTHS)) == pytest.approx(truth, rel=0.3)
+    assert unevenness(Histogram((2.0, 4.0, INF), (1.0, 2.0, 2.0), 4.0)) == pytest.approx(1 / 4)
+
+
+@given(latencies, some_bounds)
+def test_no_histogram_is_less_than_even(values: list[float], bounds: tuple[float, ...]) -> None:
+    assert 0.0 <= unevenness(histogram(values, bounds)) < math.inf
+
+
+def test_a_design_effect_is_how_much_more_blocks_scatter_than_independent_requests() -> None:
+    assert design_effect(Spread(1.0, 0.2, 1000), 0.01) == pytest.approx(4.0, rel=0.01)
+    assert design_effect(Spread(1.0, 0.2, 10), 0.01) > 5.0
+    assert design_effect(Spread(1.0, 0.05, 1000), 0.01) == 1.0
+    assert design_effect(Spread(1.0), 0.01) == 1.0
+    assert design_effect(Spread(1.0, 0.2, 1000), 0.0) == 1.0
+
+
 def test_an_empty_histogram_says_nothing() -> None:
     empty = histogram([])
     full = histogram([0.02])
@@ -98,6 +125,8 @@ def test_an_empty_histogram_says_nothing() -> None:
     assert tail_shift(full, empty) is None
     assert tail_shift(empty, full) is None
     assert head_shift(full, empty) is None
+    assert widest_gap(full, empty) is None
+    assert unevenness(empty) == 0.0
     assert proportion(0, 0, 0) is None
 
 
@@ -260,6 +289,13 @@ def test_a_tenth_of_the_requests_far_slower_shifts_the_tail() -> None:
         after = histogram([*lognormal(source, 0.02, 900), *lognormal(source, 0.2, 100)])
         shift = known(tail_shift(after, before))
         assert shift.shifted
+
+
+def test_the_widest_gap_is_where_two_distributions_are_farthest_apart() -> None:
+    one, other = histogram([1, 3, 3, 7], (2.0, 5.0, INF)), histogram([1, 7, 7, 7], (2.0, 4.0, 5.0, INF))
+    assert widest_gap(one, other) == (5.0, 0.5)
+    assert widest_gap(other, one) == (5.0, -0.5)
+    assert widest_gap(one, histogram([1.0], (INF,))) == (INF, 0.0)
 
 
 def test_the_head_shift_is_what_is_newly_fast() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -25,7 +24,7 @@ from vllm.language import Language, build_language
 from vllm.play import await_log, send
 from vllm.predict import Counts
 from vllm.scenarios import Scenario
-from vllm.server import Installation, Server, running
+from vllm.server import Installation, Server, named_installation, running
 
 
 def main() -> int:
@@ -36,9 +35,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.scenario) - scenarios.BY_NAME.keys():
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
-    if not (python := os.environ.get("SPECDEC_VLLM_PYTHON")):
-        parser.error("SPECDEC_VLLM_PYTHON is not set: it names the Python that has vLLM, as install.py prints it")
-    installation = Installation(Path(python))
+    installation = named_installation(parser)
     release = installation.release()
     for name in arguments.scenario or scenarios.BY_NAME:
         target = arguments.directory / f"{release}-{name}"

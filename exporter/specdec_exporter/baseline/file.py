@@ -86,9 +86,9 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
     ``recorded_at`` is the end of the span, RFC 3339 in UTC. ``model_name`` is the served name in the predictor's
     metrics. Without speculation ``counts`` has no drafts. ``by_load`` has the polling intervals of the span by
-    concurrency; it is empty in recordings of releases before 0.2. ``blocks`` has the same intervals in the order of
-    time, and ``prompt_length`` and ``generation_length`` are the tokens per request; empty and ``None`` in recordings
-    that have none. ``interrupted``: recording stopped early.
+    concurrency; it is empty for V0 engines. ``blocks`` has the same intervals in the order of time, and
+    ``prompt_length`` and ``generation_length`` are the tokens per request; empty and ``None`` in recordings that have
+    none. ``interrupted``: recording stopped early.
     """
 
     name: str

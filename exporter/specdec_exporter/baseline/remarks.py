@@ -42,5 +42,5 @@ def _remarks_on_load(baseline: Baseline) -> Iterator[str]:
     elif baseline.counts.steps is None:
         advice = "the predictor does not expose its step latency"
     elif baseline.counts.step_seconds is None:
-        advice = "recordings of releases before 0.2 and of V0 engines have none"
+        advice = "V0 engines do not count step_seconds; with another engine, record again"
     yield f"{found}: what a draft costs cannot be computed; {advice}"

@@ -18,10 +18,10 @@ from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, S
 from specdec_exporter.comparison.likeness import Flag, flags, refuse_unlike, sample_of, speculates
 from specdec_exporter.comparison.loads import at_like_load, choose, k_of
 from specdec_exporter.comparison.runs import RunToRun, describe, refuse_other_settings, run_to_run, together
-from specdec_exporter.comparison.traffic import conditions, difference, requests_of, traffic_of
+from specdec_exporter.comparison.traffic import Figure, conditions, difference, requests_of, traffic_of
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.cost import MeasuredCost
-from specdec_exporter.speculation.estimate import Estimate, Spread
+from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
 
@@ -168,7 +168,7 @@ def _drafting(baseline: Baseline, candidate: Baseline, cost: MeasuredCost | None
 def side_of(recording: Baseline, policy: Policy) -> Side:
     """Return the figures of one recording."""
     counts, seconds = recording.counts, recording.duration_seconds
-    requests, traffic = requests_of(recording), traffic_of(recording, policy.latency)
+    requests, traffic = requests_of(recording), traffic_of(recording)
     accepted = acceptance_of(recording, policy)
     drafted = None
     if speculates(recording):
@@ -197,7 +197,7 @@ def side_of(recording: Baseline, policy: Policy) -> Side:
     )
 
 
-def _value(found: Spread | None) -> float | None:
+def _value(found: Figure | None) -> float | None:
     return None if found is None else found.value
 
 

@@ -117,6 +117,20 @@ def variance_max(histogram: Histogram) -> float | None:
     return max(squares / histogram.count - histogram.mean * histogram.mean, 0.0)
 
 
+def unevenness(histogram: Histogram) -> float:
+    """Return the variance of the values over the square of their mean; 0 for an empty histogram.
+
+    The values are taken as in the middle of their buckets, and those above the last finite bound as equal to it.
+    """
+    total = squares = 0.0
+    for low, high, count in _buckets(histogram):
+        middle = low if math.isinf(high) else (low + high) / 2.0
+        total += count * middle
+        squares += count * middle * middle
+    found = squares / total / total * histogram.count - 1.0 if total else 0.0
+    return max(found, 0.0)
+
+
 def _buckets(histogram: Histogram) -> zip[tuple[float, float, float]]:
     """Lower bound, upper bound and count of each bucket. Latencies are not negative."""
     lows = (min(0.0, histogram.bounds[0]), *histogram.bounds[:-1])
@@ -162,10 +176,21 @@ def _growth(sample: Sample, share: float, policy: LatencyPolicy) -> float:
     histogram = sample.whole
     at = min(bisect_left(histogram.counts, share * histogram.count), len(histogram.bounds) - 2)
     found = sample.slower_than(histogram.bounds[at], policy) if at >= 0 else None
-    if found is None or found.error is None or not 0.0 < found.value < 1.0:
+    if found is None or not 0.0 < found.value < 1.0:
         return 1.0
-    independent = (1.0 - found.value) / found.value / histogram.count  # squared and relative
-    return max(found.error**2 / independent * (t_quantile(Z, found.freedom) / Z) ** 2, 1.0)
+    return design_effect(found, (1.0 - found.value) / found.value / histogram.count)
+
+
+def design_effect(found: Spread, independent: float) -> float:
+    """Return how many times the variance of independent requests a figure has by the scatter of blocks, at least 1.
+
+    ``independent`` is their variance, relative to the square of the figure. An error of few degrees of freedom counts
+    as a larger one. 1 if the error is not known.
+    """
+    if found.error is None or not independent > 0.0:
+        return 1.0
+    wide = found.error * t_quantile(Z, found.freedom) / Z
+    return max(wide * wide / independent, 1.0)
 
 
 def _bounds_at(histogram: Histogram, rank: float) -> tuple[float, float | None]:
@@ -209,6 +234,17 @@ def on_common_bounds(one: Sample, other: Sample) -> tuple[Sample, Sample] | None
 def _with_bounds(histogram: Histogram, bounds: frozenset[float]) -> Histogram:
     kept = [pair for pair in zip(histogram.bounds, histogram.counts, strict=True) if pair[0] in bounds]
     return Histogram(tuple(bound for bound, _ in kept), tuple(count for _, count in kept), histogram.sum)
+
+
+def widest_gap(one: Histogram, other: Histogram) -> tuple[float, float] | None:
+    """Return the common boundary at which two distributions are farthest apart, and how much more of ``one`` is within.
+
+    ``None`` without a common boundary, or if a histogram is empty.
+    """
+    if one.count <= 0 or other.count <= 0:
+        return None
+    gaps = ((bound, then - now) for bound, now, then in _slower(Sample(one), Sample(other)))
+    return max(gaps, key=lambda each: abs(each[1]), default=None)
 
 
 def tail_shift(now: Sample, baseline: Sample, policy: LatencyPolicy) -> Shift | None:

@@ -110,8 +110,11 @@ def _throughput(plain: Baseline, candidate: Baseline, policy: Policy) -> Estimat
 
 
 def _tokens_per_second(recording: Baseline, policy: Policy) -> Spread | None:
-    found = traffic_of(recording, policy.latency).tokens_per_second
-    if found is None or found.error is not None:
+    rate = traffic_of(recording).tokens_per_second
+    if rate is None:
+        return None
+    found = rate.spread(policy.latency)
+    if found.error is not None:
         return found
     # A recording without blocks of time may have those of its loads.
     blocks = [block for each in recording.by_load for block in each.blocks]

@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison import distribution
-from specdec_exporter.comparison.distribution import Sample
 from specdec_exporter.comparison.latency import Conditions, Sli
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.cost import MeasuredCost
-from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums
+from specdec_exporter.speculation.estimate import Spread, ratio_of_sums
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 
+class Figure(NamedTuple):
+    """A ratio of sums over one recording, and the two sums of each of its blocks of time."""
+
+    value: float
+    blocks: tuple[tuple[float, float], ...]
+
+    def spread(self, policy: LatencyPolicy) -> Spread:
+        """Return the value with the scatter of its blocks."""
+        found = ratio_of_sums(*_columns(self.blocks), policy.min_blocks)
+        return Spread(self.value, found.error, found.freedom) if found else Spread(self.value)
+
+
 class Traffic(NamedTuple):
-    """What one side served; ``None``: not recorded. The errors are those of the blocks of time.
+    """What one side served; ``None``: not recorded.
 
     ``in_flight`` is the mean number of requests in the predictor, waiting or running: the seconds of all requests per
     second of wall clock (Little's law). Lengths are mean tokens per request.
     """
 
-    requests_per_second: Spread | None
-    tokens_per_second: Spread | None
-    in_flight: Spread | None
-    prompt_tokens: Spread | None
-    generation_tokens: Spread | None
+    requests_per_second: Figure | None
+    tokens_per_second: Figure | None
+    in_flight: Figure | None
+    prompt_tokens: Figure | None
+    generation_tokens: Figure | None
 
 
 class Difference(NamedTuple):
@@ -52,26 +63,25 @@ def requests_of(recording: Baseline) -> float | None:
     return recording.requests_finished if first is None else first
 
 
-def traffic_of(recording: Baseline, policy: LatencyPolicy) -> Traffic:
+def traffic_of(recording: Baseline) -> Traffic:
     """Return what ``recording`` served."""
     counts, seconds, requests = recording.counts, recording.duration_seconds, requests_of(recording)
     whole = recording.request_latency_seconds
 
-    def spread(
+    def figure(
         above: float | None, below: float | None, parts: Callable[[Block], tuple[float | None, float | None]]
-    ) -> Spread | None:
+    ) -> Figure | None:
         if not (value := ratio(above, below)):
             return None
-        pairs = [parts(block) for block in recording.blocks]
-        found = ratio_of_sums([one or 0.0 for one, _ in pairs], [other or 0.0 for _, other in pairs], policy.min_blocks)
-        return Spread(value, found.error, found.freedom) if found else Spread(value)
+        pairs = map(parts, recording.blocks)
+        return Figure(value, tuple((one or 0.0, other or 0.0) for one, other in pairs))
 
     return Traffic(
-        spread(requests, seconds, lambda block: (block.counts.first_tokens, block.seconds)),
-        spread(counts.generation_tokens, seconds, lambda block: (block.counts.generation_tokens, block.seconds)),
-        spread(whole.sum if whole else None, seconds, lambda block: (_sum(block), block.seconds)),
-        spread(counts.prompt_tokens, requests, lambda block: (block.counts.prompt_tokens, block.counts.first_tokens)),
-        spread(
+        figure(requests, seconds, lambda block: (block.counts.first_tokens, block.seconds)),
+        figure(counts.generation_tokens, seconds, lambda block: (block.counts.generation_tokens, block.seconds)),
+        figure(whole.sum if whole else None, seconds, lambda block: (_sum(block), block.seconds)),
+        figure(counts.prompt_tokens, requests, lambda block: (block.counts.prompt_tokens, block.counts.first_tokens)),
+        figure(
             counts.generation_tokens,
             requests,
             lambda block: (block.counts.generation_tokens, block.counts.first_tokens),
@@ -85,26 +95,46 @@ def _sum(block: Block) -> float | None:
 
 def difference(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -> Difference:
     """Return how the traffic of ``candidate`` differs from that of ``baseline``."""
-    before, after = traffic_of(baseline, policy), traffic_of(candidate, policy)
-    requests, tokens, in_flight, prompts, answers = map(_ratio, before, after)
+    before, after = traffic_of(baseline), traffic_of(candidate)
+    requests, tokens, in_flight, prompts, answers = (
+        _ratio(one, other, policy) for one, other in zip(before, after, strict=True)
+    )
     return Difference(
         _load(before, after, (requests, tokens), in_flight, policy),
         _lengths("prompt", before.prompt_tokens, after.prompt_tokens, prompts, policy)
-        or _distributions("prompts", baseline.prompt_length, candidate.prompt_length, policy),
+        or _distributions("prompts", baseline.prompt_length, candidate.prompt_length, prompts, policy),
         _lengths("answer", before.generation_tokens, after.generation_tokens, answers, policy)
-        or _distributions("answers", baseline.generation_length, candidate.generation_length, policy),
+        or _distributions("answers", baseline.generation_length, candidate.generation_length, answers, policy),
         _range(requests, tokens),
         _range(prompts),
         _range(prompts, answers),
     )
 
 
-def _ratio(before: Spread | None, after: Spread | None) -> Spread | None:
-    """Return after / before; ``None`` without both, and if absurd counts overflow."""
+def _ratio(before: Figure | None, after: Figure | None, policy: LatencyPolicy) -> Spread | None:
+    """Return after / before; ``None`` without both, and if absurd counts overflow.
+
+    The same traffic scatters alike, and the blocks of both sides together tell better how far than those of each.
+    """
     if not before or not after or not 0.0 < before.value < math.inf:
         return None
-    found = after / before
-    return found if 1e-9 < found.value < 1e9 else None
+    value = after.value / before.value
+    if not 1e-9 < value < 1e9:
+        return None
+    sides = (before.blocks, after.blocks)
+    weights = [sum(below for _, below in blocks) for blocks in sides]
+    if min(map(len, sides)) < policy.min_blocks or min(weights) <= 0.0:
+        return Spread(value)
+    kinds = [kind for kind, blocks in enumerate(sides) for _ in blocks]
+    found = ratio_of_sums(*_columns(before.blocks + after.blocks), policy.min_blocks, kinds)
+    if found is None or found.error is None:
+        return Spread(value)
+    # The error is that of all blocks, and each side has only its own.
+    return Spread(value, found.error * math.sqrt(sum(sum(weights) / weight for weight in weights)), found.freedom)
+
+
+def _columns(blocks: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [above for above, _ in blocks], [below for _, below in blocks]
 
 
 def _range(*ratios: Spread | None) -> tuple[float, float]:
@@ -126,8 +156,9 @@ def _load(
     """
     if in_flight is None or not before.requests_per_second or not after.requests_per_second:
         return None
-    ratios = [found.estimate() for found in (in_flight, *rates) if found]
-    higher, *served = ratios if in_flight.value > 1.0 else [ratio.inverse() for ratio in ratios]
+    ratios = [found for found in (in_flight, *rates) if found]
+    most, *served = ratios if in_flight.value > 1.0 else [ratio.inverse() for ratio in ratios]
+    higher = most.estimate()
     tolerated = higher.high is not None and higher.high <= 1.0 + policy.traffic_tolerance
     if tolerated or higher.value <= policy.slowdown_min or not any(_more(rate, policy) for rate in served):
         return None
@@ -139,39 +170,50 @@ def _words(side: Traffic) -> str:
     return f"{rate:.3g} requests/s and {in_flight:.3g} requests in flight"
 
 
-def _more(found: Estimate, policy: LatencyPolicy) -> bool:
-    """Whether a ratio is above 1 by more than the tolerance, or beyond chance by more than two equal runs differ."""
-    if found.value > 1.0 + policy.traffic_tolerance:
-        return True
-    return found.value > policy.slowdown_min and found.low is not None and found.low > 1.0
+def _more(found: Spread, policy: LatencyPolicy) -> bool:
+    """Whether a ratio is above 1 beyond chance, and by more than two equal runs differ.
+
+    Where chance is not known, the tolerance decides.
+    """
+    if found.error is None:
+        return found.value > 1.0 + policy.traffic_tolerance
+    low = found.estimate(policy.traffic_z_score).low
+    return found.value > policy.slowdown_min and low is not None and low > 1.0
 
 
 def _lengths(
-    what: str, before: Spread | None, after: Spread | None, quotient: Spread | None, policy: LatencyPolicy
+    what: str, before: Figure | None, after: Figure | None, quotient: Spread | None, policy: LatencyPolicy
 ) -> str | None:
     """Return both mean lengths if they differ."""
     if before is None or after is None or quotient is None:
         return None
-    found = quotient.estimate()
-    if not _more(found, policy) and not _more(found.inverse(), policy):
+    if not _more(quotient, policy) and not _more(quotient.inverse(), policy):
         return None
     return f"the mean {what} has {before.value:.0f} tokens in the baseline, {after.value:.0f} in the candidate"
 
 
-def _distributions(what: str, before: Histogram | None, after: Histogram | None, policy: LatencyPolicy) -> str | None:
-    """Return in words how two distributions of lengths differ beyond chance and the tolerance."""
-    common = distribution.on_common_bounds(Sample(before), Sample(after)) if before and after else None
-    if common is None:
+def _distributions(
+    what: str, before: Histogram | None, after: Histogram | None, means: Spread | None, policy: LatencyPolicy
+) -> str | None:
+    """Return in words how two distributions of lengths differ beyond chance. ``means`` is the ratio of their means.
+
+    They are compared where they are farthest apart (Kolmogorov and Smirnov), so the number of boundaries does not
+    matter: with n and m independent requests, chance explains sqrt(ln(2 / chance) / 2 * (1 / n + 1 / m)). The requests
+    of a conversation are alike and tell less. The ratio of means shows it: it scatters more than that of independent
+    requests.
+    """
+    widest = distribution.widest_gap(after, before) if before and after else None
+    if before is None or after is None or widest is None:
         return None
-    one, other = common
-    for short, long, more, less in ((other, one, "candidate", "baseline"), (one, other, "baseline", "candidate")):
-        shift = distribution.head_shift(short, long, policy)
-        if shift is not None and shift.share > max(shift.margin, policy.length_shift_min):
-            return (
-                f"{shift.share:.0%} more of the {what} have at most {shift.limit_seconds:.0f} tokens in the {more} "
-                f"than in the {less}"
-            )
-    return None
+    bound, gap = widest
+    independent = sum(distribution.unevenness(each) / each.count for each in (before, after))
+    effect = distribution.design_effect(means, independent) if means else 1.0
+    chance = math.erfc(policy.traffic_z_score / math.sqrt(2.0))
+    margin = math.sqrt(math.log(2.0 / chance) / 2.0 * effect * (1.0 / before.count + 1.0 / after.count))
+    if abs(gap) <= max(margin, policy.length_shift_min):
+        return None
+    more, less = ("candidate", "baseline") if gap > 0.0 else ("baseline", "candidate")
+    return f"{abs(gap):.0%} more of the {what} have at most {bound:.0f} tokens in the {more} than in the {less}"
 
 
 def conditions(found: Difference, like_load: MeasuredCost | None) -> dict[Sli, Conditions]:

@@ -81,6 +81,10 @@ class Spread(msgspec.Struct, frozen=True):
         """Divide by an independent figure."""
         return Spread(self.value / other.value, *self._errors(other))
 
+    def inverse(self) -> Spread:
+        """1 / value."""
+        return Spread(1.0 / self.value, self.error, self.freedom)
+
     def _errors(self, other: Spread) -> tuple[float | None, int]:
         if self.error is None or other.error is None:
             return None, 0
