@@ -377,7 +377,9 @@ class Pack:
 
         promtool has no command for that, but says what it got where a test expects nothing.
         """
-        names = sorted({rule["alert"] for group in _groups(self.rules) for rule in group["rules"] if "alert" in rule})
+        names = sorted(
+            {rule["alert"] for group in rule_groups(self.rules) for rule in group["rules"] if "alert" in rule}
+        )
         found: dict[int, list[Fired]] = {minute: [] for minute, _ in asked}
         nothing: list[dict[str, Any]] = [
             {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for minute in found for name in names
@@ -396,7 +398,7 @@ class Pack:
         texts = [one.text() for one in series]
         assert len({one["series"] for one in texts}) == len(texts), "a series of no service can be in one case alone"
         name = ", ".join(case.name for case in cases)
-        groups = _groups(self.rules)
+        groups = rule_groups(self.rules)
         if not self.whole:
             ends = max(seconds(check["eval_time"]) for checks in expected.values() for check in checks)
             groups = reachable(groups, ({"__name__": one.name, **one.labels} for one in series), ends)
@@ -425,7 +427,8 @@ def _unannotated(groups: Groups) -> Groups:
     return [{**group, "rules": rules} for group, rules in zip(groups, bare, strict=True)]
 
 
-def _groups(rules: Path) -> Groups:
+def rule_groups(rules: Path) -> Groups:
+    """The groups of a file of rules, which is parsed once."""
     return _parsed(rules.read_text(encoding="utf-8"))
 
 
