@@ -16,7 +16,8 @@ import promql_parser as promql
 
 Labels = Mapping[str, str]  # with the name as ``__name__``
 
-NOTHING = promql.parse("nothing")
+NOWHERE = "nothing"  # a name that no series has
+NOTHING = promql.parse(NOWHERE)
 ALERTS = {"ALERTS", "ALERTS_FOR_STATE"}  # the ruler writes them
 ANSWER_NOTHING = {"absent", "absent_over_time", "scalar"}  # functions that have a result of nothing
 
@@ -84,7 +85,7 @@ class Reach:
 
 
 def _is_nothing(expr: object) -> bool:
-    return isinstance(expr, promql.VectorSelector) and expr.name == NOTHING.name
+    return isinstance(expr, promql.VectorSelector) and expr.name == NOWHERE
 
 
 def _holds(matcher: promql.Matcher, value: str) -> bool:

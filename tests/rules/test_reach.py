@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import promql_parser as promql
 import pytest
@@ -64,7 +65,10 @@ def test_a_record_can_be_read_once_its_rule_has_a_result() -> None:
     late = {"record": "s", "expr": 'r{pod="x",sli="tpot"}'}
     never = {"record": "t", "expr": 'r{sli="ttft"} or last_over_time(t[1h])'}
     alert = {"alert": "A", "expr": "s or t"}
-    groups = [{"name": "g", "rules": [alert, never, late, of_tpot, of_ttft]}, {"name": "h", "rules": [never]}]
+    groups: list[dict[str, Any]] = [
+        {"name": "g", "rules": [alert, never, late, of_tpot, of_ttft]},
+        {"name": "h", "rules": [never]},
+    ]
 
     (kept,) = reachable(groups, SERIES, HOUR)
 
