@@ -50,8 +50,9 @@ $(TOOLS)/schema/.installed: $(SCHEMA)/package.json $(SCHEMA)/package-lock.json
 
 schema: $(TOOLS)/schema/.installed ## Install Grafana's types, by which the dashboards are checked; needs npm
 
+# One worker more than there are cores: some tests wait for servers in real time.
+WORKERS ?= $(shell $(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
 # `worksteal`: tests run in the order of their files, so that each worker makes the fixtures of few modules.
-WORKERS ?= auto
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 check: lint ## Lint, types, and the tests that need nothing but Python: for every edit

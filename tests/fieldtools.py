@@ -5,6 +5,7 @@ Debian's builds are the oldest releases that are supported, the floor; ``make to
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,6 +52,11 @@ def schema_file(name: str) -> Path:
     if not (found := SCHEMAS / name).exists():
         pytest.fail(f"{name} is missing: {_comes_from(name)}")
     return found
+
+
+def untidy() -> dict[str, str]:
+    """Environment of a program in Go that lives for seconds: it spends a fifth of them on its garbage otherwise."""
+    return {"GOGC": "400", **os.environ}
 
 
 def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

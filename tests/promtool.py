@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from fieldtools import tool
+from fieldtools import tool, untidy
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 # Without a span promtool reads its input anew for every two hours of it.
@@ -49,9 +48,7 @@ class Promtool:
 
     def _run(self, *arguments: str, folder: Path | None = None) -> str:
         command = [str(self.path), *arguments]
-        # It lives for seconds and collects its garbage a fifth of its time, unless it may let more of it lie.
-        environment = {"GOGC": "400", **os.environ}
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=folder, env=untidy(), capture_output=True, text=True, check=False)
         if done.returncode:
             raise PromtoolError(f"promtool {' '.join(arguments[:2])}: {(done.stdout + done.stderr).strip()}")
         return done.stdout

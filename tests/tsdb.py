@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fieldtools import tool
+from fieldtools import tool, untidy
 
 START_SECONDS = 60.0
 QUERY_SECONDS = 1800  # a range of a week may take minutes where other work has the cores
@@ -40,7 +40,10 @@ def _answers(url: str) -> bool:
 @contextmanager
 def serving(command: list[str], url: str, ready: str, log: Path) -> Iterator[str]:
     """Run a server until the end of the block, which begins when ``url`` + ``ready`` answers; ``log``: its words."""
-    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
+    with (
+        log.open("w") as output,
+        subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=untidy()) as process,
+    ):
         try:
             deadline = time.monotonic() + START_SECONDS
             while not _answers(url + ready):

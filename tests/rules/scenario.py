@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
 from promtool import Promtool, PromtoolError
 from rulelint import seconds
+from rules.reach import reachable
 
 INF = float("inf")
 # Buckets of vLLM since 0.8.4; the exporter keeps them.
@@ -59,12 +60,17 @@ FAMILIES = {
     },
 }
 Source = Literal["exporter", "vllm"]
+Groups = list[dict[str, Any]]  # of rules, as in their file
 Shares = tuple[tuple[float, float], ...]  # (seconds, share of the requests)
 
 # A second replica, a twin without the labels that one cluster lacks, and a live control.
 SECOND = {"pod": "chat-1", "instance": "10.0.0.2:10409"}
 NOWHERE = {"cluster": "", "namespace": ""}
 CONTROL = {"inference_service": "chat-control", "pod": "chat-control-0", "instance": "10.0.1.1:10409"}
+
+# The interval of the pack's slower groups, for runs in which no `for` is tested to the minute. It must be below
+# Prometheus' look-back of 5 minutes, or records are missing between two evaluations.
+SLOW_MINUTES = 4
 
 STEADY: Mapping[str, Shares] = {
     "tpot": ((0.02, 0.6), (0.03, 0.39), (0.06, 0.01)),
@@ -297,7 +303,7 @@ class Case:
             renamed = {name: self.prefix + one.labels[name] for name in _RENAMED if name in one.labels}
             yield dataclasses.replace(one, labels={**one.labels, **renamed})
 
-    def checks(self) -> Iterator[dict[str, object]]:
+    def checks(self) -> Iterator[dict[str, Any]]:
         """What is expected, as promtool reads it."""
         fired = f'ALERTS{{alertstate="firing", alertname!~"{"|".join(self.aside)}"}}'
         for minute, expected in self.firing.items():
@@ -313,7 +319,7 @@ class Case:
                 rounded = f"sum(round({expression}, 0.001))"
                 yield self._check(rounded, minute, [] if value is None else [{"labels": "{}", "value": value}])
 
-    def _check(self, expression: str, minute: int, samples: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    def _check(self, expression: str, minute: int, samples: Sequence[Mapping[str, object]]) -> dict[str, Any]:
         return {"expr": self._own(expression), "eval_time": f"{minute}m", "exp_samples": samples}
 
     def _own(self, expression: str) -> str:
@@ -349,11 +355,15 @@ class Fired:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pack:
-    """A file of rules, the promtool that evaluates it, and a directory for what promtool reads."""
+    """A file of rules, the promtool that evaluates it, and a directory for what promtool reads.
+
+    promtool gets what the run can reach (:mod:`rules.reach`). ``whole``: it gets all rules as they are.
+    """
 
     promtool: Promtool
     rules: Path
     directory: Path
+    whole: bool = False
 
     def run(self, *cases: Case, every: int = 1, step: int = 1) -> None:
         """Run the cases; all rules are evaluated once in ``every`` minutes, and samples are ``step`` minutes apart.
@@ -362,37 +372,48 @@ class Pack:
         """
         self._test(cases, every, step, promql_expr_test=[check for case in cases for check in case.checks()])
 
-    def fired(self, *asked: tuple[int, Case]) -> list[list[Fired]]:
-        """Return what fires at a minute of each case.
+    def fired(self, *asked: tuple[int, Case], every: int = 1) -> list[list[Fired]]:
+        """Return what fires at a minute of each case; ``every`` as in :meth:`run`.
 
         promtool has no command for that, but says what it got where a test expects nothing.
         """
-        names = sorted(set(re.findall(r"alert: (\w+)", self.rules.read_text(encoding="utf-8"))))
+        names = sorted(
+            {rule["alert"] for group in rule_groups(self.rules) for rule in group["rules"] if "alert" in rule}
+        )
         found: dict[int, list[Fired]] = {minute: [] for minute, _ in asked}
-        nothing = [
+        nothing: list[dict[str, Any]] = [
             {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for minute in found for name in names
         ]
         try:
-            self._test([case for _, case in asked], 1, 1, alert_rule_test=nothing)
+            self._test([case for _, case in asked], every, 1, alert_rule_test=nothing)
         except PromtoolError as told:
             for time, alerts in re.findall(r"time: (\w+),(.*?)\n {12}\]", str(told), re.DOTALL):
                 got = re.findall(r"Labels:\{(.*?)\}\s*Annotations:\{(.*)\}", alerts)
                 found[round(seconds(time) / 60)] += [Fired(_pairs(labels), _pairs(texts)) for labels, texts in got]
         return [case.fired(found[minute]) for minute, case in asked]
 
-    def _test(self, cases: Sequence[Case], every: int, step: int, **expected: Sequence[object]) -> None:
+    def _test(self, cases: Sequence[Case], every: int, step: int, **expected: Sequence[Mapping[str, Any]]) -> None:
         assert len({case.prefix for case in cases}) == len(cases), "two cases of one name"
-        series = [one.text() for case in cases for one in case.input_series()]
-        assert len({one["series"] for one in series}) == len(series), "a series of no service can be in one case alone"
+        series = [one for case in cases for one in case.input_series()]
+        texts = [one.text() for one in series]
+        assert len({one["series"] for one in texts}) == len(texts), "a series of no service can be in one case alone"
         name = ", ".join(case.name for case in cases)
+        groups = rule_groups(self.rules)
+        if not self.whole:
+            ends = max(seconds(check["eval_time"]) for checks in expected.values() for check in checks)
+            groups = reachable(groups, ({"__name__": one.name, **one.labels} for one in series), ends)
+        if "alert_rule_test" not in expected:
+            groups = _unannotated(groups)
+        rules = self.directory / "reached.yaml"
+        rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")  # which is YAML, too
         document = {
-            "rule_files": [str(self.rules)],
+            "rule_files": [str(rules)],
             "evaluation_interval": f"{every}m",
-            "group_eval_order": _groups(self.rules.read_text(encoding="utf-8")),
-            "tests": [{"name": name, "interval": f"{step}m", "input_series": series, **expected}],
+            "group_eval_order": [group["name"] for group in groups],
+            "tests": [{"name": name, "interval": f"{step}m", "input_series": texts, **expected}],
         }
         file = self.directory / "test.yaml"
-        file.write_text(json.dumps(document), encoding="utf-8")  # which is YAML, too
+        file.write_text(json.dumps(document), encoding="utf-8")
         self.promtool.test_rules(file)
 
 
@@ -400,6 +421,18 @@ def _pairs(text: str) -> dict[str, str]:
     return {name: json.loads(quoted) for name, quoted in re.findall(r'(\w+)=("(?:[^"\\]|\\.)*")', text)}
 
 
+def _unannotated(groups: Groups) -> Groups:
+    """Texts cost queries at every evaluation at which an alert holds."""
+    bare = [[{key: rule[key] for key in rule if key != "annotations"} for rule in group["rules"]] for group in groups]
+    return [{**group, "rules": rules} for group, rules in zip(groups, bare, strict=True)]
+
+
+def rule_groups(rules: Path) -> Groups:
+    """The groups of a file of rules, which is parsed once."""
+    return _parsed(rules.read_text(encoding="utf-8"))
+
+
 @cache
-def _groups(rules: str) -> list[str]:
-    return [group["name"] for group in yaml.safe_load(rules)["groups"]]
+def _parsed(rules: str) -> Groups:
+    groups: Groups = yaml.safe_load(rules)["groups"]
+    return groups

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from rules.scenario import (
     CONTROL,
     SECOND,
+    SLOW_MINUTES,
     STEADY,
     Case,
     Pack,
@@ -84,6 +85,7 @@ def test_nothing_about_acceptance_fires_at_a_measured_speed_up(pack: Pack) -> No
         *per_curve("against a file", (against_file(curve, 1.6) for curve in CURVES)),
         *per_curve("in 60 requests", (against_file(curve, 1.6, 2) for curve in CURVES)),
         *per_curve("against a control", (beside_control(curve, 1.6, "exporter") for curve in CURVES)),
+        every=SLOW_MINUTES,
     )
 
 
@@ -96,6 +98,7 @@ def test_the_same_without_the_sidecar(vllm_pack: Pack) -> None:
             series=service(Phase(minutes=MINUTES, curve=LOW), source="vllm"),
             firing={95: {PAGE, TICKET}},
         ),
+        every=SLOW_MINUTES,
     )
 
 
@@ -120,6 +123,7 @@ def test_what_is_no_measured_speed_up_leaves_the_alerts_as_they_are(pack: Pack) 
             name="1.06 times, in enough requests for the verdict", series=against_file(LOW, 1.06, 8), firing={60: set()}
         ),
         Case(name="a file with speculation", series=[*low, *faster, speculative], firing={60: both | {DROPPED}}),
+        every=SLOW_MINUTES,
     )
 
 
@@ -138,6 +142,7 @@ def test_measured_break_even_takes_the_place_of_the_assumed_one(pack: Pack) -> N
             firing={60: set(), 95: {LOSS}},
             values={60: {BREAK_EVEN: 0.4, VERDICT: NOT_PAYING}},
         ),
+        every=SLOW_MINUTES,
     )
 
 
@@ -193,6 +198,7 @@ def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
             series=service(Phase(minutes=MINUTES, curve=FAIR, drafts_per_minute=20)) + measured(MINUTES, 0.8),
             firing={95: set()},
         ),
+        every=SLOW_MINUTES,
     )
 
 
@@ -205,6 +211,7 @@ def test_a_measured_loss_without_the_sidecar(vllm_pack: Pack) -> None:
             values={50: {VERDICT: HARMFUL}},
         ),
         Case(name="hardly faster", series=beside_control(FAIR, 0.95, "vllm"), firing={95: {CONTROLLED, LOSS}}),
+        every=SLOW_MINUTES,
     )
 
 
@@ -231,6 +238,7 @@ def test_like_load_goes_before_any_other_comparison(pack: Pack) -> None:
             firing={50: {PAGE, TICKET, MEAN}},
             values={50: {VERDICT: NOT_PAYING}},
         ),
+        every=SLOW_MINUTES,
     )
 
 
@@ -242,7 +250,7 @@ def test_two_replicas_measure_one_speed_up(pack: Pack) -> None:
         *measured(MINUTES, 1.5, (1.3, 1.7), break_even=0.1, labels=SECOND),
     ]
     values: dict[str, float | None] = {SPEEDUP: 1.6, f'{BOUND}{{bound="low"}}': 1.4, BREAK_EVEN: 0.1}
-    pack.run(Case(name="the mean of the two", series=both, firing=SILENT, values={60: values}))
+    pack.run(Case(name="the mean of the two", series=both, firing=SILENT, values={60: values}), every=SLOW_MINUTES)
 
 
 def test_big_batches_that_pay_are_not_saturated(pack: Pack) -> None:
@@ -251,6 +259,7 @@ def test_big_batches_that_pay_are_not_saturated(pack: Pack) -> None:
         Case(name="not measured", series=busy, firing={50: {SATURATED}}),
         Case(name="faster", series=busy + measured(MINUTES, 1.2, (1.1, 1.3)), firing=SILENT),
         Case(name="not faster", series=busy + measured(MINUTES, 1.0, (0.97, 1.02)), firing={50: {SATURATED}}),
+        every=SLOW_MINUTES,
     )
 
 
@@ -275,7 +284,8 @@ def test_the_verdict_asks_the_measurement_first(pack: Pack) -> None:
                 values={40: {VERDICT: verdict}},
             )
             for number, ((curve, speedup, bounds), verdict) in enumerate(verdicts.items())
-        )
+        ),
+        every=SLOW_MINUTES,
     )
 
 
@@ -284,7 +294,7 @@ def test_alerts_say_what_is_measured_and_what_is_assumed(pack: Pack) -> None:
     loss = Case(name="loss", series=drafting(FAIR) + measured(MINUTES, 0.8, (0.75, 0.86), break_even=0.95))
     file = Case(name="file", series=against_file(LOW, 0.95))
 
-    (guessed, *_), (lost, *_), (filed, *_) = pack.fired((60, guess), (60, loss), (60, file))
+    (guessed, *_), (lost, *_), (filed, *_) = pack.fired((60, guess), (60, loss), (60, file), every=SLOW_MINUTES)
 
     assert str(guessed).startswith(f"{PAGE}: Acceptance is 33.33%")
     assert "below 50%, the break-even that is assumed for its method" in str(guessed)

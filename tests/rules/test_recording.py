@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.scenario import NOWHERE, SECOND, Case, Pack, Phase, Series, Source, pinned, service
+from rules.scenario import NOWHERE, SECOND, SLOW_MINUTES, Case, Pack, Phase, Series, Source, pinned, service
 
 RECORD = "inference_service:specdec_"
 SCALES = {"tpot": 1.0, "ttft": 0.5, "e2e": 50.0}
@@ -204,6 +204,7 @@ def test_replicas_with_different_buckets_have_no_tail_and_page_nobody(pack: Pack
                 },
             },
         ),
+        every=SLOW_MINUTES,
     )
 
 
@@ -221,4 +222,5 @@ def test_a_service_costs_at_most_seventy_series(pack: Pack) -> None:
             # Of the last hour, for some are recorded by the hour.
             values={149: {'count(last_over_time({__name__=~"inference_service:.+"}[1h])) <= bool 70': 1}},
         ),
+        every=SLOW_MINUTES,
     )

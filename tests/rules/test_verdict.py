@@ -19,7 +19,7 @@ import yaml
 from aiohttp import web
 
 from promtool import Promtool
-from rules.scenario import Case, Pack, Series
+from rules.scenario import SLOW_MINUTES, Case, Pack, Series
 from running import Exporter, exporter
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands.livecheck import check
@@ -320,4 +320,5 @@ async def test_function_api_check_and_rules_say_the_same(
             values[f"count({rule['expr']}) > bool 0"] = 1
             values[f"({rule['expr']}) unless on (inference_service) ({verdict} >= {least})"] = None
     assert len(values) >= len(expected) + 2 * len(ALERTS)
-    Pack(promtool, recording, tmp_path).run(Case(name="verdicts", series=series, values={MINUTES - 5: values}))
+    case = Case(name="verdicts", series=series, values={MINUTES - 5: values})
+    Pack(promtool, recording, tmp_path).run(case, every=SLOW_MINUTES)
