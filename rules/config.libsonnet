@@ -200,7 +200,7 @@
     // A wider spread: the tail shifted, but the mean is within this ratio of the baseline.
     spread_mean_ratio: 1.05,
 
-    // Against a baseline at another load: speculation does harm when tokens are slower by this ratio and acceptance is too low.
+    // Against a baseline file, or history: speculation does harm when tokens are slower by this ratio and acceptance is too low.
     harmful_ratio: config.policy.latency.harmful_ratio,
 
     // A measured speed-up below this is not worth its memory and risk. At or above it, low acceptance pages nobody.
