@@ -151,7 +151,7 @@ function(config, common)
     panel('timeseries', {
       title: 'Measured speed-up',
       about: 'With the interval that chance leaves. like_load: at the same load as in the baseline. control: against the live '
-             + 'control. pinned: against a baseline at another load.',
+             + 'control. pinned: against a baseline file.',
       targets: [
         series('speedup', 'measured ({{speedup_source}})'),
         series('speedup_band', 'at most', { bound: 'high' }),

@@ -1,7 +1,7 @@
 // What is normal for a service, and how far it is from normal now. Part of the signals. Normal comes from the best of three
 // sources:
 //   control: a twin of the service without speculation, now. It shares load, time of day and mix of prompts.
-//   pinned: a baseline file that the exporter was given.
+//   pinned: a baseline file that the exporter was given, unless the service has more load than the file's recording had.
 //   history: the last days of the service itself, hour by hour.
 local promql = import 'promql.libsonnet';
 
@@ -90,13 +90,56 @@ function(config, source, signals, name)
     min_requests: config.min_requests,
   };
 
-  local pinned(sli, suffix, extra=[]) =
-    // max: every replica serves the same file.
-    promql.by('max', level + extra, source.family('baseline_' + config.slis[sli].family + '_seconds_' + suffix));
+  // sum: if replicas have different files, the requests of all files together are the baseline.
+  local pinned(sli, suffix, extra=[], operator='sum') =
+    promql.by(operator, level + extra, source.family('baseline_' + config.slis[sli].family + '_seconds_' + suffix));
+  local pinned_mean(sli) = '%(sum)s / (%(count)s > 0)' % { sum: pinned(sli, 'sum'), count: pinned(sli, 'count') };
   local pinned_acceptance = source.family('baseline_acceptance_ratio');
   // One expression for every SLI.
   local anySli(expressions) =
     std.join('\nor\n', [promql.withLabel(expressions[sli], 'sli', sli) for sli in slis]);
+
+  // More requests per second than in the recordings of the replicas, and more in flight, each by more than the tolerance.
+  // Requests in flight are the seconds of all requests per second (Little's law). More of them alone: the service is slower.
+  local busier(tolerance) = |||
+    %(requests)s
+    > %(on)s
+    %(factor)s * %(recorded_rate)s
+    and %(on)s
+    %(requests)s * %(mean)s
+    > %(on)s
+    %(factor)s * %(recorded_in_flight)s
+  ||| % {
+    requests: signals.requests.record + '{sli="e2e"}',
+    mean: signals.latency_mean.record + '{sli="e2e"}',
+    on: on,
+    factor: number(long * (1 + tolerance)),
+    recorded_rate: promql.by('sum', level, source.family('baseline_requests_per_second')),
+    recorded_in_flight: promql.by('sum', level, source.family('baseline_requests_in_flight')),
+  };
+  // Where a baseline file is the baseline now, for the given SLI or for any.
+  local file_counts(sli='') = name('latency_seconds', 'mean_baseline')
+                              + promql.braces(['baseline_source="pinned"', if sli == '' then '' else 'sli="%s"' % sli]);
+  // A file that is in use stays in use somewhat longer, or an alert would come and go with a load near the limit.
+  local at_like_load(files) = |||
+    (
+      %(files)s
+    )
+    unless %(on)s
+    (
+      %(busier)s
+      unless %(on)s
+      %(in_use)s
+      or
+      %(much_busier)s
+    )
+  ||| % {
+    files: promql.indent(files),
+    on: on,
+    busier: promql.indent(busier(config.policy.latency.traffic_tolerance)),
+    in_use: file_counts(),
+    much_busier: promql.indent(busier(config.policy.latency.traffic_tolerance + config.like_load_slack)),
+  };
 
   local fromSource(origin, expression) =
     'label_replace(\n  %(expression)s,\n  "baseline_source", "%(origin)s", "", ""\n)' % {
@@ -209,10 +252,11 @@ function(config, source, signals, name)
         min_requests: config.min_requests,
       }
     );
-    local file = '1 - %(within)s / %(on)s group_left () (%(requests)s > 0)' % {
+    local file = '1 - %(within)s / %(on)s group_left () (%(requests)s > 0 and %(on)s %(file_counts)s)' % {
       within: pinned(sli, 'bucket', ['le']),
       on: on,
       requests: pinned(sli, 'count'),
+      file_counts: file_counts(sli),
     };
     // The record holds the share within a boundary: its low values are the slow hours.
     local own = promql.strip(|||
@@ -241,10 +285,7 @@ function(config, source, signals, name)
           control: is_control,
           enough: enough_requests,
         })),
-        fromSource('pinned', anySli({
-          [sli]: '%(sum)s / (%(count)s > 0)' % { sum: pinned(sli, 'sum'), count: pinned(sli, 'count') }
-          for sli in slis
-        })),
+        fromSource('pinned', at_like_load(anySli({ [sli]: pinned_mean(sli) for sli in slis }))),
         fromSource('history', '%(figure)sand\n%(enough)s' % {
           figure: slowButUsual(
             'max', config.latency_history_quantile, signals.latency_mean_hour.record, level + ['sli']
@@ -265,7 +306,12 @@ function(config, source, signals, name)
           control: is_control,
           min_requests: config.min_requests,
         }),
-        anySli({ [sli]: pinned(sli, 'count') + ' > 0' for sli in slis }),
+        // max: most replicas have the same file.
+        '(\n  %(files)s\n)\nand %(on_sli)s\n%(file_counts)s' % {
+          files: promql.indent(anySli({ [sli]: pinned(sli, 'count', operator='max') + ' > 0' for sli in slis })),
+          on_sli: on_sli,
+          file_counts: file_counts(),
+        },
       ], level + ['sli']),
     },
 
@@ -316,7 +362,7 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'Acceptance rate at baseline, by baseline_source.',
       expr: promql.firstOf([
-        fromSource('pinned', promql.by('max', level, pinned_acceptance)),
+        fromSource('pinned', promql.by('avg', level, pinned_acceptance)),
         fromSource('history', ofHistory(config.acceptance_history_quantile, signals.acceptance_hour.record)),
       ], level),
     },
@@ -396,13 +442,13 @@ function(config, source, signals, name)
     //   like_load: the exporter compares decoding steps with those of its baseline without speculation, at like load. Only
     //     with source 'exporter'.
     //   control: time per output token of the live control / of the service. They share load and time.
-    //   pinned: the same against a baseline file without speculation, at whatever load it was recorded.
+    //   pinned: the same against a baseline file without speculation, unless more load explains why the service is slower.
     // Releases before 0.11.0 have no time per output token. There control and pinned compare end-to-end latency (sli="e2e").
     speedup: {
       record: name('speedup', 'ratio', long),
       unit: 'percentunit',
       help: 'Measured speed-up: decoding speed with speculation / without it. By speedup_source: like_load (by the exporter, '
-            + 'at like load), control (against the live control), pinned (against a baseline file, at another load).',
+            + 'at like load), control (against the live control), pinned (against a baseline file).',
       local from(origin, expression) = 'label_replace(\n  %(expression)s,\n  "speedup_source", "%(origin)s", "", ""\n)' % {
         expression: promql.indent(expression),
         origin: origin,
@@ -419,9 +465,16 @@ function(config, source, signals, name)
         },
       // A pinned baseline with an acceptance rate was recorded with speculation.
       local plain = 'unless %(on)s\n%(with)s' % { on: on, with: promql.by('group', level, pinned_acceptance) },
+      // At any load: more load makes no service faster.
+      local faster_than_file(sli) = '(%(file)s) / %(mean)s >= %(limit)s\n' % {
+        file: promql.withLabel(pinned_mean(sli), 'sli', sli),
+        mean: signals.latency_mean.record,
+        limit: number(config.speedup_min),
+      },
       local of(sli) = [
         from('control', against('control', sli)),
         from('pinned', against('pinned', sli) + plain),
+        from('pinned', faster_than_file(sli) + plain),
       ],
       local by_exporter = from('like_load', promql.withLabel(source.measured('avg', 'speedup_ratio'), 'sli', 'tpot')),
       expr: promql.firstOf((if config.source == 'exporter' then [by_exporter] else []) + of('tpot') + of('e2e'), level),
@@ -508,6 +561,26 @@ function(config, source, signals, name)
           sampling: promql.indent(sampling(sli)),
         }
         for sli in slis
+      },
+    },
+
+    // Not recorded: only an alert needs it.
+    baselines_differ: {
+      unit: 'short',
+      help: 'Replicas have baseline files that were recorded at different times, or some replicas have a file and others none.',
+      expr: |||
+        stddev by (%(labels)s) (%(recorded)s) > 0
+        or
+        count by (%(labels)s) (
+          group by (%(replica)s) (%(replicas)s)
+        )
+        > count by (%(labels)s) (%(recorded)s)
+      ||| % {
+        labels: promql.list(level),
+        recorded: source.family('baseline_recorded_timestamp_seconds'),
+        // An exporter has one file for all engines of its predictor.
+        replica: promql.list(level + [label for label in config.replica_labels if label != 'engine']),
+        replicas: source.family('predictor_info'),
       },
     },
 

@@ -174,6 +174,10 @@
     // The standard deviation of the logarithm of a latency, to tell how far a wander of the mean moves the tail.
     log_spread: 0.6,
 
+    // A baseline file counts until the service has more requests per second and more in flight than its recording, each by more
+    // than the policy's traffic_tolerance. A file in use stays in use for this much more.
+    like_load_slack: 0.1,
+
     // For acceptance, the baseline from history is the median hour.
     acceptance_history_quantile: 0.5,
 
@@ -190,10 +194,13 @@
     tail_shift_warning: config.policy.latency.tail_shift_min,
     tail_shift_critical: 0.1,
 
+    // SLIs whose tail pages. Prefill makes the first token, and speculation does not touch it: its tail is a ticket only.
+    tail_page_slis: ['e2e', 'tpot'],
+
     // A wider spread: the tail shifted, but the mean is within this ratio of the baseline.
     spread_mean_ratio: 1.05,
 
-    // Against a baseline at another load: speculation does harm when tokens are slower by this ratio and acceptance is too low.
+    // Against a baseline file, or history: speculation does harm when tokens are slower by this ratio and acceptance is too low.
     harmful_ratio: config.policy.latency.harmful_ratio,
 
     // A measured speed-up below this is not worth its memory and risk. At or above it, low acceptance pages nobody.

@@ -59,7 +59,7 @@ function(config, signals, alert)
             + 'or traffic changed, not speculation. If it began with a deployment, roll back.',
   };
 
-  [tail(sli, 'critical', config.tail_shift_critical) for sli in slis]
+  [tail(sli, 'critical', config.tail_shift_critical) for sli in config.tail_page_slis]
   + [tail(sli, 'warning', config.tail_shift_warning) for sli in slis]
   + [
     {

@@ -50,8 +50,8 @@ function(config, signals, alert)
         baseline: signals.latency_baseline.record,
       },
       summary: 'A service is two days old and has no latency baseline.',
-      description: ('Latency ({{ $labels.sli }}) of %(where)s has no baseline: no live control, no baseline file, and fewer '
-                    + 'than %(hours)d hours with %(requests)d requests in the last %(days)d days.') % alert.facts {
+      description: ('Latency ({{ $labels.sli }}) of %(where)s has no baseline: no live control, no baseline file (or one of '
+                    + 'less load), and fewer than %(hours)d hours with %(requests)d requests in the last %(days)d days.') % alert.facts {
         hours: config.min_history_hours,
         requests: config.min_history_requests,
         days: config.history_days,
@@ -59,6 +59,19 @@ function(config, signals, alert)
       impact: 'Alerts about latency regressions cannot fire for this service.',
       action: 'Give the exporter a baseline file, or accept it: with so few requests, nobody can tell a regression from '
               + 'chance.',
+    },
+    {
+      alert: 'SpecDecodeBaselinesDiffer',
+      severity: 'warning',
+      dashboard: config.pack_dashboard_uid,
+      for_seconds: minutes(30),
+      expr: signals.baselines_differ.expr,
+      summary: 'Replicas of one service have different baseline files.',
+      description: 'Replicas of %(where)s have different baseline files, or some have none.' % alert.facts,
+      impact: 'The service is compared with the requests of all files together. Without a file on every replica, the load seems '
+              + 'to be higher than in the recordings, and the files may not count.',
+      action: 'Give every replica the same file, and reload the exporters. If the replicas differ in hardware, give each kind a '
+              + 'service name of its own.',
     },
     {
       alert: 'SpecDecodeBucketsMixed',

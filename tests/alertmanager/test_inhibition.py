@@ -48,7 +48,7 @@ CASES = {
         "SpecDecodeWarmingUp info",
         (
             "SpecDecodeP99Regression critical tpot",
-            "SpecDecodeP99Regression critical ttft",
+            "SpecDecodeP99Regression warning ttft",
             "SpecDecodeLatencyMeanRegression warning e2e",
             "SpecDecodeNotDrafting warning",
             "SpecDecodeAcceptanceDropped warning",
@@ -81,7 +81,7 @@ CASES = {
             "SpecDecodeSlowerThanControl warning tpot",
         ),
         (
-            "SpecDecodeP99Regression critical ttft",
+            "SpecDecodeP99Regression warning ttft",
             "SpecDecodeLatencyMeanRegression warning ttft",
             "SpecDecodeErrorBudgetBurn critical 1h",
             "SpecDecodeKVCacheSqueeze warning",

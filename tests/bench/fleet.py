@@ -145,6 +145,9 @@ def _baselines(exposition: str) -> Iterator[str]:
         for line in re.findall(rf"^specdec_{name}_seconds_(?:bucket|sum|count).*$", exposition, re.MULTILINE):
             series, _, value = _without(line, "engine").rpartition(" ")
             yield f"{series.replace('specdec_', 'specdec_baseline_', 1)} {1000 * float(value)}"
+    yield 'specdec_baseline_requests_per_second{model_name="tiny"} 1000'
+    yield 'specdec_baseline_requests_in_flight{model_name="tiny"} 1000'
+    yield 'specdec_baseline_recorded_timestamp_seconds{model_name="tiny"} 1.7698608e+09'
     yield 'specdec_baseline_acceptance_ratio{model_name="tiny"} 0.9'
     yield 'specdec_baseline_mean_acceptance_length{model_name="tiny"} 5.5'
 

@@ -59,7 +59,7 @@ REPLICAS = (
                     Collapse(at=ago(70), acceptance=(0.3, 0.09, 0.02)),
                 ),
             ),
-            baseline=replace(OFF, seed=12) if number == 0 else None,
+            baseline=replace(OFF, seed=12),
         )
         for number in range(2)
     ),

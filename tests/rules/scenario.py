@@ -230,9 +230,14 @@ def pinned(
     latency: Mapping[str, Shares] | None = None,
     *,
     requests: float = 5000.0,
+    requests_per_minute: float | None = None,
+    recorded: float | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> list[Series]:
-    """The constant series of a baseline from a file, of a service without speculation."""
+    """The constant series of a baseline from a file, of a service without speculation.
+
+    ``requests_per_minute``: its load; ``recorded``: when, Unix time. Files of old releases tell neither.
+    """
     given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
     given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
     target = {name: value for name, value in given.items() if value}
@@ -247,7 +252,14 @@ def pinned(
         total = requests * sum(seconds * share for seconds, share in shares)
         series.append(Series(f"{family}_sum", target, [total] * minutes))
         series.append(Series(f"{family}_count", target, [requests] * minutes))
-    return series
+    more: dict[str, float] = {}
+    if requests_per_minute is not None:
+        per_second = requests_per_minute / 60
+        in_flight = per_second * sum(seconds * share for seconds, share in (latency or STEADY)["e2e"])
+        more |= {"requests_per_second": per_second, "requests_in_flight": in_flight}
+    if recorded is not None:
+        more["recorded_timestamp_seconds"] = recorded
+    return series + [Series(f"specdec_baseline_{name}", target, [value] * minutes) for name, value in more.items()]
 
 
 def measured(

@@ -41,6 +41,7 @@ ABOUT_PACK_OR_TRAFFIC = {
     "SpecDecodeAcceptanceSuspicious",
     "SpecDecodeMetricsInconsistent",
     "SpecDecodeBaselineMissing",
+    "SpecDecodeBaselinesDiffer",
     "SpecDecodeBucketsMixed",
     "SpecDecodeRulesLagging",
 }

@@ -258,6 +258,34 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
     assert verdict.action
 
 
+@pytest.mark.parametrize(
+    ("more_requests", "more_tokens", "rate", "seconds", "code"),
+    [
+        (2.0, 2.0, 0.8, 0.030, "healthy"),  # by acceptance
+        (2.0, 2.0, 0.3, 0.030, "not_paying"),
+        (2.0, 2.0, 0.8, 0.020, "healthy"),
+        (2.0, 2.0, 0.3, 0.010, "healthy"),  # faster even so
+        (1.1, 1.1, 0.8, 0.030, "harmful"),  # more in decode alone: it is slower
+        (2.0, 0.7, 0.8, 0.030, "harmful"),  # not more in decode
+        (0.5, 0.5, 0.8, 0.030, "harmful"),
+    ],
+)
+def test_more_load_than_at_baseline_explains_a_slower_service(
+    more_requests: float, more_tokens: float, rate: float, seconds: float, code: str
+) -> None:
+    seen = msgspec.structs.replace(drafted(rate, seconds=seconds), generation_tokens=50_000.0)
+    assert seen.timed_requests
+    assert seen.seconds
+    baseline = DecodingBaseline(
+        mean_seconds=0.02,
+        requests=10 * seen.timed_requests,
+        speculative=False,
+        seconds=10 * seen.seconds * more_requests,
+        generation_tokens=10 * 50_000.0 * more_requests / more_tokens,
+    )
+    assert judged("drafting", seen, method(None), 3, baseline).code == code
+
+
 def test_harm_must_be_more_than_chance() -> None:
     few = drafted(0.3, seconds=0.03, requests=8)
     assert judged("drafting", few, method(None), 3, without_speculation(0.02)).code == "not_paying"

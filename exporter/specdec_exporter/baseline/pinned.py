@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, read_baseline
 from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
-from specdec_exporter.speculation.acceptance import acceptance_ratio, mean_acceptance_length
+from specdec_exporter.speculation.acceptance import acceptance_ratio, mean_acceptance_length, ratio
 from specdec_exporter.speculation.cost import StepTimes, step_times
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.policy import load_policy
@@ -34,6 +37,24 @@ class PinnedBaseline:
         self.fit = Fit(None, "the predictor's model is not known yet")
 
     @property
+    def requests_per_second(self) -> float | None:
+        """Finished requests per second of the recording; ``None`` if their latency was not recorded."""
+        return self._per_second(lambda latency: latency.count)
+
+    @property
+    def requests_in_flight(self) -> float | None:
+        """Mean number of requests waiting or running; ``None`` if their latency was not recorded.
+
+        Little's law: the seconds of all requests per second of the recording.
+        """
+        return self._per_second(lambda latency: latency.sum)
+
+    def _per_second(self, amount: Callable[[Histogram], float]) -> float | None:
+        latency = self.baseline.request_latency_seconds
+        found = ratio(amount(latency), self.baseline.duration_seconds) if latency else None
+        return found if found and found < math.inf else None  # absurd numbers of an edited file may overflow
+
+    @property
     def acceptance_ratio(self) -> float | None:
         """Accepted draft tokens / draft tokens; ``None`` if recorded without speculation."""
         return acceptance_ratio(self.baseline.counts.accepted_tokens, self.baseline.counts.draft_tokens)
@@ -55,6 +76,8 @@ class PinnedBaseline:
             speculative=self.acceptance_ratio is not None,
             model_name=self.fit.model_name,
             step_times=self.step_times,
+            seconds=self.baseline.duration_seconds,
+            generation_tokens=self.baseline.counts.generation_tokens,
         )
 
     @property

@@ -579,6 +579,18 @@ BASELINE: Group[PinnedBaseline] = Group(
             absent="not recorded",
         ),
         gauge(
+            "specdec_baseline_requests_per_second",
+            "Finished requests per second of the recording.",
+            lambda p: p.requests_per_second,
+            absent="end-to-end latency was not recorded",
+        ),
+        gauge(
+            "specdec_baseline_requests_in_flight",
+            "Mean number of requests in flight, waiting or running: seconds of all requests per second (Little's law).",
+            lambda p: p.requests_in_flight,
+            absent="end-to-end latency was not recorded",
+        ),
+        gauge(
             "specdec_baseline_acceptance_ratio",
             "Acceptance rate: accepted draft tokens / draft tokens.",
             lambda p: p.acceptance_ratio,

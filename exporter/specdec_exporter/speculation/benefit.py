@@ -95,7 +95,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 def speed(
     figures: Figures, baseline: DecodingBaseline | None, cost: MeasuredCost | None, policy: ResolvedPolicy
 ) -> Speed | None:
-    """Return the speed at like load; without it, by the time per output token of requests at whatever load."""
+    """Return the speed at like load; without it, by the time per output token of requests."""
     if cost is not None:
         return _at_like_load(cost, policy)
     return _of_requests(figures, baseline, policy) if baseline is not None else None
@@ -124,20 +124,37 @@ def _of_requests(figures: Figures, baseline: DecodingBaseline, policy: ResolvedP
     slower = slowdown > max(limits.harmful_ratio, 1 + limits.z_score * error)
     rejected = (figures.acceptance_ratio or 0.0) < policy.acceptance_ratio_min
     enough = not baseline.speculative and requests >= limits.min_requests
+    faster = 1 / slowdown >= limits.speedup_min
+    busier = not faster and _is_busier(figures, baseline, slowdown, limits.traffic_tolerance)
     speedup = Estimate(1 / slowdown, 1 / slowdown / (1 + Z * error), (1 + Z * error) / slowdown)
     possible = _possible(speedup, limits.speedup_min, 1 / limits.harmful_ratio)
     if baseline.speculative:
         possible &= {"harmful"} if rejected else frozenset()
+    if busier:
+        possible = frozenset()
     compared = "with" if baseline.speculative else "without"
     return Speed(
         speedup=speedup,
         possible=possible,
-        pays=1 / slowdown >= limits.speedup_min if enough else None,
-        harmful=slower and (rejected or not baseline.speculative),
+        pays=faster if enough and not busier else None,
+        harmful=slower and (rejected or not baseline.speculative) and not busier,
         reason=f"time per output token {1000 * seconds:.1f} ms over {requests:,.0f} requests, "
-        f"{1000 * baseline.mean_seconds:.1f} ms at baseline {compared} speculation: speed-up {1 / slowdown:.2f} (at "
-        "whatever load each had)",
+        f"{1000 * baseline.mean_seconds:.1f} ms at baseline {compared} speculation: speed-up {1 / slowdown:.2f} "
+        + ("(the load is higher, which may be why)" if busier else "(at whatever load each had)"),
     )
+
+
+def _is_busier(figures: Figures, baseline: DecodingBaseline, slowdown: float, tolerance: float) -> bool:
+    """Whether there are more requests per second than at baseline and more in decode, each by more than the tolerance.
+
+    Little's law: requests in decode are tokens per second times seconds per token. More of them alone: it is slower.
+    """
+    requests = ratio(figures.timed_requests, figures.seconds), ratio(baseline.requests, baseline.seconds)
+    tokens = ratio(figures.generation_tokens, figures.seconds), ratio(baseline.generation_tokens, baseline.seconds)
+    more_requests, more_tokens = ratio(*requests), ratio(*tokens)
+    if more_requests is None or more_tokens is None:
+        return False
+    return min(more_requests, more_tokens * slowdown) > 1.0 + tolerance
 
 
 def _possible(speedup: Estimate, speedup_min: float, harmful_below: float) -> frozenset[Worth]:

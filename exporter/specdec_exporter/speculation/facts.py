@@ -25,7 +25,8 @@ class DecodingBaseline(msgspec.Struct, frozen=True):
 
     ``mean_seconds`` is the mean time per output token of its ``requests``, ``None`` if not recorded. ``speculative``:
     recorded with drafts. ``model_name``: the served model it belongs to. ``step_times`` are those without drafts, by
-    load; ``None`` if it was recorded with drafts or without loads.
+    load; ``None`` if it was recorded with drafts or without loads. ``generation_tokens`` of all requests in ``seconds``
+    tell its load; ``None`` if not known.
     """
 
     mean_seconds: float | None
@@ -33,6 +34,8 @@ class DecodingBaseline(msgspec.Struct, frozen=True):
     speculative: bool
     model_name: str | None = None
     step_times: StepTimes | None = None
+    seconds: float | None = None
+    generation_tokens: float | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):

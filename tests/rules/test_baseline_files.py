@@ -1,0 +1,150 @@
+"""A baseline file counts at the load of its recording, and replicas should all have the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from promtool import Promtool
+from rules.scenario import NOWHERE, SECOND, STEADY, Case, Pack, Phase, Series, Shares, pinned, service, slower
+
+EVERY = 4  # minutes: the interval of the groups about latency
+RECORDED = 60.0  # requests per minute
+FAMILIES = ("tpot", "e2e")
+# Within the same buckets, so that only the mean tells.
+SLOW: Mapping[str, Shares] = {**STEADY, "tpot": ((0.03, 0.6), (0.04, 0.39), (0.06, 0.01))}
+MEAN, LOSS = "SpecDecodeLatencyMeanRegression warning tpot", "SpecDecodeNotPayingOff warning tpot"
+DIFFER = "SpecDecodeBaselinesDiffer warning"
+QUIET: set[str] = set()
+OTHERS = ("curve", "replicas", "quantiles", "error-budgets", "alerts-error-budgets", "alerts-presence")
+BASELINE = "inference_service:specdec_latency_seconds:mean_baseline"
+FROM_FILE, FROM_HISTORY = (f'{BASELINE}{{sli="tpot",baseline_source="{source}"}}' for source in ("pinned", "history"))
+DAY = 86400.0
+
+
+@pytest.fixture(name="pack")
+def _pack(promtool: Promtool, rules: Path, tmp_path: Path) -> Pack:
+    """Without groups that have nothing to do with baselines: the whole pack takes twice the time."""
+    groups = yaml.safe_load(rules.read_text(encoding="utf-8"))["groups"]
+    kept = tmp_path / "rules.yaml"
+    kept.write_text(
+        yaml.safe_dump({"groups": [each for each in groups if each["name"].split("-", 1)[1] not in OTHERS]})
+    )
+    return Pack(promtool, kept, tmp_path)
+
+
+def served(
+    *phases: Phase, file: Mapping[str, Shares] = STEADY, labels: Mapping[str, str] | None = None
+) -> list[Series]:
+    """A replica, and its baseline file with its load. Of the whole requests only sum and count, which tell the load."""
+    minutes = sum(phase.minutes for phase in phases)
+    series = service(*phases, families=FAMILIES, labels=labels)
+    series += pinned(minutes, file, requests_per_minute=RECORDED, recorded=DAY, labels=labels)
+    return [
+        one for one in series if not one.name.endswith(("request_latency_seconds_bucket", "first_token_seconds_bucket"))
+    ]
+
+
+def busy(times: float, minutes: int = 100, latency: Mapping[str, Shares] = SLOW) -> Phase:
+    """So many times the requests of the recording."""
+    return Phase(minutes=minutes, latency=latency, requests_per_minute=times * RECORDED)
+
+
+def test_a_file_says_nothing_about_more_load_than_it_recorded(pack: Pack) -> None:
+    longer: Mapping[str, Shares] = {**SLOW, "e2e": slower(STEADY["e2e"], 1.1)}
+    fast: Mapping[str, Shares] = {**STEADY, "tpot": slower(STEADY["tpot"], 0.625)}
+    poor = dataclasses.replace(busy(2, latency=fast), curve=(0.5, 0.3, 0.2))
+    pack.run(
+        Case(name="slower at its load", series=served(busy(1)), firing={55: {MEAN}, 95: {MEAN, LOSS}}),
+        Case(
+            name="slower at twice its load",
+            series=served(busy(2)),
+            firing=dict.fromkeys(range(15, 100, 10), QUIET),
+            values={85: {FROM_FILE: None}},
+        ),
+        Case(
+            name="each of two replicas at the load of its file",
+            series=served(busy(1)) + served(busy(1), labels=SECOND),
+            firing={55: {MEAN}},
+            values={55: {FROM_FILE: 0.024}},
+        ),
+        Case(
+            name="each of two replicas at twice the load",
+            series=served(busy(2), labels=NOWHERE) + served(busy(2), labels=SECOND | NOWHERE),
+            firing={55: QUIET},
+        ),
+        Case(name="more in flight alone", series=served(busy(1.1, latency=longer)), firing={55: {MEAN}}),
+        Case(
+            name="more requests, and no more in flight",
+            series=served(busy(2, latency={**SLOW, "e2e": slower(STEADY["e2e"], 0.5)})),
+            firing={55: {MEAN}},
+        ),
+        Case(
+            name="faster than without speculation, at more load",
+            series=served(poor),
+            firing={55: QUIET, 95: QUIET},
+        ),
+        every=EVERY,
+    )
+
+
+def test_over_hours(pack: Pack) -> None:
+    """History is the baseline of a load that the file does not know. No alert comes and goes near the limit."""
+    pack.run(
+        Case(
+            name="slower than its history, which knows the load",
+            series=served(busy(2, 180, STEADY), busy(2, 70)),
+            firing={180: QUIET, 245: {MEAN}},
+            values={245: {FROM_FILE: None, FROM_HISTORY: 0.024}},
+        ),
+        Case(
+            name="as its history, and slower than the file",
+            series=served(busy(2, 250)),
+            firing={245: QUIET},
+        ),
+        Case(
+            name="load up to the limit and beyond",
+            series=served(*[busy(1.1, 40), busy(1.28, 40)] * 3),
+            firing={minute: {MEAN, LOSS} for minute in range(100, 240, 5)},
+        ),
+        Case(
+            name="the same after a rush",
+            series=served(busy(1.6, 40), *[busy(1.28, 40), busy(1.22, 40)] * 2),
+            firing=dict.fromkeys(range(40, 200, 5), QUIET),
+        ),
+        every=EVERY,
+    )
+
+
+def test_replicas_have_the_same_file(pack: Pack) -> None:
+    other: Mapping[str, Shares] = {sli: slower(shares, 3.0) for sli, shares in STEADY.items()}
+    usual, late = Phase(minutes=90), Phase(minutes=90, latency=other)
+
+    def beside(latency: Mapping[str, Shares], recorded: float) -> list[Series]:
+        return pinned(90, latency, recorded=recorded, labels=SECOND)
+
+    first = service(usual, families=FAMILIES) + pinned(90, recorded=DAY)
+    pack.run(
+        Case(
+            name="each replica its own, of its own hardware",
+            series=[*first, *service(late, families=FAMILIES, labels=SECOND), *beside(other, 2 * DAY)],
+            firing={20: QUIET, 55: {DIFFER}, 85: {DIFFER}},
+            values={85: {f'{BASELINE}{{sli="tpot"}}': 0.049}},  # the mean of both
+        ),
+        Case(
+            name="one replica has none",
+            series=[*first, *service(usual, families=FAMILIES, labels=SECOND)],
+            firing={55: {DIFFER}},
+        ),
+        Case(
+            name="the same",
+            series=[*first, *service(usual, families=FAMILIES, labels=SECOND), *beside(STEADY, DAY)],
+            firing={55: QUIET},
+        ),
+        Case(name="no replica has one", series=service(usual) + service(usual, labels=SECOND), firing={55: QUIET}),
+        every=EVERY,
+    )
