@@ -324,8 +324,8 @@ function(config, source, signals, name)
     // Not recorded: the page about low acceptance needs it where the method is unknown.
     acceptance_best: {
       unit: 'percentunit',
-      help: 'Acceptance rate of the best hours of the last %d days: %g %% of the hours had less.'
-            % [config.history_days, 100 * config.acceptance_best_quantile],
+      help: 'Acceptance rate of the best hours of the last %(days)d days: %(share)g %% of the hours had less.'
+            % { days: config.history_days, share: 100 * config.acceptance_best_quantile },
       expr: 'quantile_over_time(%(quantile)s, %(hours)s[%(days)dd])' % {
         quantile: number(config.acceptance_best_quantile),
         hours: signals.acceptance_hour.record,

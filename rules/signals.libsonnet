@@ -149,8 +149,8 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     // Not recorded.
     acceptance_lately: {
       unit: 'percentunit',
-      help: 'For %g %% of the last %s, the acceptance rate of the last minutes was at most this.'
-            % [100 * config.acceptance_low_share, promql.duration(long)],
+      help: 'For %(share)g %% of the last %(window)s, the acceptance rate of the last minutes was at most this.'
+            % { share: 100 * config.acceptance_low_share, window: promql.duration(long) },
       expr: 'quantile_over_time(%(share)s, %(now)s[%(window)s])' % {
         share: number(config.acceptance_low_share),
         now: signals.acceptance_now.record,
@@ -159,8 +159,8 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     },
     acceptance_at_worst: {
       unit: 'percentunit',
-      help: 'For %g %% of the last %s, the acceptance rate of the last minutes was at most this.'
-            % [100 * config.acceptance_page_share, promql.duration(config.acceptance_page_seconds)],
+      help: 'For %(share)g %% of the last %(window)s, the acceptance rate of the last minutes was at most this.'
+            % { share: 100 * config.acceptance_page_share, window: promql.duration(config.acceptance_page_seconds) },
       expr: 'quantile_over_time(%(share)s, %(now)s[%(window)s])' % {
         share: number(config.acceptance_page_share),
         now: signals.acceptance_now.record,
@@ -327,7 +327,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
         (%(drafts)s)
       ||| % {
         labels: promql.list(level),
-        weighted: '%s * %s' % [signals.replica_acceptance.record, signals.replica_drafts.record],
+        weighted: signals.replica_acceptance.record + ' * ' + signals.replica_drafts.record,
         on: on,
         drafts: signals.others_drafts.expr,
       },

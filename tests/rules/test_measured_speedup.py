@@ -283,11 +283,15 @@ def test_alerts_say_what_is_measured_and_what_is_assumed(pack: Pack) -> None:
     loss = Case(name="loss", series=drafting(FAIR) + measured(MINUTES, 0.8, (0.75, 0.86), break_even=0.95))
     file = Case(name="file", series=against_file(LOW, 0.95))
 
-    (guessed, *_), (lost, *_), (filed, *_) = pack.fired((60, guess), (60, loss), (60, file))
+    unknown = Case(name="unknown", series=service(Phase(minutes=MINUTES, curve=LOW), method=None))
+    asked = ((60, guess), (60, loss), (60, file), (60, unknown))
+    (guessed, *_), (lost, *_), (filed, *_), (ticket,) = pack.fired(*asked)
 
     assert str(guessed).startswith(f"{PAGE}: Acceptance is 33.33%")
     assert "and break-even is 50% (assumed)." in str(guessed)
     assert "method is unknown" not in str(guessed)
+    assert str(ticket).startswith(TICKET)
+    assert "break-even is 50% (assumed). Its method is unknown, and some methods pay with less. Mean" in str(ticket)
     assert "Whether speculation pays is not measured here." in str(guessed)
     assert str(lost).startswith(
         "SpecDecodeHarmful critical: Decoding on eu-1/prod/chat (llama) takes 1.25 times as long"

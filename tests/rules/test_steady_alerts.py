@@ -48,7 +48,6 @@ EVERY = 4  # minutes between two evaluations
 NOT_NEEDED = {
     f"specdec-{name}"
     for name in (
-        "curve",
         "quantiles",
         "tails",
         "error-budgets",
