@@ -41,7 +41,7 @@ function(config, signals, alert)
     keep_seconds: minutes(10),
     summary: 'Fewer draft tokens are accepted than usually pays off.',
     description:
-      rate + ', and break-even is %(acceptance_min)s (%(basis)s).' % facts
+      rate + ', below %(acceptance_min)s, the break-even that is %(basis)s.' % facts
       + (if config.source == 'exporter'
          then alert.ifThereIs('specdec_predictor_info', '', unknown_method, 'known')
          else if signals.method_known.expr == null then unknown_method

@@ -288,7 +288,7 @@ def test_alerts_say_what_is_measured_and_what_is_assumed(pack: Pack) -> None:
     (guessed, *_), (lost, *_), (filed, *_), (ticket,) = pack.fired(*asked)
 
     assert str(guessed).startswith(f"{PAGE}: Acceptance is 33.33%")
-    assert "and break-even is 50% (assumed)." in str(guessed)
+    assert "below 50%, the break-even that is assumed." in str(guessed)
     assert "method is unknown" not in str(guessed)
     assert str(ticket).startswith(TICKET)
     assert "break-even is 50% (assumed). Its method is unknown, and some methods pay with less. Mean" in str(ticket)
