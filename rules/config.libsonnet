@@ -98,7 +98,7 @@
     // that goes up and down is one page, and not one every time.
     acceptance_page_factor: 0.75,
     acceptance_page_share: 0.1,
-    acceptance_page_seconds: 3600,
+    acceptance_page_seconds: 2 * config.long_window_seconds,
 
     // Against the service's own baseline. Both limits must be crossed.
     acceptance_drop_ratio: 0.85,
