@@ -37,11 +37,9 @@ function(config)
         'SpecDecodeAcceptanceDropped',
         'SpecDecodeBucketsMixed',
         'SpecDecodeLatencyMeanRegression',
-        'SpecDecodeLatencySpreadWidened',
         'SpecDecodeNotDrafting',
         'SpecDecodeNotPayingOff',
         'SpecDecodeP99Regression',
-        'SpecDecodeSlowerThanControl',
       ]),
       equal: model,
     },
@@ -50,29 +48,13 @@ function(config)
     {
       source: alert('SpecDecodeHarmful'),
       target: alerts([
-        'SpecDecodeAcceptanceCollapsed',
         'SpecDecodeAcceptanceDropped',
         'SpecDecodeAcceptanceLow',
-        'SpecDecodeHeadRejected',
         'SpecDecodeLatencyMeanRegression',
-        'SpecDecodeLatencySpreadWidened',
         'SpecDecodeNotPayingOff',
         'SpecDecodeP99Regression',
         'SpecDecodeSaturated',
-        'SpecDecodeSlowerThanControl',
-        'SpecDecodeTailCollapsed',
       ]) + [matchers.not('sli', 'ttft')],
-      equal: model,
-    },
-    // When the whole curve is gone, alerts about parts of it say nothing new.
-    {
-      source: alert('SpecDecodeAcceptanceCollapsed'),
-      target: alerts([
-        'SpecDecodeAcceptanceDropped',
-        'SpecDecodeAcceptanceLow',
-        'SpecDecodeHeadRejected',
-        'SpecDecodeTailCollapsed',
-      ]),
       equal: model,
     },
     // Acceptance below the minimum says more than acceptance below the baseline.
@@ -80,12 +62,6 @@ function(config)
       source: alert('SpecDecodeAcceptanceLow'),
       target: alert('SpecDecodeAcceptanceDropped'),
       equal: model,
-    },
-    // Both alerts are about the same tail.
-    {
-      source: alert('SpecDecodeP99Regression'),
-      target: alert('SpecDecodeLatencySpreadWidened'),
-      equal: model + ['sli'],
     },
     pageOverTicket('SpecDecodeTargetDown', service),
     pageOverTicket('SpecDecodeAcceptanceLow', model),

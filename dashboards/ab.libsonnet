@@ -67,7 +67,7 @@ function(config, common)
       }),
       g.override('byFrameRefID', 'D', { color: { mode: 'fixed', fixedColor: 'yellow' }, 'custom.lineWidth': 0, 'custom.fillOpacity': 0 }),
     ],
-    runbook: 'SpecDecodeSlowerThanControl',
+    runbook: 'SpecDecodeNotPayingOff',
     no_data: 'Nothing to compare: one service has no requests, or they differ in cluster, namespace or model.',
     w: 8,
     h: 8,
@@ -83,7 +83,7 @@ function(config, common)
         stat('Measured speed-up', 'speedup', { unit: 'suffix: x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
         stat('Mean time per output token', 'latency_mean', {
           no_data: nothing.traffic,
-          runbook: 'SpecDecodeSlowerThanControl',
+          runbook: 'SpecDecodeNotPayingOff',
         }, { sli: 'tpot' }, 'latency_baseline'),
         stat('Acceptance rate', 'acceptance', { decimals: 1, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
         stat('Mean acceptance length', 'acceptance_length', { decimals: 2, runbook: 'SpecDecodeAcceptanceLow' }),

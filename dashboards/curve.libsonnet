@@ -29,7 +29,7 @@ function(config, common)
     x: 'position',
     min: 0,
     max: 1,
-    runbook: 'SpecDecodeTailCollapsed',
+    runbook: 'SpecDecodeAcceptanceLow',
     no_data: nothing.drafts,
   };
 
@@ -65,7 +65,7 @@ function(config, common)
       targets: [series('position_acceptance', '{{position}}')],
       min: 0,
       max: 1,
-      runbook: 'SpecDecodeTailCollapsed',
+      runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.drafts,
       w: 8,
       h: 8,
@@ -76,7 +76,7 @@ function(config, common)
       targets: [last('positions_configured', 'now'), last('positions_recommended', 'recommended')],
       overrides: [g.color('now', 'text'), g.color('recommended', 'blue')],
       decimals: 0,
-      runbook: 'SpecDecodeTailCollapsed',
+      runbook: 'SpecDecodeAcceptanceLow',
       no_data: 'Not known: the predictor cannot be reached, or it does not speculate.',
       w: 4,
       h: 7,
@@ -114,6 +114,6 @@ function(config, common)
       decimals: 2,
       min: 0,
       overrides: [g.color('mean acceptance length', 'text'), g.color('speed-up, at least', 'blue'), g.color('speed-up, at most', 'light-blue')],
-      runbook: 'SpecDecodeTailCollapsed',
+      runbook: 'SpecDecodeAcceptanceLow',
     }),
   ])

@@ -322,7 +322,7 @@ function(config, common)
       title: 'Spread: P99 / P50',
       targets: bySli('latency_spread'),
       decimals: 1,
-      runbook: 'SpecDecodeLatencySpreadWidened',
+      runbook: 'SpecDecodeP99Regression',
       no_data: nothing.traffic,
       w: 6,
       h: 7,

@@ -367,6 +367,18 @@ function(config, source, signals, name)
       ], level),
     },
 
+    // Not recorded: the page about low acceptance needs it where the method is unknown.
+    acceptance_best: {
+      unit: 'percentunit',
+      help: 'Acceptance rate of the best hours of the last %(days)d days: %(share)g %% of the hours had less.'
+            % { days: config.history_days, share: 100 * config.acceptance_best_quantile },
+      expr: 'quantile_over_time(%(quantile)s, %(hours)s[%(days)dd])' % {
+        quantile: number(config.acceptance_best_quantile),
+        hours: signals.acceptance_hour.record,
+        days: config.history_days,
+      },
+    },
+
     p99_baseline: {
       record: name('latency_seconds', 'p99_baseline'),
       unit: 's',

@@ -28,7 +28,8 @@
     vllm_service_label: 'inference_service',
 
     // Only with source 'vllm', which has no series with the method: matchers of the services by method, for example
-    // { ngram: 'inference_service=~"code-.+"' }. All other services get the general thresholds.
+    // { ngram: 'inference_service=~"code-.+"' }. All other services get the general thresholds. Low acceptance pages for them
+    // only if they had more before.
     vllm_method_selectors: {},
 
     // Names of live controls: the same model, hardware and traffic as another service, without speculation. The first group
@@ -89,25 +90,22 @@
 
     // --- Acceptance --------------------------------------------------------------------------------------------------
 
-    // The minimum by method comes from the policy (from the exporter: specdec_policy_acceptance_ratio_min). For a page, the
-    // short window must also be below this share of the minimum.
+    // The minimum by method comes from the policy (from the exporter: specdec_policy_acceptance_ratio_min). Low means that the
+    // short window was below it for this share of the long one: an incident of minutes that moves the mean is none.
+    acceptance_low_share: 0.5,
+
+    // For a page, the short window must also have been below this share of the minimum for so much of this time. So acceptance
+    // that goes up and down is one page, and not one every time.
     acceptance_page_factor: 0.75,
+    acceptance_page_share: 0.1,
+    acceptance_page_seconds: 2 * config.long_window_seconds,
 
     // Against the service's own baseline. Both limits must be crossed.
     acceptance_drop_ratio: 0.85,
     acceptance_drop_min: 0.05,
 
-    // At the first and the last position of the curve.
-    head_acceptance_min: config.policy.head_acceptance_ratio_min,
-    tail_acceptance_min: config.policy.tail_acceptance_ratio_min,
-
-    // An outlier is this far below the median of the replicas.
+    // An outlier is this far below the other replicas together, and farther than chance explains.
     replica_acceptance_gap: 0.2,
-    min_replicas: 3,
-
-    // A replica needs this many effective drafts. From there on chance does not put two of them this far apart:
-    // z * sqrt(2 * 1/4 / n) <= gap.
-    min_replica_effective_drafts: std.ceil(std.pow(config.alert_z_score / config.replica_acceptance_gap, 2) / 2),
 
     // Above this acceptance, with at least this many positions, the text probably repeats itself.
     suspicious_acceptance: config.policy.acceptance_ratio_suspicious,
@@ -181,6 +179,10 @@
     // For acceptance, the baseline from history is the median hour.
     acceptance_history_quantile: 0.5,
 
+    // Where the method is unknown, nobody knows its limit. A service whose best hours, one in ten, kept the general limit can be
+    // held to it.
+    acceptance_best_quantile: 0.9,
+
     // The body: mean over baseline mean. Histograms hold the mean exactly.
     latency_mean_ratio: 1.15,
 
@@ -197,9 +199,6 @@
     // SLIs whose tail pages. Prefill makes the first token, and speculation does not touch it: its tail is a ticket only.
     tail_page_slis: ['e2e', 'tpot'],
 
-    // A wider spread: the tail shifted, but the mean is within this ratio of the baseline.
-    spread_mean_ratio: 1.05,
-
     // Against a baseline file, or history: speculation does harm when tokens are slower by this ratio and acceptance is too low.
     harmful_ratio: config.policy.latency.harmful_ratio,
 
@@ -208,9 +207,6 @@
 
     // A speed-up below this at like load pages, whatever is accepted.
     speedup_harmful: config.policy.latency.speedup_harmful,
-
-    // Slower than the live control by this ratio.
-    control_ratio: config.policy.latency.slowdown_min,
 
     // --- Load --------------------------------------------------------------------------------------------------------
 

@@ -146,6 +146,27 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
         drafted: promql.group(source.counter('rate', 'draft_tokens', short)),
       },
     },
+    // Not recorded.
+    acceptance_lately: {
+      unit: 'percentunit',
+      help: 'For %(share)g %% of the last %(window)s, the acceptance rate of the last minutes was at most this.'
+            % { share: 100 * config.acceptance_low_share, window: promql.duration(long) },
+      expr: 'quantile_over_time(%(share)s, %(now)s[%(window)s])' % {
+        share: number(config.acceptance_low_share),
+        now: signals.acceptance_now.record,
+        window: promql.duration(long),
+      },
+    },
+    acceptance_at_worst: {
+      unit: 'percentunit',
+      help: 'For %(share)g %% of the last %(window)s, the acceptance rate of the last minutes was at most this.'
+            % { share: 100 * config.acceptance_page_share, window: promql.duration(config.acceptance_page_seconds) },
+      expr: 'quantile_over_time(%(share)s, %(now)s[%(window)s])' % {
+        share: number(config.acceptance_page_share),
+        now: signals.acceptance_now.record,
+        window: promql.duration(config.acceptance_page_seconds),
+      },
+    },
     acceptance_length: {
       record: name('acceptance_length', 'mean', long),
       unit: 'short',
@@ -208,18 +229,6 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
         on: on,
         drafts: promql.group(source.counter('increase', 'drafts', long)),
       },
-    },
-    // Not recorded. A position is accepted only after the ones before it, so the curve never rises: its first position has
-    // the maximum and its last the minimum.
-    head_acceptance: {
-      unit: 'percentunit',
-      help: 'Acceptance at the first position.',
-      expr: promql.by('max', level, signals.position_acceptance.record),
-    },
-    tail_acceptance: {
-      unit: 'percentunit',
-      help: 'Acceptance at the last position.',
-      expr: promql.by('min', level, signals.position_acceptance.record),
     },
     positions: {
       unit: 'short',
@@ -299,6 +308,53 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
         drafted: source.replicaCounter('increase', 'draft_tokens', long),
       },
     },
+    // Not recorded: this and the next three. Each replica is held against all others together, so two are enough.
+    others_drafts: {
+      unit: 'short',
+      help: 'Drafts of the other replicas of the service.',
+      expr: '(sum by (%(labels)s) (%(drafts)s) - %(on)s group_right () %(drafts)s) > 0' % {
+        labels: promql.list(level),
+        drafts: signals.replica_drafts.record,
+        on: on,
+      },
+    },
+    others_acceptance: {
+      unit: 'percentunit',
+      help: 'Acceptance rate of the other replicas of the service, each weighted by its drafts.',
+      expr: |||
+        (sum by (%(labels)s) (%(weighted)s) - %(on)s group_right () (%(weighted)s))
+        /
+        (%(drafts)s)
+      ||| % {
+        labels: promql.list(level),
+        weighted: signals.replica_acceptance.record + ' * ' + signals.replica_drafts.record,
+        on: on,
+        drafts: signals.others_drafts.expr,
+      },
+    },
+    // The error of a share is at most sqrt(1/4 / n).
+    others_margin: {
+      help: 'Chance may put the acceptance of a replica this far below that of the others.',
+      expr: |||
+        %(z)s * sqrt(
+          (1 / %(own)s + 1 / (%(others)s))
+          * %(on)s group_left ()
+          (%(sample)s / %(effective)s)
+        )
+      ||| % {
+        z: number(config.alert_z_score / 2),
+        own: signals.replica_drafts.record,
+        others: signals.others_drafts.expr,
+        on: on,
+        sample: signals.sample.record,
+        effective: signals.effective_drafts.record,
+      },
+    },
+    replica_generation_tokens: {
+      unit: 'ops',
+      help: 'Tokens generated per second by replica.',
+      expr: source.replicaCounter('rate', 'generation_tokens', long),
+    },
 
     // --- Thresholds --------------------------------------------------------------------------------------------------
     // Not recorded; only with source 'exporter'. min: replicas differ by their load.
@@ -336,6 +392,18 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
           else []
         ), level
       ),
+    },
+    // Not recorded. Null where no service can have a method: without the sidecar, and without selectors by method.
+    method_known: {
+      help: 'Services whose method is known.',
+      local selected = [
+        signals.drafts.record + promql.braces([config.vllm_method_selectors[method]])
+        for method in std.objectFields(config.vllm_method_selectors)
+      ],
+      expr:
+        if config.source == 'exporter' then promql.by('group', level, source.family('predictor_info', ['method!=""']))
+        else if selected == [] then null
+        else promql.firstOf(selected, level),
     },
     // Not recorded: only the verdict needs it.
     acceptance_watch: {

@@ -31,80 +31,96 @@ function(config, signals, alert)
   local sample = 'The sample is %(drafts)s drafts, worth %(effective)s independent ones.' % facts;
   local details = std.join(' ', [length, facts.curve, sample, facts.speedup]);
 
+  local minimum = signals.acceptance_min.record;
+  local broken = number(config.policy.acceptance_ratio_broken);
+  local unknown_method = ' Its method is unknown, and some methods pay with less.';
+
   local low = {
     alert: 'SpecDecodeAcceptanceLow',
     for_seconds: minutes(5),
     keep_seconds: minutes(10),
     summary: 'Fewer draft tokens are accepted than usually pays off.',
-    description: rate + ', below %s, the break-even that is assumed for its method. ' % facts.acceptance_min + details,
+    description:
+      rate + ', below %(acceptance_min)s, the break-even that is %(basis)s.' % facts
+      + (if config.source == 'exporter'
+         then alert.ifThereIs('specdec_predictor_info', '', unknown_method, 'known')
+         else if signals.method_known.expr == null then unknown_method
+         else '')
+      + '{{ if lt $value %(broken)s }} Below %(percent)s the draft model probably does not fit its target.{{ end }} ' % {
+        broken: broken,
+        percent: alert.percentOf(config.policy.acceptance_ratio_broken),
+      }
+      + details,
     impact: 'Drafting and verifying may cost more time than the accepted tokens save. Only a measurement tells.',
     action: 'Find what changed when acceptance fell (draft model, target, quantisation, release, prompts), and undo it. If '
-            + 'nothing changed, measure: record a baseline without speculation (specdec-exporter baseline record), then run '
-            + 'specdec-exporter tune. It tells whether drafts pay here, and which number of them.',
+            + 'almost nothing is accepted, draft and target do not fit: vLLM does not check that. If nothing changed, measure: '
+            + 'record a baseline without speculation (specdec-exporter baseline record), then run specdec-exporter tune. It '
+            + 'tells whether drafts pay here, and which number of them.',
   };
-  local low_facts = {
-    surely_below: surelyBelow(acceptance, self.minimum),
-    now: signals.acceptance_now.record,
-    minimum: signals.acceptance_min.record,
-    enough: enough,
-    // Where break-even is measured, so is the speed-up. Then the alerts about that speak, and this estimate does not.
-    unless_measured: unless_it_pays + (
-      if config.source == 'exporter'
-      then '\nunless %(on)s\n%(break_even)s' % { on: on, break_even: signals.break_even.expr }
-      else ''
-    ),
-  };
+  // Where break-even is measured, so is the speed-up. Then the alerts about that speak, and this estimate does not.
+  local unless_measured =
+    if config.source == 'exporter' then '\nunless %(on)s\n%(break_even)s' % { on: on, break_even: signals.break_even.expr }
+    else '';
 
   [
+    // Nobody is woken because n-gram lookup does what it always does. So where the method is unknown, its limit counts once the
+    // service has kept it. No method is well with almost no token accepted.
     low {
       severity: 'critical',
       expr: |||
         %(surely_below)s
         and
-        %(now)s < %(factor)s * %(minimum)s
+        %(at_worst)s < clamp_min(%(factor)s * %(minimum)s, %(broken)s)
+        and
+        %(lately)s < %(minimum)s
         and
         %(enough)s
-        %(unless_measured)s
-      ||| % low_facts {
+        and %(on)s
+        (
+          %(method)s%(best)s >= %(on)s %(minimum)s
+          or %(on)s
+          %(acceptance)s < %(broken)s
+        )
+        %(unless_it_pays)s%(unless_measured)s
+      ||| % {
+        surely_below: surelyBelow(acceptance, minimum),
+        at_worst: signals.acceptance_at_worst.expr,
+        lately: signals.acceptance_lately.expr,
         factor: number(config.acceptance_page_factor),
+        minimum: minimum,
+        broken: broken,
+        enough: enough,
+        on: on,
+        method: if signals.method_known.expr == null then '' else signals.method_known.expr + '\n  or %s\n  ' % on,
+        best: signals.acceptance_best.expr,
+        acceptance: acceptance,
+        unless_it_pays: unless_it_pays,
+        unless_measured: unless_measured,
       },
     },
+    // A draft model that does not fit is a fault, although a measurement calls the loss small.
     low {
       severity: 'warning',
       expr: |||
-        %(surely_below)s
+        (
+          %(surely_below)s%(unless_measured)s
+          or
+          %(surely_broken)s
+        )
         and
-        %(now)s < %(minimum)s
-        and
-        %(enough)s
-        %(unless_measured)s
-      ||| % low_facts,
-    },
-    {
-      alert: 'SpecDecodeAcceptanceCollapsed',
-      severity: 'critical',
-      for_seconds: minutes(10),
-      keep_seconds: minutes(10),
-      expr: |||
-        %(surely_below)s
-        and
-        %(now)s < %(broken)s
+        %(lately)s < %(minimum)s
         and
         %(enough)s
         %(unless_it_pays)s
       ||| % {
-        surely_below: surelyBelow(acceptance, self.broken),
-        now: signals.acceptance_now.record,
-        broken: number(config.policy.acceptance_ratio_broken),
+        surely_below: surelyBelow(acceptance, minimum),
+        unless_measured: promql.indent(unless_measured),
+        surely_broken: surelyBelow(acceptance, broken),
+        lately: signals.acceptance_lately.expr,
+        minimum: minimum,
         enough: enough,
         unless_it_pays: unless_it_pays,
       },
-      summary: 'Almost no draft token is accepted.',
-      description: rate + '. Below %s the draft model probably does not fit its target. '
-                          % alert.percentOf(config.policy.acceptance_ratio_broken) + details,
-      impact: 'Nearly every draft is wasted work. How much time that costs depends on the load.',
-      action: 'Look for a draft model, tokenizer or quantisation that does not match the target. vLLM does not check this. If '
-              + 'latency rose as well, roll back the last change.',
     },
     {
       alert: 'SpecDecodeAcceptanceDropped',
@@ -132,91 +148,6 @@ function(config, signals, alert)
       impact: 'Speculation saves less time than before, so answers may come more slowly. It may still pay.',
       action: 'Find what changed when acceptance fell: a deployment, a quantised target, the prompts or the sampling '
               + 'parameters. If acceptance decays slowly after each restart, save the metrics and restart one replica.',
-    },
-    {
-      alert: 'SpecDecodeHeadRejected',
-      severity: 'warning',
-      for_seconds: minutes(15),
-      keep_seconds: minutes(10),
-      expr: |||
-        %(surely_below)s
-        and
-        %(enough)s
-        %(unless_it_pays)s
-      ||| % {
-        surely_below: surelyBelow('(%s)' % signals.head_acceptance.expr, number(config.head_acceptance_min)),
-        enough: enough,
-        unless_it_pays: unless_it_pays,
-      },
-      summary: 'Most drafts are rejected at their first token.',
-      description: 'Only %(value)s of the drafts of %(where)s keep their first token; at least %(expected)s is expected. '
-                   % facts { expected: alert.percentOf(config.head_acceptance_min) } + details,
-      impact: 'A draft whose first token is rejected saves nothing, however long it is.',
-      action: 'Check that the draft head was trained for this target, this chat template and this quantisation. Another '
-              + 'num_speculative_tokens does not help the first token.',
-    },
-    {
-      alert: 'SpecDecodeTailCollapsed',
-      severity: 'info',
-      for_seconds: minutes(60),
-      expr: |||
-        %(tail)s
-        and
-        (%(positions)s > 1)
-        and
-        (%(head)s >= %(head_min)s)
-        and
-        (%(draft_length)s >= %(full)s * (%(positions)s))
-        and
-        %(enough)s
-      ||| % {
-        tail: surelyBelow('(%s)' % signals.tail_acceptance.expr, number(config.tail_acceptance_min)),
-        positions: signals.positions.expr,
-        head: signals.head_acceptance.expr,
-        head_min: number(config.head_acceptance_min),
-        draft_length: signals.draft_length.expr,
-        // Short drafts never reach the last positions, so their tail is low although nothing was rejected there.
-        full: number(1 - config.policy.short_draft_tolerance),
-        enough: enough,
-      },
-      summary: 'The last draft position is almost never accepted.',
-      description: 'Only %(value)s of the drafts of %(where)s are accepted to the last position. ' % facts + details,
-      impact: 'The last positions give almost nothing. What they cost is not known before another k is measured.',
-      action: 'Record the service with another num_speculative_tokens, one that most drafts reach, and compare the recordings '
-              + 'with specdec-exporter tune.',
-    },
-    {
-      alert: 'SpecDecodeReplicaOutlier',
-      severity: 'warning',
-      level: config.level_labels + config.replica_labels,
-      for_seconds: minutes(30),
-      keep_seconds: minutes(10),
-      expr: |||
-        %(replica)s
-        < on (%(labels)s) group_left ()
-        (
-          quantile by (%(labels)s) (0.5, %(replica)s and %(enough)s) - %(gap)s
-          and
-          count by (%(labels)s) (%(enough)s) >= %(replicas)d
-        )
-        and
-        %(enough)s
-      ||| % {
-        labels: promql.list(config.level_labels),
-        replica: signals.replica_acceptance.record,
-        enough: '(%(drafts)s >= %(min_drafts)d)' % {
-          drafts: signals.replica_effective_drafts.expr,
-          min_drafts: config.min_replica_effective_drafts,
-        },
-        gap: number(config.replica_acceptance_gap),
-        replicas: config.min_replicas,
-      },
-      summary: 'One replica accepts far fewer draft tokens than the others.',
-      description: ('Acceptance is %(value)s on replica {{ with $labels.pod }}{{ . }}{{ else }}{{ $labels.instance }}{{ end }} '
-                    + '(engine {{ $labels.engine }}) of %(where)s, and %(acceptance)s on the whole service.') % facts,
-      impact: 'Requests to this replica are slower than the same requests to the others.',
-      action: 'Compare its arguments, image and model files with those of another replica. A wrong draft head on one pod '
-              + 'looks like this. Save its metrics, then restart it.',
     },
     {
       alert: 'SpecDecodeAcceptanceSuspicious',

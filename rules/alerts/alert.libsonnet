@@ -35,6 +35,7 @@ function(config, signals)
       sli: matchers('sli', ', sli=%q', ' $labels.sli'),
       p99: matchers('p99', ', sli=%q, quantile=%q', ' $labels.sli "0.99"'),
       measured: matchers('measured', ', basis=%q', ' "measured"'),
+      known: matchers('known', ', method!=%q', ' ""'),
       low: matchers('low', ', bound=%q', ' "low"'),
       high: matchers('high', ', bound=%q', ' "high"'),
     };
@@ -59,7 +60,8 @@ function(config, signals)
     aggregated(operator, record, format)::
       ('{{ with printf "%(operator)s(%(record)s%%s)" $service | query }}{{ . | first | value | %(format)s }}'
        + '{{ else }}unknown{{ end }}') % { operator: operator, record: record, format: format },
-    // One text if the service has the series, another if it does not. `of`: as above, or `measured`.
+    // One text if the service has the series, another if it does not. `of`: as above, `measured`, or
+    // `known` (with a method).
     ifThereIs(record, text, otherwise, of='service')::
       '{{ if printf "%(record)s%%s" $%(of)s | query }}%(text)s{{ else }}%(otherwise)s{{ end }}' % {
         record: record,
@@ -145,7 +147,7 @@ function(config, signals)
         annotations: {
           summary: own.summary,
           description:
-            std.join('', [variables(links)[v] for v in ['service', 'sli', 'p99', 'measured', 'low', 'high'] if uses(v)]) + description,
+            std.join('', [variables(links)[v] for v in ['service', 'sli', 'p99', 'measured', 'known', 'low', 'high'] if uses(v)]) + description,
           impact: own.impact,
           action: own.action,
           runbook_url: config.runbook_url_prefix + own.alert + '.md',

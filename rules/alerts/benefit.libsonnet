@@ -119,38 +119,6 @@ function(config, signals, alert)
               + 'batch size (specdec-exporter tune), and look at the cost of the draft model.',
     },
     {
-      alert: 'SpecDecodeSlowerThanControl',
-      severity: 'warning',
-      level: config.level_labels + ['sli'],
-      for_seconds: minutes(30),
-      keep_seconds: minutes(15),
-      expr: |||
-        %(mean)s{sli="%(sli)s"}
-        / %(on_sli)s
-        max without (baseline_source) (%(baseline)s{baseline_source="control"})
-        > clamp_min(
-          1 + %(margin)s,
-          %(ratio)s
-        )
-        and
-        %(guards)s
-      ||| % {
-        sli: 'tpot',
-        mean: signals.latency_mean.record,
-        on_sli: on_sli,
-        baseline: signals.latency_baseline.record,
-        margin: promql.indent(signals.mean_margin.by_sli.tpot),
-        ratio: number(config.control_ratio),
-        guards: guards,
-      },
-      summary: 'The service is slower than its live control without speculation.',
-      description: 'Mean time per output token on %(where)s is %(value)s times that of its control. ' % facts
-                   + mean + ' ' + acceptance,
-      impact: 'Users of this service wait longer than users of the control at the same load.',
-      action: 'Check that both have the same hardware, release and traffic. If they do, switch speculation off or lower '
-              + 'num_speculative_tokens.',
-    },
-    {
       alert: 'SpecDecodeSaturated',
       severity: 'warning',
       for_seconds: minutes(15),

@@ -56,7 +56,8 @@ function(config, signals, alert)
     description: told([beyond % facts(sli, alert.value(alert.percent)) + '.', p99, mean, sample, exact, why]),
     impact: 'Some users wait noticeably longer than before. The typical request may be as fast as ever.',
     action: 'If acceptance fell too, treat that first. If not, look at waiting requests, KV cache and prompt lengths: load '
-            + 'or traffic changed, not speculation. If it began with a deployment, roll back.',
+            + 'or traffic changed, not speculation. If the mean hardly moved, one kind of request suffers: split the traffic. If it '
+            + 'began with a deployment, roll back.',
   };
 
   [tail(sli, 'critical', config.tail_shift_critical) for sli in config.tail_page_slis]
@@ -91,44 +92,6 @@ function(config, signals, alert)
       impact: 'Every user waits longer than before.',
       action: 'For time per output token, look at acceptance and batch size. For time to first token, look at waiting '
               + 'requests and prompt lengths: speculation does not affect it. If it began with a deployment, roll back.',
-    }
-    for sli in slis
-  ]
-  + [
-    {
-      alert: 'SpecDecodeLatencySpreadWidened',
-      severity: 'info',
-      level: level,
-      labels: { sli: sli },
-      for_seconds: minutes(30),
-      expr: |||
-        %(shift)s
-        > clamp_min(
-          %(margin)s,
-          %(limit)s
-        )
-        and
-        %(ratio)s < %(mean_limit)s
-        and
-        %(guards)s
-      ||| % {
-        shift: ofSli(signals.tail_shift.record, sli),
-        margin: promql.indent(signals.tail_margin.by_sli[sli]),
-        limit: number(config.tail_shift_warning),
-        ratio: signals.latency_ratio.by_sli[sli],
-        mean_limit: number(config.spread_mean_ratio),
-        guards: guards(sli),
-      },
-      summary: 'A few requests became much slower while the typical one did not.',
-      description: told([
-        beyond % facts(sli, alert.value(alert.percent)) + ', but the mean hardly changed.',
-        mean,
-        p99,
-        sample,
-      ]),
-      impact: 'One kind of request suffers: long prompts, one language, or one client.',
-      action: 'Split the traffic: route requests with low acceptance to a service without speculation, or to one with its '
-              + 'own num_speculative_tokens.',
     }
     for sli in slis
   ]

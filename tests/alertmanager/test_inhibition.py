@@ -53,32 +53,17 @@ CASES = {
             "SpecDecodeNotDrafting warning",
             "SpecDecodeAcceptanceDropped warning",
         ),
-        ("SpecDecodeAcceptanceCollapsed critical", "SpecDecodeErrorBudgetBurn critical 6h"),
-    ),
-    "collapsed": Case(
-        "SpecDecodeAcceptanceCollapsed critical",
-        (
-            "SpecDecodeAcceptanceLow critical",
-            "SpecDecodeAcceptanceLow warning",
-            "SpecDecodeAcceptanceDropped warning",
-            "SpecDecodeHeadRejected warning",
-            "SpecDecodeTailCollapsed info",
-        ),
-        ("SpecDecodeP99Regression critical tpot", "SpecDecodeReplicaOutlier warning", "SpecDecodeSaturated warning"),
+        ("SpecDecodeAcceptanceLow critical", "SpecDecodeErrorBudgetBurn critical 6h"),
     ),
     "harmful": Case(
         "SpecDecodeHarmful critical tpot",
         (
-            "SpecDecodeAcceptanceCollapsed critical",
             "SpecDecodeAcceptanceLow critical",
-            "SpecDecodeHeadRejected warning",
             "SpecDecodeLatencyMeanRegression warning e2e",
-            "SpecDecodeLatencySpreadWidened info tpot",
             "SpecDecodeNotPayingOff warning tpot",
             "SpecDecodeP99Regression critical tpot",
             "SpecDecodeP99Regression critical e2e",
             "SpecDecodeSaturated warning",
-            "SpecDecodeSlowerThanControl warning tpot",
         ),
         (
             "SpecDecodeP99Regression warning ttft",
@@ -91,11 +76,11 @@ CASES = {
     "low": Case(
         "SpecDecodeAcceptanceLow critical",
         ("SpecDecodeAcceptanceLow warning", "SpecDecodeAcceptanceDropped warning"),
-        ("SpecDecodeHeadRejected warning", "SpecDecodeP99Regression critical tpot"),
+        ("SpecDecodeReplicaOutlier warning", "SpecDecodeP99Regression critical tpot"),
     ),
     "tail": Case(
         "SpecDecodeP99Regression critical tpot",
-        ("SpecDecodeP99Regression warning tpot", "SpecDecodeLatencySpreadWidened info tpot"),
+        ("SpecDecodeP99Regression warning tpot",),
         ("SpecDecodeP99Regression warning e2e", "SpecDecodeAcceptanceLow critical"),
     ),
     "budget": Case(

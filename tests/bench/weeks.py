@@ -24,7 +24,6 @@ AT_ONCE = 16  # a week is long: these are 200 megabytes of samples
 LATENCY_ALERTS = ("SpecDecodeLatencyMeanRegression", "SpecDecodeP99Regression")
 ACCEPTANCE_ALERTS = (
     "SpecDecodeAcceptanceLow",
-    "SpecDecodeAcceptanceCollapsed",
     "SpecDecodeAcceptanceDropped",
     NAIVE_ACCEPTANCE,
 )

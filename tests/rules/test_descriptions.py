@@ -87,7 +87,6 @@ CASES: tuple[tuple[int, Case], ...] = (
             series=service(Phase(minutes=160, curve=(0.85, 0.72, 0.59)), Phase(minutes=50, curve=(0.06, 0.02, 0.01))),
         ),
     ),
-    (105, Case(name="cliff", series=service(Phase(minutes=110, curve=(0.99, 0.98, 0.6, 0.05, 0.01)), minimum=0.3))),
     (105, Case(name="repetition", series=service(Phase(minutes=110, curve=(0.995, 0.99, 0.985))))),
     (65, Case(name="one replica", series=replicas())),
     (95, Case(name="silent", series=service(Phase(minutes=60), Phase(minutes=40, drafts_per_minute=0)))),
