@@ -1,4 +1,4 @@
-// All alerts, in the order of the questions that a person on call asks: Is the service up? Does it draft? Are the drafts
+// All alerts, in the order of the questions that a person on call asks: Is the service up? Does it stay up? Does it draft? Are the drafts
 // accepted? Is it slow? Does the load fit? Can the pack be believed?
 function(config, signals)
   local alert = (import 'alert.libsonnet')(config, signals);
@@ -11,6 +11,7 @@ function(config, signals)
   local slow = config.slow_interval_seconds;
   [
     group('alerts-presence', now, (import 'presence.libsonnet')(config, signals, alert)),
+    group('alerts-restarts', slow, (import 'restarts.libsonnet')(config, signals, alert)),
     group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
     group('alerts-latency', slow, (import 'latency.libsonnet')(config, signals, alert)),
     group('alerts-benefit', now, (import 'benefit.libsonnet')(config, signals, alert)),
