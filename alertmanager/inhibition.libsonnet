@@ -25,7 +25,7 @@ function(config)
     // When a service does not answer at all, nothing else matters. Its other alerts are left over from before.
     {
       source: page('SpecDecodeTargetDown'),
-      target: [ours, matchers.noneOf('alertname', ['SpecDecodeTargetDown', 'SpecDecodeRestartLoop'])],
+      target: [ours, matchers.not('alertname', 'SpecDecodeTargetDown'), matchers.not('alertname', 'SpecDecodeRestartLoop')],
       equal: service,
     },
     // The same for a service that is down again and again: its restarts are one incident, not one each.

@@ -5,7 +5,6 @@
   equal: matcher('='),
   not: matcher('!='),
   oneOf(name, values): matcher('=~')(name, std.join('|', values)),
-  noneOf(name, values): matcher('!~')(name, std.join('|', values)),
 
   text(m): m.name + m.matchType + '"' + m.value + '"',
 }

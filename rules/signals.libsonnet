@@ -138,18 +138,19 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       expr: source.up.recorded,
     },
     // Not recorded: only alerts read these.
+    // Requests that run are not enough: after all of them are aborted, the gauge may keep its last value (vLLM #22545).
     stalled: {
       unit: 'short',
-      help: 'Engines that run requests and generate no token.',
+      help: 'Engines in which requests wait and that generate no token.',
       expr: |||
         count by (%(labels)s) (
-          %(running)s > 0
+          %(waiting)s > 0
           and
           %(tokens)s == 0
         )
       ||| % {
         labels: promql.list(level),
-        running: source.replicaGauge('sum', 'requests_running'),
+        waiting: source.replicaGauge('sum', 'requests_waiting'),
         tokens: source.replicaCounter('rate', 'generation_tokens', short),
       },
     },

@@ -187,7 +187,6 @@ function(config)
 
     // Whether the predictor answers, by replica: 1 or 0. `labels`: the labels of such a series.
     up:: {
-      local up = self,
       local target = ['job', 'instance'],
       local place = [label for label in source.service if label != 'inference_service'],
       local replicas(expression) = promql.by('group', source.service + target, expression),

@@ -50,7 +50,7 @@ function(config, signals, alert)
   local facts = alert.facts { tokens: alert.value(alert.whole) };
 
   [
-    down(minutes(5), '%s\nor\n%s' % [answered(everywhere), present(everywhere)]),
+    down(minutes(5), answered(everywhere) + '\nor\n' + present(everywhere)),
   ] + (
     if zero == '' then []
     // Without a target, such a service is at zero.
@@ -82,8 +82,8 @@ function(config, signals, alert)
       for_seconds: minutes(5),
       keep_seconds: minutes(5),
       expr: signals.stalled.expr,
-      summary: 'An engine runs requests and generates nothing.',
-      description: 'Engines of %(where)s that run requests but have not generated a token for 10 minutes: %(engines)s.'
+      summary: 'Requests wait in an engine that generates nothing.',
+      description: 'Engines of %(where)s with waiting requests that have not generated a token for 10 minutes: %(engines)s.'
                    % facts { engines: alert.value(alert.whole) },
       impact: 'Users of this engine wait without an end. Health checks may pass, so nothing else restarts it.',
       action: 'Find the replica that generates no tokens, save its log, and restart it.',
