@@ -32,8 +32,8 @@ function(config, signals, alert)
       answering: answering,
     },
     summary: 'No replica of the predictor answers.',
-    description: 'No replica of %(where)s has answered a scrape for %(time)s.'
-                 % { where: whereService, time: promql.duration(seconds) },
+    description: 'No replica of %(where)s has answered a scrape for %(time)d minutes.'
+                 % { where: whereService, time: seconds / config.minute_seconds },
     impact: 'Users probably get errors. Nothing is known about speculation, and no other alert about the service can fire.',
     action: 'Look at the pods: are they gone, starting, crashed or out of memory? A cold start takes minutes. If users get '
             + 'answers, only the scrape is broken. If somebody removed the service, silence this alert: it ends within a day.',
