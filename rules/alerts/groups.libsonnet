@@ -12,6 +12,7 @@ function(config, signals)
   [
     group('alerts-presence', now, (import 'presence.libsonnet')(config, signals, alert)),
     group('alerts-restarts', slow, (import 'restarts.libsonnet')(config, signals, alert)),
+    group('alerts-drafting', slow, (import 'drafting.libsonnet')(config, signals, alert)),
     group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
     group('alerts-latency', slow, (import 'latency.libsonnet')(config, signals, alert)),
     group('alerts-benefit', now, (import 'benefit.libsonnet')(config, signals, alert)),

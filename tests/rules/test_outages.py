@@ -32,7 +32,7 @@ EVERY = 2
 WELL = Phase(minutes=BEFORE)
 ALWAYS = Phase(minutes=END)
 HOURS = range(BEFORE + 20, END, 20)
-PRESENCE = ("speculation", "alerts-presence", "alerts-restarts", "alerts-pack")
+PRESENCE = ("speculation", "alerts-presence", "alerts-restarts", "alerts-drafting", "alerts-pack")
 
 
 def pack_of(promtool: Promtool, folder: Path, groups: Iterable[str], config: str) -> Pack:
