@@ -16,7 +16,8 @@ function(config, signals, alert)
     else '\nunless %(of)s\n%(logged)s' % { of: ofService, logged: source.logged };
   // Services whose targets are there, and services of which a replica answered within a day.
   local present(matchers) = promql.by('max', service, replicas + matchers) + butLogged;
-  local answered(matchers) = promql.by('max', service, promql.range('max_over_time', replicas + matchers, 86400)) + ' > 0';
+  // A look at every tenth minute of the day is enough, and much cheaper.
+  local answered(matchers) = promql.by('max', service, 'max_over_time(%s[1d:10m])' % [replicas + matchers]) + ' > 0';
 
   local down(seconds, services) = {
     alert: 'SpecDecodeTargetDown',
