@@ -6,7 +6,7 @@
 local matchers = import 'matchers.libsonnet';
 
 function(config)
-  local service = (import '../rules/sources.libsonnet')(config).up.labels;
+  local service = (import '../rules/sources.libsonnet')(config).service;
   local model = config.level_labels;
   local ours = matchers.equal('component', config.component);
 
@@ -25,23 +25,14 @@ function(config)
     // When a service does not answer at all, nothing else matters. Its other alerts are left over from before.
     {
       source: page('SpecDecodeTargetDown'),
-      target: [ours, matchers.not('alertname', 'SpecDecodeTargetDown')],
+      target: [ours, matchers.not('alertname', 'SpecDecodeTargetDown'), matchers.not('alertname', 'SpecDecodeRestartLoop')],
       equal: service,
     },
-    // After a start caches are cold. The rules are quiet meanwhile, but keep_firing_for outlives a restart. These are not
-    // silenced: acceptance, which is right from the first draft; harm, which would silence acceptance; and error budgets,
-    // which are promises to users.
+    // The same for a service that is down again and again: its restarts are one incident, not one each.
     {
-      source: alert('SpecDecodeWarmingUp'),
-      target: alerts([
-        'SpecDecodeAcceptanceDropped',
-        'SpecDecodeBucketsMixed',
-        'SpecDecodeLatencyMeanRegression',
-        'SpecDecodeNotDrafting',
-        'SpecDecodeNotPayingOff',
-        'SpecDecodeP99Regression',
-      ]),
-      equal: model,
+      source: page('SpecDecodeRestartLoop'),
+      target: [ours, matchers.not('alertname', 'SpecDecodeRestartLoop')],
+      equal: service,
     },
     // Harm is a measured loss, or low acceptance and high latency together. It needs the same action as what it silences: roll
     // back. Speculation does not affect the time to first token, so alerts about it are not silenced.
@@ -64,6 +55,7 @@ function(config)
       equal: model,
     },
     pageOverTicket('SpecDecodeTargetDown', service),
+    pageOverTicket('SpecDecodeRestartLoop', service),
     pageOverTicket('SpecDecodeAcceptanceLow', model),
     pageOverTicket('SpecDecodeP99Regression', model + ['sli']),
     pageOverTicket('SpecDecodeErrorBudgetBurn', model + ['slo']),

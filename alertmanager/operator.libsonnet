@@ -70,7 +70,6 @@ function(config, routing, inhibition, texts)
       receivers: [
         receiver(routing.chat, own.chat),
         receiver(routing.pager, own.pager),
-        receiver(routing.nobody, []),
       ],
       inhibitRules: [
         { sourceMatch: rule.source, targetMatch: rule.target, equal: rule.equal }

@@ -8,7 +8,6 @@ function(config)
   {
     chat:: 'specdec-chat',
     pager:: 'specdec-pager',
-    nobody:: 'specdec-nobody',
     business_hours:: 'specdec-business-hours',
 
     // One message, and one incident of the pager, is about one service. Low acceptance that turns into harm stays one
@@ -16,13 +15,11 @@ function(config)
     root: {
       matchers: [matchers.equal('component', config.component)],
       receiver: $.chat,
-      group_by: (import '../rules/sources.libsonnet')(config).up.labels,
+      group_by: (import '../rules/sources.libsonnet')(config).service,
       group_wait: promql.duration(own.group_wait_seconds),
       group_interval: promql.duration(own.group_interval_seconds),
       repeat_interval: promql.duration(own.repeat_interval_seconds),
       routes: [
-        // This alert only inhibits others.
-        { matchers: [matchers.equal('alertname', 'SpecDecodeWarmingUp')], receiver: $.nobody },
         // `continue` goes on to the next sibling and never back to the parent, so the last route sends pages to the chat.
         {
           matchers: [severity('critical')],

@@ -434,7 +434,7 @@ function(config, common)
         g.named('replicas started', { 'custom.drawStyle': 'bars', 'custom.fillOpacity': 60 }),
         g.named('share of replicas that warm up', { unit: 'percentunit', 'custom.axisPlacement': 'right', max: 1 }),
       ],
-      runbook: 'SpecDecodeWarmingUp',
+      runbook: 'SpecDecodeRestartLoop',
       no_data: 'No replica started in this time range.',
       w: 8,
       h: 7,

@@ -24,7 +24,8 @@
     replica_labels: ['pod', 'instance', 'engine'],
 
     // Only with source 'vllm': the label that names the service in the scraped series. KServe's pods have the label
-    // serving_kserve_io_inferenceservice; the pack's PodMonitor renames it to inference_service.
+    // serving_kserve_io_inferenceservice; the pack's PodMonitor renames it to inference_service. Series without the label
+    // are named after their job.
     vllm_service_label: 'inference_service',
 
     // Only with source 'vllm', which has no series with the method: matchers of the services by method, for example
@@ -35,6 +36,11 @@
     // Names of live controls: the same model, hardware and traffic as another service, without speculation. The first group
     // is the name of that other service. A control is its baseline as long as the control does not draft.
     control_service_regex: '(.+)-control',
+
+    // Names of services that scale to zero, for example 'code-.+|batch'. Without a pod they are not down, and they get the
+    // time of a cold start before anybody is woken.
+    scale_to_zero_service_regex: '',
+    cold_start_seconds: 20 * 60,
 
     // --- Windows and intervals ---------------------------------------------------------------------------------------
 
@@ -59,6 +65,15 @@
     warm_up_seconds: 15 * 60,  // cold caches and kernel compilation make the first requests slow
     settling_seconds: 15 * 60,  // time until warm-up samples leave the long window, minus the latency alerts' `for`
     history_days: 7,  // a week holds every hour of the week once
+
+    // A replica that restarts this often within the window is in a restart loop.
+    restart_window_seconds: 3 * 3600,
+    restarts_min: 3,
+    // It pages when the replicas of the service do not answer for more than this share of an hour.
+    restart_loss_critical: 0.25,
+
+    // A service that stops drafting again and again within this time does so by itself: dynamic k is 0 in big batches.
+    alternation_window_seconds: 3 * 3600,
 
     // --- Sampling error ----------------------------------------------------------------------------------------------
 

@@ -130,6 +130,57 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       expr: source.counter('rate', 'generation_tokens', short),
     },
 
+    // --- Replicas that are known -------------------------------------------------------------------------------------
+    replica_up: {
+      record: source.replica_up,
+      unit: 'short',
+      help: 'Whether a replica answers. It stays, at 0, as long as its target is there.',
+      expr: source.up.recorded,
+    },
+    // Not recorded: only alerts read these.
+    // Requests that run are not enough: after all of them are aborted, the gauge may keep its last value (vLLM #22545).
+    stalled: {
+      unit: 'short',
+      help: 'Engines in which requests wait and that generate no token.',
+      expr: |||
+        count by (%(labels)s) (
+          %(waiting)s > 0
+          and
+          %(tokens)s == 0
+        )
+      ||| % {
+        labels: promql.list(level),
+        waiting: source.replicaGauge('sum', 'requests_waiting'),
+        tokens: source.replicaCounter('rate', 'generation_tokens', short),
+      },
+    },
+
+    sidecars_down: {
+      unit: 'short',
+      help: 'Exporters whose target is there and does not answer.',
+      local replica = source.service + ['job', 'instance'],
+      expr: |||
+        count by (%(labels)s) (
+          %(replicas)s == 0
+          unless on (%(replica)s)
+          %(answers)s
+        )
+      ||| % {
+        labels: promql.list(source.service),
+        replicas: signals.replica_up.record,
+        replica: promql.list(replica),
+        answers: source.family('up'),
+      },
+    },
+    alternating: {
+      help: 'Drafting stopped, began and stopped again within a few hours, as where dynamic k is 0 in every peak.',
+      expr: 'changes((%(drafts)s > bool 0)[%(window)s:%(step)s]) >= 3' % {
+        drafts: signals.drafts_now.record,
+        window: promql.duration(config.alternation_window_seconds),
+        step: promql.duration(short),
+      },
+    },
+
     // --- Acceptance: no drafts, no ratio -----------------------------------------------------------------------------
     acceptance: {
       record: name('acceptance', 'ratio_rate', long),
@@ -483,6 +534,11 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       unit: 'short',
       help: 'Missed evaluations of a rule group of this pack within %s.' % promql.duration(long),
       expr: promql.range('increase', 'prometheus_rule_group_iterations_missed_total{rule_group=~".*;specdec-.+"}', long),
+    },
+    rules_failed: {
+      unit: 'short',
+      help: 'Failed evaluations of rules of this pack within %s.' % promql.duration(long),
+      expr: promql.range('increase', 'prometheus_rule_evaluation_failures_total{rule_group=~".*;specdec-.+"}', long),
     },
 
     // --- History, by the hour ----------------------------------------------------------------------------------------

@@ -41,11 +41,13 @@ function(config)
   local vllmSelector(name, matchers=[]) =
     promql.braces(['__name__=~"(ray_)?vllm[:_]%s"' % name] + matchers + [config.selector]);
 
-  // vLLM's series, with the service's label renamed to the pack's inference_service.
+  // vLLM's series, with the service's label renamed to the pack's inference_service. Series without that label are named
+  // after their job: otherwise all of them would be one service.
   local named(expression) =
-    if config.source == 'exporter' || config.vllm_service_label == 'inference_service' then expression
+    if config.source == 'exporter' then expression
     else
-      'label_replace(%(expression)s, "inference_service", "$1", "%(label)s", "(.*)")' % {
+      ('label_replace(label_join(%(expression)s, "service", ";", "%(label)s", "job"), '
+       + '"inference_service", "$1$2", "service", "([^;]+);.*|;(.*)")') % {
         expression: expression,
         label: config.vllm_service_label,
       };
@@ -127,6 +129,9 @@ function(config)
     // Names the record of services whose replicas have different boundaries.
     mixed_buckets:: 'inference_service:specdec_latency_buckets:mixed',
 
+    // The labels of a service, whichever model it serves.
+    service:: [label for label in level if label != 'model_name'],
+
     // How many replicas have each boundary.
     replicasByBound(sli):: aggregate('count', source.raw.histogram(sli, 'bucket'), ['le']),
 
@@ -151,15 +156,16 @@ function(config)
       local series = source.family('load_' + name + '_total');
       promql.by('sum', level + ['concurrency'], 'increase(%s[$__range])' % series),
 
-    // Replicas that started or restarted within a time, and all replicas. A failed scrape is no start: a replica counts as
-    // new only if it has no sample in an equally long time before.
+    // Replicas that started or restarted within a time, and all replicas. A failed scrape is no start, nor is a gap of
+    // Prometheus itself: a replica counts as new only if it has no sample in the hour before that time.
     replicasStarted(seconds)::
       local generated(of) = source.raw.counter('generation_tokens', of);
       aggregate('count', '(%(resets)s > 0) or (%(now)s unless %(before)s)' % {
         resets: generated(ranged('resets', seconds)),
         now: generated(function(series) series),
-        before: generated(function(series) 'last_over_time(%(series)s[%(window)s] offset %(window)s)' % {
+        before: generated(function(series) 'last_over_time(%(series)s[%(past)s] offset %(window)s)' % {
           series: series,
+          past: promql.duration(std.max(seconds, 3600)),
           window: promql.duration(seconds),
         }),
       }),
@@ -169,32 +175,71 @@ function(config)
     replicaCounter(operation, name, seconds)::
       aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), config.replica_labels),
 
+    // The same of a gauge, now.
+    replicaGauge(operation, name):: aggregate(operation, source.raw.gauge(name), config.replica_labels),
+
+    // How often the replica that restarted most often did so within a time.
+    restarts(seconds)::
+      promql.by('max', source.service, named(source.raw.counter('generation_tokens', ranged('resets', seconds)))),
+
+    // Names the record of the replicas that are known.
+    replica_up:: 'inference_service:specdec_replica:up',
+
     // Whether the predictor answers, by replica: 1 or 0. `labels`: the labels of such a series.
     up:: {
-      labels: [label for label in level if config.source == 'vllm' || label != 'model_name'],
-      // Without the sidecar it is the target's own `up`, for targets that served vLLM's metrics within the last hour.
+      local target = ['job', 'instance'],
+      local place = [label for label in source.service if label != 'inference_service'],
+      local replicas(expression) = promql.by('group', source.service + target, expression),
+
+      // Gauges are absent until the first request, so counters count as well.
+      local serving(of=function(series) series) =
+        named(of(source.raw.gauge('requests_running')) + ' or ' + source.raw.counter('draft_tokens', of)),
+
+      labels: if config.source == 'vllm' then level else source.service,
       expr:
         if config.source == 'exporter' then selector('specdec_up')
         else
-          local lately(series) = range('last_over_time', series, 3600);
-          local replicas = promql.by(
-            'group',
-            level + ['job', 'instance'],
-            // Gauges are absent until the first request, so counters count as well.
-            named(lately(source.raw.gauge('requests_running')) + ' or ' + source.raw.counter('draft_tokens', lately))
+          // Without the sidecar it is the target's own `up`, for targets that served vLLM's metrics within the last hour.
+          local lately = promql.by(
+            'group', level + target, serving(function(series) range('last_over_time', series, 3600))
           );
           local joined(labels) = 'max by (%(labels)s) (up) * on (%(labels)s) group_right () %(replicas)s' % {
             labels: promql.list(labels),
-            replicas: replicas,
+            replicas: lately,
           };
-          local place = [label for label in level if label != 'inference_service' && label != 'model_name'];
           // Several clusters may use the same address. But a label of the series may be missing on the target.
-          promql.group(
-            promql.firstOf([joined(place + ['job', 'instance']), joined(['job', 'instance'])], level + ['job', 'instance'])
-          ),
-      // A series of every scraped target. With the sidecar it is there even while the predictor does not answer.
-      seen(offset)::
-        if config.source == 'exporter' then selector('specdec_up') + offset
-        else named(source.raw.gauge('requests_running') + offset),
+          promql.group(promql.firstOf([joined(place + target), joined(target)], level + target)),
+
+      // The same for the record, which outlives the other series of a replica: it reads its own past. 0 also means that the
+      // target itself does not answer, which with the sidecar is the sidecar.
+      recorded:
+        local facts = {
+          known: replicas('last_over_time(%s[2h])' % source.replica_up),
+          on: 'on (%s)' % promql.list(target),
+          on_place: 'on (%s)' % promql.list(place + target),
+          serving: replicas(serving()),
+        };
+        |||
+          0 * (
+            %(known)s
+            and %(on)s (up == 0)
+            unless %(on_place)s (up == 1)
+          )
+          or
+        ||| % facts + (
+          if config.source == 'exporter' then promql.by('max', source.service + target, selector('specdec_up'))
+          else
+            // A target that answers without vLLM's metrics, unless another service has its address now.
+            |||
+              %(serving)s
+              or
+              %(known)s
+              and %(on)s (up == 1)
+              unless %(on)s %(serving)s
+            ||| % facts
+        ),
     },
+
+    // Services without metrics of their predictor that have figures from its log.
+    logged:: promql.by('group', source.service, selector('specdec_log_draft_tokens_total') + ' > 0'),
   }

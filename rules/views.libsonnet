@@ -460,7 +460,7 @@ function(config, source, signals, narrow)
       expr: 'count by (alertname) (%s)' % firing([
         'alertname=~"%s"' % std.join('|', [
           'SpecDecode' + name
-          for name in ['MetricsInconsistent', 'BaselineMissing', 'BucketsMixed', 'RulesLagging', 'TargetDown', 'TargetAbsent']
+          for name in ['MetricsInconsistent', 'BaselineMissing', 'BucketsMixed', 'RulesLagging', 'SidecarDown', 'TargetDown']
         ]),
       ]),
     },

@@ -1,5 +1,5 @@
-// All alerts, in the order of the questions that a person on call asks: Is the service up? Does it draft? Are the drafts
-// accepted? Are the replicas alike? Is it slow? Does the load fit? Can the pack be believed?
+// All alerts, in the order of the questions that a person on call asks: Is the service up? Does it stay up? Does it draft? Are
+// the drafts accepted? Are the replicas alike? Is it slow? Does the load fit? Can the pack be believed?
 function(config, signals)
   local alert = (import 'alert.libsonnet')(config, signals);
   local group(name, interval_seconds, rules) = {
@@ -11,6 +11,8 @@ function(config, signals)
   local slow = config.slow_interval_seconds;
   [
     group('alerts-presence', now, (import 'presence.libsonnet')(config, signals, alert)),
+    group('alerts-restarts', slow, (import 'restarts.libsonnet')(config, signals, alert)),
+    group('alerts-drafting', slow, (import 'drafting.libsonnet')(config, signals, alert)),
     group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
     group('alerts-replicas', slow, (import 'replicas.libsonnet')(config, signals, alert)),
     group('alerts-latency', slow, (import 'latency.libsonnet')(config, signals, alert)),

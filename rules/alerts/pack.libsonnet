@@ -2,6 +2,7 @@
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
+  local source = (import '../sources.libsonnet')(config);
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
   local level = config.level_labels;
@@ -85,20 +86,39 @@ function(config, signals, alert)
       impact: 'Quantiles and tail shift of the service are missing until all replicas have the same buckets.',
       action: 'Finish the rollout of --custom-histogram-buckets, or of the release that changed the buckets.',
     },
+  ] + (if config.source == 'vllm' then [] else [
+         {
+           alert: 'SpecDecodeSidecarDown',
+           severity: 'warning',
+           dashboard: config.pack_dashboard_uid,
+           level: source.service,
+           for_seconds: minutes(15),
+           expr: signals.sidecars_down.expr,
+           summary: 'An exporter beside a predictor does not answer.',
+           description: 'Exporters of %(where)s that have not answered a scrape for 15 minutes: %(number)s.' % {
+             where: alert.whereOf(source.service),
+             number: alert.value(alert.whole),
+           },
+           impact: 'The figures of the service leave these replicas out. Their predictors may be healthy: users need not notice.',
+           action: 'Look at the container specdec-exporter of the pod whose target is down: its exit reason and its log.',
+         },
+       ]) + [
     {
       alert: 'SpecDecodeRulesLagging',
       severity: 'warning',
       dashboard: config.pack_dashboard_uid,
       level: ['rule_group'],
       for_seconds: minutes(15),
-      expr: '%(busy)s\n> %(busy_max)s\nor\n%(missed)s > 0' % {
+      expr: '%(busy)s\n> %(busy_max)s\nor\n%(missed)s > 0\nor\n%(failed)s > 0' % {
         busy: signals.rules_busy.expr,
         busy_max: number(config.rules_busy_max),
         missed: signals.rules_missed.expr,
+        failed: signals.rules_failed.expr,
       },
-      summary: 'Rules of this pack take too long to evaluate.',
-      description: 'Rule group {{ $labels.rule_group }} uses nearly all of its interval, or missed an evaluation.',
+      summary: 'Rules of this pack fail, or take too long to evaluate.',
+      description: 'Rule group {{ $labels.rule_group }} uses nearly all of its interval, or an evaluation failed or was missed.',
       impact: 'Series of the pack have gaps, and alerts come late or not at all.',
-      action: 'Give the ruler more CPU, split the services between rulers, or remove SLIs from history_tail_slis.',
+      action: "Look at the ruler's page of rules: a rule that fails says why. If rules are slow, give the ruler more CPU, split "
+              + 'the services between rulers, or remove SLIs from history_tail_slis.',
     },
   ]

@@ -45,6 +45,7 @@ function(config, signals)
         'acceptance_min',
         'acceptance_length_min',
         'warming',
+        'replica_up',
       ]
     ]),
     group('curve', slow, [rule(signals[s]) for s in ['position_acceptance', 'conditional_acceptance']]),

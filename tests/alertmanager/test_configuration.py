@@ -95,9 +95,10 @@ def test_an_integration_that_does_not_exist_is_an_error() -> None:
         rendered_with("{ alertmanager+: { chat: ['fax'] } }")
 
 
-def test_without_the_exporter_messages_and_the_down_alert_are_of_a_model() -> None:
-    fragment = rendered_with("{ source: 'vllm' }")["fragment"]
-    level = ["cluster", "namespace", "inference_service", "model_name"]
+@pytest.mark.parametrize("source", ["exporter", "vllm"])
+def test_messages_and_the_down_alert_are_of_a_service_whichever_model_it_serves(source: str) -> None:
+    fragment = rendered_with(f"{{ source: '{source}' }}")["fragment"]
+    level = ["cluster", "namespace", "inference_service"]
 
     assert fragment["route"]["routes"][0]["group_by"] == level
     assert fragment["inhibit_rules"][0]["equal"] == level

@@ -26,7 +26,7 @@ from bench.alert_scenarios import COLLAPSE, DIP, FEW_DRAFTS, INCIDENTS, LOW_PAGE
 from bench.confidence import highest_count, highest_share, lowest_share
 from bench.latency_trials import ALERTS, MEAN, SOURCES, TAIL, Case, Outcome, run_cases
 from bench.rows import BenchError, Row, percent, show, show_table, table
-from bench.scenario_trials import ASIDE, MINUTES_PER_MONTH, Watched, score, watch
+from bench.scenario_trials import MINUTES_PER_MONTH, Watched, score, watch
 from bench.weeks import acceptance_weeks, latency_weeks
 
 MUST_CATCH = 0.95
@@ -190,7 +190,7 @@ def _alert_table(watched: Sequence[Watched]) -> Table:
         "alert", "severity", "due in", "recall", "after, median", "90 %", "false", "per service-month", "at most"
     )
     shown.title = "\nEach alert: where it is due, and where nothing is wrong"
-    alerts = dict.fromkeys(f"{rule.name} {rule.severity}" for rule in alert_rules() if rule.name != ASIDE)
+    alerts = dict.fromkeys(f"{rule.name} {rule.severity}" for rule in alert_rules())
     for alert in alerts:
         found = score(alert, watched)
         name, _, severity = alert.rpartition(" ")

@@ -20,8 +20,6 @@ from bench.latency_weeks import LATENCY_WEEKS
 MINUTES_PER_MONTH = 30 * 1440
 FULL_WINDOWS = 30  # minutes; before them the pack sees too little to judge
 SERVICES_AT_ONCE = 150
-# Fires for as long as a replica is young, which is what it is for; no receiver gets it.
-ASIDE = "SpecDecodeWarmingUp"
 
 LONG = ("healthy day and night", "slow decay over three days")
 SCENARIOS: Mapping[str, Callable[[str, random.Random], Trace]] = {
@@ -113,7 +111,7 @@ def _watched(scenario: str, trace: Trace, episodes: Sequence[Episode]) -> Watche
     fired: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
     for episode in sorted(episodes, key=lambda each: each.since):
         since, until = (episode.since - START) / MINUTE, (episode.until - START) / MINUTE
-        if since <= trace.minutes and episode.alert != ASIDE:
+        if since <= trace.minutes:
             fired[f"{episode.alert} {episode.severity}"].append((since, until))
     return Watched(scenario, trace.minutes, trace.quiet, trace.due, fired)
 

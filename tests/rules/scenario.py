@@ -304,7 +304,7 @@ class Case:
     series: Sequence[Series]
     firing: Mapping[int, set[str]] = dataclasses.field(default_factory=dict)
     values: Mapping[int, Mapping[str, float | None]] = dataclasses.field(default_factory=dict)
-    aside: tuple[str, ...] = ("SpecDecodeWarmingUp", "SpecDecodeBaselineMissing", "SpecDecodeTargetAbsent")
+    aside: tuple[str, ...] = ("SpecDecodeBaselineMissing",)
 
     @property
     def prefix(self) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from rules.scenario import (
     NOWHERE,
+    SECOND,
     SLOW_MINUTES,
     STEADY,
     Case,
@@ -91,6 +92,27 @@ CASES: tuple[tuple[int, Case], ...] = (
     (65, Case(name="one replica", series=replicas())),
     (95, Case(name="silent", series=service(Phase(minutes=60), Phase(minutes=40, drafts_per_minute=0)))),
     (50, Case(name="down", series=service(Phase(minutes=20), Phase(minutes=40, up=False)))),
+    (
+        50,
+        Case(
+            name="stalled",
+            series=service(
+                Phase(minutes=20), Phase(minutes=40, drafts_per_minute=0, requests_per_minute=0, running=8, waiting=40)
+            ),
+        ),
+    ),
+    (105, Case(name="loop", series=service(*[Phase(minutes=4, restart=True), Phase(minutes=4, up=False)] * 14))),
+    (
+        50,
+        Case(
+            name="sidecar",
+            series=[
+                *service(Phase(minutes=20), Phase(minutes=40, present=False)),
+                Series("up", {"job": "predictors", "instance": "10.0.0.1:10409"}, [1.0] * 20 + [0.0] * 40),
+                *service(Phase(minutes=60), labels=SECOND),
+            ],
+        ),
+    ),
 )
 
 

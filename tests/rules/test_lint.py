@@ -40,6 +40,7 @@ OF_PROMETHEUS = {
     "prometheus_rule_group_last_duration_seconds": "gauge",
     "prometheus_rule_group_interval_seconds": "gauge",
     "prometheus_rule_group_iterations_missed_total": "counter",
+    "prometheus_rule_evaluation_failures_total": "counter",
 }
 CHECKS: dict[str, Callable[[rulelint.Pack], Iterator[str]]] = {
     "names": rulelint.names,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rules.scenario import NOWHERE, SECOND, Case, Pack, Phase, Series, service
+from rules.scenario import SECOND, Case, Pack, Phase, Series, service
 
 QUIET: set[str] = set()
 DOWN_PAGE = "SpecDecodeTargetDown critical"
@@ -43,16 +43,6 @@ def test_targets_of_one_address_in_two_clusters(vllm_pack: Pack) -> None:
     vllm_pack.run(Case(name="two", series=series, values={19: {down: None}, 30: {down: 1}}))
 
 
-def test_a_service_that_vanishes(pack: Pack) -> None:
-    absent = "SpecDecodeTargetAbsent warning"
-    gone = service(Phase(minutes=70), Phase(minutes=80, present=False), labels=NOWHERE)
-    aside = ("SpecDecodeWarmingUp", "SpecDecodeBaselineMissing")
-    pack.run(
-        Case(name="gone", series=gone, firing={70: QUIET, 100: {absent}, 149: QUIET}, aside=aside),
-        Case(name="there", series=service(Phase(minutes=150)), firing={100: QUIET, 149: QUIET}, aside=aside),
-    )
-
-
 def test_speculation_that_does_not_draft(pack: Pack) -> None:
     silent = "SpecDecodeNotDrafting warning"
     stopped = Phase(minutes=50, drafts_per_minute=0)
@@ -89,7 +79,6 @@ def test_a_scrape_that_fails_is_no_start(pack: Pack) -> None:
             + service(Phase(minutes=60, present=False), Phase(minutes=40), labels=SECOND),
             firing={65: QUIET},
             values={65: {WARMING: 0.5}},
-            aside=("SpecDecodeBaselineMissing", "SpecDecodeTargetAbsent"),
         ),
     )
 
@@ -137,13 +126,13 @@ def test_a_service_without_a_baseline(pack: Pack) -> None:
             name="two days with too few requests",
             series=[one for one in service(few, families=("tpot",)) if "bucket" not in one.name],
             firing={minutes - 1: {"SpecDecodeBaselineMissing info tpot"}},
-            aside=("SpecDecodeWarmingUp",),
+            aside=(),
         ),
         every=20,
     )
 
 
-def test_rules_that_take_too_long(pack: Pack) -> None:
+def test_rules_that_take_too_long_or_fail(pack: Pack) -> None:
     group = {"rule_group": "/etc/rules/specdec.rules.yaml;specdec-tails"}
 
     def lasting(seconds: float) -> list[Series]:
@@ -152,17 +141,8 @@ def test_rules_that_take_too_long(pack: Pack) -> None:
             Series("prometheus_rule_group_interval_seconds", group, [240.0] * 40),
         ]
 
-    late = Case(name="too long", series=lasting(200), firing={35: {"SpecDecodeRulesLagging warning"}})
-    pack.run(late)
+    lagging = {35: {"SpecDecodeRulesLagging warning"}}
+    failed = Series("prometheus_rule_evaluation_failures_total", group, [0.0] * 15 + [1.0] * 25)
+    pack.run(Case(name="too long", series=lasting(200), firing=lagging))
     pack.run(Case(name="in time", series=lasting(20), firing={35: QUIET}))
-
-
-def test_a_start_is_noted(pack: Pack) -> None:
-    pack.run(
-        Case(
-            name="for a quarter of an hour",
-            series=service(Phase(minutes=60), Phase(minutes=40, restart=True)),
-            firing={50: QUIET, 65: {"SpecDecodeWarmingUp info"}, 80: QUIET},
-            aside=(),
-        ),
-    )
+    pack.run(Case(name="an evaluation failed", series=[*lasting(20), failed], firing=lagging))

@@ -35,8 +35,7 @@ SECTIONS = [
 ]
 # Changing speculation is no answer to these; their pages only link to how it is done. All others show it.
 ABOUT_PACK_OR_TRAFFIC = {
-    "SpecDecodeTargetAbsent",
-    "SpecDecodeWarmingUp",
+    "SpecDecodeSidecarDown",
     "SpecDecodeReplicaOutlier",
     "SpecDecodeAcceptanceSuspicious",
     "SpecDecodeMetricsInconsistent",
@@ -51,6 +50,7 @@ OF_PROMETHEUS = {
     "prometheus_rule_group_last_duration_seconds": "gauge",
     "prometheus_rule_group_interval_seconds": "gauge",
     "prometheus_rule_group_iterations_missed_total": "counter",
+    "prometheus_rule_evaluation_failures_total": "counter",
 }
 SEVERITIES = ["critical", "warning", "info"]
 

@@ -60,7 +60,7 @@ NOT_NEEDED = {
 
 # promtool evaluates every group every time, so an hour of history is four minutes long: what an incident is compared
 # with changes while it lasts. Against a recorded baseline it does not, see test_acceptance_alerts.py.
-ASIDE = ("SpecDecodeWarmingUp", "SpecDecodeBaselineMissing", "SpecDecodeAcceptanceDropped", "SpecDecodeTargetAbsent")
+ASIDE = ("SpecDecodeBaselineMissing", "SpecDecodeAcceptanceDropped")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,65 @@
+// Does it draft?
+local promql = import '../promql.libsonnet';
+
+function(config, signals, alert)
+  local number = promql.number;
+  local minutes(n) = n * config.minute_seconds;
+  local on = 'on (%s)' % promql.list(config.level_labels);
+  local hasDrafted = 'last_over_time(%s[1d])' % signals.acceptance_hour.record;
+  local generating = '%(tokens)s >= %(min_tokens)s' % {
+    tokens: signals.generation_tokens_now.record,
+    min_tokens: number(config.min_generation_tokens_per_second),
+  };
+  local facts = alert.facts { tokens: alert.value(alert.whole) };
+
+  [
+    {
+      alert: 'SpecDecodeNotDrafting',
+      severity: 'warning',
+      for_seconds: minutes(15),
+      keep_seconds: minutes(5),
+      expr: |||
+        %(generating)s
+        and
+        %(drafts)s == 0
+        unless %(on)s
+        (%(warming)s > 0.5)
+        unless
+        %(alternating)s
+      ||| % {
+        generating: generating,
+        drafts: signals.drafts_now.record,
+        on: on,
+        warming: signals.warming.record,
+        alternating: signals.alternating.expr,
+      },
+      summary: 'Speculation is configured, but nothing is drafted.',
+      description: '%(where)s generates %(tokens)s tokens/s but drafts nothing now. Over %(long)s it made %(drafts)s drafts.'
+                   % facts { drafts: alert.number(signals.drafts.record, alert.whole) },
+      impact: 'The service is only as fast as without speculation, and the draft model takes memory for nothing.',
+      action: 'Look for sampling parameters that switch speculation off, or for a batch size limit (dynamic k may be 0 under '
+              + 'load). With n-gram lookup, check that the prompts contain text to copy.',
+    },
+    {
+      alert: 'SpecDecodeMetricsMissing',
+      severity: 'info',
+      for_seconds: minutes(30),
+      expr: |||
+        %(generating)s
+        and
+        %(has_drafted)s
+        unless
+        %(draft_tokens)s
+      ||| % {
+        generating: generating,
+        has_drafted: hasDrafted,
+        draft_tokens: signals.draft_tokens.record,
+      },
+      summary: 'A service drafted within the last day, but its draft counters are gone.',
+      description: '%(where)s generates %(tokens)s tokens/s. It drafted within the last day and has no draft counters now.'
+                   % facts,
+      impact: 'Speculation was switched off, or its metrics have new names. In the second case no alert about it can fire.',
+      action: 'If somebody switched speculation off on purpose, this alert ends within a day. If not, compare arguments and '
+              + 'release with yesterday.',
+    },
+  ]

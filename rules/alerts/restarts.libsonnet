@@ -1,0 +1,54 @@
+// Does it stay up?
+local promql = import '../promql.libsonnet';
+
+function(config, signals, alert)
+  local source = (import '../sources.libsonnet')(config);
+  local number = promql.number;
+  local service = source.service;
+  local ofService = 'on (%s)' % promql.list(service);
+  local where = alert.whereOf(service);
+  local window = promql.duration(config.restart_window_seconds);
+
+  // It ends an hour after the last restart.
+  local looping = |||
+    %(restarts)s >= %(restarts_min)d
+    and %(of)s
+    (%(lately)s > 0)
+  ||| % {
+    restarts: source.restarts(config.restart_window_seconds),
+    restarts_min: config.restarts_min,
+    of: ofService,
+    lately: source.restarts(3600),
+  };
+  local lossy = |||
+    and %(of)s
+    (%(answering)s < %(limit)s)
+  ||| % {
+    of: ofService,
+    answering: promql.by('avg', service, promql.range('avg_over_time', signals.replica_up.record, 3600)),
+    limit: number(1 - config.restart_loss_critical),
+  };
+
+  local loop(severity, expr, impact) = {
+    alert: 'SpecDecodeRestartLoop',
+    severity: severity,
+    level: service,
+    keep_seconds: 45 * config.minute_seconds,
+    expr: expr,
+    summary: 'A replica restarts again and again.',
+    description: 'A replica of %(where)s restarted %(times)s times within %(window)s.'
+                 % { where: where, times: alert.value(alert.whole), window: window },
+    impact: impact,
+    action: 'Read what ended the last container: its exit reason and the end of its previous log. If it began with a change of '
+            + 'arguments, image or model, roll back.',
+  };
+
+  [
+    loop(
+      'critical',
+      looping + lossy,
+      'The replicas do not answer for more than %s of the time, and every start drops the requests that ran.'
+      % alert.percentOf(config.restart_loss_critical),
+    ),
+    loop('warning', looping, 'Every restart drops the requests that ran, and the first requests after it are slow.'),
+  ]

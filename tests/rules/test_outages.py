@@ -1,0 +1,311 @@
+"""Outages, restarts and stalls of hours, as a person on call judges them: told once, steadily, until they end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import rjsonnet
+import yaml
+
+from promtool import REPOSITORY, Promtool
+from rules.scenario import CONTROL, NOWHERE, SECOND, STEADY, Case, Pack, Phase, Series, Source, service, slower
+
+QUIET: set[str] = set()
+DOWN_PAGE = "SpecDecodeTargetDown critical"
+DOWN = "SpecDecodeTargetDown warning"
+LOOP_PAGE = "SpecDecodeRestartLoop critical"
+LOOP = "SpecDecodeRestartLoop warning"
+STALLED = "SpecDecodeEngineStalled critical"
+SIDECAR = "SpecDecodeSidecarDown warning"
+NOT_DRAFTING = "SpecDecodeNotDrafting warning"
+P99 = "SpecDecodeP99Regression critical tpot"
+LOW_PAGE = "SpecDecodeAcceptanceLow critical"
+WARMING = "inference_service:specdec_warming_replicas:ratio"
+
+# Four hours, and rules that are evaluated every other minute: these are the longest tests of the rules.
+BEFORE = 20
+END = BEFORE + 240
+EVERY = 2
+WELL = Phase(minutes=BEFORE)
+ALWAYS = Phase(minutes=END)
+HOURS = range(BEFORE + 20, END, 20)
+PRESENCE = ("speculation", "alerts-presence", "alerts-restarts", "alerts-drafting", "alerts-pack")
+
+
+def pack_of(promtool: Promtool, folder: Path, groups: Iterable[str], config: str) -> Pack:
+    """Some groups of the rules: all of them take ten times as long for these hours."""
+    snippet = f"""
+        local mixin = (import 'mixin.libsonnet') + {{
+          _config+:: {{ evaluation_interval_seconds: {60 * EVERY} }} + {config},
+        }};
+        mixin.prometheusRules.groups + mixin.prometheusAlerts.groups
+    """
+    found = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
+    wanted = {f"specdec-{name}" for name in groups}
+    rules = folder / "rules.yaml"
+    rules.write_text(yaml.safe_dump({"groups": [group for group in found if group["name"] in wanted]}))
+    return Pack(promtool, rules, folder)
+
+
+@pytest.fixture(params=["exporter", "vllm"])
+def source(request: pytest.FixtureRequest) -> Source:
+    found: Source = request.param
+    return found
+
+
+@pytest.fixture
+def presence(source: Source, promtool: Promtool, tmp_path: Path) -> Pack:
+    return pack_of(promtool, tmp_path, PRESENCE, f"{{ source: '{source}' }}")
+
+
+def replica(number: int) -> dict[str, str]:
+    return {"pod": f"chat-{number}", "instance": f"10.0.0.{number + 1}:10409"}
+
+
+def again_and_again(*phases: Phase) -> list[Phase]:
+    whole = sum(phase.minutes for phase in phases)
+    return [WELL, *phases * ((END - BEFORE) // whole)]
+
+
+def fired(alert: str, window: str) -> str:
+    """How often an alert was evaluated as firing within a window."""
+    name, severity, *_ = alert.split()
+    return f'max(count_over_time(ALERTS{{alertname="{name}", severity="{severity}", alertstate="firing"}}[{window}]))'
+
+
+def steady(alert: str, minutes: int) -> dict[str, float | None]:
+    """It fired all the time, so it began once."""
+    return {f"{fired(alert, f'{minutes}m')} >= bool {minutes // EVERY}": 1}
+
+
+def throughout(minutes: Iterable[int], *alerts: str) -> dict[int, set[str]]:
+    return {minute: set(alerts) for minute in minutes}
+
+
+def test_what_is_away_is_told_until_it_is_back(presence: Pack, source: Source) -> None:
+    away, gone = Phase(minutes=240, up=False), Phase(minutes=240, present=False)
+
+    def one(*phases: Phase, labels: dict[str, str] | None = None) -> list[Series]:
+        return service(*phases, source=source, labels=labels)
+
+    others = [each for number in range(1, 8) for each in one(ALWAYS, labels=replica(number))]
+    loop = again_and_again(Phase(minutes=4, up=False), Phase(minutes=4, restart=True))
+    hung = Phase(minutes=120, drafts_per_minute=0, requests_per_minute=0, running=8, waiting=40)
+    presence.run(
+        Case(
+            name="all replicas down",
+            series=one(WELL, away) + one(WELL, away, labels=SECOND),
+            firing={BEFORE + 4: QUIET, BEFORE + 8: {DOWN_PAGE}} | throughout(HOURS, DOWN_PAGE, DOWN),
+            values={END - 2: steady(DOWN_PAGE, 230)},
+        ),
+        Case(
+            name="back after two hours",
+            series=one(WELL, Phase(minutes=120, up=False), Phase(minutes=120, restart=True)),
+            firing={BEFORE + 118: {DOWN_PAGE, DOWN}} | throughout(range(BEFORE + 128, END, 20)),
+        ),
+        Case(
+            name="one of three down",
+            series=one(WELL, away) + one(ALWAYS, labels=SECOND) + one(ALWAYS, labels=replica(2)),
+            firing={BEFORE + 10: QUIET} | throughout(HOURS, DOWN),
+            values={END - 2: steady(DOWN, 220)},
+        ),
+        Case(
+            name="all pods gone",
+            series=one(WELL, gone, labels=NOWHERE) + one(WELL, gone, labels=NOWHERE | SECOND),
+            firing={BEFORE: QUIET} | throughout(HOURS, DOWN_PAGE),
+            values={END - 2: steady(DOWN_PAGE, 224)},
+        ),
+        Case(
+            name="down, then gone",
+            series=one(WELL, Phase(minutes=60, up=False), Phase(minutes=180, present=False)),
+            values={END - 2: steady(DOWN_PAGE, 230)},
+        ),
+        Case(
+            name="scaled in",
+            series=one(ALWAYS) + one(WELL, gone, labels=SECOND),
+            firing=throughout(HOURS),
+        ),
+        Case(
+            name="up and down every four minutes",
+            series=one(*loop),
+            firing=throughout(range(BEFORE + 30, END, 20), LOOP_PAGE, LOOP),
+            values={END - 2: steady(LOOP_PAGE, 200)},
+        ),
+        Case(
+            name="one of eight up and down",
+            series=one(*loop) + others,
+            firing=throughout(range(BEFORE + 30, END, 20), LOOP),
+        ),
+        Case(
+            name="it stays up in the end",
+            series=one(WELL, *again_and_again(Phase(minutes=4, up=False), Phase(minutes=4, restart=True))[1:8], ALWAYS),
+            firing={BEFORE + 40: {LOOP_PAGE, LOOP}, BEFORE + 150: QUIET},
+        ),
+        Case(
+            name="three minutes down in every forty",
+            series=one(*again_and_again(Phase(minutes=3, up=False), Phase(minutes=37, restart=True))),
+            firing=throughout(range(BEFORE + 90, END, 10), LOOP),
+        ),
+        Case(
+            name="two deployments",
+            series=one(WELL, Phase(minutes=30, restart=True), Phase(minutes=210, restart=True)),
+            firing=throughout(HOURS),
+        ),
+        Case(
+            name="a hung engine of two",
+            series=one(WELL, hung, Phase(minutes=120)) + one(ALWAYS, labels=SECOND),
+            firing={BEFORE + 6: QUIET, BEFORE + 14: {STALLED}, BEFORE + 118: {STALLED}, BEFORE + 130: QUIET},
+            values={BEFORE + 118: steady(STALLED, 100)},
+        ),
+        Case(
+            name="idle",
+            series=one(WELL, Phase(minutes=120, drafts_per_minute=0, requests_per_minute=0, running=0)),
+            firing=throughout(range(BEFORE, BEFORE + 120, 20)),
+        ),
+        Case(
+            name="no scrape for 20 minutes",
+            series=one(WELL, WELL, WELL, Phase(minutes=20, present=False), Phase(minutes=100)),
+            values={160: {f"max_over_time({WARMING}[70m])": None}},
+        ),
+        Case(
+            name="no drafts in every peak",
+            series=one(*again_and_again(Phase(minutes=40, drafts_per_minute=0), Phase(minutes=20))),
+            firing=throughout(range(BEFORE + 50, END, 10)),
+            values={END - 2: {f"{fired(NOT_DRAFTING, '4h')} <= bool {40 // EVERY}": 1}},
+        ),
+        Case(
+            name="no drafts at all any more",
+            series=one(WELL, Phase(minutes=240, drafts_per_minute=0)),
+            values={END - 2: steady(NOT_DRAFTING, 210)},
+        ),
+        every=EVERY,
+    )
+
+
+def test_what_the_exporter_alone_can_tell(promtool: Promtool, tmp_path: Path) -> None:
+    pack = pack_of(
+        promtool, tmp_path, ("speculation", "latency", "alerts-presence", "alerts-acceptance", "alerts-pack"), "{}"
+    )
+    minutes = 120
+    well = Phase(minutes=minutes)
+    crashed = service(WELL, Phase(minutes=minutes - BEFORE, present=False))
+    target = {"job": "predictors", "instance": "10.0.0.1:10409"}
+    about = {"inference_service": "chat", "instance": "10.0.0.9:10409", "job": "predictors"}
+    log = {"drafts": 600.0, "draft_tokens": 1800.0, "accepted_tokens": 300.0}
+    by_log = [
+        Series(
+            f"specdec_log_{name}_total", about | {"model_name": "llama"}, [step * minute for minute in range(minutes)]
+        )
+        for name, step in log.items()
+    ]
+    pack.run(
+        Case(
+            name="one of eight sidecars crashed",
+            series=crashed
+            + [Series("up", target, [1.0] * BEFORE + [0.0] * (minutes - BEFORE))]
+            + [each for number in range(1, 8) for each in service(well, labels=replica(number))],
+            firing={BEFORE + 10: QUIET, **throughout(range(BEFORE + 24, minutes, 10), SIDECAR)},
+        ),
+        Case(
+            name="its log alone",
+            series=[*by_log, Series("specdec_up", about, [0.0] * minutes)],
+            firing={
+                60: {LOW_PAGE, "SpecDecodeAcceptanceLow warning"},
+                110: {LOW_PAGE, "SpecDecodeAcceptanceLow warning"},
+            },
+        ),
+        every=EVERY,
+    )
+
+
+def test_a_service_that_scales_to_zero_is_not_down(promtool: Promtool, source: Source, tmp_path: Path) -> None:
+    zero = f"{{ source: '{source}', scale_to_zero_service_regex: '.*code' }}"
+    pack = pack_of(promtool, tmp_path, ("speculation", "alerts-presence"), zero)
+    asleep = Phase(minutes=60, present=False)
+    code = {"inference_service": "code", "job": "code"}
+    pack.run(
+        Case(
+            name="asleep, and a start of eight minutes",
+            series=service(WELL, asleep, Phase(minutes=8, up=False), Phase(minutes=42), source=source, labels=code),
+            firing=throughout(range(BEFORE, 130, 4)),
+        ),
+        Case(
+            name="down",
+            series=service(WELL, Phase(minutes=110, up=False), source=source, labels=code),
+            firing={BEFORE + 10: QUIET, BEFORE + 18: {DOWN}, BEFORE + 30: {DOWN_PAGE, DOWN}, 128: {DOWN_PAGE, DOWN}},
+        ),
+        Case(
+            name="another that is gone",
+            series=service(WELL, Phase(minutes=110, present=False), source=source),
+            firing={BEFORE + 20: {DOWN_PAGE}},
+        ),
+        every=EVERY,
+    )
+
+
+def test_a_service_that_was_removed_is_forgotten_after_a_day(
+    promtool: Promtool, source: Source, tmp_path: Path
+) -> None:
+    pack = pack_of(promtool, tmp_path, ("speculation", "alerts-presence"), f"{{ source: '{source}' }}")
+    removed = [
+        each
+        for each in service(Phase(minutes=60), Phase(minutes=1600, present=False), source=source)
+        if "up" in each.name or "requests_running" in each.name
+    ]
+    pack.run(
+        Case(name="removed", series=removed, firing={100: {DOWN_PAGE}, 1480: {DOWN_PAGE}, 1560: QUIET}),
+        every=20,
+    )
+
+
+def test_latency_speaks_through_restarts_and_gaps(promtool: Promtool, tmp_path: Path) -> None:
+    pack = pack_of(promtool, tmp_path, ("speculation", "latency", "baselines", "tails", "alerts-latency"), "{}")
+    slow = {**STEADY, "tpot": slower(STEADY["tpot"], 3.0)}
+
+    def beside_a_control(*phases: Phase) -> list[Series]:
+        control = service(Phase(minutes=200), speculative=False, families=("tpot",), labels=CONTROL)
+        return service(*phases, families=("tpot",)) + control
+
+    pack.run(
+        Case(
+            name="a restart every forty minutes",
+            series=beside_a_control(
+                *again_and_again(Phase(minutes=3, up=False), Phase(minutes=37, restart=True, latency=slow))
+            ),
+            values={198: steady(P99, 60)},
+        ),
+        Case(
+            name="no scrape for 20 minutes",
+            series=beside_a_control(
+                WELL,
+                Phase(minutes=70, latency=slow),
+                Phase(minutes=20, present=False),
+                Phase(minutes=90, latency=slow),
+            ),
+            values={198: steady(P99, 140)},
+        ),
+        every=EVERY,
+    )
+
+
+def test_services_without_a_name_are_named_after_their_job(promtool: Promtool, tmp_path: Path) -> None:
+    pack = pack_of(promtool, tmp_path, ("speculation",), "{ source: 'vllm' }")
+    nameless = {"inference_service": "", "cluster": "", "namespace": ""}
+
+    def one(name: str, *curve: float, job: str, instance: str) -> list[Series]:
+        labels = nameless | {"job": job, "pod": name, "instance": instance}
+        return service(Phase(minutes=40, curve=curve), source="vllm", labels=labels)
+
+    ratio = "inference_service:specdec_acceptance:ratio_rate30m"
+    pack.run(
+        Case(
+            name="two jobs of one model",
+            series=one("a", 0.9, 0.7, job="chat", instance="10.0.0.1:8000")
+            + one("b", 0.2, 0.0, job="code", instance="10.0.0.2:8000")
+            + one("c", 0.6, 0.4, job="code", instance="10.0.0.3:8000"),
+            values={38: {f'{ratio}{{inference_service="chat"}}': 0.8, f'{ratio}{{inference_service="code"}}': 0.3}},
+        ),
+    )
