@@ -55,6 +55,8 @@ class PinnedBaseline:
             speculative=self.acceptance_ratio is not None,
             model_name=self.fit.model_name,
             step_times=self.step_times,
+            times=histogram,
+            mean_acceptance_length=self.mean_acceptance_length,
         )
 
     @property

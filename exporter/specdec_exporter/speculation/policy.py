@@ -29,9 +29,11 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``min_requests``: fewer decide nothing. ``z_score``: one-sided normal quantile that a tail shift must exceed.
     ``tail_limit_share``: a tail limit held at least this share of the requests at baseline. ``tail_growth``: slow
     requests count only beyond this many times their share at baseline. ``tail_shift_min``: smallest tail shift, a share
-    of all requests. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count; two equal runs differ by
-    less. ``run_to_run_spread``: assumed standard deviation between equal runs, relative. ``traffic_tolerance``: largest
-    relative difference of the same traffic, in load and in the mean length of prompts or answers.
+    of all requests. ``tail_shift_critical``: one of this size wakes somebody. ``slower_ratio``: more than this many
+    times the baseline's mean latency is slower. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count
+    in a comparison; two equal runs differ by less. ``run_to_run_spread``: assumed standard deviation between equal
+    runs, relative. ``traffic_tolerance``: largest relative difference of the same traffic, in load and in the mean
+    length of prompts or answers.
     ``length_shift_min``: smallest share of the prompts or answers, beyond chance, by which two distributions of their
     lengths differ. ``min_blocks``: with fewer blocks of time, requests are taken as independent. ``enough_blocks``:
     with fewer, an interval is far wider than it need be. ``harmful_ratio``: this many times the baseline's time per
@@ -44,6 +46,8 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tail_limit_share: float
     tail_growth: float
     tail_shift_min: float
+    tail_shift_critical: float
+    slower_ratio: float
     slowdown_min: float
     speedup_min: float
     run_to_run_spread: float
