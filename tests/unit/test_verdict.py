@@ -258,7 +258,8 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
     baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=speculative)
     verdict = judged("drafting", drafted(rate, seconds=seconds), method(None), 3, baseline)
     assert verdict.code == code
-    assert f"speed-up {0.02 / seconds:.2f}" in verdict.reasons[code == "slower"]
+    told = f"{seconds / 0.02:.2f} times the baseline's" if code == "slower" else f"speed-up {0.02 / seconds:.2f}"
+    assert told in verdict.reasons[0]
     assert verdict.action
 
 
@@ -278,7 +279,8 @@ BEFORE = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=True, me
 def test_a_slower_service_says_whether_drafts_are_why(rate: float, headline: str) -> None:
     verdict = judged("drafting", drafted(rate, seconds=0.0304), method(None), 3, BEFORE)
     assert (verdict.code, verdict.basis, verdict.headline) == ("slower", "measured", headline)
-    assert verdict.reasons[0] == "time per output token is 1.52 times the baseline's"
+    assert verdict.reasons[0] == "time per output token 30.4 ms over 1,000 requests, 1.52 times the baseline's"
+    assert "speed-up" not in " ".join(verdict.reasons)
 
 
 def test_a_speed_up_that_pays_does_not_hide_a_longer_tail_and_is_named() -> None:

@@ -301,8 +301,8 @@ class PredictorState:
         kept = [each for each in kept if each.timestamp >= point.timestamp - HISTORY_SECONDS] + [point]
         if len(kept) > HISTORY_POINTS:
             kept = kept[::-2][::-1]  # the newest stays
-            # Less than their mean distance: scrapes are never quite even.
-            self._history_spacing = 0.75 * (kept[-1].timestamp - kept[0].timestamp) / (len(kept) - 1)
+            # A little less than their mean distance: scrapes are never quite even.
+            self._history_spacing = 0.9 * (kept[-1].timestamp - kept[0].timestamp) / (len(kept) - 1)
         self._history = kept
 
     def _point(self, window: Figures | None) -> HistoryPoint | None:

@@ -181,7 +181,10 @@ def slowdown(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolic
     edges = ((mean_slower, mean_edge), (tail_slower, tail_edge))
     slower_at_edge = any(edge for sign_is_seen, edge in edges if sign_is_seen or not slower)
     longer_then = ratio(baseline.mean_acceptance_length, figures.mean_acceptance_length)
-    reason = f"time per output token is {mean:.2f} times the baseline's"
+    reason = (
+        f"time per output token {1000 * (figures.time_per_output_token_seconds or 0.0):.1f} ms over "
+        f"{figures.timed_requests:,.0f} requests, {mean:.2f} times the baseline's"
+    )
     if tail is not None and tail_slower:
         reason += f", and {tail.share:.0%} more of the requests than expected exceed {1000 * tail.limit_seconds:g} ms"
     return Slowdown(

@@ -209,7 +209,7 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
         findings.append(Finding("PASS", "Chance", _chance(within_chance, interval)))
     findings += _remarks(evidence)
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
-    if measured is not None:
+    if measured is not None and (code != "slower" or measured.pays):  # against other drafts it is no speed-up
         lost = measured.harmful or measured.pays is False
         findings.insert(0, Finding("WARN" if lost else "PASS", "Speed", measured.reason))
     if late is not None and code == "slower":
