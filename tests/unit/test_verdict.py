@@ -263,6 +263,44 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
     assert verdict.action
 
 
+def test_harm_must_be_more_than_chance() -> None:
+    few = drafted(0.3, seconds=0.03, requests=8)
+    assert judged("drafting", few, method(None), 3, without_speculation(0.02)).code == "not_paying"
+    small_baseline = without_speculation(0.02, requests=5)
+    assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, small_baseline).code == "not_paying"
+    assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, without_speculation(0.02)).code == "harmful"
+
+
+def test_a_speed_up_of_few_requests_decides_nothing() -> None:
+    requests = POLICY.latency.min_requests - 1
+    seen = drafted(0.8, seconds=0.02, requests=requests)
+    assert judged("drafting", seen, method(None), 3, without_speculation(0.02)).code == "healthy"
+
+
+@pytest.mark.parametrize("seconds", [None, 0.0])
+def test_a_baseline_without_times_to_compare_changes_nothing(seconds: float | None) -> None:
+    seen = drafted(0.8, seconds=seconds)
+    assert judged("drafting", seen, method(None), 3, without_speculation(0.02)) == judged(
+        "drafting", seen, method(None), 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ("unreachable", "unknown"),
+        ("stats_disabled", "unknown"),
+        ("speculation_off", "off"),
+        ("idle", "idle"),
+        ("not_drafting", "watch"),
+    ],
+)
+def test_without_drafts_the_state_is_the_verdict(state: str, code: str) -> None:
+    verdict = judged(state, drafted(0.01), method(None), 3)  # type: ignore[arg-type]
+    assert verdict.code == code
+    assert verdict.action
+
+
 # --- slower than before, for other reasons than drafts ---
 
 BEFORE = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=True, mean_acceptance_length=3.4)
@@ -322,44 +360,6 @@ def test_a_word_is_never_within_chance_of_itself_and_slower_never_hides_a_loss(
     if verdict.code == "slower":
         assert rate >= POLICY.acceptance_ratio_min
         assert slowdown > POLICY.latency.slower_ratio
-
-
-def test_harm_must_be_more_than_chance() -> None:
-    few = drafted(0.3, seconds=0.03, requests=8)
-    assert judged("drafting", few, method(None), 3, without_speculation(0.02)).code == "not_paying"
-    small_baseline = without_speculation(0.02, requests=5)
-    assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, small_baseline).code == "not_paying"
-    assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, without_speculation(0.02)).code == "harmful"
-
-
-def test_a_speed_up_of_few_requests_decides_nothing() -> None:
-    requests = POLICY.latency.min_requests - 1
-    seen = drafted(0.8, seconds=0.02, requests=requests)
-    assert judged("drafting", seen, method(None), 3, without_speculation(0.02)).code == "healthy"
-
-
-@pytest.mark.parametrize("seconds", [None, 0.0])
-def test_a_baseline_without_times_to_compare_changes_nothing(seconds: float | None) -> None:
-    seen = drafted(0.8, seconds=seconds)
-    assert judged("drafting", seen, method(None), 3, without_speculation(0.02)) == judged(
-        "drafting", seen, method(None), 3
-    )
-
-
-@pytest.mark.parametrize(
-    ("state", "code"),
-    [
-        ("unreachable", "unknown"),
-        ("stats_disabled", "unknown"),
-        ("speculation_off", "off"),
-        ("idle", "idle"),
-        ("not_drafting", "watch"),
-    ],
-)
-def test_without_drafts_the_state_is_the_verdict(state: str, code: str) -> None:
-    verdict = judged(state, drafted(0.01), method(None), 3)  # type: ignore[arg-type]
-    assert verdict.code == code
-    assert verdict.action
 
 
 # --- the policy ---

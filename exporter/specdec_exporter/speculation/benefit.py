@@ -142,6 +142,17 @@ def _of_requests(figures: Figures, baseline: DecodingBaseline, policy: ResolvedP
     )
 
 
+def _possible(speedup: Estimate, speedup_min: float, harmful_below: float) -> frozenset[Worth]:
+    """Return what a speed-up may be within its interval. To pay, it must reach ``speedup_min`` and be above 1."""
+    low, high = speedup.low or 0.0, math.inf if speedup.high is None else speedup.high
+    worth: dict[Worth, bool] = {
+        "healthy": high >= speedup_min,
+        "not_paying": (low <= 1.0 or speedup.value < speedup_min) and high >= harmful_below,
+        "harmful": low < harmful_below,
+    }
+    return frozenset(word for word, is_possible in worth.items() if is_possible)
+
+
 def _mean_ratio(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy) -> tuple[float, float] | None:
     """Return the mean time per output token over the baseline's, and its relative standard error; ``None``: unknown."""
     slowdown, requests = ratio(figures.time_per_output_token_seconds, baseline.mean_seconds), figures.timed_requests
@@ -202,14 +213,3 @@ def _tail(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy) -
     total = (figures.time_per_output_token_seconds or 0.0) * figures.timed_requests
     now = Histogram((*bounds, math.inf), (*within, figures.timed_requests), total)
     return largest_growth(now, baseline.times, limits)
-
-
-def _possible(speedup: Estimate, speedup_min: float, harmful_below: float) -> frozenset[Worth]:
-    """Return what a speed-up may be within its interval. To pay, it must reach ``speedup_min`` and be above 1."""
-    low, high = speedup.low or 0.0, math.inf if speedup.high is None else speedup.high
-    worth: dict[Worth, bool] = {
-        "healthy": high >= speedup_min,
-        "not_paying": (low <= 1.0 or speedup.value < speedup_min) and high >= harmful_below,
-        "harmful": low < harmful_below,
-    }
-    return frozenset(word for word, is_possible in worth.items() if is_possible)

@@ -24,19 +24,20 @@ _DRAFTING: Mapping[str, bool] = {"drafting": True, "not_drafting": False}
 class DecodingBaseline(msgspec.Struct, frozen=True):
     """How fast the baseline decoded.
 
+    ``times`` are its times per output token. ``mean_acceptance_length``: of its drafts, tokens; ``None`` without.
+
     ``mean_seconds`` is the mean time per output token of its ``requests``, ``None`` if not recorded. ``speculative``:
     recorded with drafts. ``model_name``: the served model it belongs to. ``step_times`` are those without drafts, by
-    load; ``None`` if it was recorded with drafts or without loads. ``times`` are the times per output token.
-    ``mean_acceptance_length``: of its drafts, tokens.
+    load; ``None`` if it was recorded with drafts or without loads.
     """
 
     mean_seconds: float | None
     requests: float
     speculative: bool
-    model_name: str | None = None
-    step_times: StepTimes | None = None
     times: Histogram | None = None
     mean_acceptance_length: float | None = None
+    model_name: str | None = None
+    step_times: StepTimes | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
