@@ -213,7 +213,7 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
         lost = measured.harmful or measured.pays is False
         findings.insert(0, Finding("WARN" if lost else "PASS", "Speed", measured.reason))
     if late is not None and code == "slower":
-        findings.insert(0, Finding("WARN", "Baseline", late.reason))
+        findings.insert(0, Finding("WARN", "Latency", late.reason))
     if code != "healthy":
         findings[0] = msgspec.structs.replace(findings[0], action=action)
     reasons = tuple(finding.found for finding in findings)
