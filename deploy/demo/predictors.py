@@ -22,11 +22,11 @@ LOAD = "3/s"
 INCIDENT_AT_SECONDS = 15.0  # real seconds, as are all times of the demo
 INCIDENT_SECONDS = 120.0
 ACCEPTANCE = 0.72
-COLLAPSED_ACCEPTANCE = 0.22
+COLLAPSED_ACCEPTANCE = 0.17
 SLOWER_BY = 2.0
 
 # A draft token costs about a third of a step without drafts. At the usual acceptance drafts make the service about 1.5
-# times as fast; after the collapse, about 0.85 times.
+# times as fast; after the collapse, about 0.77 times.
 _LATENCY = LatencyModel(step_seconds=0.02, draft_token_seconds=0.007)
 # Simulated predictors are fast from the start, so they need no warm-up that the exporter would leave out.
 _UPTIME_SECONDS = 600.0
