@@ -197,6 +197,15 @@ function(config, source, signals, name)
     wandering: promql.indent(wandering(sli), 4),
   };
 
+  // The tail shift is s - g * b: s is the slow share now, b the slow share at baseline, g the growth. Let
+  // v = 1 / n + 1 / n at baseline. The square root of any share has the sampling error sqrt(1 / n) / 2. So chance raises s
+  // above b by less than z * sqrt(b * v) + z^2 * v / 4. The shift already allows b * (g - 1) of this. For every b, the rest
+  // is at most z^2 * v * g / (4 * (g - 1)).
+  local tailMargin(sli, z_score) = '%(factor)s * (\n  %(sampling)s\n)' % {
+    factor: number(std.pow(z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
+    sampling: promql.indent(sampling(sli)),
+  };
+
   // Wander moves the tail, too. When all latencies of a lognormal distribution grow by a factor, the share b above a limit grows
   // to about b ^ exp(-0.7 * k), where k is the logarithm of the factor / the spread of the logarithm of the latencies.
   local tail_exponent = 0.7 * config.wander_z_score / config.log_spread;
@@ -561,19 +570,9 @@ function(config, source, signals, name)
       by_sli: { [sli]: margin(sli, config.alert_z_score) for sli in slis },
     },
 
-    // The tail shift is s - g * b: s is the slow share now, b the slow share at baseline, g the growth. Let
-    // v = 1 / n + 1 / n at baseline. The square root of any share has the sampling error sqrt(1 / n) / 2. So chance raises s
-    // above b by less than z * sqrt(b * v) + z^2 * v / 4. The shift already allows b * (g - 1) of this. For every b, the rest
-    // is at most z^2 * v * g / (4 * (g - 1)).
     tail_margin: {
       help: 'Chance alone may shift the tail by this much.',
-      by_sli: {
-        [sli]: '%(factor)s * (\n  %(sampling)s\n)' % {
-          factor: number(std.pow(config.alert_z_score, 2) * config.tail_growth / (4 * (config.tail_growth - 1))),
-          sampling: promql.indent(sampling(sli)),
-        }
-        for sli in slis
-      },
+      by_sli: { [sli]: tailMargin(sli, config.alert_z_score) for sli in slis },
     },
 
     // Not recorded: only an alert needs it.
@@ -613,25 +612,35 @@ function(config, source, signals, name)
     verdict: {
       record: name('verdict', 'enum'),
       unit: 'short',
-      values: { idle: 0, healthy: 1, watch: 2, not_paying: 3, harmful: 4, broken: 5 },
+      values: { idle: 0, healthy: 1, watch: 2, not_paying: 3, harmful: 4, broken: 5, slower: 6 },
       help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off (measured, or by '
-            + 'acceptance), 4 does harm (certainly slower than baseline), 5 broken (almost nothing is accepted). Absent without '
-            + 'speculation, and while drafts are too few to tell.',
+            + 'acceptance), 4 does harm (certainly slower than baseline), 5 broken (almost nothing is accepted), '
+            + '6 slower (than baseline, but not because of drafts: better than 3 to 5). Absent without speculation, and while drafts are too few to tell.',
       local below(limit) = '(' + signals.acceptance.record + ' < ' + limit + ')',
       // Also slower by more than chance explains. The page and the record judge by one look each, at the same z-score.
-      local slower = promql.strip(|||
-        (
-          %(slowdown)s
-          > clamp_min(
-            1 + %(margin)s,
-            %(ratio)s
-          )
+      local slowerThan(ratio) = |||
+        %(slowdown)s
+        > clamp_min(
+          1 + %(margin)s,
+          %(ratio)s
         )
       ||| % {
         slowdown: slowdown('{%s}' % decoding),
-        margin: promql.indent(margin('tpot', config.policy.latency.z_score), 4),
-        ratio: number(config.harmful_ratio),
-      }),
+        margin: promql.indent(margin('tpot', config.policy.latency.z_score)),
+        ratio: number(ratio),
+      },
+      local longer_tail = |||
+        %(shift)s{%(decoding)s}
+        > clamp_min(
+          %(margin)s,
+          %(limit)s
+        )
+      ||| % {
+        shift: name('latency', 'tail_shift', long),
+        decoding: decoding,
+        margin: promql.indent(tailMargin('tpot', config.policy.latency.z_score)),
+        limit: number(config.tail_shift_critical),
+      },
       local facts = {
         harms: promql.group(harms([decoding])),
         pays: promql.group(pays([like_load], [decoding])),
@@ -649,7 +658,9 @@ function(config, source, signals, name)
         broken: below(number(config.policy.acceptance_ratio_broken)),
         rejected: below(signals.acceptance_min.record),
         watch: promql.group(signals.acceptance_watch.expr),
-        slower: slower,
+        much_slower: promql.group(slowerThan(config.harmful_ratio)),
+        slower: promql.group(slowerThan(config.latency_mean_ratio) + 'or\n' + longer_tail),
+        measured: gain([decoding]),
         like_load: gain([like_load]),
         plain: gain([not_like_load, decoding]),
       },
@@ -659,7 +670,12 @@ function(config, source, signals, name)
         verdict('harmful', '%(enough)s and %(on)s %(harms)s'),
         verdict(
           'harmful',
-          '%(enough)s and %(on)s %(slower)s and %(on)s (%(rejected)s or %(on)s %(plain)s) unless %(on)s %(like_load)s'
+          '%(enough)s and %(on)s %(much_slower)s and %(on)s (%(rejected)s or %(on)s %(plain)s) unless %(on)s %(like_load)s'
+        ),
+        // Drafts are not why: a measurement shows that they pay, or nothing is measured and enough of them are accepted.
+        verdict(
+          'slower',
+          '%(enough)s and %(on)s %(slower)s unless %(on)s ((%(rejected)s or %(on)s %(measured)s) unless %(on)s %(pays)s)'
         ),
         verdict('healthy', '%(enough)s and %(on)s %(pays)s'),
         verdict('not_paying', '%(enough)s and %(on)s %(pays_not)s'),

@@ -199,7 +199,7 @@
     acceptance_best_quantile: 0.9,
 
     // The body: mean over baseline mean. Histograms hold the mean exactly.
-    latency_mean_ratio: 1.15,
+    latency_mean_ratio: config.policy.latency.slower_ratio,
 
     // The tail: the share of requests above a limit that held at least this share of them at baseline, ...
     tail_limit_share: config.policy.latency.tail_limit_share,
@@ -209,7 +209,7 @@
 
     // ... The difference is a share of all requests, and these are its limits.
     tail_shift_warning: config.policy.latency.tail_shift_min,
-    tail_shift_critical: 0.1,
+    tail_shift_critical: config.policy.latency.tail_shift_critical,
 
     // SLIs whose tail pages. Prefill makes the first token, and speculation does not touch it: its tail is a ticket only.
     tail_page_slis: ['e2e', 'tpot'],

@@ -89,14 +89,19 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: 'The verdict over %s, or why there is none: -1 speculation off, 0 idle or too few drafts, 1 healthy, 2 watch, '
             % promql.duration(long)
-            + '3 not paying off, 4 harmful, 5 broken, 6 not drafting, 7 statistics off, 8 unreachable (every replica).',
+            + '3 slower than before, 4 not paying off, 5 harmful, 6 broken, 7 not drafting, 8 statistics off, 9 unreachable '
+            + '(every replica).',
+      // The record's 6 is 3 here, so that a worse status is a higher number.
+      local verdict = signals.verdict.record,
       expr: promql.firstOf(
-        (if with_exporter then [status(8, all('unreachable'))] else [])
+        (if with_exporter then [status(9, all('unreachable'))] else [])
         + [
-          status(6, signals.sample.record + ' == 0 and ' + signals.generation_tokens_now.record + ' > 0'),
-          '1 * ' + signals.verdict.record,  // without its name, as the others
+          status(7, signals.sample.record + ' == 0 and ' + signals.generation_tokens_now.record + ' > 0'),
+          status(3, verdict + ' == ' + signals.verdict.values.slower),
+          '(%s >= 3) + 1' % verdict,
+          '1 * ' + verdict,  // without its name, as the others
         ]
-        + (if with_exporter then [status(7, all('stats_disabled')), status(-1, all('speculation_off'))] else [])
+        + (if with_exporter then [status(8, all('stats_disabled')), status(-1, all('speculation_off'))] else [])
         + [status(0, signals.sample.record)],
         level
       ),
@@ -106,7 +111,7 @@ function(config, source, signals, narrow)
       help: 'The status, plus 10 where nothing measured stands behind it: it follows from acceptance and a guess of what drafts '
             + 'cost.',
       expr: promql.firstOf([
-        '10 + (%(status)s >= 3 <= 5 unless %(on)s %(speedup)s)' % {
+        '10 + (%(status)s >= 4 <= 6 unless %(on)s %(speedup)s)' % {
           status: promql.group(views.status.expr),
           on: on,
           speedup: signals.speedup.record,
@@ -437,7 +442,7 @@ function(config, source, signals, narrow)
       local status = promql.indent(views.status.expr, 4),
       by: {
         ['%d' % value]: 'count(\n  (\n    %(status)s\n  ) == %(value)d\n) or vector(0)' % { status: status, value: value }
-        for value in std.range(-1, 8)
+        for value in std.range(-1, 9)
       },
     },
     alerts_by_severity: {

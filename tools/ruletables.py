@@ -41,6 +41,15 @@ _VERDICTS: dict[str, tuple[str, str]] = {
         ),
         "measure",
     ),
+    "slower": (
+        (
+            "it would be `watch` or `healthy`, but time per output token is slower than at baseline, beyond chance: "
+            "the mean above {latency[slower_ratio]:g} times, or {latency[tail_shift_critical]:.0%} more of the "
+            "requests than expected above a limit that the baseline kept. A baseline without speculation must show "
+            "that drafts pay"
+        ),
+        "look at deployments, load, neighbours and prompts",
+    ),
     "healthy": (
         (
             "the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted. Without "

@@ -24,8 +24,6 @@ from demo.stack import alertmanager, exporter, prometheus
 from demo.table import LiveTable
 from specdec_exporter.errors import SpecdecError
 
-HERE = Path(__file__).resolve().parent
-
 
 async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> None:
     """Run until ``stop`` or for ``seconds``. Raises :class:`ProcessError` when a part does not start, or ends."""
@@ -34,7 +32,7 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
     async with contextlib.AsyncExitStack() as stack:
         open_ = stack.enter_async_context
         simulated = await open_(predictors(directory))
-        exp = await open_(exporter(exporter_config(simulated, HERE / "baseline.yaml"), directory))
+        exp = await open_(exporter(exporter_config(simulated), directory))
         receiver = await open_(pager(table.say))
         am = await open_(alertmanager(receiver.url, directory))
         prom = await open_(prometheus({"demo-0": exp}, am, directory))

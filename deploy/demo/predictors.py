@@ -1,6 +1,7 @@
 """The simulated predictors of the demo, at ten times real speed.
 
-One stays well. One is restarted with a draft model that does not fit, and later with the old one again. One gets slow.
+One stays well. One is restarted with a draft model that does not fit, and later with the old one again. One gets slow
+for another reason than its drafts, so its baseline is its own past, with speculation.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ LOAD = "3/s"
 INCIDENT_AT_SECONDS = 15.0  # real seconds, as are all times of the demo
 INCIDENT_SECONDS = 120.0
 ACCEPTANCE = 0.72
-COLLAPSED_ACCEPTANCE = 0.22
-SLOWER_BY = 1.3
+COLLAPSED_ACCEPTANCE = 0.17
+SLOWER_BY = 2.0
 
 # A draft token costs about a third of a step without drafts. At the usual acceptance drafts make the service about 1.5
-# times as fast; after the collapse, about 0.85 times.
+# times as fast; after the collapse, about 0.77 times.
 _LATENCY = LatencyModel(step_seconds=0.02, draft_token_seconds=0.007)
 # Simulated predictors are fast from the start, so they need no warm-up that the exporter would leave out.
 _UPTIME_SECONDS = 600.0
@@ -42,6 +43,10 @@ PREDICTORS: Mapping[str, tuple[Incident, ...]] = {
     ),
     "search": (Latency(at=_AT, duration=_FOR, factor=SLOWER_BY),),
 }
+
+_HERE = Path(__file__).resolve().parent
+PLAIN, BEFORE = _HERE / "baseline.yaml", _HERE / "before.yaml"
+BASELINES: Mapping[str, Path] = {"chat": PLAIN, "code": PLAIN, "search": BEFORE}
 
 
 def settings(name: str, log: Path) -> SimulatorSettings:
@@ -87,14 +92,14 @@ async def predictor(told: SimulatorSettings) -> AsyncIterator[str]:
         await task
 
 
-def exporter_config(running: Mapping[str, tuple[str, Path]], baseline: Path) -> str:
-    """The exporter's configuration file: all predictors, each with the same baseline."""
+def exporter_config(running: Mapping[str, tuple[str, Path]]) -> str:
+    """The exporter's configuration file: all predictors, each with its baseline."""
     return yaml.safe_dump(
         {
             "window": "30s",  # short, so that an incident shows, and goes, while one watches
             "log": {"level": "warn"},
             "predictors": [
-                {"name": name, "url": url, "log_paths": [str(log)], "baseline": str(baseline)}
+                {"name": name, "url": url, "log_paths": [str(log)], "baseline": str(BASELINES[name])}
                 for name, (url, log) in running.items()
             ],
         }

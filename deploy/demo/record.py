@@ -1,7 +1,8 @@
-"""Record the demo's baseline anew: ``PYTHONPATH=deploy .venv/bin/python -m demo.record``. It takes two minutes.
+"""Record the demo's baselines anew: ``PYTHONPATH=deploy .venv/bin/python -m demo.record``. It takes three minutes.
 
-The recorded predictor is the demo's, at the same speed, without speculation. Its load changes twice, because drafts
-change the number of requests that run at a time. So the baseline knows every load that the demo has.
+The recorded predictor is the demo's, at the same speed: once without speculation, and once as it usually is. Without
+speculation its load changes twice, because drafts change the number of requests that run at a time. So that baseline
+knows every load that the demo has.
 """
 
 from __future__ import annotations
@@ -13,32 +14,39 @@ from pathlib import Path
 
 import msgspec
 
-from demo.predictors import SPEED, predictor, settings
+from demo.predictors import BEFORE, LOAD, PLAIN, SPEED, predictor, settings
 from specdec_exporter.simulator.scenario import ChangeLoad
+from specdec_exporter.simulator.settings import SimulatorSettings
 
-FILE = Path(__file__).with_name("baseline.yaml")
 _LOADS = ("1.5/s", "3/s", "5/s")
 _SECONDS_EACH = 40.0  # real seconds
 
 
-async def _record(log: Path) -> int:
-    changes = [ChangeLoad(at=index * _SECONDS_EACH * SPEED, load=load) for index, load in enumerate(_LOADS)]
-    plain = msgspec.structs.replace(settings("chat", log), method=None, load=_LOADS[0], incidents=tuple(changes[1:]))
-    requests = f"{', '.join(_LOADS)} in turn, {plain.prompt_tokens} prompt and {plain.output_tokens} output tokens"
-    async with predictor(plain) as url:
+async def _record(file: Path, name: str, recorded: SimulatorSettings, loads: tuple[str, ...]) -> int:
+    requests = f"{' then '.join(loads)}, {recorded.prompt_tokens} prompt and {recorded.output_tokens} output tokens"
+    async with predictor(recorded) as url:
         command = (
             *(sys.executable, "-m", "specdec_exporter", "baseline", "record"),
-            *(f"--predictor.url={url}", f"--predictor.log-path={log}", f"--output={FILE}", "--force"),
-            *("--name=demo", "--hardware=none: simulated", "--command=specdec-exporter simulate"),
-            *(f"--duration={len(_LOADS) * _SECONDS_EACH:g}s", f"--request-parameters={requests} in the mean"),
+            *(f"--predictor.url={url}", f"--predictor.log-path={recorded.log_path}", f"--output={file}", "--force"),
+            *(f"--name={name}", "--hardware=none: simulated", "--command=specdec-exporter simulate"),
+            *(f"--duration={len(loads) * _SECONDS_EACH:g}s", f"--request-parameters={requests} in the mean"),
         )
         return await (await asyncio.create_subprocess_exec(*command)).wait()
+
+
+async def _record_all(directory: Path) -> int:
+    changes = [ChangeLoad(at=index * _SECONDS_EACH * SPEED, load=load) for index, load in enumerate(_LOADS)]
+    usual = settings("chat", directory / "usual.log")
+    plain = msgspec.structs.replace(
+        settings("chat", directory / "plain.log"), method=None, load=_LOADS[0], incidents=tuple(changes[1:])
+    )
+    return await _record(PLAIN, "demo", plain, _LOADS) or await _record(BEFORE, "before", usual, (LOAD,))
 
 
 def main() -> int:
     """Return the exit code of ``baseline record``."""
     with tempfile.TemporaryDirectory(prefix="specdec-demo-") as directory:
-        return asyncio.run(_record(Path(directory) / "plain.log"))
+        return asyncio.run(_record_all(Path(directory)))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,21 @@ import pytest
 import yaml
 
 from promtool import Promtool
-from rules.scenario import CONTROL, STEADY, Case, Pack, Phase, Series, Shares, pinned, service, slower, with_tail
+from rules.conftest import RENDERED
+from rules.scenario import (
+    CONTROL,
+    STEADY,
+    Case,
+    Pack,
+    Phase,
+    Series,
+    Shares,
+    Source,
+    pinned,
+    service,
+    slower,
+    with_tail,
+)
 
 STEP = 15  # minutes between two samples
 HOUR = 60 // STEP
@@ -145,3 +159,35 @@ def test_the_tail_gets_the_room_that_a_wandering_lognormal_needs(rules: Path, wa
     moved = 1 - normal.cdf(normal.inv_cdf(1 - share) - 3.1 * wander / 0.6)
 
     assert share ** math.exp(-float(factor) * wander) == pytest.approx(moved, abs=0.03)
+
+
+@pytest.mark.parametrize("source", ["exporter", "vllm"])
+def test_slower_than_its_own_past_is_the_verdict_where_drafts_are_fine(
+    promtool: Promtool, tmp_path: Path, source: Source
+) -> None:
+    file = RENDERED / ("specdec.rules.yaml" if source == "exporter" else "specdec-vllm.rules.yaml")
+    groups = yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]
+    recording = tmp_path / "recording.yaml"
+    recording.write_text(yaml.safe_dump({"groups": [each for each in groups if "record" in each["rules"][0]]}))
+
+    def then(curve: tuple[float, ...], now: Shares) -> list[Series]:
+        past = [Phase(minutes=HOUR, latency={"tpot": USUAL}, requests_per_minute=900) for _ in range(30)]
+        late = [Phase(minutes=HOUR, latency={"tpot": now}, requests_per_minute=900, curve=curve) for _ in range(3)]
+        return service(*past, *late, families=("tpot",), source=source)
+
+    slow, tail = slower(USUAL, 1.25), with_tail(USUAL, 0.07, 0.15)
+    good, poor = (0.9, 0.8, 0.7), (0.5, 0.3, 0.1)
+    told: dict[str, tuple[list[Series], float]] = {
+        "as before": (then(good, USUAL), 1),
+        "slower": (then(good, slow), 6),
+        "a tail": (then(good, tail), 6),
+        "slower with poor drafts": (then(poor, slow), 3),
+    }
+    Pack(promtool, recording, tmp_path).run(
+        *(
+            Case(name=name, series=series, values={at(1, 8): {"inference_service:specdec_verdict:enum": verdict}})
+            for name, (series, verdict) in told.items()
+        ),
+        every=60,
+        step=STEP,
+    )

@@ -211,7 +211,11 @@ def test_what_the_exporter_alone_can_tell(promtool: Promtool, tmp_path: Path) ->
         ),
         Case(
             name="its log alone",
-            series=[*by_log, Series("specdec_up", about, [0.0] * minutes)],
+            series=[
+                *by_log,
+                Series("specdec_up", about, [0.0] * minutes),
+                Series("specdec_predictor_info", about | {"model_name": "llama", "method": "eagle3"}, [1.0] * minutes),
+            ],
             firing={
                 60: {LOW_PAGE, "SpecDecodeAcceptanceLow warning"},
                 110: {LOW_PAGE, "SpecDecodeAcceptanceLow warning"},

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from aiohttp import web
 
+from builders import known
 from promtool import Promtool
 from rules.scenario import SLOW_MINUTES, Case, Pack, Series
 from running import Exporter, exporter
@@ -32,7 +33,8 @@ from specdec_exporter.speculation.verdict import judge
 
 # What the record says; without a sample it says nothing, which is what "unknown" and "off" are.
 ENUM = {"idle": 0, "healthy": 1, "watch": 2, "not_paying": 3, "harmful": 4, "broken": 5, "unknown": None, "off": None}
-# An alert about what speculation is worth fires only where the verdict is at least as bad.
+ENUM["slower"] = 6
+# An alert about what speculation is worth fires only where the verdict is at least as bad; slower says that it is fine.
 ALERTS = {"SpecDecodeHarmful": 4, "SpecDecodeNotPayingOff": 3, "SpecDecodeAcceptanceLow": 2}
 MINUTES = 45
 LONG_WINDOW_MINUTES = 30
@@ -45,7 +47,19 @@ METHODS = (None, "eagle3", "ngram", "ngram_gpu", "suffix", "deepseek_mtp", "medu
 KS = (1, 3, 8)
 DRAFTS = (0, 40, 2000)
 # Time per output token over that of a baseline, and whether that was recorded with drafts; or no baseline.
-BASELINES = (None, (0.5, False), (1.0, False), (1.2, False), (1.6, False), (0.5, True), (1.6, True))
+BASELINES = (
+    None,
+    (0.5, False),
+    (1.0, False),
+    (1.2, False),
+    (1.6, False),
+    (0.5, True),
+    (1.1, True),
+    (1.2, True),
+    (1.6, True),
+)
+# A slow request takes this much time per output token; the baseline has none.
+SLOW_SECONDS = 0.06
 REQUESTS = (20, 1000)
 
 
@@ -60,6 +74,7 @@ class Service:
     drafts: int
     baseline: tuple[float, bool] | None
     requests: int
+    slow: int = 0  # of the requests
 
     @property
     def accepted_at_each(self) -> int:
@@ -81,10 +96,13 @@ class Service:
             accepted_per_position=(self.accepted_at_each,) * self.k,
             timed_requests=self.requests,
             output_token_seconds=self.requests * self.seconds,
+            timed_bounds=BOUNDS,
+            timed_within=tuple(float(self.within(bound)) for bound in BOUNDS),
         )
         against = None
         if self.baseline is not None:
-            against = DecodingBaseline(BASELINE_SECONDS, BASELINE_REQUESTS, speculative=self.baseline[1])
+            times = known(known(self.recorded()).time_per_output_token_seconds)
+            against = DecodingBaseline(BASELINE_SECONDS, BASELINE_REQUESTS, speculative=self.baseline[1], times=times)
         evidence = Evidence(
             state=self.state,
             figures=figures(counts, self.k, "metrics", 1.0),
@@ -93,6 +111,13 @@ class Service:
             baseline=against,
         )
         return judge(evidence, load_policy()).verdict.code
+
+    def within(self, bound: float) -> int:
+        """How many of the requests have at most this time per output token. Slow ones leave the others less."""
+        usual = self.seconds
+        if self.slow:
+            usual = (self.requests * self.seconds - self.slow * SLOW_SECONDS) / (self.requests - self.slow)
+        return (self.requests - self.slow) * (usual <= bound) + self.slow * (bound >= SLOW_SECONDS)
 
     def exposition(self, *, done: bool) -> str:
         """The predictor's metrics before (nothing) and after (everything)."""
@@ -121,7 +146,9 @@ class Service:
             lines.append(f"# TYPE vllm:{name} histogram")
             for bound in BOUNDS:
                 le = "+Inf" if bound == float("inf") else repr(bound)
-                within = times * count if mean <= bound else 0
+                within = times * (count if mean <= bound else 0)
+                if name.startswith("request_time"):
+                    within = times * self.within(bound)
                 lines.append(f'vllm:{name}_bucket{{{labels},le="{le}"}} {within}')
             lines.append(f"vllm:{name}_sum{{{labels}}} {times * count * mean}")
             lines.append(f"vllm:{name}_count{{{labels}}} {times * count}")
@@ -164,10 +191,15 @@ def services() -> list[Service]:
     idle_and_not_drafting = [(None, 3, 0, 0, None, 0.5), (None, 3, 0, 1000, None, 0.5)]
     # With 15 requests a mean of 1.35 times the baseline's may be chance at the policy's z-score; 1.45 times is not.
     hardly_measured = [(None, 3, 2000, 15, (slowdown, False), 0.35) for slowdown in (1.35, 1.45)]
-    chosen = pairs + every[5::149] + idle_and_not_drafting + hardly_measured
-    return [
+    chosen = pairs + every[5::251] + idle_and_not_drafting + hardly_measured
+    found = [
         Service(f"case-{number}", rate, method, k, drafts, baseline, requests)
         for number, (method, k, drafts, requests, baseline, rate) in enumerate(chosen)
+    ]
+    tails = itertools.product((0.35, 0.7), (False, True), (90, 200))
+    return found + [
+        Service(f"tail-{number}", rate, None, 3, 2000, (0.8, speculative), 1000, slow)
+        for number, (rate, speculative, slow) in enumerate(tails)
     ]
 
 
@@ -296,6 +328,23 @@ def test_few_requests_prove_harm_only_by_a_wide_margin() -> None:
     assert judged == {(1.35, False): "not_paying", (1.45, False): "harmful"}
 
 
+def test_a_slower_service_is_told_from_one_that_drafts_slow_down() -> None:
+    judged = {
+        (service.rate, service.baseline, service.slow): service.judged()
+        for service in SERVICES
+        if service.requests == 1000 and service.drafts == 2000 and service.rate in (0.35, 0.7)
+    }
+
+    assert {judged[0.7, baseline, 0] for baseline in ((1.2, True), (1.6, True))} == {"slower"}
+    assert judged[0.7, (1.1, True), 0] == "healthy"
+    assert judged[0.35, (1.2, True), 0] == "not_paying"
+    # A tail: no more than chance and growth explain; and more, where acceptance or a measured speed-up is good.
+    assert {judged[0.7, (0.8, speculative), 90] for speculative in (True, False)} == {"healthy"}
+    assert {judged[0.7, (0.8, speculative), 200] for speculative in (True, False)} == {"slower"}
+    assert judged[0.35, (0.8, False), 200] == "slower"
+    assert judged[0.35, (0.8, True), 200] == "not_paying"
+
+
 async def test_function_api_check_and_rules_say_the_same(
     fleet: Fleet, files: Path, rules: Path, tmp_path: Path, promtool: Promtool
 ) -> None:
@@ -318,7 +367,7 @@ async def test_function_api_check_and_rules_say_the_same(
     for rule in (rule for group in groups for rule in group["rules"]):
         if (least := ALERTS.get(rule.get("alert"))) is not None:
             values[f"count({rule['expr']}) > bool 0"] = 1
-            values[f"({rule['expr']}) unless on (inference_service) ({verdict} >= {least})"] = None
+            values[f"({rule['expr']}) unless on (inference_service) ({verdict} >= {least} < {ENUM['slower']})"] = None
     assert len(values) >= len(expected) + 2 * len(ALERTS)
     case = Case(name="verdicts", series=series, values={MINUTES - 5: values})
     Pack(promtool, recording, tmp_path).run(case, every=SLOW_MINUTES)

@@ -133,7 +133,7 @@ def test_the_verdict_gets_the_mean_only_while_the_baseline_fits(tmp_path: Path) 
     pinned.observe(snapshot(engine(model="large")), None)
     assert (unknown, fits, pinned.decoding) == (
         None,
-        DecodingBaseline(0.04, 100.0, speculative=False, model_name="tiny", seconds=1800.0),
+        DecodingBaseline(0.04, 100.0, speculative=False, model_name="tiny", times=latency(100), seconds=1800.0),
         None,
     )
     pinned.observe(snapshot(), None)  # a predictor that shows no engine says nothing new

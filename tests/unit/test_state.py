@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, ServerArguments, SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.serving.state import HISTORY_POINTS, PredictorState
 
 
 @pytest.fixture
@@ -104,9 +105,10 @@ def test_a_predictor_without_speculation_leaves_no_acceptance_in_the_history(
     ):
         state.observe_snapshot(parse_exposition(dump.read_bytes()))
         clock.advance(61)
-    *before, without, again = [point.acceptance_ratio for point in state.status().history]
-    assert len(before) == 1
-    assert (without, again) == (None, None)
+    # None of the third reading; the fourth begins to count anew, and the window still has the first two.
+    before, again = state.status().history
+    assert again.acceptance_ratio == before.acceptance_ratio
+    assert again.timestamp - before.timestamp == pytest.approx(3 * 61)
     (view,) = state.engines()
     assert known(view.ratios).count == 1
     assert known(view.ratios_by_draft).count > 50
@@ -384,14 +386,35 @@ def test_short_windows_enter_the_histogram_only_with_enough_drafts(state: Predic
     assert view.ratios_by_draft is not None
     assert view.ratios_by_draft.count == 100
     assert view.ratios_by_draft.sum == pytest.approx(50)
-    assert [point.acceptance_ratio for point in state.status().history] == pytest.approx([1.0, 0.5])
 
 
-def test_history_is_an_hour_long_at_most(state: PredictorState, clock: Clock) -> None:
-    for step in range(200):
+@pytest.mark.parametrize("every", [5.0, 15.0, 60.0, 61.0])
+def test_the_history_has_points_from_the_second_reading_on_and_is_an_hour_long_at_most(
+    state: PredictorState, clock: Clock, every: float
+) -> None:
+    for step in range(int(5000 / every)):
         state.observe_snapshot(snapshot(engine(step * 100, (50.0 * step, 0.0, 0.0))))
-        clock.advance(61)
-    assert 55 <= len(state.status().history) <= 60
+        if step < 5:
+            assert len(state.status().history) == step
+        clock.advance(every)
+    times = [point.timestamp for point in state.status().history]
+    assert len(times) <= HISTORY_POINTS
+    distances = [later - earlier for earlier, later in pairwise(times)]
+    assert 3500 <= times[-2] - times[0] <= 3600
+    assert max(distances[:-1]) <= 64
+
+
+def test_the_newest_point_of_the_history_is_the_window(state: PredictorState, clock: Clock) -> None:
+    for step in range(50):
+        state.observe_snapshot(snapshot(engine(step * 100, (30.0 * step + step * step, 0.0, 0.0))))
+        clock.advance(7)
+        status = state.status()
+        if step:
+            assert status.window is not None
+            newest = status.history[-1]
+            assert newest.acceptance_ratio == status.window.acceptance_ratio
+            assert newest.mean_acceptance_length == status.window.mean_acceptance_length
+            assert newest.timestamp == clock.wall()
 
 
 def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> None:

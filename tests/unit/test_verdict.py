@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import known
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures
@@ -16,7 +19,7 @@ from specdec_exporter.speculation.verdict import Finding, Verdict, VerdictCode, 
 
 POLICY = load_policy()
 # How bad, by what is known of a service that drafts.
-RANK: dict[VerdictCode, int] = {"healthy": 0, "watch": 1, "not_paying": 2, "harmful": 3, "broken": 4}
+RANK: dict[VerdictCode, float] = {"healthy": 0, "watch": 1, "slower": 1.5, "not_paying": 2, "harmful": 3, "broken": 4}
 
 
 def drafted(
@@ -242,7 +245,8 @@ def test_published_lengths_are_a_remark_and_change_no_verdict(rate: float, name:
         (0.05, 0.030, False, "harmful"),
         (0.05, 0.020, False, "not_paying"),
         # A baseline with speculation says nothing of what it is worth, but slow and rejected is harm all the same.
-        (0.8, 0.030, True, "healthy"),
+        (0.8, 0.030, True, "slower"),
+        (0.8, 0.022, True, "healthy"),
         (0.3, 0.030, True, "harmful"),
         (0.3, 0.010, True, "not_paying"),
         (0.6, 0.010, True, "watch"),
@@ -254,7 +258,8 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
     baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=speculative)
     verdict = judged("drafting", drafted(rate, seconds=seconds), method(None), 3, baseline)
     assert verdict.code == code
-    assert f"speed-up {0.02 / seconds:.2f}" in verdict.reasons[0]
+    told = f"{seconds / 0.02:.2f} times the baseline's" if code == "slower" else f"speed-up {0.02 / seconds:.2f}"
+    assert told in verdict.reasons[0]
     assert verdict.action
 
 
@@ -322,6 +327,67 @@ def test_without_drafts_the_state_is_the_verdict(state: str, code: str) -> None:
     verdict = judged(state, drafted(0.01), method(None), 3)  # type: ignore[arg-type]
     assert verdict.code == code
     assert verdict.action
+
+
+# --- slower than before, for other reasons than drafts ---
+
+BEFORE = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=True, mean_acceptance_length=3.4)
+
+
+@pytest.mark.parametrize(
+    ("rate", "headline"),
+    [
+        (0.8, "Slower than before, not because of drafts"),
+        (0.55, "Slower than before, not because of drafts"),  # 3.4 / 2.65 explains 1.28 times
+        (0.52, "Slower than before: fewer draft tokens are accepted"),
+    ],
+)
+def test_a_slower_service_says_whether_drafts_are_why(rate: float, headline: str) -> None:
+    verdict = judged("drafting", drafted(rate, seconds=0.0304), method(None), 3, BEFORE)
+    assert (verdict.code, verdict.basis, verdict.headline) == ("slower", "measured", headline)
+    assert verdict.reasons[0] == "time per output token 30.4 ms over 1,000 requests, 1.52 times the baseline's"
+    assert "speed-up" not in " ".join(verdict.reasons)
+
+
+def test_a_speed_up_that_pays_does_not_hide_a_longer_tail_and_is_named() -> None:
+    times = Histogram((0.01, 0.025, 0.05, math.inf), (1000.0, 4900.0, 5000.0, 5000.0), 100.0)
+    before = msgspec.structs.replace(without_speculation(0.02), times=times)
+    tail = msgspec.structs.replace(
+        drafted(0.8, seconds=0.0125), timed_within=((0.01, 700.0), (0.025, 800.0), (0.05, 1000.0))
+    )
+    verdict = judged("drafting", tail, method(None), 3, before)
+    assert verdict.code == "slower"
+    assert verdict.headline == "Slower than before, not because of drafts: speculation still gives 1.60x"
+    assert verdict.reasons[0].endswith("and 17% more of the requests than expected exceed 25 ms")
+    within = msgspec.structs.replace(tail, timed_within=((0.01, 700.0), (0.025, 900.0), (0.05, 1000.0)))
+    assert judged("drafting", within, method(None), 3, before).code == "healthy"
+
+
+def test_slower_must_be_more_than_chance_and_what_chance_leaves_is_told() -> None:
+    def asked(slowdown: float, requests: float) -> Verdict:
+        return judged("drafting", drafted(0.8, seconds=0.02 * slowdown, requests=requests), method(None), 3, BEFORE)
+
+    found = {(slowdown, n): asked(slowdown, n) for slowdown in (1.0, 1.2, 1.4) for n in (10, 60, 1000)}
+    assert {key for key, verdict in found.items() if verdict.code == "slower"} == {(1.2, 1000), (1.4, 60), (1.4, 1000)}
+    assert {key for key, verdict in found.items() if verdict.within_chance == ("slower",)} == {
+        (1.0, 10),
+        (1.2, 10),
+        (1.4, 10),
+        (1.2, 60),
+    }
+    assert {verdict.code for verdict in found.values()} == {"healthy", "slower"}
+
+
+@given(slowdown=st.floats(0.5, 3), requests=st.floats(1, 1e6), rate=st.floats(0, 1))
+def test_a_word_is_never_within_chance_of_itself_and_slower_never_hides_a_loss(
+    slowdown: float, requests: float, rate: float
+) -> None:
+    seen = drafted(rate, seconds=0.02 * slowdown, requests=requests)
+    verdict = judged("drafting", seen, method(None), 3, BEFORE)
+    assert verdict.code not in verdict.within_chance
+    if verdict.code == "slower":
+        assert rate >= POLICY.acceptance_ratio_min
+        assert slowdown > POLICY.latency.slower_ratio
 
 
 # --- the policy ---

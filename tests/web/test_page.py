@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import re
 import subprocess
 import time
@@ -19,7 +20,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from demo.predictors import predictor as simulator
 from fieldtools import tool
+from running import exporter
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.serving.status import (
     BaselineStatus,
@@ -31,6 +34,7 @@ from specdec_exporter.serving.status import (
     PredictorStatus,
     Status,
 )
+from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.cost import KChoice
 from specdec_exporter.speculation.estimate import Estimate
@@ -637,7 +641,9 @@ async def test_history_is_drawn_with_its_gaps_and_its_threshold(browser: Browser
             " {clientX: box.left + share * box.width, clientY: box.top, bubbles: true}));"
             "at(25 / 60)"
         )
-        assert "no drafts" in await browser.text()
+        text = await browser.text()
+    assert "no drafts" in text
+    assert "Acceptance rate, last hour" in text
     assert path.count("M") == 2
     assert path.count("L") == 48
     assert line == "50.0"
@@ -645,8 +651,40 @@ async def test_history_is_drawn_with_its_gaps_and_its_threshold(browser: Browser
     assert "10 intervals without drafts" in label
 
 
+async def test_a_young_exporter_has_a_history_that_agrees_with_the_headline(browser: Browser) -> None:
+    simulated = SimulatorSettings(speed=20.0, listen_address="127.0.0.1:0", log_path=os.devnull)
+    async with simulator(simulated) as url, exporter(f"--predictor.url={url}") as running:
+        await running.until(lambda samples: any(name.startswith("specdec_acceptance_ratio") for name in samples))
+        for _ in range(5):
+            await running.samples()
+        history = json.loads(await running.get("/api/v1/status"))["predictors"][0]["history"]
+        await browser.open(running.url)
+        text = await browser.text()
+        path = await browser.script("return document.querySelector('.plot path').getAttribute('d')")
+        tiles = await browser.script(
+            "return Object.fromEntries([...document.querySelectorAll('.tile')].map(tile =>"
+            " [tile.querySelector('h3').textContent, tile.querySelector('.value').textContent]))"
+        )
+    assert len(history) >= 6
+    assert path.count("L") >= 5
+    assert "Acceptance rate, last 60 s" in text
+    headline = " ".join(str(tiles["Acceptance rate"]).split())
+    assert re.fullmatch(r"\d\d\.\d %", headline)
+    assert f"latest {headline}, each over 5 min" in text
+
+
 async def test_the_worst_comes_first_and_each_card_has_an_anchor(browser: Browser) -> None:
-    codes: list[VerdictCode] = ["off", "healthy", "idle", "watch", "unknown", "broken", "not_paying", "harmful"]
+    codes: list[VerdictCode] = [
+        "off",
+        "healthy",
+        "idle",
+        "slower",
+        "watch",
+        "unknown",
+        "broken",
+        "not_paying",
+        "harmful",
+    ]
     cards = [predictor(f"service {code}", verdict=verdict(code)) for code in codes]
     gone = predictor("gone", up=False, state="unreachable", verdict=verdict("unknown"))
     async with Exporter([status(*cards, gone)]).serving() as exporter:
@@ -656,7 +694,7 @@ async def test_the_worst_comes_first_and_each_card_has_an_anchor(browser: Browse
             "return [...document.querySelectorAll('nav a')].map(link => {"
             " link.click(); return document.querySelector(':target').querySelector('h2').textContent })"
         )
-    worst_first = ["broken", "harmful", "not_paying", "gone", "unknown", "watch", "healthy", "idle", "off"]
+    worst_first = ["broken", "harmful", "not_paying", "gone", "slower", "unknown", "watch", "healthy", "idle", "off"]
     assert [name.removeprefix("service ") for name in order] == worst_first
     assert targets == order
 

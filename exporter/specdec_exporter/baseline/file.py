@@ -367,11 +367,11 @@ def _timestamp(node: Node) -> str:
 
 def _counts(acceptance: Node, throughput: dict[str, Node]) -> Counts:
     nodes = acceptance.mapping(optional=_ACCEPTANCE)
-    counts = Counts(
-        accepted_per_position=tuple(map(number, nodes["accepted_per_position"].items())),
+    scalars: dict[str, Any] = {
         **{name: _if_given(number, nodes[name]) for name in _ACCEPTANCE if name != "accepted_per_position"},
         **{name: _if_given(number, throughput[name]) for name in _THROUGHPUT if name in SCALARS},
-    )
+    }
+    counts = Counts(accepted_per_position=tuple(map(number, nodes["accepted_per_position"].items())), **scalars)
     drafted, accepted = counts.draft_tokens, counts.accepted_tokens
     if acceptance.given and (drafted is None or accepted is None):
         acceptance.fail("draft_tokens and accepted_tokens, or null", "only a part of them")

@@ -73,6 +73,8 @@ class PinnedBaseline:
         return DecodingBaseline(
             mean_seconds=histogram.mean if histogram else None,
             requests=histogram.count if histogram else 0.0,
+            times=histogram,
+            mean_acceptance_length=self.mean_acceptance_length,
             speculative=self.acceptance_ratio is not None,
             model_name=self.fit.model_name,
             step_times=self.step_times,

@@ -245,7 +245,7 @@ class _Range:
 
     async def increases(self, covered_seconds: float) -> Increases:
         """Return what happened in the range; its last ``covered_seconds`` become blocks."""
-        scalars = {name: await self._total(*place) for name, place in _COUNTS.items()}
+        scalars: dict[str, Any] = {name: await self._total(*place) for name, place in _COUNTS.items()}
         positions: dict[int, float] = defaultdict(float)
         curves = await self._increase("accepted_tokens_per_position")
         for series in curves:
@@ -318,7 +318,7 @@ class _Range:
         curve_length = 1 + max((position for found in positions.values() for position in found), default=-1)
         bins = LoadBins()
         for time, engine in sorted((time, engine) for engine, times in undisturbed.items() for time in times):
-            counts = {name: column.get(engine, {}).get(time) for name, column in columns.items()}
+            counts: dict[str, Any] = {name: column.get(engine, {}).get(time) for name, column in columns.items()}
             if None in counts.values():
                 continue
             curve = (positions[engine].get(position, {}).get(time, 0.0) for position in range(curve_length))

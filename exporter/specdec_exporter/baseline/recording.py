@@ -234,7 +234,9 @@ def _possible(found: Histogram) -> Histogram:
 
 def consistent_counts(counts: Counts) -> Counts:
     """Correct counts read at slightly different moments: never more accepted than drafted."""
-    values = {name: None if (value := getattr(counts, name)) is None else _rounded(value) for name in SCALARS}
+    values: dict[str, Any] = {
+        name: None if (value := getattr(counts, name)) is None else _rounded(value) for name in SCALARS
+    }
     if values["draft_tokens"] is None or values["accepted_tokens"] is None:
         values["draft_tokens"] = values["accepted_tokens"] = values["drafts"] = None
     else:

@@ -20,6 +20,7 @@ import msgspec
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.estimate import Estimate, Spread, Z, ratio_of_sums, t_quantile
 from specdec_exporter.speculation.policy import LatencyPolicy
+from specdec_exporter.speculation.tail import grown_tails, independent_margin, slower_shares
 
 Unresolvable = Literal["below_first_bucket", "above_last_bucket", "too_few_requests"]
 
@@ -253,21 +254,15 @@ def tail_shift(now: Sample, baseline: Sample, policy: LatencyPolicy) -> Shift | 
     The shift is the share slower now minus ``tail_growth`` times the share slower at baseline, at least 0. It is the
     largest over the common boundaries that held ``tail_limit_share`` of the requests at baseline.
 
-    The margin of independent requests, with s slower now, b at baseline, g = ``tail_growth`` and
-    v = 1 / n + 1 / n at baseline: the square root of a share has the sampling error sqrt(1 / n) / 2 for any share. So
-    chance explains s - b up to z sqrt(b v) + z^2 v / 4. At most z^2 v g / (4 (g - 1)) of this exceeds (g - 1) b, for
-    any b. The scatter of blocks may widen the margin, so the shift is the one that exceeds its own margin most.
+    The margin is :func:`independent_margin`. The scatter of blocks may widen it, so the shift is the one that exceeds
+    its own margin most.
     """
     if now.whole.count <= 0 or baseline.whole.count <= 0:
         return None
-    growth = policy.tail_growth
-    each = 1.0 / now.whole.count + 1.0 / baseline.whole.count
-    margin = policy.z_score**2 * growth / (4.0 * (growth - 1.0)) * each
-    most_slower = round(1.0 - policy.tail_limit_share, 10)
+    margin = independent_margin(now.whole, baseline.whole, policy)
     moved = (
-        _Moved(bound, share, max(margin, _margin_in_blocks(now, baseline, bound, growth, policy)))
-        for bound, slower, slower_then in _slower(now, baseline)
-        if slower_then <= most_slower and (share := slower - growth * slower_then) > 0.0
+        _Moved(bound, share, max(margin, _margin_in_blocks(now, baseline, bound, policy.tail_growth, policy)))
+        for bound, share, _, _ in grown_tails(now.whole, baseline.whole, policy)
     )
     return _largest(moved, policy.tail_shift_min) or Shift(0.0, None, margin, shifted=False)
 
@@ -293,11 +288,8 @@ class _Moved(NamedTuple):
 
 
 def _slower(now: Sample, baseline: Sample) -> Iterator[tuple[float, float, float]]:
-    """Yield each common boundary with the shares above it, now and at baseline."""
-    then = dict(zip(baseline.whole.bounds, baseline.whole.counts, strict=True))
-    for bound, count in zip(now.whole.bounds, now.whole.counts, strict=True):
-        if bound in then:
-            yield bound, 1.0 - count / now.whole.count, 1.0 - then[bound] / baseline.whole.count
+    """Return each common boundary with the shares above it, now and at baseline."""
+    return slower_shares(now.whole, baseline.whole)
 
 
 def _faster(now: Sample, baseline: Sample, policy: LatencyPolicy) -> Iterator[_Moved]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -43,6 +43,7 @@ from specdec_exporter.speculation.verdict import Remembered, Verdict, judge, rem
 from specdec_exporter.speculation.windows import SampleRing, Window
 
 HISTORY_SECONDS = 3600.0
+HISTORY_POINTS = 121  # at most; beyond it every second one is dropped
 # Upper bounds of specdec_window_acceptance_ratio and its twin by drafts: even steps resolve every quantile to 0.05.
 WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
 # Upper bounds of specdec_request_temperature. At 0 (greedy) only the likeliest token is accepted.
@@ -130,7 +131,8 @@ class PredictorState:
         self._arguments: ServerArguments | None = None
         self._api_version: str | None = None
         self.version_asked = False  # since the last known restart
-        self._history: deque[HistoryPoint] = deque()
+        self._history: list[HistoryPoint] = []
+        self._history_spacing = 0.0  # seconds between two points, at least
         self._verdict: Remembered | None = None  # None: nothing is remembered
 
     # --- Changes ---
@@ -168,6 +170,7 @@ class PredictorState:
             self.version_asked = False
             self.forget_verdict()  # what runs now may be something else
         self._close_short_windows(now)
+        self._keep_history()
         self._measure_cost()
         self._verdict = self._judged(judge(self.evidence(), self.policy).verdict)
 
@@ -276,32 +279,40 @@ class PredictorState:
     def _close_short_windows(self, now: float) -> None:
         if self.engine_generation == "v0":  # its counters sum lifetime totals, so they give no windows
             return
-        total = Counts()
-        closed = False
         for track in self._tracks.values():
             if now - track.short_window_start < self.policy.short_window_seconds:
                 continue
             counts = track.ring.totals - track.short_window_totals
             track.short_window_start, track.short_window_totals = now, track.ring.totals
-            total, closed = total + counts, True
             rate = acceptance.acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
             enough = counts.drafts is None or counts.drafts >= self.policy.min_drafts
             if rate is not None and enough:
                 track.ratios.observe(rate)
                 # 0.8.3 and 0.8.4 count no drafts. The limit keeps sums of absurd counters finite.
                 track.ratios_by_draft.observe(rate, int(min(counts.drafts or counts.draft_tokens or 0.0, 2.0**53)))
-        if not closed:
+
+    def _keep_history(self) -> None:
+        """Keep the window's figures as the newest point of the last hour. It replaces a point that is too close."""
+        point, kept = self._point(self.window()), self._history
+        if point is None:
             return
-        wall = self._wall_clock()
-        self._history.append(
-            HistoryPoint(
-                timestamp=wall,
-                acceptance_ratio=acceptance.acceptance_ratio(total.accepted_tokens, total.draft_tokens),
-                mean_acceptance_length=acceptance.mean_acceptance_length(total.accepted_tokens, total.drafts),
-            )
+        if len(kept) > 1 and point.timestamp - kept[-2].timestamp < self._history_spacing:
+            kept.pop()
+        kept = [each for each in kept if each.timestamp >= point.timestamp - HISTORY_SECONDS] + [point]
+        if len(kept) > HISTORY_POINTS:
+            kept = kept[::-2][::-1]  # the newest stays
+            # A little less than their mean distance: scrapes are never quite even.
+            self._history_spacing = 0.9 * (kept[-1].timestamp - kept[0].timestamp) / (len(kept) - 1)
+        self._history = kept
+
+    def _point(self, window: Figures | None) -> HistoryPoint | None:
+        if window is None:
+            return None
+        return HistoryPoint(
+            timestamp=self._wall_clock(),
+            acceptance_ratio=window.acceptance_ratio,
+            mean_acceptance_length=window.mean_acceptance_length,
         )
-        while self._history[0].timestamp < wall - HISTORY_SECONDS:
-            self._history.popleft()
 
     # --- Status ---
 
@@ -560,7 +571,7 @@ class PredictorState:
                 )
                 for view in self.engines()
             ),
-            history=tuple(self._history),
+            history=(*self._history[:-1], point) if (point := self._point(window)) else tuple(self._history),
             warnings=warning_counts(self.warnings),
             pitfalls=judgement.pitfalls,
             log=self._log_status(),

@@ -28,7 +28,10 @@ class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """About one minute of the last hour; ``acceptance_ratio`` is null if nothing was drafted."""
+    """The window that ended then, in the last hour; ``acceptance_ratio`` is null if nothing was drafted.
+
+    The last point is the predictor's ``window``.
+    """
 
     timestamp: float
     acceptance_ratio: float | None

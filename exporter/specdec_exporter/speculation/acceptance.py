@@ -18,7 +18,8 @@ class Counts(msgspec.Struct, frozen=True):
     ``accepted_per_position[i]`` counts the drafts whose token ``i`` (0-based) was accepted. ``first_tokens`` counts the
     requests with a first token (the sample count of time to first token): prefill gives this token, not a decoding
     step. ``steps`` counts request-steps, and ``step_seconds`` sums their durations (count and sum of inter-token
-    latency). ``output_token_seconds`` sums the time per output token of ``timed_requests`` finished requests.
+    latency). ``output_token_seconds`` sums the time per output token of ``timed_requests`` finished requests;
+    ``timed_within[i]`` of them took at most ``timed_bounds[i]`` seconds. Both are empty where the bounds changed.
     """
 
     drafts: float | None = None
@@ -33,11 +34,16 @@ class Counts(msgspec.Struct, frozen=True):
     step_seconds: float | None = None
     prompt_tokens: float | None = None
     preemptions: float | None = None
+    timed_bounds: tuple[float, ...] = ()
+    timed_within: tuple[float, ...] = ()
 
     def __add__(self, other: Counts) -> Counts:
         """Sum; keep a figure that only one side knows."""
         longest = max(len(self.accepted_per_position), len(other.accepted_per_position))
+        bounds, within = _timed(self, other, 1.0) if self.timed_bounds else (other.timed_bounds, other.timed_within)
         return Counts(
+            timed_bounds=bounds,
+            timed_within=within,
             accepted_per_position=tuple(
                 at(self.accepted_per_position, i) + at(other.accepted_per_position, i) for i in range(longest)
             ),
@@ -46,7 +52,10 @@ class Counts(msgspec.Struct, frozen=True):
 
     def __sub__(self, earlier: Counts) -> Counts:
         """Return what happened since ``earlier`` without a reset; a figure unknown in ``earlier`` counts from 0."""
+        bounds, within = _timed(self, earlier, -1.0)
         return Counts(
+            timed_bounds=bounds,
+            timed_within=within,
             accepted_per_position=tuple(
                 now - at(earlier.accepted_per_position, i) for i, now in enumerate(self.accepted_per_position)
             ),
@@ -55,7 +64,10 @@ class Counts(msgspec.Struct, frozen=True):
 
     def or_else(self, earlier: Counts) -> Counts:
         """Fill missing figures with ``earlier``'s, so that a gap is not an increase."""
+        timed = self if self.timed_bounds else earlier
         return Counts(
+            timed_bounds=timed.timed_bounds,
+            timed_within=timed.timed_within,
             accepted_per_position=self.accepted_per_position or earlier.accepted_per_position,
             **{
                 name: getattr(earlier, name) if getattr(self, name) is None else getattr(self, name) for name in SCALARS
@@ -69,7 +81,18 @@ class Counts(msgspec.Struct, frozen=True):
         return any(now is not None and before is not None and now < before for now, before in pairs)
 
 
-SCALARS = tuple(name for name in Counts.__struct_fields__ if name != "accepted_per_position")
+_TUPLES = frozenset({"accepted_per_position", "timed_bounds", "timed_within"})
+SCALARS = tuple(name for name in Counts.__struct_fields__ if name not in _TUPLES)
+
+
+def _timed(one: Counts, other: Counts, sign: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return bounds and counts of ``one`` plus or minus those of ``other``; nothing if their bounds differ."""
+    if not other.timed_bounds:
+        return one.timed_bounds, one.timed_within
+    if one.timed_bounds != other.timed_bounds:
+        return (), ()
+    pairs = zip(one.timed_within, other.timed_within, strict=True)
+    return one.timed_bounds, tuple(now + sign * then for now, then in pairs)
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

@@ -7,12 +7,14 @@ from typing import Literal
 
 import msgspec
 
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import break_even_length, ratio
 from specdec_exporter.speculation.cost import KChoice, MeasuredCost, choose_k
 from specdec_exporter.speculation.estimate import Estimate, Z
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.policy import ResolvedPolicy
+from specdec_exporter.speculation.policy import LatencyPolicy, ResolvedPolicy
+from specdec_exporter.speculation.tail import TailGrowth, largest_growth
 
 Basis = Literal["measured", "assumed"]
 
@@ -116,11 +118,11 @@ def _at_like_load(cost: MeasuredCost, policy: ResolvedPolicy) -> Speed:
 
 def _of_requests(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolicy) -> Speed | None:
     limits = policy.general.latency
+    means = _mean_ratio(figures, baseline, limits)
     seconds, requests = figures.time_per_output_token_seconds, figures.timed_requests
-    slowdown = ratio(seconds, baseline.mean_seconds)
-    if not slowdown or not requests or not baseline.requests or seconds is None or baseline.mean_seconds is None:
+    if means is None or seconds is None or requests is None or baseline.mean_seconds is None:
         return None
-    error = limits.time_per_output_token_cv * math.sqrt(1 / requests + 1 / baseline.requests)
+    slowdown, error = means
     slower = slowdown > max(limits.harmful_ratio, 1 + limits.z_score * error)
     rejected = (figures.acceptance_ratio or 0.0) < policy.acceptance_ratio_min
     enough = not baseline.speculative and requests >= limits.min_requests
@@ -166,3 +168,65 @@ def _possible(speedup: Estimate, speedup_min: float, harmful_below: float) -> fr
         "harmful": low < harmful_below,
     }
     return frozenset(word for word, is_possible in worth.items() if is_possible)
+
+
+def _mean_ratio(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy) -> tuple[float, float] | None:
+    """Return the mean time per output token over the baseline's, and its relative standard error; ``None``: unknown."""
+    slowdown, requests = ratio(figures.time_per_output_token_seconds, baseline.mean_seconds), figures.timed_requests
+    if not slowdown or not requests or not baseline.requests:
+        return None
+    return slowdown, limits.time_per_output_token_cv * math.sqrt(1 / requests + 1 / baseline.requests)
+
+
+class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether time per output token is slower than at baseline, whatever the reason: its mean, or its tail.
+
+    ``within_chance``: whether chance may have decided ``slower``. ``by_drafts``: fewer accepted tokens per draft
+    explain the slower mean.
+    """
+
+    slower: bool
+    within_chance: bool
+    by_drafts: bool
+    reason: str
+
+
+def slowdown(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolicy) -> Slowdown | None:
+    """Compare with the same limits as the rule pack's latency alerts; ``None`` if nothing compares at this load."""
+    limits = policy.general.latency
+    means = _mean_ratio(figures, baseline, limits)
+    if means is None or _is_busier(figures, baseline, means[0], limits.traffic_tolerance):
+        return None
+    mean, error = means
+    tail = _tail(figures, baseline, limits)
+    mean_slower = mean > max(limits.slower_ratio, 1 + limits.z_score * error)
+    tail_slower = tail is not None and tail.share > max(limits.tail_shift_critical, tail.margin)
+    # The same again at the end of the 95 % intervals that is nearer to the other answer.
+    slower = mean_slower or tail_slower
+    sign = -1 if slower else 1
+    mean_edge = mean * (1 + Z * error) ** sign > limits.slower_ratio
+    tail_edge = tail is not None and tail.share + sign * Z * tail.error > limits.tail_shift_critical
+    edges = ((mean_slower, mean_edge), (tail_slower, tail_edge))
+    slower_at_edge = any(edge for sign_is_seen, edge in edges if sign_is_seen or not slower)
+    longer_then = ratio(baseline.mean_acceptance_length, figures.mean_acceptance_length)
+    reason = (
+        f"time per output token {1000 * (figures.time_per_output_token_seconds or 0.0):.1f} ms over "
+        f"{figures.timed_requests:,.0f} requests, {mean:.2f} times the baseline's"
+    )
+    if tail is not None and tail_slower:
+        reason += f", and {tail.share:.0%} more of the requests than expected exceed {1000 * tail.limit_seconds:g} ms"
+    return Slowdown(
+        slower=slower,
+        within_chance=slower_at_edge != slower,
+        by_drafts=longer_then is not None and mean_slower and mean <= longer_then * limits.slower_ratio,
+        reason=reason,
+    )
+
+
+def _tail(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy) -> TailGrowth | None:
+    if baseline.times is None or not figures.timed_within or not figures.timed_requests:
+        return None
+    bounds, within = zip(*figures.timed_within, strict=True)
+    total = (figures.time_per_output_token_seconds or 0.0) * figures.timed_requests
+    now = Histogram((*bounds, math.inf), (*within, figures.timed_requests), total)
+    return largest_growth(now, baseline.times, limits)

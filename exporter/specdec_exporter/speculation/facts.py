@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.versions import WARNINGS, Facts, KnownPitfall, parse_release, releases_in_words
 from specdec_exporter.predictor.versions import pitfalls_of as _pitfalls_of
 from specdec_exporter.speculation.cost import MeasuredCost, StepTimes
@@ -23,6 +24,8 @@ _DRAFTING: Mapping[str, bool] = {"drafting": True, "not_drafting": False}
 class DecodingBaseline(msgspec.Struct, frozen=True):
     """How fast the baseline decoded.
 
+    ``times`` are its times per output token. ``mean_acceptance_length``: of its drafts, tokens; ``None`` without.
+
     ``mean_seconds`` is the mean time per output token of its ``requests``, ``None`` if not recorded. ``speculative``:
     recorded with drafts. ``model_name``: the served model it belongs to. ``step_times`` are those without drafts, by
     load; ``None`` if it was recorded with drafts or without loads. ``generation_tokens`` of all requests in ``seconds``
@@ -32,6 +35,8 @@ class DecodingBaseline(msgspec.Struct, frozen=True):
     mean_seconds: float | None
     requests: float
     speculative: bool
+    times: Histogram | None = None
+    mean_acceptance_length: float | None = None
     model_name: str | None = None
     step_times: StepTimes | None = None
     seconds: float | None = None

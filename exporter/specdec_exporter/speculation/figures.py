@@ -29,6 +29,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     short_drafts: bool  # some drafts are shorter than k: the curve's tail reads too low
     time_per_output_token_seconds: float | None = None  # mean over finished requests
     timed_requests: float | None = None  # the number of these requests
+    timed_within: tuple[tuple[float, float], ...] = ()  # upper bounds in seconds, and how many of them are within
     requests: float | None = None  # that decoded in the span: those that began in it, and those in decode before
 
 
@@ -54,7 +55,13 @@ def timed_counts_of(engine: EngineSnapshot) -> Counts:
     timed = engine.time_per_output_token
     if timed is None:
         return counts_of(engine)
-    return msgspec.structs.replace(counts_of(engine), timed_requests=timed.count, output_token_seconds=timed.sum)
+    return msgspec.structs.replace(
+        counts_of(engine),
+        timed_requests=timed.count,
+        output_token_seconds=timed.sum,
+        timed_bounds=timed.bounds,
+        timed_within=timed.counts,
+    )
 
 
 def figures(
@@ -89,6 +96,7 @@ def figures(
         short_drafts=acceptance.has_short_drafts(counts.draft_tokens, counts.drafts, num_speculative_tokens),
         time_per_output_token_seconds=acceptance.ratio(counts.output_token_seconds, counts.timed_requests),
         timed_requests=counts.timed_requests,
+        timed_within=tuple(zip(counts.timed_bounds, counts.timed_within, strict=True))[:-1],  # without +Inf
         requests=_requests(counts, seconds),
     )
 

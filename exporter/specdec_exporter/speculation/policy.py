@@ -29,11 +29,13 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``min_requests``: fewer decide nothing. ``z_score``: one-sided normal quantile that a tail shift must exceed.
     ``tail_limit_share``: a tail limit held at least this share of the requests at baseline. ``tail_growth``: slow
     requests count only beyond this many times their share at baseline. ``tail_shift_min``: smallest tail shift, a share
-    of all requests. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count; two equal runs differ by
-    less. ``run_to_run_spread``: assumed standard deviation between equal runs, relative. ``traffic_z_score``: two-sided
-    normal quantile beyond which loads and lengths differ; so high because blocks of time show only a part of how alike
-    the requests of a conversation are. ``traffic_tolerance``: largest relative difference in the number of requests in
-    flight at the same load, and in rates and mean lengths where blocks of time do not tell chance.
+    of all requests. ``tail_shift_critical``: one of this size wakes somebody. ``slower_ratio``: more than this many
+    times the baseline's mean latency is slower. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count
+    in a comparison; two equal runs differ by less. ``run_to_run_spread``: assumed standard deviation between equal
+    runs, relative. ``traffic_z_score``: two-sided normal quantile beyond which loads and lengths differ; so high
+    because blocks of time show only a part of how alike the requests of a conversation are. ``traffic_tolerance``:
+    largest relative difference in the number of requests in flight at the same load, and in rates and mean lengths
+    where blocks of time do not tell chance.
     ``length_shift_min``: smallest share of the prompts or answers, beyond chance, by which two distributions of their
     lengths differ. ``min_blocks``: with fewer blocks of time, requests are taken as independent. ``enough_blocks``:
     with fewer, an interval is far wider than it need be. ``harmful_ratio``: this many times the baseline's time per
@@ -46,6 +48,8 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tail_limit_share: float
     tail_growth: float
     tail_shift_min: float
+    tail_shift_critical: float
+    slower_ratio: float
     slowdown_min: float
     speedup_min: float
     run_to_run_spread: float

@@ -2,13 +2,15 @@
 
 A speed-up measured against a baseline without speculation decides, whatever is accepted: harmful, not paying or
 healthy. Without one, or if chance could explain it, acceptance decides: broken, not paying, watch or healthy. The
-policy's break-even is a guess, and the words say so. Page, API, ``check`` and ``analyze`` show this judgement; the rule
-pack records the same states by the same thresholds.
+policy's break-even is a guess, and the words say so. Where drafts are fine and decoding is slower than at baseline, the
+word is slower: look elsewhere. Page, API, ``check`` and ``analyze`` show this judgement; the rule pack records the same
+states by the same thresholds.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Final, Literal
 
 import msgspec
 
@@ -16,19 +18,21 @@ from specdec_exporter.predictor.versions import LOSSY_REJECTION, SYNTHETIC, Know
 from specdec_exporter.speculation.benefit import (
     Basis,
     BreakEven,
+    Slowdown,
     Speed,
     assumed_break_even,
     k_choice,
     measured_break_even,
+    slowdown,
     speed,
 )
 from specdec_exporter.speculation.cost import KChoice
 from specdec_exporter.speculation.estimate import Estimate, proportion
-from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
 
-VerdictCode = Literal["healthy", "watch", "not_paying", "harmful", "broken", "idle", "off", "unknown"]
+VerdictCode = Literal["healthy", "watch", "slower", "not_paying", "harmful", "broken", "idle", "off", "unknown"]
 Level = Literal["PASS", "WARN", "FAIL"]
 
 
@@ -44,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict: one word, one sentence, the reasons, and the next step.
 
-    ``basis``: whether a measured speed-up decided, or acceptance against a break-even that may be assumed; ``None`` if
+    ``basis``: whether a measurement decided, or acceptance against a break-even that may be assumed; ``None`` if
     there was nothing to judge. ``acceptance_ratio`` has its 95 % interval; ``None`` without counts. ``within_chance``:
     the other words that may be true of the same service, if only chance made the difference. ``preliminary``: the
     drafts come from so few requests that the next ones may say anything; in words, ``None`` if they suffice.
@@ -196,11 +200,15 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
         unknown, finding = _undecided("few_drafts", reason)
         return msgspec.structs.replace(unknown, acceptance_ratio=interval, preliminary=reason), finding
     even = measured_break_even(figures, k, evidence.cost) or assumed_break_even(figures, k, own)
-    code = _code(rate, even, own, measured)
-    headline, action = _words(code, even, evidence, measured)
+    by_drafts = _code(rate, even, own, measured)
+    late = _slowdown(figures, evidence.baseline, measured, own)
+    code = "slower" if late is not None and late.slower and by_drafts in _FINE else by_drafts
+    decided = decided or code == "slower"
+    headline, action = _words(code, even, evidence, measured, late)
     if code == "not_paying" and measured is not None and measured.pays is False:
         action = _remedy(k_choice(figures, k, evidence.cost, own), k)
-    within_chance = _within_chance(code, interval, even, own, measured)
+    possible = {by_drafts, *_within_chance(interval, even, own, measured)}
+    within_chance = tuple(sorted(_with_slower(possible, late) - {code}))
     preliminary = None if decided or suffices(figures, policy) else _too_few_requests(figures, policy)
     findings = _findings(figures, rate, k, even, own)
     if preliminary:
@@ -209,9 +217,11 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
         findings.append(Finding("PASS", "Chance", _chance(within_chance, interval)))
     findings += _remarks(evidence)
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
-    if measured is not None:
+    if measured is not None and (code != "slower" or measured.pays):  # against other drafts it is no speed-up
         lost = measured.harmful or measured.pays is False
         findings.insert(0, Finding("WARN" if lost else "PASS", "Speed", measured.reason))
+    if late is not None and code == "slower":
+        findings.insert(0, Finding("WARN", "Latency", late.reason))
     if code != "healthy":
         findings[0] = msgspec.structs.replace(findings[0], action=action)
     reasons = tuple(finding.found for finding in findings)
@@ -319,17 +329,38 @@ def _code(rate: float, even: BreakEven, policy: ResolvedPolicy, measured: Speed 
     return _by_acceptance(rate, even, policy)
 
 
+_FINE: Final[frozenset[VerdictCode]] = frozenset({"healthy", "watch"})
+
+
+def _slowdown(
+    figures: Figures, baseline: DecodingBaseline | None, measured: Speed | None, policy: ResolvedPolicy
+) -> Slowdown | None:
+    """Compare with the baseline, unless drafts may be why: against one without drafts, they must be shown to pay."""
+    if baseline is None or not (baseline.speculative or (measured is not None and measured.pays)):
+        return None
+    return slowdown(figures, baseline, policy)
+
+
+def _with_slower(possible: set[VerdictCode], late: Slowdown | None) -> set[VerdictCode]:
+    """Return the possible words when a service that is fine may be slower than its baseline."""
+    if late is None or not possible & _FINE:
+        return possible
+    if late.within_chance:
+        return possible | {"slower"}
+    return (possible - _FINE) | {"slower"} if late.slower else possible
+
+
 def _within_chance(
-    code: VerdictCode, interval: Estimate | None, even: BreakEven, policy: ResolvedPolicy, measured: Speed | None
-) -> tuple[VerdictCode, ...]:
-    """Return the other words within the intervals: the speed-up's, and acceptance's unless speed decides."""
+    interval: Estimate | None, even: BreakEven, policy: ResolvedPolicy, measured: Speed | None
+) -> set[VerdictCode]:
+    """Return the words within the intervals: the speed-up's, and acceptance's unless speed decides."""
     possible: set[VerdictCode] = set(measured.possible) if measured else set()
     decided = measured is not None and (measured.harmful or measured.pays is not None)
     if not decided and interval is not None and interval.low is not None and interval.high is not None:
         limits = (policy.general.acceptance_ratio_broken, even.acceptance_ratio, policy.acceptance_ratio_watch)
         between = (limit for limit in limits if interval.low < limit < interval.high)
         possible |= {_by_acceptance(rate, even, policy) for rate in (interval.low, interval.high, *between)}
-    return tuple(sorted(possible - {code}))
+    return possible
 
 
 def _by_acceptance(rate: float, even: BreakEven, policy: ResolvedPolicy) -> VerdictCode:
@@ -340,17 +371,25 @@ def _by_acceptance(rate: float, even: BreakEven, policy: ResolvedPolicy) -> Verd
     return "watch" if rate < policy.acceptance_ratio_watch else "healthy"
 
 
-def _words(code: VerdictCode, even: BreakEven, evidence: Evidence, measured: Speed | None) -> tuple[str, str]:
+def _words(
+    code: VerdictCode, even: BreakEven, evidence: Evidence, measured: Speed | None, late: Slowdown | None
+) -> tuple[str, str]:
     """Return headline and next step."""
     case: str = code
-    if code == "harmful" and even.basis == "measured":
+    if code == "slower":
+        if measured is not None and measured.pays:
+            case = "slower_paying"
+        elif late is not None and late.by_drafts:
+            case = "slower_by_drafts"
+    elif code == "harmful" and even.basis == "measured":
         case = "harmful_at_like_load"
     elif measured is not None and measured.pays is not None and not measured.harmful:
         case = "measured_paying" if measured.pays else "measured_not_paying"
     elif even.basis == "measured" and code != "broken":
         case = "undecided"
     headline, action = _WORDS[case]
-    return headline.format(even=even), action.format(measure=_how_to_measure(evidence))
+    speedup = measured.speedup.value if measured else math.nan
+    return headline.format(even=even, speedup=speedup), action.format(measure=_how_to_measure(evidence))
 
 
 def _how_to_measure(evidence: Evidence) -> str:
@@ -365,7 +404,20 @@ def _how_to_measure(evidence: Evidence) -> str:
     )
 
 
+_LOOK_ELSEWHERE = (
+    "If it began with a deployment, roll back. Otherwise look at load (waiting requests, KV cache, preemptions), "
+    "neighbours on the machine and longer prompts."
+)
 _WORDS: dict[str, tuple[str, str]] = {
+    "slower": ("Slower than before, not because of drafts", _LOOK_ELSEWHERE),
+    "slower_paying": (
+        "Slower than before, not because of drafts: speculation still gives {speedup:.2f}x",
+        _LOOK_ELSEWHERE,
+    ),
+    "slower_by_drafts": (
+        "Slower than before: fewer draft tokens are accepted",
+        "Find what changed when acceptance fell: draft model, target, quantisation, release, sampling or prompts.",
+    ),
     "no_figures": ("Speculation is on; there are no figures yet", "Wait for the next reading."),
     "few_drafts": ("Too few drafts for a verdict", "Look again after more traffic."),
     "synthetic": (

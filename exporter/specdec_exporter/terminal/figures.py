@@ -20,6 +20,7 @@ LEVEL_STYLE: dict[Level, str] = {"PASS": "bold green", "WARN": "bold yellow", "F
 _VERDICT_STYLE: dict[VerdictCode, str] = {
     "healthy": "green",
     "watch": "yellow",
+    "slower": "yellow",
     "not_paying": "red",
     "harmful": "red",
     "broken": "red",

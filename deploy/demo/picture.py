@@ -1,0 +1,54 @@
+"""Draw docs/status-page.png anew: ``PYTHONPATH=deploy .venv/bin/python -m demo.picture``. It takes two minutes.
+
+The demo's predictors and exporter run without Prometheus. On a busy machine the speed-up is too uncertain for the
+verdict that the picture shows; then nothing is drawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from demo.predictors import INCIDENT_AT_SECONDS, INCIDENT_SECONDS, exporter_config, predictors
+from demo.stack import exporter
+from specdec_exporter.serving.status import Status
+
+FILE = Path(__file__).parents[2] / "docs" / "status-page.png"
+_WANTED = {"chat": "healthy", "code": "harmful", "search": "slower"}
+_SIZE = "1000,1160"  # the first predictor, which is the worst
+
+
+async def _draw(directory: Path) -> int:
+    async with predictors(directory) as running, exporter(exporter_config(running), directory) as server:
+        async with (
+            aiohttp.ClientSession(server.url) as session,
+            asyncio.timeout(INCIDENT_AT_SECONDS + INCIDENT_SECONDS),
+        ):
+            found: dict[str, str] = {}
+            while found != _WANTED:
+                await asyncio.sleep(1.0)  # the exporter reads the predictors when it is scraped
+                async with session.get("/metrics"), session.get("/api/v1/status") as answer:
+                    status = msgspec.json.decode(await answer.read(), type=Status)
+                found = {each.inference_service: each.verdict.code for each in status.predictors}
+        flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=4000")
+        command = ("chromium", *flags, f"--window-size={_SIZE}", f"--screenshot={FILE}", server.url)
+        return await (await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)).wait()
+
+
+def main() -> int:
+    """Return the exit code of Chromium, or 1 if the predictors never got the verdicts that the picture shows."""
+    with tempfile.TemporaryDirectory(prefix="specdec-demo-") as directory:
+        try:
+            return asyncio.run(_draw(Path(directory)))
+        except TimeoutError:
+            sys.stderr.write(f"the verdicts never became {_WANTED}: is the machine busy?\n")
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
