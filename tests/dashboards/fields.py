@@ -13,6 +13,7 @@ from dashboards.grafana import Json, Panel
 COLORS: Mapping[str, str] = {
     "green": "#56a64b",
     "yellow": "#f2cc0c",
+    "dark-yellow": "#cc9d00",
     "red": "#e02f44",
     "dark-red": "#ad0317",
     "blue": "#3274d9",

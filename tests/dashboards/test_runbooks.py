@@ -8,8 +8,12 @@ from dashboards.database import NOW, Database
 from promtool import REPOSITORY
 
 RUNBOOKS = REPOSITORY / "rules" / "runbooks"
-# What nobody in this cast does: preempt, compile, miss an evaluation, go away, or start.
-QUIET = re.compile(r"preemptions|jit_compilation|iterations_missed|offset 1h|warming_replicas")
+# What nobody in this cast does: preempt, compile, miss or fail an evaluation, restart, stall, or go away.
+QUIET = re.compile(
+    r"preemptions|jit_compilation|iterations_missed|evaluation_failures|^resets|^specdec_requests_waiting.* > 0$"
+    r"|^up\{|:up\{.* == 0$",
+    re.MULTILINE,
+)
 
 
 def queries() -> list[tuple[str, str]]:
