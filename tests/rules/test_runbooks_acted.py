@@ -31,7 +31,8 @@ case "$*" in
   "exec -i chat-predictor-0 -c specdec-exporter -- "*) shift 6; exec "$@" ;;
   "exec chat-predictor-0 -c specdec-exporter -- "*) shift 5; exec "$@" < /dev/null ;;
   "logs chat-predictor-0 -c kserve-container"*) exec cat "$NOTES/log" ;;
-  "logs chat-predictor-0 --container=specdec-exporter "* | "logs -l serving.kserve.io/inferenceservice=chat,component=predictor "*) ;;
+  "logs chat-predictor-0 --container=specdec-exporter "*) ;;
+  "logs -l serving.kserve.io/inferenceservice=chat,component=predictor "*) ;;
   "port-forward chat-predictor-0 8080:8080") exec sleep 60 ;;
   "delete pod chat-predictor-0" | "get pod chat-predictor-0 "* | "get podmonitors") ;;
   "get pods -l serving.kserve.io/inferenceservice=chat,component=predictor"*) ;;
