@@ -55,21 +55,26 @@ class Database:
 
 
 @contextlib.contextmanager
-def database(folder: Path, replicas: Sequence[Replica], *, release: str = "") -> Iterator[Database]:
-    """Serve the cast's samples and the pack's; ``folder`` is an empty one, ``release`` as in backfill.py."""
+def database(data: Path, *, release: str = "") -> Iterator[Database]:
+    """Serve the blocks that :func:`fill` made; ``release`` as in backfill.py."""
+    with prometheus(data, f"prometheus{release}") as url:
+        yield Database(url, data)
+
+
+def fill(folder: Path, replicas: Sequence[Replica], *, release: str = "") -> Path:
+    """Make blocks of the cast's samples and the pack's; ``folder`` is an empty one. It takes most of a minute."""
     data = folder / "data"
-    program, filling = f"prometheus{release}", promtool(f"promtool{release}")
+    filling = promtool(f"promtool{release}")
     _write(filling, folder, data, {**collect(replicas), **_of_the_ruler()})
     begin = {True: START - HISTORY_HOURS * HOUR, False: RULES_FROM}
     for groups in recording_layers(RULES):
         for hourly, start in begin.items():
             if layer := [group for group in groups if (seconds(group["interval"]) >= HOUR) == hourly]:
                 record(layer, data, (start, END), release=release)
-    with prometheus(data, program) as url:
-        fired = _alerts(Database(url, data))
+    with database(data, release=release) as base:
+        fired = _alerts(base)
     _write(filling, folder, data, fired)
-    with prometheus(data, program) as url:
-        yield Database(url, data)
+    return data
 
 
 def _write(filling: Promtool, folder: Path, data: Path, samples: Samples) -> None:

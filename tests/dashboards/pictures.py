@@ -22,7 +22,7 @@ from PIL import Image
 
 from dashboards import at_once, over_time
 from dashboards.cast import REPLICAS, SHOWN_SECONDS, VIEWS
-from dashboards.database import NOW, database
+from dashboards.database import NOW, database, fill
 from dashboards.fields import color
 from dashboards.frames import View, frames
 from dashboards.grafana import ALL, COLUMNS, Panel, interpolate, load, window
@@ -131,7 +131,10 @@ def _beginnings(times: Iterable[float], step: float) -> Iterator[float]:
 def main() -> int:
     """Draw all dashboards, of the service that collapsed where they are about one."""
     picks = {"inference_service": VIEWS["collapse"], "compare_with": f"{VIEWS['healthy']}-control"}
-    with tempfile.TemporaryDirectory(prefix="specdec-pictures-") as folder, database(Path(folder), REPLICAS) as source:
+    with (
+        tempfile.TemporaryDirectory(prefix="specdec-pictures-") as folder,
+        database(fill(Path(folder), REPLICAS)) as source,
+    ):
         for dashboard in load():
             names = {variable["name"] for variable in dashboard.variables if not variable.get("multi")}
             chosen = {name: value for name, value in picks.items() if name in names}
