@@ -246,8 +246,13 @@ function(config, source, signals, name)
     high: bound('high'),
   };
 
-  // The share of requests slower than each boundary at baseline, from the best source that the SLI has.
-  local slower_at_baseline(sli) =
+  // The share of requests within each boundary in the slow hours of history. Its low values are the slow hours.
+  local within_in_history(sli) = signals.latency_cdf_hour.record + '{sli="%s"}' % sli;
+  local slow_quantile = 1 - config.latency_history_quantile;
+
+  // The share of requests slower than each boundary at baseline, from the best source that the SLI has. `within`: the share
+  // within it that history gives.
+  local slower_at_baseline(sli, within) =
     local matchers = '{sli="%s"}' % sli;
     local control = '1 - ' + asControlled(
       |||
@@ -267,7 +272,6 @@ function(config, source, signals, name)
       requests: pinned(sli, 'count'),
       file_counts: file_counts(sli),
     };
-    // The record holds the share within a boundary: its low values are the slow hours.
     local own = promql.strip(|||
       1 - (
         %(within)s
@@ -275,9 +279,7 @@ function(config, source, signals, name)
         (%(enough)s)
       )
     ||| % {
-      within: promql.indent(slowButUsual(
-        'min', 1 - config.latency_history_quantile, signals.latency_cdf_hour.record + matchers, level + ['le']
-      )),
+      within: promql.indent(within),
       on: on,
       enough: enough_history(signals.latency_mean_hour.record + matchers),
     });
@@ -391,9 +393,13 @@ function(config, source, signals, name)
     p99_baseline: {
       record: name('latency_seconds', 'p99_baseline'),
       unit: 's',
-      help: 'P99 at baseline, for people. It is interpolated within a bucket. Absent where only the mean has a baseline.',
+      help: 'P99 at baseline, for people. It is interpolated within a bucket. Absent where only the mean has a baseline. From '
+            + 'history it is that of the slow hours of the week, whatever the hour of the day.',
+      // Not of this hour of the day, as the alerts have it: seven more windows of every bucket would cost a tenth of all rules.
       by_sli: {
-        [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(slower_at_baseline(sli), 4)
+        [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(
+          slower_at_baseline(sli, quantileOf(slow_quantile, within_in_history(sli))), 4
+        )
         for sli in slis
       },
     },
@@ -441,7 +447,9 @@ function(config, source, signals, name)
           now: source.histogram('increase', sli, 'bucket', long, ['le'], ['le!="+Inf"']),
           requests: source.histogram('increase', sli, 'count', long),
           growth: number(config.tail_growth),
-          baseline: promql.indent(promql.group(slower_at_baseline(sli)), 8),
+          baseline: promql.indent(promql.group(slower_at_baseline(
+            sli, slowButUsual('min', slow_quantile, within_in_history(sli), level + ['le'])
+          )), 8),
           share: number(1 - config.tail_limit_share),
           exponent: number(tail_exponent),
           wandering: promql.indent(wandering(sli), 8),
