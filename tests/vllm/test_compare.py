@@ -86,7 +86,10 @@ def compare(recorded: Recorded, candidate: str) -> dict[str, Any]:
 def test_the_decision_turns_with_acceptance(recorded: Recorded, candidate: str, decision: str) -> None:
     comparison = compare(recorded, candidate)
     assert comparison["decision"]["code"] == decision, comparison["decision"]
-    assert {latency["outcome"] for latency in comparison["latencies"]} == {decision}
+    outcomes = {latency["sli"]: latency["outcome"] for latency in comparison["latencies"]}
+    # Waiting scatters more than decoding does, and a recording of some seconds has few blocks to tell chance by.
+    assert outcomes["time_per_output_token"] == decision
+    assert {"high": "slower", "low": "faster"}[candidate] not in outcomes.values()
     assert comparison["decision"]["regression"] is (decision == "slower")
     reasons = "\n".join(comparison["decision"]["reasons"])
     assert "time per output token" in reasons

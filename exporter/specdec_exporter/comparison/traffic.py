@@ -152,15 +152,16 @@ def _load(
     """Return both loads if one side served more and had more in flight.
 
     More served with fewer in flight, or as many, is a faster server and no higher load. The number in flight wanders
-    widely by chance, so it need only be able to differ by more than the tolerance.
+    widely by chance, so it need only be able to differ by more than the tolerance. Where chance is not known, it must:
+    a fixed number of clients makes no higher load, although the ends of a short recording count fewer of them.
     """
     if in_flight is None or not before.requests_per_second or not after.requests_per_second:
         return None
     ratios = [found for found in (in_flight, *rates) if found]
     most, *served = ratios if in_flight.value > 1.0 else [ratio.inverse() for ratio in ratios]
-    higher = most.estimate()
-    tolerated = higher.high is not None and higher.high <= 1.0 + policy.traffic_tolerance
-    if tolerated or higher.value <= policy.slowdown_min or not any(_more(rate, policy) for rate in served):
+    possible = most.value if most.error is None else most.estimate().high
+    tolerated = possible is not None and possible <= 1.0 + policy.traffic_tolerance
+    if tolerated or most.value <= policy.slowdown_min or not any(_more(rate, policy) for rate in served):
         return None
     return f"{_words(before)} in the baseline, {_words(after)} in the candidate"
 
