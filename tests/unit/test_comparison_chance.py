@@ -161,6 +161,15 @@ def test_a_faster_server_has_fewer_requests_in_flight_or_answers_more(requests: 
     assert outcomes(comparison)[0] == ("faster" if gain > 1 else "slower")
 
 
+@pytest.mark.parametrize(("requests", "flagged"), [(3240, False), (3900, True)])
+def test_with_few_blocks_only_the_tolerance_tells_a_higher_load(requests: int, flagged: bool) -> None:
+    """Three times as fast with 8 % or 30 % more in flight: the ends of a short recording count fewer clients."""
+    comparison = compare(
+        recording(tpot=[0.02] * 1000, blocks=2), recording(tpot=[0.02 / 3] * requests, curve=CURVE, blocks=2)
+    )
+    assert ("load_differs" in codes(comparison)) is flagged
+
+
 def test_what_the_traffic_explains_is_no_difference() -> None:
     """6 % more requests, each of 6 % more seconds: that much is explained, and twice as much is not."""
     before = recording(tpot=[0.02] * 5000, blocks=12)
