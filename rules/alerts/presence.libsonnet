@@ -16,8 +16,11 @@ function(config, signals, alert)
     else '\nunless %(of)s\n%(logged)s' % { of: ofService, logged: source.logged };
   // Services whose targets are there, and services of which a replica answered within a day.
   local present(matchers) = promql.by('max', service, replicas + matchers) + butLogged;
-  // A look at every tenth minute of the day is enough, and much cheaper.
-  local answered(matchers) = promql.by('max', service, 'max_over_time(%s[1d:10m])' % [replicas + matchers]) + ' > 0';
+  // A look at every tenth minute of the day is enough, and much cheaper. The last minutes are for a service that is younger.
+  local answered(matchers) = std.join('\nor\n', [
+    promql.by('max', service, 'max_over_time(%s[%s])' % [replicas + matchers, window]) + ' > 0'
+    for window in ['1d:10m', '10m']
+  ]);
 
   local down(seconds, services) = {
     alert: 'SpecDecodeTargetDown',
