@@ -18,7 +18,7 @@ function(config, signals, alert)
   local present(matchers) = promql.by('max', service, replicas + matchers) + butLogged;
   // A look at every tenth minute of the day is enough, and much cheaper. The last minutes are for a service that is younger.
   local answered(matchers) = std.join('\nor\n', [
-    promql.by('max', service, 'max_over_time(%s[%s])' % [replicas + matchers, window]) + ' > 0'
+    promql.by('max', service, 'max_over_time(%(of)s[%(window)s])' % { of: replicas + matchers, window: window }) + ' > 0'
     for window in ['1d:10m', '10m']
   ]);
 
