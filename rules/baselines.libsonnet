@@ -2,7 +2,7 @@
 // sources:
 //   control: a twin of the service without speculation, now. It shares load, time of day and mix of prompts.
 //   pinned: a baseline file that the exporter was given, unless the service has more load than the file's recording had.
-//   history: the last days of the service itself, hour by hour.
+//   history: the last days of the service itself, hour by hour. Only the hours of its epoch: see sources.libsonnet.
 local promql = import 'promql.libsonnet';
 
 function(config, source, signals, name)
@@ -30,10 +30,17 @@ function(config, source, signals, name)
   local ofHistory(quantile, record) =
     '%(figure)s\nand\n%(enough)s' % { figure: quantileOf(quantile, record), enough: enough_history(record) };
 
+  // What was, of the epoch that is.
+  local ofEpoch(figure) = '%(figure)s\nand on (%(labels)s, epoch)\n%(epoch)s' % {
+    figure: promql.strip(figure),
+    labels: promql.list(level),
+    epoch: source.epoch(long),
+  };
+
   // The slow but usual hour: the slower of two figures, as told by `worst` (max or min). One is a quantile of all hours. The
   // other is of this hour of the day: the worst hour around it, on the median day. So a daily peak is usual, and an incident on
-  // one day is not.
-  local slowButUsual(worst, quantile, record, labels) =
+  // one day is not. While a regression lasts, two days may be one of each: then all hours alone tell.
+  local slowButUsual(worst, quantile, record, labels, lasting) =
     local before = config.same_hour_before_seconds;
     local after = config.same_hour_after_seconds;
     local day(n) = promql.withLabel(
@@ -52,7 +59,8 @@ function(config, source, signals, name)
             %(days)s
           )
           and on (%(labels)s)
-          %(aged)s,
+          %(aged)s
+          unless %(lasting)s,
           "hours", "same", "", ""
         )
         or
@@ -61,6 +69,7 @@ function(config, source, signals, name)
     ||| % {
       worst: worst,
       labels: promql.list(labels),
+      lasting: lasting,
       days: promql.indent(std.join('\nor\n', [day(n) for n in std.range(1, config.history_days)]), 6),
       aged: 'count_over_time(%(record)s[%(window)s] offset %(days)s)' % {
         record: record,
@@ -149,7 +158,7 @@ function(config, source, signals, name)
 
   // max: when a better source appears, the old one may stay for some minutes.
   local slowdown(matchers='') =
-    '%(mean)s%(matchers)s / %(on_sli)s max without (baseline_source) (%(baseline)s%(matchers)s)' % {
+    '%(mean)s%(matchers)s / %(on_sli)s max without (baseline_source, epoch) (%(baseline)s%(matchers)s)' % {
       mean: signals.latency_mean.record,
       matchers: matchers,
       on_sli: on_sli,
@@ -272,16 +281,17 @@ function(config, source, signals, name)
       requests: pinned(sli, 'count'),
       file_counts: file_counts(sli),
     };
+    // max: for some minutes, two epochs may seem to be current.
     local own = promql.strip(|||
-      1 - (
+      1 - max without (epoch) (
         %(within)s
-        and %(on)s
-        (%(enough)s)
+        and on (%(labels)s, epoch)
+        %(history_counts)s
       )
     ||| % {
       within: promql.indent(within),
-      on: on,
-      enough: enough_history(signals.latency_mean_hour.record + matchers),
+      labels: promql.list(level),
+      history_counts: name('latency_seconds', 'mean_baseline') + '{baseline_source="history", sli="%s"}' % sli,
     });
     promql.firstOf([control, file] + (if std.member(config.history_tail_slis, sli) then [own] else []), level);
 
@@ -289,7 +299,7 @@ function(config, source, signals, name)
     latency_baseline: {
       record: name('latency_seconds', 'mean_baseline'),
       unit: 's',
-      help: 'Mean latency at baseline, by baseline_source.',
+      help: 'Mean latency at baseline, by baseline_source; from history with its epoch.',
       expr: promql.firstOf([
         fromSource('control', asControlled('%(mean)s{%(control)s}\nand\n%(enough)s' % {
           mean: signals.latency_mean.record,
@@ -297,12 +307,16 @@ function(config, source, signals, name)
           enough: enough_requests,
         })),
         fromSource('pinned', at_like_load(anySli({ [sli]: pinned_mean(sli) for sli in slis }))),
-        fromSource('history', '%(figure)sand\n%(enough)s' % {
+        fromSource('history', ofEpoch('%(figure)sand\n%(enough)s' % {
           figure: slowButUsual(
-            'max', config.latency_history_quantile, signals.latency_mean_hour.record, level + ['sli']
+            'max',
+            config.latency_history_quantile,
+            signals.latency_mean_hour.record,
+            level + ['sli', 'epoch'],
+            on_sli + ' ' + signals.lasting.expr
           ),
           enough: enough_history(signals.latency_mean_hour.record),
-        }),
+        })),
       ], level + ['sli']),
     },
 
@@ -340,18 +354,21 @@ function(config, source, signals, name)
           reach: promql.duration(2 * config.history_interval_seconds),
           offset: offset,
         },
+      // An epoch wanders as the one before, until it has hours of its own.
       expr: |||
-        quantile_over_time(
-          0.5,
-          abs(ln(%(now)s / %(before)s))[%(days)s:%(hour)s]
-        ) / %(differences)s
-        and
-        count_over_time(%(history)s) >= %(hours)d
-        or
-        (%(upper)s - %(lower)s)
-        / (%(values)s * %(median)s)
-        and
-        %(enough)s
+        max without (epoch) (
+          quantile_over_time(
+            0.5,
+            abs(ln(%(now)s / %(before)s))[%(days)s:%(hour)s]
+          ) / %(differences)s
+          and
+          count_over_time(%(history)s) >= %(hours)d
+          or
+          (%(upper)s - %(lower)s)
+          / (%(values)s * %(median)s)
+          and
+          %(enough)s
+        )
       ||| % {
         now: hour(),
         before: hour(' offset 1d'),
@@ -371,23 +388,23 @@ function(config, source, signals, name)
     acceptance_baseline: {
       record: name('acceptance', 'ratio_baseline'),
       unit: 'percentunit',
-      help: 'Acceptance rate at baseline, by baseline_source.',
+      help: 'Acceptance rate at baseline, by baseline_source; from history with its epoch.',
       expr: promql.firstOf([
         fromSource('pinned', promql.by('avg', level, pinned_acceptance)),
-        fromSource('history', ofHistory(config.acceptance_history_quantile, signals.acceptance_hour.record)),
+        fromSource('history', ofEpoch(ofHistory(config.acceptance_history_quantile, signals.acceptance_hour.record))),
       ], level),
     },
 
     // Not recorded: the page about low acceptance needs it where the method is unknown.
     acceptance_best: {
       unit: 'percentunit',
-      help: 'Acceptance rate of the best hours of the last %(days)d days: %(share)g %% of the hours had less.'
+      help: 'Acceptance rate of the best hours of the epoch in the last %(days)d days: %(share)g %% of the hours had less.'
             % { days: config.history_days, share: 100 * config.acceptance_best_quantile },
-      expr: 'quantile_over_time(%(quantile)s, %(hours)s[%(days)dd])' % {
+      expr: ofEpoch('quantile_over_time(%(quantile)s, %(hours)s[%(days)dd])' % {
         quantile: number(config.acceptance_best_quantile),
         hours: signals.acceptance_hour.record,
         days: config.history_days,
-      },
+      }),
     },
 
     p99_baseline: {
@@ -448,7 +465,13 @@ function(config, source, signals, name)
           requests: source.histogram('increase', sli, 'count', long),
           growth: number(config.tail_growth),
           baseline: promql.indent(promql.group(slower_at_baseline(
-            sli, slowButUsual('min', slow_quantile, within_in_history(sli), level + ['le'])
+            sli, slowButUsual(
+              'min',
+              slow_quantile,
+              within_in_history(sli),
+              level + ['le', 'epoch'],
+              on + ' ' + signals.lasting.by_sli[sli]
+            )
           )), 8),
           share: number(1 - config.tail_limit_share),
           exponent: number(tail_exponent),

@@ -103,6 +103,16 @@
     // History becomes a baseline after this many hours.
     min_history_hours: 24,
 
+    // Only hours of the same epoch are compared: the same k and, with the exporter, the same values of these labels of
+    // specdec_predictor_info. Without 'vllm_version', a new release is compared with the one before.
+    epoch_facts: ['method', 'draft_model', 'vllm_version'],
+    // The share of a window that one configuration has, or the window is of a mixture. The tail of the rest does not page.
+    epoch_share: 1 - config.tail_shift_critical,
+
+    // An hour is no history of a latency whose alert fired in this many of the last twice as many hours: a regression that
+    // lasts does not become normal before its last good hours are history_days old. Peaks are shorter, or learned day by day.
+    history_patience_hours: 6,
+
     // --- Acceptance --------------------------------------------------------------------------------------------------
 
     // The minimum by method comes from the policy (from the exporter: specdec_policy_acceptance_ratio_min). Low means that the

@@ -48,6 +48,24 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       for expression in series(value)
     ] + [constant(name('drafts', 'at_least', long), number(general))];
 
+  // Hours of history, each with the epoch that it was.
+  local ofEpoch(hours) = '%(hours)s\n* %(on)s group_left (epoch)\n%(epoch)s' % {
+    hours: promql.group(hours),
+    on: on,
+    epoch: source.epoch(hour),
+  };
+  local lasting(matchers) = 'count_over_time(ALERTS%(matchers)s[%(window)s:%(hour)s]) >= %(hours)d' % {
+    matchers: promql.braces(['alertname=~"SpecDecode(P99|LatencyMean)Regression"', 'alertstate="firing"'] + matchers),
+    window: promql.duration(2 * config.history_patience_hours * hour),
+    hour: promql.duration(hour),
+    hours: config.history_patience_hours,
+  };
+  local usual(sli, hours) = ofEpoch('%(hours)s\nunless %(on)s\n%(lasting)s' % {
+    hours: promql.strip(hours),
+    on: on,
+    lasting: lasting(['sli="%s"' % sli]),
+  });
+
   local signals = {
     // --- Counts ------------------------------------------------------------------------------------------------------
     drafts: {
@@ -545,9 +563,9 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     acceptance_hour: {
       record: name('acceptance', 'ratio_rate', hour),
       unit: 'percentunit',
-      help: 'Acceptance rate of an hour with enough drafts.',
+      help: 'Acceptance rate of an hour with enough drafts, by epoch.',
       local draft_tokens = promql.group(source.counter('increase', 'draft_tokens', hour)),
-      expr: |||
+      expr: ofEpoch(|||
         %(accepted)s
         /
         %(drafted)s
@@ -562,27 +580,35 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
           '%(draft_tokens)s\n/ %(assumed)d' % { draft_tokens: draft_tokens, assumed: config.assumed_draft_tokens },
         ], level)),
         min_drafts: config.min_history_drafts,
-      },
+      }),
+    },
+    // Not recorded. Such hours are no history, or a regression that nobody mends would become normal.
+    lasting: {
+      help: 'Latency alerts that fired in %d of the last %d hours.'
+            % [config.history_patience_hours, 2 * config.history_patience_hours],
+      // A subquery: the number of samples does not depend on the ruler.
+      expr: lasting([]),
+      by_sli: { [sli]: lasting(['sli="%s"' % sli]) for sli in std.objectFields(config.slis) },
     },
     latency_mean_hour: {
       record: name('latency_seconds', 'mean', hour),
       unit: 's',
-      help: 'Mean latency of an hour with enough requests.',
+      help: 'Mean latency of an hour with enough requests, by epoch. Not of one in a regression that lasts.',
       by_sli: {
-        [sli]: '%(sum)s\n/\n(%(requests)s >= %(min_requests)d)' % {
+        [sli]: usual(sli, '%(sum)s\n/\n(%(requests)s >= %(min_requests)d)' % {
           sum: source.histogram('increase', sli, 'sum', hour),
           requests: source.histogram('increase', sli, 'count', hour),
           min_requests: config.min_history_requests,
-        }
+        })
         for sli in std.objectFields(config.slis)
       },
     },
     latency_cdf_hour: {
       record: name('latency', 'cdf', hour),
       unit: 'percentunit',
-      help: 'Share of the requests of an hour within each bucket boundary. Only boundaries that hold at least half of them.',
+      help: 'Share of the requests of an hour within each bucket boundary, by epoch. Only boundaries that hold at least half of them.',
       local share(sli, better_slis) =
-        '%(within)s\n/ %(on)s group_left ()\n(%(requests)s >= %(min_requests)d)\n>= 0.5%(unless)s' % {
+        usual(sli, '%(within)s\n/ %(on)s group_left ()\n(%(requests)s >= %(min_requests)d)\n>= 0.5%(unless)s' % {
           within: source.histogram('increase', sli, 'bucket', hour, ['le'], history_bounds(sli)),
           on: on,
           requests: source.histogram('increase', sli, 'count', hour),
@@ -591,7 +617,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
             '\nunless %(on)s\n%(requests)s{sli="%(sli)s"}' % { on: on, requests: signals.requests.record, sli: better }
             for better in better_slis
           ]),
-        },
+        }),
       by_sli: {
         [config.history_tail_slis[i]]: share(config.history_tail_slis[i], config.history_tail_slis[:i])
         for i in std.range(0, std.length(config.history_tail_slis) - 1)

@@ -240,6 +240,56 @@ function(config)
         ),
     },
 
+    // What a service ran within a window, as the label `epoch`: k, and with the exporter the facts that it knows. k is the
+    // mean of the engines, to a half. While no configuration has nearly all of the window, facts are left out: a mixture
+    // is an epoch of its own. Samples are counted, so neither a restart nor a lost scrape changes anything.
+    epoch(seconds)::
+      local exporter = config.source == 'exporter';
+      local counted(expression) = range('count_over_time', expression, seconds);
+      local info = counted(source.family('predictor_info'));
+      local facts = {
+        labels: promql.list(level),
+        on: on,
+        engines: if exporter then promql.by('sum', level, info) else source.summed('count_over_time', 'generation_tokens', seconds),
+        positions:
+          if exporter then promql.by('sum', level, range('sum_over_time', source.family('num_speculative_tokens'), seconds))
+          else source.summed('count_over_time', 'accepted_tokens_per_position', seconds),
+        k: if exporter then 'k' else 'epoch',
+        facts: promql.list(config.epoch_facts),
+        by_facts: promql.by('sum', level + config.epoch_facts, info),
+        share: promql.number(config.epoch_share),
+        quoted: promql.list(['"%s"' % fact for fact in config.epoch_facts]),
+        by_k: promql.indent(|||
+          count_values by (%(labels)s) (
+            "%(k)s",
+            round(
+              (
+                %(positions)s
+                or
+                0 * %(engines)s
+              ) / %(engines)s,
+              0.5
+            )
+          )
+        ||| % self),
+      };
+      promql.strip(if !exporter then 'group by (%(labels)s, epoch) (\n  %(by_k)s\n)' % facts else |||
+        group by (%(labels)s, epoch) (
+          label_join(
+            %(by_k)s
+            * %(on)s group_left (%(facts)s)
+            (
+              %(by_facts)s
+              > %(on)s group_left ()
+              %(share)s * %(engines)s
+              or %(on)s
+              %(engines)s
+            ),
+            "epoch", ";", "k", %(quoted)s
+          )
+        )
+      ||| % facts { by_k: promql.indent(facts.by_k) }),
+
     // Services without metrics of their predictor that have figures from its log.
     logged:: promql.by('group', source.service, selector('specdec_log_draft_tokens_total') + ' > 0'),
   }

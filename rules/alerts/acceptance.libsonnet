@@ -77,7 +77,10 @@ function(config, signals, alert)
         %(enough)s
         and %(on)s
         (
-          %(method)s%(best)s >= %(on)s %(minimum)s
+          %(method)s(
+            %(best)s
+          )
+          >= %(on)s %(minimum)s
           or %(on)s
           %(acceptance)s < %(broken)s
         )
@@ -92,7 +95,7 @@ function(config, signals, alert)
         enough: enough,
         on: on,
         method: if signals.method_known.expr == null then '' else signals.method_known.expr + '\n  or %s\n  ' % on,
-        best: signals.acceptance_best.expr,
+        best: promql.indent(signals.acceptance_best.expr, 4),
         acceptance: acceptance,
         unless_it_pays: unless_it_pays,
         unless_measured: unless_measured,
@@ -136,7 +139,7 @@ function(config, signals, alert)
       ||| % {
         below_ratio: surelyBelow(acceptance, number(config.acceptance_drop_ratio) + ' * ' + self.baseline),
         acceptance: acceptance,
-        baseline: 'max without (baseline_source) (%s)' % signals.acceptance_baseline.record,
+        baseline: 'max without (baseline_source, epoch) (%s)' % signals.acceptance_baseline.record,
         drop: number(config.acceptance_drop_min),
         enough: enough,
       },

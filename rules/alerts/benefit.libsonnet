@@ -77,7 +77,7 @@ function(config, signals, alert)
         on: on,
         on_sli: on_sli,
         // A baseline of any source.
-        baseline: 'max without (baseline_source) (%s)' % signals.latency_baseline.record,
+        baseline: 'max without (baseline_source, epoch) (%s)' % signals.latency_baseline.record,
         ratio: number(config.harmful_ratio),
         guards: guards,
         acceptance: signals.acceptance.record,

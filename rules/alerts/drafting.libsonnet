@@ -5,7 +5,7 @@ function(config, signals, alert)
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
   local on = 'on (%s)' % promql.list(config.level_labels);
-  local hasDrafted = 'last_over_time(%s[1d])' % signals.acceptance_hour.record;
+  local hasDrafted = 'max without (epoch) (last_over_time(%s[1d]))' % signals.acceptance_hour.record;
   local generating = '%(tokens)s >= %(min_tokens)s' % {
     tokens: signals.generation_tokens_now.record,
     min_tokens: number(config.min_generation_tokens_per_second),

@@ -167,6 +167,7 @@ def service(
     names = FAMILIES[source]
     counters: dict[tuple[str, tuple[tuple[str, str], ...]], _Counter] = {}
     gauges: dict[str, list[float | None]] = {"running": [], "waiting": [], "kv_cache": []}
+    positions: list[float | None] = []
     up: list[float | None] = []
 
     def step(name: str, increment: float | None, **extra: str) -> None:
@@ -187,6 +188,7 @@ def service(
             drafts = phase.drafts_per_minute
             drafted = drafts * (len(phase.curve) if phase.draft_length is None else phase.draft_length)
             accepted = drafts * sum(phase.curve)
+            positions.append(float(len(phase.curve)) if answers else None)
             if speculative:
                 step(names["drafts"], grown(drafts))
                 step(names["draft_tokens"], grown(drafted))
@@ -217,6 +219,8 @@ def service(
         series.append(Series("specdec_up", about, up))
         facts = {"vllm_version": "0.32.0", "engine_generation": "v1", "method": method or "", "draft_model": ""}
         series.append(Series("specdec_predictor_info", own | facts, info))
+        if speculative:
+            series.append(Series("specdec_num_speculative_tokens", own, positions))
         if minimum is not None:
             limits = [minimum if known is not None else None for known in info]
             series.append(Series("specdec_policy_acceptance_ratio_min", target, limits))

@@ -37,6 +37,7 @@ LINTER_OF_THE_FIELD = [
 
 OF_PROMETHEUS = {
     "up": "gauge",
+    "ALERTS": "gauge",
     "prometheus_rule_group_last_duration_seconds": "gauge",
     "prometheus_rule_group_interval_seconds": "gauge",
     "prometheus_rule_group_iterations_missed_total": "counter",
