@@ -30,11 +30,11 @@ function(config, source, signals, name)
   local ofHistory(quantile, record) =
     '%(figure)s\nand\n%(enough)s' % { figure: quantileOf(quantile, record), enough: enough_history(record) };
 
-  // What was, of the epoch that is.
-  local ofEpoch(figure) = '%(figure)s\nand on (%(labels)s, epoch)\n%(epoch)s' % {
+  // What was, of the epoch that is. Hours without an epoch are of an older pack, or backfilled: they count until they expire.
+  local ofEpoch(figure, services) = '%(figure)s\nand on (%(labels)s, epoch)\n%(epochs)s' % {
     figure: promql.strip(figure),
     labels: promql.list(level),
-    epoch: source.epoch(long),
+    epochs: promql.group(source.epoch(long) + '\nor\n' + promql.by('group', level, services)),
   };
 
   // The slow but usual hour: the slower of two figures, as told by `worst` (max or min). One is a quantile of all hours. The
@@ -104,6 +104,19 @@ function(config, source, signals, name)
     promql.by(operator, level + extra, source.family('baseline_' + config.slis[sli].family + '_seconds_' + suffix));
   local pinned_mean(sli) = '%(sum)s / (%(count)s > 0)' % { sum: pinned(sli, 'sum'), count: pinned(sli, 'count') };
   local pinned_acceptance = source.family('baseline_acceptance_ratio');
+  // Where no replica runs what its file was recorded with. Nothing is said of what either does not tell.
+  local recorded_with_other(fact) = |||
+    group by (%(labels)s, %(fact)s) (%(recorded)s)
+    and on (%(labels)s)
+    %(runs)s
+    unless on (%(labels)s, %(fact)s)
+    %(runs)s
+  ||| % {
+    labels: promql.list(level),
+    fact: fact,
+    recorded: source.family('baseline_info', [fact + '!=""']),
+    runs: source.family('predictor_info', [fact + '!=""']),
+  };
   // One expression for every SLI.
   local anySli(expressions) =
     std.join('\nor\n', [promql.withLabel(expressions[sli], 'sli', sli) for sli in slis]);
@@ -281,9 +294,9 @@ function(config, source, signals, name)
       requests: pinned(sli, 'count'),
       file_counts: file_counts(sli),
     };
-    // max: for some minutes, two epochs may seem to be current.
+    // min: hours without an epoch are a baseline beside those with one.
     local own = promql.strip(|||
-      1 - max without (epoch) (
+      1 - min without (epoch) (
         %(within)s
         and on (%(labels)s, epoch)
         %(history_counts)s
@@ -316,7 +329,7 @@ function(config, source, signals, name)
             on_sli + ' ' + signals.lasting.expr
           ),
           enough: enough_history(signals.latency_mean_hour.record),
-        })),
+        }, signals.requests.record)),
       ], level + ['sli']),
     },
 
@@ -390,8 +403,14 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'Acceptance rate at baseline, by baseline_source; from history with its epoch.',
       expr: promql.firstOf([
-        fromSource('pinned', promql.by('avg', level, pinned_acceptance)),
-        fromSource('history', ofEpoch(ofHistory(config.acceptance_history_quantile, signals.acceptance_hour.record))),
+        fromSource('pinned', '%(recorded)s\nunless %(on)s\n%(other)s' % {
+          recorded: promql.by('avg', level, pinned_acceptance),
+          on: on,
+          other: promql.group(recorded_with_other('method')),
+        }),
+        fromSource('history', ofEpoch(
+          ofHistory(config.acceptance_history_quantile, signals.acceptance_hour.record), signals.sample.record
+        )),
       ], level),
     },
 
@@ -400,11 +419,11 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'Acceptance rate of the best hours of the epoch in the last %(days)d days: %(share)g %% of the hours had less.'
             % { days: config.history_days, share: 100 * config.acceptance_best_quantile },
-      expr: ofEpoch('quantile_over_time(%(quantile)s, %(hours)s[%(days)dd])' % {
+      expr: 'max without (epoch) ' + promql.group(ofEpoch('quantile_over_time(%(quantile)s, %(hours)s[%(days)dd])' % {
         quantile: number(config.acceptance_best_quantile),
         hours: signals.acceptance_hour.record,
         days: config.history_days,
-      }),
+      }, signals.sample.record)),
     },
 
     p99_baseline: {
@@ -623,6 +642,31 @@ function(config, source, signals, name)
         // An exporter has one file for all engines of its predictor.
         replica: promql.list(level + [label for label in config.replica_labels if label != 'engine']),
         replicas: source.family('predictor_info'),
+      },
+    },
+
+    baselines_old: {
+      unit: 's',
+      help: 'Age of baseline files that are older than %d days, or of another release or method than runs now.'
+            % config.baseline_days_max,
+      expr: |||
+        time() - min by (%(labels)s) (%(recorded)s)
+        > %(seconds)d
+        or
+        time() - min by (%(labels)s) (%(recorded)s)
+        and %(on)s
+        (
+          %(release)s
+          or
+          %(method)s
+        )
+      ||| % {
+        labels: promql.list(level),
+        recorded: source.family('baseline_recorded_timestamp_seconds'),
+        seconds: 86400 * config.baseline_days_max,
+        on: on,
+        release: promql.indent(recorded_with_other('vllm_version')),
+        method: promql.indent(recorded_with_other('method')),
       },
     },
 

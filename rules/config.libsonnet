@@ -201,6 +201,9 @@
     // than the policy's traffic_tolerance. A file in use stays in use for this much more.
     like_load_slack: 0.1,
 
+    // A file older than this is worth recording again: traffic, driver and neighbours change.
+    baseline_days_max: 60,
+
     // For acceptance, the baseline from history is the median hour.
     acceptance_history_quantile: 0.5,
 

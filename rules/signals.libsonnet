@@ -48,11 +48,11 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       for expression in series(value)
     ] + [constant(name('drafts', 'at_least', long), number(general))];
 
-  // Hours of history, each with the epoch that it was.
-  local ofEpoch(hours) = '%(hours)s\n* %(on)s group_left (epoch)\n%(epoch)s' % {
+  // Hours of history, each with its epoch. Where nothing is known of the predictor, there is none.
+  local ofEpoch(hours, services) = '%(hours)s\n* %(on)s group_left (epoch)\n%(epoch)s' % {
     hours: promql.group(hours),
     on: on,
-    epoch: source.epoch(hour),
+    epoch: promql.group(promql.firstOf([source.epoch(hour), promql.by('group', level, services)], level)),
   };
   local lasting(matchers) = 'count_over_time(ALERTS%(matchers)s[%(window)s:%(hour)s]) >= %(hours)d' % {
     matchers: promql.braces(['alertname=~"SpecDecode(P99|LatencyMean)Regression"', 'alertstate="firing"'] + matchers),
@@ -64,7 +64,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     hours: promql.strip(hours),
     on: on,
     lasting: lasting(['sli="%s"' % sli]),
-  });
+  }, name('latency_requests', 'increase', long));
 
   local signals = {
     // --- Counts ------------------------------------------------------------------------------------------------------
@@ -580,7 +580,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
           '%(draft_tokens)s\n/ %(assumed)d' % { draft_tokens: draft_tokens, assumed: config.assumed_draft_tokens },
         ], level)),
         min_drafts: config.min_history_drafts,
-      }),
+      }, signals.sample.record),
     },
     // Not recorded. Such hours are no history, or a regression that nobody mends would become normal.
     lasting: {

@@ -77,9 +77,7 @@ function(config, signals, alert)
         %(enough)s
         and %(on)s
         (
-          %(method)s(
-            %(best)s
-          )
+          %(method)s%(best)s
           >= %(on)s %(minimum)s
           or %(on)s
           %(acceptance)s < %(broken)s
@@ -95,7 +93,7 @@ function(config, signals, alert)
         enough: enough,
         on: on,
         method: if signals.method_known.expr == null then '' else signals.method_known.expr + '\n  or %s\n  ' % on,
-        best: promql.indent(signals.acceptance_best.expr, 4),
+        best: promql.indent(signals.acceptance_best.expr),
         acceptance: acceptance,
         unless_it_pays: unless_it_pays,
         unless_measured: unless_measured,
@@ -139,7 +137,7 @@ function(config, signals, alert)
       ||| % {
         below_ratio: surelyBelow(acceptance, number(config.acceptance_drop_ratio) + ' * ' + self.baseline),
         acceptance: acceptance,
-        baseline: 'max without (baseline_source, epoch) (%s)' % signals.acceptance_baseline.record,
+        baseline: 'min without (baseline_source, epoch) (%s)' % signals.acceptance_baseline.record,
         drop: number(config.acceptance_drop_min),
         enough: enough,
       },

@@ -75,6 +75,21 @@ function(config, signals, alert)
               + 'service name of its own.',
     },
     {
+      alert: 'SpecDecodeBaselinesDiffer',
+      severity: 'info',
+      dashboard: config.pack_dashboard_uid,
+      for_seconds: minutes(60),
+      expr: signals.baselines_old.expr,
+      summary: 'A baseline file is old, or of something else than what runs.',
+      description: ('The baseline file of %(where)s was recorded %(age)s ago. It is older than %(days)d days, or it was recorded with '
+                    + 'another release or method than runs now.') % alert.facts {
+        age: alert.value(alert.seconds),
+        days: config.baseline_days_max,
+      },
+      impact: 'The service is compared with what it no longer is. Acceptance with another method does not count as a baseline.',
+      action: 'Record the baseline again, as before: with or without speculation, and at the load of busy hours.',
+    },
+    {
       alert: 'SpecDecodeBucketsMixed',
       severity: 'warning',
       dashboard: config.pack_dashboard_uid,

@@ -148,3 +148,30 @@ def test_replicas_have_the_same_file(pack: Pack) -> None:
         Case(name="no replica has one", series=service(usual) + service(usual, labels=SECOND), firing={55: QUIET}),
         every=EVERY,
     )
+
+
+def test_a_file_that_is_old_or_of_something_else(pack: Pack) -> None:
+    """promtool's clock begins at 0, so a file of 1969 is old."""
+    old, dropped = "SpecDecodeBaselinesDiffer info", "SpecDecodeAcceptanceDropped warning"
+    minutes, worse = 120, Phase(minutes=120, curve=(0.6, 0.5, 0.4))
+
+    def given(recorded: float, **facts: str) -> list[Series]:
+        labels = {name: text for name, text in series[0].labels.items() if name not in ("engine", "job")}
+        about = Series("specdec_baseline_info", {**labels, **facts}, [1.0] * minutes)
+        ratio = Series("specdec_baseline_acceptance_ratio", labels, [0.8] * minutes)
+        return [
+            *series,
+            about,
+            ratio,
+            Series("specdec_baseline_recorded_timestamp_seconds", labels, [recorded] * minutes),
+        ]
+
+    series = service(worse)
+    pack.run(
+        Case(name="old", series=given(-61 * DAY, method="eagle3"), firing={40: QUIET, 115: {old, dropped}}),
+        Case(name="young", series=given(-59 * DAY, method="eagle3", vllm_version="0.32.0"), firing={115: {dropped}}),
+        Case(name="facts unknown", series=given(0, method="", vllm_version=""), firing={115: {dropped}}),
+        Case(name="another release", series=given(0, vllm_version="0.31.0"), firing={115: {old, dropped}}),
+        Case(name="another method", series=given(0, method="ngram"), firing={115: {old}}),
+        every=EVERY,
+    )

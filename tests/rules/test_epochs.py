@@ -117,7 +117,14 @@ def test_nobody_hears_of_a_change_on_purpose(promtool: Promtool, tmp_path: Path,
             else one
             for one in changed(EAGLE, EAGLE, 1.4, source)
         ]
+        unknown = [one for one in changed(EAGLE, EAGLE, 1.4, source) if one.name != "specdec_predictor_info"]
+        poor = replica({**EAGLE, "curve": POOR}, [(CHANGE, None), (REST, 1)], source)
+        labels = {name: poor[0].labels[name] for name in ("cluster", "namespace", "inference_service", "model_name")}
+        hours: list[float | None] = [0.8] * (HOUR * (CHANGE + REST))
+        older = [*poor, Series("inference_service:specdec_acceptance:ratio_rate1h", labels, hours)]
         cases += [
+            Case(name="of unknown facts", series=unknown, firing={60 * CHANGE + 75: {MEAN, P99, P99_PAGE}}),
+            Case(name="hours of an older pack", series=older, firing={60 * CHANGE + 90: {DROPPED}}),
             Case(name="method", series=changed(EAGLE, NGRAM, 1, source), firing=quiet),
             Case(name="method, one by one", series=rolled(EAGLE, NGRAM, 1, source), firing=quiet),
             Case(name="release", series=newer, firing=quiet),
@@ -158,4 +165,16 @@ def test_a_lasting_regression_stays_until_its_last_good_hours_are_too_old(promto
         ),
         every=60,
         step=STEP,
+    )
+
+
+@pytest.mark.parametrize("source", ["exporter", "vllm"])
+def test_a_renamed_model_is_no_news(promtool: Promtool, tmp_path: Path, source: Source) -> None:
+    first, then = Phase(minutes=60), Phase(minutes=120)
+    gone, not_yet = Phase(minutes=120, present=False), Phase(minutes=60, present=False)
+    renamed = service(first, gone, source=source)
+    renamed += service(not_yet, then, source=source, labels={**REPLACED, "model_name": "llama-v2"})
+    file = RENDERED / ("specdec.rules.yaml" if source == "exporter" else "specdec-vllm.rules.yaml")
+    Pack(promtool, file, tmp_path).run(
+        Case(name="new pods", series=renamed, firing=dict.fromkeys(range(60, 180, 4), QUIET)), every=4
     )
