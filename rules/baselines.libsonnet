@@ -37,10 +37,29 @@ function(config, source, signals, name)
     epochs: promql.group(source.epoch(long) + '\nor\n' + promql.by('group', level, services)),
   };
 
-  // The slow but usual hour: the slower of two figures, as told by `worst` (max or min). One is a quantile of all hours. The
-  // other is of this hour of the day: the worst hour around it, on the median day. So a daily peak is usual, and an incident on
-  // one day is not. While a regression lasts, two days may be one of each: then all hours alone tell.
-  local slowButUsual(worst, quantile, record, labels, lasting) =
+  // The slow but usual hour: the slower of two figures. One is a quantile of all hours. The other is of this hour of the day, the
+  // peak: the worst hour around it, on the median day. So a daily peak is usual, and an incident on one day is not. `worst` (max
+  // or min) tells which figure is slower.
+  local slowButUsual(worst, quantile, record, peak, labels) = |||
+    %(worst)s by (%(labels)s) (
+      label_replace(
+        last_over_time(%(peak)s[%(reach)s]),
+        "hours", "peak", "", ""
+      )
+      or
+      %(all)s
+    )
+  ||| % {
+    worst: worst,
+    labels: promql.list(labels),
+    peak: peak,
+    reach: promql.duration(2 * config.history_interval_seconds),  // an evaluation may be lost
+    all: promql.indent(quantileOf(quantile, record), 2),
+  };
+
+  // This hour of the day, where it is `beyond` the quantile of all hours. While a regression lasts, the median of two days may
+  // be a day of it: then there is no peak.
+  local peakOf(worst, quantile, record, labels, beyond, lasting) =
     local before = config.same_hour_before_seconds;
     local after = config.same_hour_after_seconds;
     local day(n) = promql.withLabel(
@@ -52,31 +71,24 @@ function(config, source, signals, name)
       }, 'day', '%d' % n
     );
     |||
-      %(worst)s by (%(labels)s) (
-        label_replace(
-          quantile by (%(labels)s) (
-            0.5,
-            %(days)s
-          )
-          and on (%(labels)s)
-          %(aged)s
-          unless %(lasting)s,
-          "hours", "same", "", ""
-        )
-        or
-        %(all)s
+      quantile by (%(labels)s) (
+        0.5,
+        %(days)s
       )
+      %(beyond)s
+      and on (%(labels)s)
+      %(aged)s
+      unless %(lasting)s
     ||| % {
-      worst: worst,
       labels: promql.list(labels),
-      lasting: lasting,
-      days: promql.indent(std.join('\nor\n', [day(n) for n in std.range(1, config.history_days)]), 6),
+      days: promql.indent(std.join('\nor\n', [day(n) for n in std.range(1, config.history_days)])),
+      beyond: beyond % quantileOf(quantile, record),
       aged: 'count_over_time(%(record)s[%(window)s] offset %(days)s)' % {
         record: record,
         window: promql.duration((config.history_days - config.min_same_hour_days) * 86400),
         days: promql.duration(config.min_same_hour_days * 86400),
       },
-      all: promql.indent(quantileOf(quantile, record), 2),
+      lasting: lasting,
     };
 
   local is_control = 'inference_service=~"%s"' % config.control_service_regex;
@@ -325,12 +337,44 @@ function(config, source, signals, name)
             'max',
             config.latency_history_quantile,
             signals.latency_mean_hour.record,
-            level + ['sli', 'epoch'],
-            on_sli + ' ' + signals.lasting.expr
+            name('latency_seconds', 'mean_peak', config.history_interval_seconds),
+            level + ['sli', 'epoch']
           ),
           enough: enough_history(signals.latency_mean_hour.record),
         }, signals.requests.record)),
       ], level + ['sli']),
+    },
+
+    // Recorded by the hour, as history is. Where this hour of the day is as any, there is no such series.
+    mean_peak: {
+      record: name('latency_seconds', 'mean_peak', config.history_interval_seconds),
+      unit: 's',
+      help: 'Mean latency at this hour of the day, by epoch, where it usually is more than that of most hours.',
+      expr: peakOf(
+        'max',
+        config.latency_history_quantile,
+        signals.latency_mean_hour.record,
+        level + ['sli', 'epoch'],
+        '> on (%s) 1.02 * %%s' % promql.list(level + ['sli', 'epoch']),
+        on_sli + ' ' + signals.lasting.expr
+      ),
+    },
+    cdf_peak: {
+      record: name('latency', 'cdf_peak', config.history_interval_seconds),
+      unit: 'percentunit',
+      help: 'Share of the requests within each bucket boundary at this hour of the day, by epoch, where usually a tenth more '
+            + 'requests are slower than in most hours.',
+      by_sli: {
+        [sli]: peakOf(
+          'min',
+          slow_quantile,
+          within_in_history(sli),
+          level + ['le', 'epoch'],
+          '< on (%s) (1.1 * %%s - 0.1)' % promql.list(level + ['le', 'epoch']),  // 1 - x > 1.1 * (1 - most hours)
+          on + ' ' + signals.lasting.by_sli[sli]
+        )
+        for sli in config.history_tail_slis
+      },
     },
 
     // Absent for history: it has so many requests that their number does not matter.
@@ -488,8 +532,8 @@ function(config, source, signals, name)
               'min',
               slow_quantile,
               within_in_history(sli),
-              level + ['le', 'epoch'],
-              on + ' ' + signals.lasting.by_sli[sli]
+              name('latency', 'cdf_peak', config.history_interval_seconds) + '{sli="%s"}' % sli,
+              level + ['le', 'epoch']
             )
           )), 8),
           share: number(1 - config.tail_limit_share),

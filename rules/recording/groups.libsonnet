@@ -59,6 +59,8 @@ function(config, signals)
       + bySli(signals.latency_mean_hour)
       + [rule(signals.wander)]
       + bySli(signals.latency_cdf_hour, config.history_tail_slis)
+      + [rule(signals.mean_peak)]
+      + bySli(signals.cdf_peak)
     ),
     group(
       'baselines',
