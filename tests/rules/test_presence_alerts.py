@@ -131,7 +131,8 @@ def test_replicas_with_different_buckets(pack: Pack) -> None:
 def test_histograms_that_do_not_arrive(pack: Pack, vllm_pack: Pack) -> None:
     """Whatever drops them: Prometheus 3 converts all to native ones, a relabelling may drop the buckets."""
     lost = "SpecDecodeMetricsMissing warning"
-    for pack_of_source, source in ((pack, "exporter"), (vllm_pack, "vllm")):
+    packs: dict[Source, Pack] = {"exporter": pack, "vllm": vllm_pack}
+    for source, pack_of_source in packs.items():
         both = service(Phase(minutes=60), families=("tpot",), source=source)
         idle = service(Phase(minutes=60, requests_per_minute=0, drafts_per_minute=0), source=source)
         pack_of_source.run(
