@@ -94,7 +94,7 @@ def _selected(expr: promql.Expr) -> promql.Expr | None:
 
 def moved(series: list[Series], namespace: str) -> list[Series]:
     """The operator adds the label to everything that is scraped, `up` as well."""
-    return [dataclasses.replace(one, labels=one.labels | {"namespace": namespace}) for one in series]
+    return [dataclasses.replace(one, labels={**one.labels, "namespace": namespace}) for one in series]
 
 
 @pytest.mark.parametrize("source", ["exporter", "vllm"])
@@ -102,11 +102,11 @@ def test_rules_of_one_namespace_see_that_namespace_alone(source: Source, promtoo
     groups = enforced(rule_groups(RENDERED / FILES[source]))
     (tmp_path / "enforced.yaml").write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
     low = service(Phase(minutes=45, curve=(0.3, 0.1, 0.0)), source=source, method=None)
-    down = service(Phase(minutes=20), Phase(minutes=25, up=False), source=source)
+    down = service(Phase(minutes=8), Phase(minutes=16, up=False), source=source)
 
     cases = [
-        Case(name="down", series=moved(down, "prod"), firing={30: {"SpecDecodeTargetDown critical"}}),
-        Case(name="down elsewhere", series=moved(down, "dev"), firing={30: set()}),
+        Case(name="down", series=moved(down, "prod"), firing={22: {"SpecDecodeTargetDown critical"}}),
+        Case(name="down elsewhere", series=moved(down, "dev"), firing={22: set()}),
     ]
     if source == "exporter":  # above the raw series, both sources have the same rules
         cases += [
