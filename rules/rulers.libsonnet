@@ -18,7 +18,7 @@ local promql = import 'promql.libsonnet';
   local google(kind) = object('monitoring.googleapis.com/v1', kind, each(
     function(rule)
       assert !promql.contains(rule.expr, '__name__=~') :
-             "Google's evaluator cannot select names by a regular expression: set vllm_prefix to 'vllm:'";
+             "Google's evaluator cannot select names by a regular expression: set vllm_prefix to a plain prefix";
       { [key]: rule[key] for key in std.objectFields(rule) if key != 'keep_firing_for' }
   )),
 
