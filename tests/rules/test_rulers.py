@@ -21,6 +21,7 @@ from rules.scenario import Case, Groups, Pack, Phase, Series, Source, rule_group
 
 PAGE = ROOT / "docs" / "rulers.md"
 FILES: dict[Source, str] = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
+GOOGLES_FIELDS = {"record", "alert", "expr", "for", "labels", "annotations"}
 NAMESPACE = 'namespace="prod"'
 
 
@@ -47,6 +48,8 @@ def test_googles_objects_are_the_compatible_rules(field: str, kind: str) -> None
 
     assert (found["apiVersion"], found["kind"]) == ("monitoring.googleapis.com/v1", kind)
     assert found["spec"]["groups"] == rule_groups(RENDERED / "specdec.compat.rules.yaml")
+    # The definition of both kinds (prometheus-engine 0.17) has these fields, and the API server refuses others.
+    assert {key for rule in rules_of(found["spec"]["groups"]) for key in rule} <= GOOGLES_FIELDS
 
 
 def test_google_gets_no_names_that_are_regular_expressions() -> None:

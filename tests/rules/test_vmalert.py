@@ -129,7 +129,7 @@ def test_vmalert_s_values_are_prometheus_values(databases: Databases) -> None:
 
 @pytest.mark.debian
 def test_both_tell_how_old_a_record_is(databases: Databases) -> None:
-    """So SpecDecodeRulesLagging notices a ruler that is late. The last evaluation is less than a minute before the end."""
+    """So SpecDecodeRulesLagging notices a late ruler. The last evaluation is less than a minute before the end."""
     age = "max(time() - timestamp(inference_service:specdec_generation_tokens:rate5m))"
 
     for url in (databases.prometheus, databases.victoria_metrics):
