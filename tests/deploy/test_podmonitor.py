@@ -27,22 +27,15 @@ def as_prometheus_has_it(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
 async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exporter(tmp_path: Path) -> None:
     (endpoint,) = read(KUBERNETES / "monitoring/podmonitor.yaml")["spec"]["podMetricsEndpoints"]
     exporter_port, port = free_port(), free_port()
-
-    def job(name: str, labels: dict[str, str], *enforced: dict[str, str]) -> dict[str, Any]:
-        return {
-            "job_name": name,
-            "scrape_interval": "1s",
-            "static_configs": [{"targets": [f"127.0.0.1:{exporter_port}"], "labels": {SERVICE: "chat"} | labels}],
-            "relabel_configs": [*as_prometheus_has_it(endpoint["relabelings"]), *enforced],
-            "metric_relabel_configs": [*as_prometheus_has_it(endpoint["metricRelabelings"]), *enforced],
-        }
-
-    # The operator appends the second job's rule where it has enforcedNamespaceLabel.
-    jobs = [
-        job("usual", {"namespace": "prod"}),
-        job("enforced", {}, {"target_label": "namespace", "replacement": "own"}),
-    ]
-    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": jobs}), encoding="utf-8")
+    target = {"targets": [f"127.0.0.1:{exporter_port}"], "labels": {SERVICE: "chat", "namespace": "prod"}}
+    job = {
+        "job_name": "monitoring/specdec-exporter",
+        "scrape_interval": "1s",
+        "static_configs": [target],
+        "relabel_configs": as_prometheus_has_it(endpoint["relabelings"]),
+        "metric_relabel_configs": as_prometheus_has_it(endpoint["metricRelabelings"]),
+    }
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": [job]}), encoding="utf-8")
     serve = [
         *(sys.executable, "-m", "specdec_exporter", "serve"),
         f"--web.listen-address=127.0.0.1:{exporter_port}",
@@ -58,11 +51,9 @@ async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exp
         running("exporter", serve, port=exporter_port, ready="/-/ready", directory=tmp_path),
         running("prometheus", prometheus, port=port, ready="/-/ready", directory=tmp_path) as server,
     ):
-        found = await until(server.url, "/api/v1/query?query=specdec_up", lambda data: len(data["result"]) == len(jobs))
-        ups = await until(server.url, "/api/v1/query?query=up", lambda data: len(data["result"]) == len(jobs))
+        found = await until(server.url, "/api/v1/query?query=specdec_up", lambda data: data["result"])
 
-    labels = {sample["metric"]["job"]: sample["metric"] for sample in found["result"]}
-    assert {name: own["namespace"] for name, own in labels.items()} == {"usual": "prod", "enforced": "own"}
-    assert {own["inference_service"] for own in labels.values()} == {"chat"}
-    assert [name for own in labels.values() for name in own if name.startswith("exported_")] == []
-    assert {sample["metric"]["namespace"] for sample in ups["result"]} == {"prod", "own"}
+    (sample,) = found["result"]
+    labels = sample["metric"]
+    assert (labels["namespace"], labels["inference_service"]) == ("prod", "chat")
+    assert [name for name in labels if name.startswith("exported_")] == []
