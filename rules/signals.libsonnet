@@ -559,6 +559,47 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
       expr: promql.range('increase', 'prometheus_rule_evaluation_failures_total{rule_group=~".*;specdec-.+"}', long),
     },
 
+    // Every ruler can tell this, whatever it says of itself.
+    rules_stale: {
+      unit: 'short',
+      help: 'Services with counters that have no record younger than %s: their rules fail, or come late.'
+            % promql.duration(3 * config.evaluation_interval_seconds),
+      expr: 'count(\n  %(replicas)s\n  unless %(on)s\n  (time() - timestamp(%(record)s) < %(seconds)d)\n)' % {
+        replicas: promql.indent(source.replicas),
+        on: on,
+        record: signals.generation_tokens_now.record,
+        seconds: 3 * config.evaluation_interval_seconds,
+      },
+    },
+    // Prometheus 3 drops all classic histograms when it converts them to native ones. Others drop _bucket to save series.
+    // Steps come with the first token, so a service that generates without them has lost its histograms. While buckets are
+    // mixed, and until they have left the window, quantiles are missing on purpose.
+    buckets_missing: {
+      unit: 'short',
+      help: 'Services that generate tokens and have no histograms, or that have histograms without buckets.',
+      expr: |||
+        %(generating)s >= %(min_tokens)s
+        unless %(on)s
+        %(steps)s
+        or
+        max by (%(labels)s) (
+          %(requests)s >= %(min_requests)d
+          unless on (%(labels)s, sli)
+          (%(quantiles)s{quantile="0.99"} or last_over_time(%(mixed)s[1h]))
+        )
+      ||| % {
+        generating: signals.generation_tokens_now.record,
+        min_tokens: number(config.min_generation_tokens_per_second),
+        on: on,
+        steps: source.steps('last_over_time', short),
+        labels: promql.list(level),
+        requests: signals.requests.record,
+        min_requests: config.min_requests,
+        quantiles: signals.latency_quantile.record,
+        mixed: signals.buckets_mixed.record,
+      },
+    },
+
     // --- History, by the hour ----------------------------------------------------------------------------------------
     acceptance_hour: {
       record: name('acceptance', 'ratio_rate', hour),

@@ -28,7 +28,7 @@ local gauges = {
   requests_running: { exporter: 'requests_running', vllm: 'num_requests_running' },
   requests_waiting: { exporter: 'requests_waiting', vllm: 'num_requests_waiting' },
   // Renamed in 0.9.2.
-  kv_cache_usage: { exporter: 'kv_cache_usage_ratio', vllm: '(kv|gpu)_cache_usage_perc' },
+  kv_cache_usage: { exporter: 'kv_cache_usage_ratio', vllm: 'kv_cache_usage_perc', before: 'gpu_cache_usage_perc' },
 };
 
 function(config)
@@ -75,7 +75,9 @@ function(config)
       // name with _total counts. One regular expression for both names would make rate() fail.
       counter(name, of=function(series) series)::
         '(' + of(vllmSelector(counters[name].vllm + '_total')) + ' or ' + of(vllmSelector(counters[name].vllm)) + ')',
-      gauge(name):: vllmSelector(gauges[name].vllm),
+      gauge(name)::
+        local names = [gauges[name][key] for key in ['vllm', 'before'] if key in gauges[name]];
+        std.join(' or ', [vllmSelector(each) for each in names]),
       histogram(sli, suffix, matchers=[])::
         vllmSelector(config.slis[sli].vllm + '_seconds_' + suffix, matchers),
       // Releases 0.10.2 to 0.11.2 have both names, so this is `or` and not a regular expression.

@@ -93,6 +93,7 @@ def evaluate(config: str) -> Any:
         local mixin = (import 'mixin.libsonnet') + {{ _config+:: {config} }};
         {{
           groups: mixin.prometheusRules.groups + mixin.prometheusAlerts.groups,
+          prometheusRule: mixin.specdecRules.prometheusRule,
           alertmanager: mixin.specdecAlertmanager,
           config: mixin._config,
           verdicts: mixin._signals.verdict.values,
@@ -105,15 +106,8 @@ def render_rules(name: str) -> str:
     """Return the text of the rendered file ``name`` of the rules."""
     purpose, config = RULES_FILES[name]
     pack = evaluate(config)
-    document = {"groups": pack["groups"]}
-    if name.endswith(".prometheusrule.yaml"):
-        document = {
-            "apiVersion": "monitoring.coreos.com/v1",
-            "kind": "PrometheusRule",
-            "metadata": pack["config"]["prometheus_rule"],
-            "spec": document,
-        }
-    return _headed(document, "rules", purpose)
+    is_object = name.endswith(".prometheusrule.yaml")
+    return _headed(pack["prometheusRule"] if is_object else {"groups": pack["groups"]}, "rules", purpose)
 
 
 def render_alertmanager(name: str) -> str:

@@ -70,7 +70,7 @@ _VERDICTS: dict[str, tuple[str, str]] = {
 
 
 def alerts(group: Mapping[str, Any]) -> str:
-    """Return the table of a group's alerts, with links, severities and what the most severe one says."""
+    """Return the table of a group's alerts, with links, severities and what they say, the most severe first."""
     order = ("critical", "warning", "info")
     by_name: dict[str, dict[str, str]] = {}
     for rule in group["rules"]:
@@ -78,7 +78,8 @@ def alerts(group: Mapping[str, Any]) -> str:
     rows = []
     for name, summaries in by_name.items():
         severities = sorted(summaries, key=order.index)
-        rows.append((f"[{name}]({name}.md)", ", ".join(severities), summaries[severities[0]]))
+        said = dict.fromkeys(summaries[severity] for severity in severities)
+        rows.append((f"[{name}]({name}.md)", ", ".join(severities), " ".join(said)))
     return table(("Alert", "Severity", "It says"), rows)
 
 

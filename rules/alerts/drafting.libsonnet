@@ -62,4 +62,16 @@ function(config, signals, alert)
       action: 'If somebody switched speculation off on purpose, this alert ends within a day. If not, compare arguments and '
               + 'release with yesterday.',
     },
+    {
+      alert: 'SpecDecodeMetricsMissing',
+      severity: 'warning',
+      dashboard: config.pack_dashboard_uid,
+      for_seconds: minutes(30),
+      expr: signals.buckets_missing.expr,
+      summary: 'A service generates tokens, but its latency histograms or their buckets are missing.',
+      description: '%(where)s generates tokens. Its latency histograms, or their buckets, do not arrive.' % facts,
+      impact: 'No alert about its latency can fire, and quantiles are missing.',
+      action: 'Look at the scrape. With convert_classic_histograms_to_nhcb, also set always_scrape_classic_histograms (in a '
+              + 'PodMonitor: scrapeClassicHistograms). No relabelling may drop _bucket.',
+    },
   ]

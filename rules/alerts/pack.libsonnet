@@ -124,14 +124,17 @@ function(config, signals, alert)
       dashboard: config.pack_dashboard_uid,
       level: ['rule_group'],
       for_seconds: minutes(15),
-      expr: '%(busy)s\n> %(busy_max)s\nor\n%(missed)s > 0\nor\n%(failed)s > 0' % {
+      expr: '%(busy)s\n> %(busy_max)s\nor\n%(missed)s > 0\nor\n%(failed)s > 0\nor\n%(stale)s' % {
         busy: signals.rules_busy.expr,
         busy_max: number(config.rules_busy_max),
         missed: signals.rules_missed.expr,
         failed: signals.rules_failed.expr,
+        stale: signals.rules_stale.expr,
       },
       summary: 'Rules of this pack fail, or take too long to evaluate.',
-      description: 'Rule group {{ $labels.rule_group }} uses nearly all of its interval, or an evaluation failed or was missed.',
+      // The metrics of a ruler name the group. Where the ruler has none, the age of the records tells.
+      description: '{{ with $labels.rule_group }}Rule group {{ . }} uses nearly all of its interval, or an evaluation failed or was '
+                   + 'missed.{{ else }}Services with counters and without fresh records: %s.{{ end }}' % alert.value(alert.whole),
       impact: 'Series of the pack have gaps, and alerts come late or not at all.',
       action: "Look at the ruler's page of rules: a rule that fails says why. If rules are slow, give the ruler more CPU, split "
               + 'the services between rulers, or remove SLIs from history_tail_slis.',

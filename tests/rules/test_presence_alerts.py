@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
-from rules.scenario import SECOND, Case, Pack, Phase, Series, service
+import pytest
+import yaml
+
+from promtool import Promtool
+from rules.conftest import RENDERED
+from rules.scenario import SECOND, Case, Pack, Phase, Series, Source, rule_groups, service
 
 QUIET: set[str] = set()
 DOWN_PAGE = "SpecDecodeTargetDown critical"
@@ -112,10 +118,32 @@ def test_replicas_with_different_buckets(pack: Pack) -> None:
     first = service(Phase(minutes=60), families=("tpot",))
     other = service(Phase(minutes=60), families=("tpot",), labels=SECOND)
     fewer = [one for one in other if one.labels.get("le") not in {"0.075", "0.15"}]
+    longer = service(Phase(minutes=80), families=("tpot",))
+    shorter = [dataclasses.replace(one, values=one.values[:20]) for one in fewer]
     pack.run(
         Case(name="mixed", series=first + fewer, firing={50: {"SpecDecodeBucketsMixed warning tpot"}}),
         Case(name="alike", series=first + other, firing={50: QUIET}),
+        # Until the window holds buckets of one kind, quantiles are missing. That is no news.
+        Case(name="no longer", series=longer + shorter, firing=dict.fromkeys(range(50, 70), QUIET)),
     )
+
+
+def test_histograms_that_do_not_arrive(pack: Pack, vllm_pack: Pack) -> None:
+    """Whatever drops them: Prometheus 3 converts all to native ones, a relabelling may drop the buckets."""
+    lost = "SpecDecodeMetricsMissing warning"
+    packs: dict[Source, Pack] = {"exporter": pack, "vllm": vllm_pack}
+    for source, pack_of_source in packs.items():
+        both = service(Phase(minutes=60), families=("tpot",), source=source)
+        idle = service(Phase(minutes=60, requests_per_minute=0, drafts_per_minute=0), source=source)
+        pack_of_source.run(
+            Case(name="no buckets", series=without(both, "_bucket"), firing={55: {lost}}),
+            Case(name="no histogram", series=without(both, "_seconds_"), firing={30: QUIET, 55: {lost}}),
+            Case(name="no traffic", series=without(idle, "_seconds_"), firing={55: QUIET}),
+        )
+
+
+def without(series: list[Series], part: str) -> list[Series]:
+    return [one for one in series if part not in one.name]
 
 
 def test_a_service_without_a_baseline(pack: Pack) -> None:
@@ -146,3 +174,16 @@ def test_rules_that_take_too_long_or_fail(pack: Pack) -> None:
     pack.run(Case(name="too long", series=lasting(200), firing=lagging))
     pack.run(Case(name="in time", series=lasting(20), firing={35: QUIET}))
     pack.run(Case(name="an evaluation failed", series=[*lasting(20), failed], firing=lagging))
+
+
+@pytest.mark.parametrize("source", ["exporter", "vllm"])
+def test_a_ruler_that_tells_nothing_of_itself(source: Source, promtool: Promtool, tmp_path: Path) -> None:
+    """Mimir, Amazon's and Google's services, and vmalert lack Prometheus' own metrics; the age of the records tells."""
+    rules = RENDERED / ("specdec.rules.yaml" if source == "exporter" else "specdec-vllm.rules.yaml")
+    broken = [group for group in rule_groups(rules) if group["name"] != "specdec-speculation"]
+    (tmp_path / "broken.yaml").write_text(yaml.safe_dump({"groups": broken}), encoding="utf-8")
+    running = service(Phase(minutes=40), source=source)
+
+    Pack(promtool, tmp_path / "broken.yaml", tmp_path).run(
+        Case(name="no records", series=running, firing={10: QUIET, 35: {"SpecDecodeRulesLagging warning"}}),
+    )

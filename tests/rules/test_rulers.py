@@ -1,0 +1,170 @@
+"""The pack for rulers that are not a Prometheus of one's own: what each leaves out, and what it makes of the rules."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import promql_parser as promql
+import pytest
+import rjsonnet
+import yaml
+
+from demo.processes import free_port, running
+from deploy.asking import until
+from deploy.manifests import KUBERNETES, read
+from deploy.test_podmonitor import as_prometheus_has_it
+from fieldtools import ROOT, tool
+from promtool import Promtool
+from rules.conftest import RENDERED
+from rules.scenario import Case, Groups, Pack, Phase, Series, Source, rule_groups, service
+
+PAGE = ROOT / "docs" / "rulers.md"
+FILES: dict[Source, str] = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
+GOOGLES_FIELDS = {"record", "alert", "expr", "for", "labels", "annotations"}
+NAMESPACE = 'namespace="prod"'
+
+
+def rules_of(groups: Groups) -> list[dict[str, Any]]:
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def alerts_of(groups: Groups) -> list[dict[str, Any]]:
+    return [rule for rule in rules_of(groups) if "alert" in rule]
+
+
+@cache
+def evaluated(snippet: str) -> Any:
+    return yaml.safe_load(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(ROOT)]))
+
+
+def rendered(field: str) -> Any:
+    return evaluated(f"(import 'mixin.libsonnet').specdecRules.{field}")
+
+
+@pytest.mark.parametrize(("field", "kind"), [("clusterRules", "ClusterRules"), ("rules", "Rules")])
+def test_googles_objects_are_the_compatible_rules(field: str, kind: str) -> None:
+    found = rendered(field)
+
+    assert (found["apiVersion"], found["kind"]) == ("monitoring.googleapis.com/v1", kind)
+    assert found["spec"]["groups"] == rule_groups(RENDERED / "specdec.compat.rules.yaml")
+    # The definition of both kinds (prometheus-engine 0.17) has these fields, and the API server refuses others.
+    assert {key for rule in rules_of(found["spec"]["groups"]) for key in rule} <= GOOGLES_FIELDS
+
+
+def test_google_gets_no_names_that_are_regular_expressions() -> None:
+    """Its evaluator would refuse the query, and say so in its log only."""
+    with pytest.raises(RuntimeError, match="set vllm_prefix"):
+        evaluated("((import 'mixin.libsonnet') + { _config+:: { source: 'vllm' } }).specdecRules.rules")
+
+
+def test_grafana_gets_the_same_rules_with_descriptions_that_query_nothing() -> None:
+    """Its templates lack the function, and an annotation with it would be an error text."""
+    found = {"grafana": rendered("grafana")["groups"], "all": rule_groups(RENDERED / "specdec.rules.yaml")}
+    found = copy.deepcopy(found)
+    told = {
+        name: [alert["annotations"].pop("description") for alert in alerts_of(groups)] for name, groups in found.items()
+    }
+
+    assert found["grafana"] == found["all"]
+    assert "| query" in str(told["all"])
+    assert "| query" not in str([found["grafana"], told["grafana"]])
+    for own, full, alert in zip(told["grafana"], told["all"], alerts_of(found["all"]), strict=True):
+        if own != full:
+            assert "$labels.inference_service" in own
+            assert own.endswith(": " + alert["annotations"]["summary"])
+
+
+# --- The operator's enforcedNamespaceLabel ---------------------------------------------------------------------------
+
+
+def enforced(groups: Groups) -> Groups:
+    """The rules of an object in the namespace `prod`, as the operator rewrites them: every selector, and the labels."""
+    groups = copy.deepcopy(groups)
+    for rule in rules_of(groups):
+        rule["expr"] = promql.transform(promql.parse(rule["expr"]), post_visit=_selected).prettify()
+        rule["labels"] = {**rule.get("labels", {}), "namespace": "prod"}
+    return groups
+
+
+def _selected(expr: promql.Expr) -> promql.Expr | None:
+    if not isinstance(expr, promql.VectorSelector):
+        return None
+    name, rest = expr.name or "", expr.prettify().removeprefix(expr.name or "")
+    braces = f"{{{NAMESPACE}, {rest[1:]}" if rest.startswith("{") else f"{{{NAMESPACE}}}{rest}"
+    return promql.parse(name + braces)
+
+
+def moved(series: list[Series], namespace: str) -> list[Series]:
+    """The operator adds the label to everything that is scraped, `up` as well."""
+    return [dataclasses.replace(one, labels={**one.labels, "namespace": namespace}) for one in series]
+
+
+@pytest.mark.parametrize("source", ["exporter", "vllm"])
+def test_rules_of_one_namespace_see_that_namespace_alone(source: Source, promtool: Promtool, tmp_path: Path) -> None:
+    groups = enforced(rule_groups(RENDERED / FILES[source]))
+    (tmp_path / "enforced.yaml").write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
+    low = service(Phase(minutes=45, curve=(0.3, 0.1, 0.0)), source=source, method=None)
+    down = service(Phase(minutes=8), Phase(minutes=16, up=False), source=source)
+
+    cases = [
+        Case(name="down", series=moved(down, "prod"), firing={22: {"SpecDecodeTargetDown critical"}}),
+        Case(name="down elsewhere", series=moved(down, "dev"), firing={22: set()}),
+    ]
+    if source == "exporter":  # above the raw series, both sources have the same rules
+        cases += [
+            Case(name="low", series=moved(low, "prod"), firing={44: {"SpecDecodeAcceptanceLow warning"}}),
+            Case(name="low elsewhere", series=moved(low, "dev"), firing={44: set()}),
+        ]
+
+    Pack(promtool, tmp_path / "enforced.yaml", tmp_path).run(*cases)
+
+
+@pytest.mark.debian
+async def test_the_operators_relabelling_gives_each_monitor_its_own_namespace(tmp_path: Path) -> None:
+    """A real Prometheus, which scrapes itself: the rules above see the series of their own namespace, `up` as well."""
+    port = free_port()
+    (endpoint,) = read(KUBERNETES / "monitoring/podmonitor.yaml")["spec"]["podMetricsEndpoints"]
+    jobs = []
+    for namespace in ("prod", "dev"):
+        last = {"targetLabel": "namespace", "replacement": namespace}  # the operator appends it to both
+        jobs.append(
+            {
+                "job_name": namespace,
+                "scrape_interval": "1s",
+                "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": "somewhere"}}],
+                "relabel_configs": as_prometheus_has_it([*endpoint["relabelings"], last]),
+                "metric_relabel_configs": as_prometheus_has_it([*endpoint["metricRelabelings"], last]),
+            }
+        )
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": jobs}), encoding="utf-8")
+    command = [
+        tool("prometheus"),
+        f"--config.file={tmp_path}/prometheus.yaml",
+        f"--storage.tsdb.path={tmp_path}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    (rule,) = rules_of(enforced([{"name": "all", "rules": [{"expr": '{__name__=~"up|prometheus_build_info"}'}]}]))
+    async with running("prometheus", command, port=port, ready="/-/ready", directory=tmp_path) as server:
+        await until(server.url, "/api/v1/query?query=prometheus_build_info", lambda data: len(data["result"]) == 2)
+        found = await until(server.url, f"/api/v1/query?query={quote(rule['expr'])}", lambda data: data["result"])
+
+    own = [(sample["metric"]["__name__"], sample["metric"]["job"]) for sample in found["result"]]
+    assert sorted(own) == [("prometheus_build_info", "prod"), ("up", "prod")]
+
+
+# --- The page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_of_the_page_render_rules() -> None:
+    commands = re.findall(r'^jsonnet -J \. -e "(.+)"', PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert commands
+    for command in commands:
+        found = evaluated(command)
+        assert found.get("spec", found)["groups"]
