@@ -18,7 +18,7 @@ from promqllabels import walk
 
 RULES = ROOT / "rules" / "rendered"
 METRICS = ROOT / "docs" / "metrics.md"
-OF_PROMETHEUS = {"ALERTS", "up", "scrape_duration_seconds"}
+OF_PROMETHEUS = {"ALERTS", "ALERTS_FOR_STATE", "up", "scrape_duration_seconds"}
 
 
 def names(expr: promql.Expr) -> Iterator[str]:
