@@ -127,8 +127,9 @@ function(config, common)
           about: 'Latency depends on the batch size: compare at the same load.',
           no_data: nothing.predictor,
           runbook: 'SpecDecodeSaturated',
+          w: 12,
         }),
-        graph('KV cache in use', 'kv_cache_usage', { max: 1, no_data: nothing.predictor, runbook: 'SpecDecodeKVCacheSqueeze' }),
+        graph('KV cache in use', 'kv_cache_usage', { w: 12, max: 1, no_data: nothing.predictor, runbook: 'SpecDecodeKVCacheSqueeze' }),
       ]),
       g.row('Acceptance', [
         graph('Acceptance rate', 'acceptance', { max: 1, runbook: 'SpecDecodeAcceptanceDropped' }, {}, 'acceptance_baseline'),

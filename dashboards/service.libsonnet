@@ -146,7 +146,7 @@ function(config, common)
       options: { stacking: 'normal' },  // a load has one of the two
       runbook: 'SpecDecodeSaturated',
       no_data: nothing.cost,
-      w: 8,
+      w: 7,
     })),
     common.withExporter(panel('barchart', overLoad([
       ['step_time_by_load', { speculation: 'with' }, 'with speculation'],
@@ -169,7 +169,7 @@ function(config, common)
       decimals: 0,
       runbook: 'SpecDecodeNotPayingOff',
       no_data: nothing.cost,
-      w: 3,
+      w: 4,
       h: 8,
     })),
     panel('timeseries', {

@@ -375,12 +375,12 @@ function(config, source, signals, narrow)
     prompt_length: {
       unit: 'short',
       help: 'Mean prompt length in tokens. Prompts longer than usual delay the first token.',
-      expr: ratio(source.counter('increase', 'prompt_tokens', long), recorded(signals.requests, 'ttft')),
+      expr: ratio(source.counter('increase', 'prompt_tokens', long), source.histogram('increase', 'ttft', 'count', long)),
     },
     answer_length: {
       unit: 'short',
       help: 'Mean length of an answer in tokens: generated tokens / finished requests. Longer answers take longer end to end.',
-      expr: ratio(source.counter('increase', 'generation_tokens', long), recorded(signals.requests, 'e2e'))
+      expr: ratio(source.counter('increase', 'generation_tokens', long), source.histogram('increase', 'e2e', 'count', long))
             + '\nunless %s\n%s' % [on, source.v0],
     },
     latency_spread: {

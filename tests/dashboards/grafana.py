@@ -122,7 +122,8 @@ class Dashboard:
         """What Grafana asks of the data source before anybody clicks: variables, annotations, panels in sight."""
         panels = [target for panel in self.json["panels"] for target in panel.get("targets", [])]
         variables = [each for each in self.variables if each["type"] == "query"]
-        return len(panels) + len(variables) + sum(each["enable"] for each in self.annotations)
+        annotations = [each for each in self.annotations if each["enable"]]
+        return len(panels) + len(variables) + len(annotations)
 
     @property
     def variables(self) -> list[Json]:

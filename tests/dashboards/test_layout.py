@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from dashboards.conftest import DASHBOARDS
 from dashboards.grafana import COLUMNS, Dashboard
