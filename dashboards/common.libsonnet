@@ -147,7 +147,6 @@ function(config, alerts)
       targets: [common.column(query, 'services_by_status', ['status'])],
       transformations: [
         g.columns([], ['Time']),
-        g.numbers('status'),
         g.sortBy('status', descending=true),
         g.rowsToFields('status', 'Value'),
       ],
@@ -271,7 +270,11 @@ function(config, alerts)
             ['Time'] + untitled
           ),
         ] + std.get(spec, 'sort', []),
-        overrides: [g.named('Service', { links: [common.toService], 'custom.width': 150 })] + [
+        overrides: [
+          g.named('Service', { links: [common.toService], 'custom.width': 150 }),
+          g.named('Namespace', { 'custom.width': 100 }),
+          g.named('Cluster', { 'custom.width': 80 }),
+        ] + [
           g.named(c[0], { unit: query.signal(c[1]).unit } + at(c, 2, {}))
           for c in columns
           if c[0] != null

@@ -45,7 +45,7 @@ function(config, common)
       ['P99', 'latency_quantile', narrow(), { sli: 'tpot', quantile: '0.99' }],
       ['Running', 'requests_running', narrow({ decimals: 0 })],
       ['Waiting', 'requests_waiting', narrow({ decimals: 0 })],
-      ['Age', 'data_age', narrow(colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
+      ['Age', 'data_age', narrow({ 'custom.width': 80 } + colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
     ] + (
       if config.source == 'exporter' then [[null, 'method', {}, {}, level + ['method']]] else []
     ),

@@ -179,7 +179,7 @@ function(config)
     // Mean latency by replica, or by other labels that tell replicas apart.
     replicaMean(sli, seconds, labels=config.replica_labels)::
       local of(suffix) = aggregate('sum', range('increase', source.raw.histogram(sli, suffix), seconds), labels);
-      '%s\n/\n(%s > 0)' % [of('sum'), of('count')],
+      of('sum') + '\n/\n(' + of('count') + ' > 0)',
 
     // The same of a gauge, now.
     replicaGauge(operation, name):: aggregate(operation, source.raw.gauge(name), config.replica_labels),

@@ -46,7 +46,7 @@ function(config, source, signals, narrow)
     local by(severity, without='') = factors[severity] + aggregate(operator, of(severity) + without, ['severity'] + alert);
     std.join('\nor\n', [
       by('critical'),
-      by('warning', ' unless on (%s) %s' % [promql.list(alert), firing(['severity="critical"'])]),
+      by('warning', ' unless on (%s) ' % promql.list(alert) + firing(['severity="critical"'])),
       by('info'),
     ]);
 
@@ -64,7 +64,7 @@ function(config, source, signals, narrow)
   local no_verdict = [
     is(0, signals.sample.record),
     // V0 engines without a log have no counts of drafts.
-    is(-2, '%s unless %s %s' % [signals.generation_tokens_now.record, on, signals.acceptance_lifetime.record]),
+    is(-2, signals.generation_tokens_now.record + ' unless ' + on + ' ' + signals.acceptance_lifetime.record),
   ];
 
   // A limit by where it comes from. Assumed: the policy's guess for the method, which counts only where nothing is measured.
@@ -127,7 +127,7 @@ function(config, source, signals, narrow)
       help: 'The status, plus 10 where nothing measured stands behind it: it follows from acceptance and a guess of what drafts '
             + 'cost.',
       local accused = signals.verdict.record + ' >= 3 < ' + signals.verdict.values.slower,
-      expr: statusBy([not_drafting, '10 + (%s unless %s %s)' % [accused, on, signals.speedup.record]], no_verdict),
+      expr: statusBy([not_drafting, '10 + (' + accused + ' unless ' + on + ' ' + signals.speedup.record + ')'], no_verdict),
     },
     alerts: {
       unit: 'short',
@@ -381,7 +381,7 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: 'Mean length of an answer in tokens: generated tokens / finished requests. Longer answers take longer end to end.',
       expr: ratio(source.counter('increase', 'generation_tokens', long), source.histogram('increase', 'e2e', 'count', long))
-            + '\nunless %s\n%s' % [on, source.v0],
+            + '\nunless ' + on + '\n' + source.v0,
     },
     latency_spread: {
       unit: 'short',
@@ -483,16 +483,13 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: 'What hurts: 100 for each critical alert, 10 for each warning (90 at most), and the status; slower than before counts '
             + 'as 2.5, between watch and not paying off.',
-      local slower = '%s == %d' % [signals.verdict.record, signals.verdict.values.slower],
+      local slower = signals.verdict.record + ' == ' + signals.verdict.values.slower,
       local part(name, expression) = promql.withLabel(expression, 'part', name),
-      expr: 'sum by (%s) (\n  %s\n)' % [
-        promql.list(service),
-        promql.indent(std.join('\nor\n', [
-          part('critical', '100 * ' + count(['severity="critical"'])),
-          part('warning', '10 * clamp_max(%s, 9)' % count(['severity="warning"'])),
-          part('status', aggregate('max', promql.group(statusBy([is('2.5', slower)], [])), service)),
-        ])),
-      ],
+      expr: aggregate('sum', std.join('\nor\n', [
+        part('critical', '100 * ' + count(['severity="critical"'])),
+        part('warning', '10 * clamp_max(%s, 9)' % count(['severity="warning"'])),
+        part('status', aggregate('max', promql.group(statusBy([is('2.5', slower)], [])), service)),
+      ]), service),
     },
     alerts_by_service: {
       unit: 'short',

@@ -278,7 +278,7 @@ def _convert(given: list[Frame], options: Json) -> list[Frame]:
 def _rows_to_fields(given: list[Frame], options: Json) -> list[Frame]:
     """Each row becomes a field: one column has its name, another its value."""
     name, value = (each["fieldName"] for each in options["mappings"])
-    return [Frame(frame.ref, tuple(Field(f"{row[name]:g}", [row[value]]) for row in frame.rows())) for frame in given]
+    return [Frame(frame.ref, tuple(Field(str(row[name]), [row[value]]) for row in frame.rows())) for frame in given]
 
 
 def reduced(field: Field, how: str) -> Cell:

@@ -32,7 +32,7 @@ QUIET_WHILE_HEALTHY = {
 }
 # Tiles of statuses that no service of the cast has: not paying off, broken.
 STATUSES_OF_NOBODY = {f"specdec-fleet: What is wrong / Services by status: the override for '{n}'" for n in (3, 5)}
-# Of one cluster, outside of Kubernetes, without speculation or a model that drafts, of an alert about no latency, and of a
+# Of one cluster, outside of Kubernetes, without speculation or a model that drafts, of an alert about no latency, of a
 # service that does not answer.
 MAY_BE_MISSING = {"cluster", "namespace", "method", "draft_model", "sli", "model_name"}
 
