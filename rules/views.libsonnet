@@ -51,12 +51,12 @@ function(config, source, signals, narrow)
     ]);
 
   local is(value, expression) = '0 * (' + expression + ') + ' + value;
-  // The recorded verdict, unless the service is down, and -1 without one. `better`, `worse`: what goes before the verdict, and
-  // what tells more where there is none.
-  local statusBy(better, worse) = promql.firstOf([
+  // The recorded verdict, unless the service is down, and -1 without one. `before`: what goes before the verdict. `otherwise`:
+  // what tells more where there is none. A service that is down has no model.
+  local statusBy(before=[], otherwise=[]) = promql.firstOf([
     is(9, aggregate('max', firing(['alertname="SpecDecodeTargetDown"', 'severity="critical"']), service)),
-    (if better + worse == [] then function(text) text else promql.group)(
-      promql.firstOf(better + ['1 * ' + signals.verdict.record] + worse, level)  // 1 *: without its name, as the others
+    promql.group(
+      promql.firstOf(before + ['1 * ' + signals.verdict.record] + otherwise, level)  // 1 *: without its name, as the others
     ),
     is(-1, aggregate('max', signals.replica_up.record, service)),
   ], service);
@@ -115,7 +115,7 @@ function(config, source, signals, narrow)
       help: 'The verdict over %s: 0 idle, 1 healthy, 2 watch, 3 not paying off, 4 harmful, 5 broken, 6 slower than before. '
             % promql.duration(long)
             + '9 unreachable (SpecDecodeTargetDown fires), -1 no verdict.',
-      expr: statusBy([], []),
+      expr: statusBy(),
     },
     state: {
       unit: 'short',
@@ -488,7 +488,7 @@ function(config, source, signals, narrow)
       expr: aggregate('sum', std.join('\nor\n', [
         part('critical', '100 * ' + count(['severity="critical"'])),
         part('warning', '10 * clamp_max(%s, 9)' % count(['severity="warning"'])),
-        part('status', aggregate('max', promql.group(statusBy([is('2.5', slower)], [])), service)),
+        part('status', aggregate('max', promql.group(statusBy([is('2.5', slower)])), service)),
       ]), service),
     },
     alerts_by_service: {
