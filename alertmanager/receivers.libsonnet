@@ -30,10 +30,8 @@ function(config)
           firing: template('text.firing'),
           resolved: template('text.resolved'),
         },
-        links: [
-          { text: 'Runbook', href: template('runbook') },
-          { text: 'Dashboard', href: template('dashboard') },
-        ],
+        links: [{ text: 'Runbook', href: template('runbook') }]
+               + (if config.grafana_url == '' then [] else [{ text: 'Dashboard', href: template('dashboard') }]),
       },
     },
 

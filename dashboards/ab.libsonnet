@@ -44,7 +44,7 @@ function(config, common)
     h: 8,
   } + spec);
 
-  local effect(sli) = panel('timeseries', {
+  local effect(sli, w) = panel('timeseries', {
     title: 'A / B: mean ' + config.slis[sli].title,
     about: 'Below 1, A is faster. Inside the band around 1, the difference may be chance. Both services must have the same '
            + 'cluster, namespace and model.',
@@ -69,7 +69,7 @@ function(config, common)
     ],
     runbook: 'SpecDecodeNotPayingOff',
     no_data: 'Nothing to compare: one service has no requests, or they differ in cluster, namespace or model.',
-    w: 8,
+    w: w,
     h: 8,
   });
 
@@ -80,14 +80,14 @@ function(config, common)
     annotations: common.annotations(a, true),
     rows: [
       g.row('Result', [
-        stat('Measured speed-up', 'speedup', { unit: 'suffix: x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
+        stat('Measured speed-up', 'speedup', { w: 8, unit: 'suffix: x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
         stat('Mean time per output token', 'latency_mean', {
+          w: 8,
           no_data: nothing.traffic,
           runbook: 'SpecDecodeNotPayingOff',
         }, { sli: 'tpot' }, 'latency_baseline'),
-        stat('Acceptance rate', 'acceptance', { decimals: 1, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
-        stat('Mean acceptance length', 'acceptance_length', { decimals: 2, runbook: 'SpecDecodeAcceptanceLow' }),
-      ] + [effect(sli) for sli in slis]),
+        stat('Acceptance rate', 'acceptance', { w: 8, decimals: 1, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
+      ] + [effect(sli, 12) for sli in ['tpot', 'e2e']], open=true),
       g.row('Is the sample large enough, and is the comparison fair?', [
         stat('Requests: time per output token', 'requests', {
           decimals: 0,
@@ -121,19 +121,22 @@ function(config, common)
           h: 4,
         })),
         graph('Requests', 'requests', { no_data: nothing.traffic }, { sli: 'e2e' }),
+        graph('Prompt length', 'prompt_length', { no_data: nothing.traffic, runbook: 'SpecDecodeLatencyMeanRegression' }),
+        graph('Answer length', 'answer_length', { no_data: nothing.traffic, runbook: 'SpecDecodeLatencyMeanRegression' }),
         graph('Requests running per engine', 'requests_running_per_engine', {
           about: 'Latency depends on the batch size: compare at the same load.',
           no_data: nothing.predictor,
           runbook: 'SpecDecodeSaturated',
+          w: 12,
         }),
-        graph('KV cache in use', 'kv_cache_usage', { max: 1, no_data: nothing.predictor, runbook: 'SpecDecodeKVCacheSqueeze' }),
+        graph('KV cache in use', 'kv_cache_usage', { w: 12, max: 1, no_data: nothing.predictor, runbook: 'SpecDecodeKVCacheSqueeze' }),
       ]),
       g.row('Acceptance', [
         graph('Acceptance rate', 'acceptance', { max: 1, runbook: 'SpecDecodeAcceptanceDropped' }, {}, 'acceptance_baseline'),
         graph('Mean acceptance length', 'acceptance_length', { decimals: 2 }),
         graph('Tokens per step', 'tokens_per_step', { decimals: 2, no_data: nothing.traffic }),
       ]),
-      g.row('Latency', [
+      g.row('Latency', [effect('ttft', 24)] + [
         graph(capital(config.slis[sli].title) + ', mean', 'latency_mean', {
           no_data: nothing.traffic,
           runbook: 'SpecDecodeLatencyMeanRegression',

@@ -114,36 +114,49 @@ function(config, alerts)
     // From the most urgent to the least.
     local states = [
       [9, 'Unreachable', 'dark-purple'],
-      [8, 'Statistics off', 'semi-dark-purple'],
       [7, 'Not drafting', 'purple'],
-      [6, 'Broken', 'dark-red'],
-      [5, 'Harmful', 'red'],
-      [4, 'Not paying off', 'orange'],
-      [3, 'Slower', 'dark-yellow'],
+      [6, 'Slower', 'dark-yellow'],
+      [5, 'Broken', 'dark-red'],
+      [4, 'Harmful', 'red'],
+      [3, 'Not paying off', 'orange'],
       [2, 'Watch', 'yellow'],
       [1, 'Healthy', 'green'],
       [0, 'Idle', 'blue'],
-      [-1, 'Speculation off', 'text'],
+      [-1, 'No verdict', 'text'],
+      [-2, 'Speculation off', 'text'],
     ],
     // By status. Only a measurement may advise to switch speculation off: without one, 10 is added to the status.
     local advice = {
       '9': 'Look at the pods: are they starting, crashed or out of memory?',
-      '8': 'Start vLLM without --disable-log-stats, or correct the port.',
       '7': 'Look for the reason: sampling parameters, a batch size limit, or prompts without text to copy.',
-      '6': 'Almost nothing is accepted, and no gain is measured: check whether the draft model fits the target, or switch speculation off.',
-      '5': 'Measured: slower than without speculation. Roll back or remove --speculative-config now. Investigate afterwards.',
-      '4': 'No gain is measured: run specdec-exporter tune, and use the k that pays or switch speculation off.',
-      '3': 'Slower than before, not because of drafts: roll back if it began with a deployment. Otherwise look at load and prompts.',
+      '6': 'Slower than before, not because of drafts: roll back if it began with a deployment. Otherwise look at load and prompts.',
+      '5': 'Almost nothing is accepted, and no gain is measured: check whether the draft model fits the target, or switch speculation off.',
+      '4': 'Measured: slower than without speculation. Roll back or remove --speculative-config now. Investigate afterwards.',
+      '3': 'No gain is measured: run specdec-exporter tune, and use the k that pays or switch speculation off.',
       '2': 'Measure: compare with a baseline (dashboard A/B), and look for a better k (row Curve).',
       '1': 'Do nothing: speculation pays off.',
       '0': 'Wait for traffic: there are too few drafts to judge.',
-      '-1': 'Do nothing, or start vLLM with --speculative-config to use speculation.',
-      '16': 'Almost nothing is accepted: check whether the draft model fits the target, and record a baseline without speculation.',
-      '15': 'Slower than before, and little is accepted: roll back the last change. Then record a baseline without speculation.',
-      '14': 'Little is accepted. Whether it pays is not measured here: record a baseline without speculation.',
+      '-1': 'Wait for two scrapes. Then start vLLM without --disable-log-stats, or correct the port.',
+      '-2': 'Do nothing, or start vLLM with --speculative-config to use speculation.',
+      '15': 'Almost nothing is accepted: check whether the draft model fits the target, and record a baseline without speculation.',
+      '14': 'Slower than before, and little is accepted: roll back the last change. Then record a baseline without speculation.',
+      '13': 'Little is accepted. Whether it pays is not measured here: record a baseline without speculation.',
     },
-    statusCounts(query):: [common.last(query, 'services_by_status', state[1], { status: '%d' % state[0] }) for state in states],
-    stateColors:: [g.color(state[1], state[2]) for state in states],
+    // One query counts the services of every status: a tile for each, the most urgent first.
+    statusCounts(query, spec):: common.panel('stat', {
+      targets: [common.column(query, 'services_by_status', ['status'])],
+      transformations: [
+        g.columns([], ['Time']),
+        g.sortBy('status', descending=true),
+        g.rowsToFields('status', 'Value'),
+      ],
+      overrides: [
+        g.named('%d' % state[0], { displayName: state[1], color: { mode: 'fixed', fixedColor: state[2] } })
+        for state in states
+        if !std.member([7, -2], state[0])  // only the page of one service tells these
+      ],
+      options: { orientation: 'vertical', justifyMode: 'center', textMode: 'value_and_name' },
+    } + spec),
     states:: g.mappings({ ['%d' % state[0]]: state[1:] for state in states }),
     actions:: g.mappings({
       [status]: [advice[status], [state[2] for state in states if state[0] == std.parseJson(status) % 10][0]]
@@ -180,18 +193,17 @@ function(config, alerts)
     // Columns of a table. Only the labels `keep` stay, so Grafana can merge the rows of several signals.
     column(query, name, keep, labels={})::
       described(query.signal(name), g.tableTarget(aggregated(query, name, labels, 'max by (%s)' % promql.list(keep)))),
-    // A signal in one color while it keeps its limit, and in another while it does not: two targets, and one has data.
-    judged(query, name, limit, legend)::
+    // A signal now: in one color while it keeps its limit, and in another while it does not.
+    judged(query, name, limit)::
       local value = query.expr(name);
-      local missed = value + '\n< ' + query.expr(limit);
-      [
-        described(query.signal(name), g.lastTarget(value + '\nunless\n' + missed, legend)),
-        described(query.signal(limit), g.lastTarget(missed, legend + ' (below)')),
-      ],
-    judgedColors(legend):: [g.color(legend, 'green'), g.color(legend + ' (below)', 'red')],
-
-    // A limit, measured or assumed: a target for each, and one has data. Its legend says which it is.
-    limit(kind, query, name, legend):: [common[kind](query, name, basis + ' ' + legend, { basis: basis }) for basis in query.parts(name)],
+      local called(name, expression) = promql.withLabel(expression, 'judged', name);
+      described(query.signal(name), g.lastTarget(
+        promql.firstOf(
+          [called('now (below)', value + '\n< ' + query.expr(limit)), called('now', value)], config.level_labels
+        ),
+        '{{judged}}'
+      )),
+    judgedColors:: [g.color('now', 'green'), g.color('now (below)', 'red')],
 
     // One service's latency over another's, both of the same cluster, namespace and model. `chance`: how far chance alone may
     // move this ratio from 1 (`from`: '1 +' or '1 -').
@@ -231,30 +243,38 @@ function(config, alerts)
     // A table with a row per service (or per `rows`) and a column per signal: [title, signal, properties, labels, other
     // rows]. A column with the title null shows only its labels.
     // `more`: labels that become columns too, as [label, title]. They stand after the first `ahead` signals.
+    // `first`: a signal that sorts the rows, the highest first, and is no column.
     local level_columns = [
       ['inference_service', 'Service'],
       ['namespace', 'Namespace'],
       ['cluster', 'Cluster'],
       ['model_name', 'Model'],
     ],
-    servicesTable(query, columns, spec, more=[], ahead=0, rows=config.level_labels)::
+    servicesTable(query, columns, spec, more=[], ahead=0, rows=config.level_labels, first=null)::
+      local sorting = std.length(columns);  // the place of its query
       local at(column, i, default) = if std.length(column) > i then column[i] else default;
-      local value(i) = if std.length(columns) == 1 then 'Value' else 'Value #' + g.refId(i);
+      local value(i) = if std.length(columns) == 1 && first == null then 'Value' else 'Value #' + g.refId(i);
       local indices = std.range(0, std.length(columns) - 1);
       local values = [[value(i), columns[i][0]] for i in indices if columns[i][0] != null];
-      local untitled = [value(i) for i in indices if columns[i][0] == null];
+      local untitled = [value(i) for i in indices if columns[i][0] == null] + (if first == null then [] else [value(sorting)]);
       common.panel('table', {
-        targets: [common.column(query, c[1], at(c, 4, rows), at(c, 3, {})) for c in columns],
+        targets: [common.column(query, c[1], at(c, 4, rows), at(c, 3, {})) for c in columns]
+                 + (if first == null then [] else [common.column(query, first[0], first[1])]),
         unit: 'short',
         transformations: [
           g.merge,
+        ] + (if first == null then [] else [g.sortBy(value(sorting), descending=true)]) + [
           g.columns(
             level_columns[:1] + values[:ahead] + more + values[ahead:]
             + [column for column in level_columns[1:] if std.member(rows, column[0])],
             ['Time'] + untitled
           ),
         ] + std.get(spec, 'sort', []),
-        overrides: [g.named('Service', { links: [common.toService], 'custom.width': 150 })] + [
+        overrides: [
+          g.named('Service', { links: [common.toService], 'custom.width': 150 }),
+          g.named('Namespace', { 'custom.width': 100 }),
+          g.named('Cluster', { 'custom.width': 80 }),
+        ] + [
           g.named(c[0], { unit: query.signal(c[1]).unit } + at(c, 2, {}))
           for c in columns
           if c[0] != null
@@ -264,23 +284,26 @@ function(config, alerts)
     // `one`: the table is about one service, so it has no columns for the service.
     alertTable(query, one, spec)::
       local texts = ['meaning', 'action'];
-      local target = common.series(query, 'alerts_foremost', '');
+      // `more`: label_joins around the expression.
+      local column(name, more=[]) =
+        local target = common.series(query, name, '');
+        target + g.tableTarget(std.foldl(
+          function(expression, text) 'label_join(' + expression + ', "' + text + '", "/", "alertname", "severity")',
+          more,
+          '(\n  %s\n)' % promql.indent(target.expr)
+        ));
       local place = [['inference_service', 'Service'], ['namespace', 'Namespace'], ['cluster', 'Cluster']];
       local wrapped = { 'custom.cellOptions': { type: 'auto', wrapText: true } };
       common.panel('table', {
         title: 'Firing alerts: meaning and action',
         about: 'The name of an alert links to its runbook' + (if one then '.' else ', and the service to its dashboard.'),
-        targets: [
-          target + g.tableTarget(std.foldl(
-            function(expression, text) 'label_join(' + expression + ', "' + text + '", "/", "alertname", "severity")',
-            texts,
-            '(\n  %s\n)' % promql.indent(target.expr)
-          )),
-        ],
+        targets: [column('alerts_foremost', texts), column('alerts_since')],
+        unit: 'short',
         no_data: common.nothing.alerts,
         transformations: [
+          g.merge,
           g.columns(
-            [['Value', 'Severity'], ['alertname', 'Alert'], ['sli', 'Latency']]
+            [['Value #A', 'Severity'], ['alertname', 'Alert'], ['sli', 'Latency'], ['Value #B', 'Since']]
             + (if one then [] else place[:1])
             + [['meaning', 'What it means'], ['action', 'What to do']]
             + (if one then [] else place[1:]),
@@ -292,7 +315,8 @@ function(config, alerts)
           g.named('Severity', { mappings: common.severities, 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 80, 'custom.align': 'left' }),
           g.named('Alert', { links: [common.toRunbook], 'custom.width': 240 }),
           g.named('Latency', { 'custom.width': 70 }),
-          g.named('What it means', { mappings: common.ofAlerts('summary'), 'custom.width': if one then 480 else 360 } + wrapped),
+          g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 110 }),
+          g.named('What it means', { mappings: common.ofAlerts('summary'), 'custom.width': if one then 480 else 330 } + wrapped),
           g.named('What to do', { mappings: common.ofAlerts('action') } + wrapped),
         ] + (
           if one then [] else [

@@ -4,7 +4,6 @@ local g = import 'g.libsonnet';
 function(config, common)
   local query = common.fleet;
   local nothing = common.nothing;
-  local panel = common.panel;
   local level = config.level_labels;
   local service = std.filter(function(label) label != 'model_name', level);
   local colored(steps) = { 'custom.cellOptions': { type: 'color-text' }, thresholds: g.thresholds(steps) };
@@ -18,6 +17,8 @@ function(config, common)
         'Status',
         'status',
         { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 128 },
+        {},
+        service,  // a service that does not answer has no model
       ],
       ['Alerts', 'alerts_by_service', narrow({ decimals: 0, 'custom.width': 58 } + colored([[null, 'text'], [1, 'red']])), {}, service],
       ['k', 'positions_configured', { decimals: 0, 'custom.width': 40 }],
@@ -35,7 +36,6 @@ function(config, common)
       ],
       ['Length', 'acceptance_length', narrow({ decimals: 2, 'custom.width': 62 })],
       ['TPOT', 'latency_mean', narrow(), tpot],
-      ['Base', 'latency_baseline', narrow(), tpot],
       [
         'Of base',
         'latency_ratio',
@@ -43,26 +43,24 @@ function(config, common)
         tpot,
       ],
       ['P99', 'latency_quantile', narrow(), { sli: 'tpot', quantile: '0.99' }],
-      ['P99 base', 'p99_baseline', narrow({ 'custom.width': 80 }), tpot],
       ['Running', 'requests_running', narrow({ decimals: 0 })],
       ['Waiting', 'requests_waiting', narrow({ decimals: 0 })],
-      ['KV', 'kv_cache_usage', narrow({ decimals: 0, 'custom.width': 50 } + colored([[null, 'text'], [config.kv_cache_usage_max, 'red']]))],
-      ['Age', 'data_age', narrow(colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
+      ['Age', 'data_age', narrow({ 'custom.width': 80 } + colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
     ] + (
       if config.source == 'exporter' then [[null, 'method', {}, {}, level + ['method']]] else []
     ),
     {
       title: 'Services',
-      about: 'The most urgent service comes first. Its name links to its dashboard. Speed-up: measured. '
-             + 'Basis: of break-even. TPOT: mean time per output token. P99: of the same latency. Base: the baseline. KV: share '
-             + 'of the cache in use. Age: age of the data.',
-      sort: [g.sortBy('Status', descending=true)],
+      about: 'What hurts comes first: services with critical alerts, then those with warnings, then by status. The name links '
+             + 'to the dashboard of the service. Speed-up: measured. Basis: of break-even. TPOT: mean time per output token, and '
+             + 'its ratio to the baseline. P99: of the same latency. Age: age of the data.',
       no_data: nothing.exporter,
       w: 24,
       h: 12,
     },
     more=[['method', 'Method']],
     ahead=1,
+    first=['urgency', service],
   );
 
   common.dashboard('fleet', {
@@ -72,30 +70,10 @@ function(config, common)
     annotations: common.annotations(query, false),
     rows: [
       g.row('What is wrong', [
-        panel('stat', {
-          title: 'Services by status',
-          targets: common.statusCounts(query),
-          overrides: common.stateColors,
-          options: { orientation: 'vertical', justifyMode: 'center' },
-          no_data: nothing.exporter,
-          w: 18,
-          h: 4,
-        }),
-        panel('stat', {
-          title: 'Firing alerts',
-          targets: [
-            common.last(query, 'alerts_by_severity', severity, { severity: severity })
-            for severity in ['critical', 'warning', 'info']
-          ],
-          overrides: [g.color('critical', 'red'), g.color('warning', 'orange'), g.color('info', 'blue')],
-          options: { orientation: 'vertical', justifyMode: 'center' },
-          no_data: nothing.alerts,
-          w: 6,
-          h: 4,
-        }),
+        common.statusCounts(query, { title: 'Services by status', no_data: nothing.exporter, w: 24, h: 4 }),
         common.alertTable(query, false, { w: 24, h: 7 }),
-      ]),
-      g.row('Services', [services]),
+      ], open=true),
+      g.row('Services', [services], open=true),
       g.row('What is missing', [
         common.servicesTable(query, [
           ['Requests in ' + common.long, 'without_baseline', { decimals: 0 }],

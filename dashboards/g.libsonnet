@@ -260,6 +260,11 @@
   // --- Transformations -----------------------------------------------------------------------------------------------
   // Rows with equal values of their common labels become one row.
   merge:: { id: 'merge', options: {} },
+  // A field for each row, named by its `name` and with its `value`.
+  rowsToFields(name, value):: {
+    id: 'rowsToFields',
+    options: { mappings: [{ fieldName: name, handlerKey: 'field.name' }, { fieldName: value, handlerKey: 'field.value' }] },
+  },
   numbers(field):: { id: 'convertFieldType', options: { conversions: [{ targetField: field, destinationType: 'number' }], fields: {} } },
   sortBy(field, descending=false):: { id: 'sortBy', options: { fields: {}, sort: [{ field: field, desc: descending }] } },
   // `columns`: [[field, title], ...] in order; `without`: fields to leave out.
@@ -273,8 +278,8 @@
   },
 
   // --- Layout --------------------------------------------------------------------------------------------------------
-  // Null panels are left out.
-  row(title, panels):: { title: title, panels: std.filter(function(panel) panel != null, panels) },
+  // Null panels are left out. Grafana asks for the panels of a folded row when somebody unfolds it.
+  row(title, panels, open=false):: { title: title, panels: std.filter(function(panel) panel != null, panels), open: open },
 
   // Panels from left to right, in lines of 24 columns. A line is as high as its highest panel.
   local flow(panels, top) =
@@ -292,14 +297,28 @@
       panels,
       { panels: [], x: 0, y: top, h: 0 },
     ),
+  // Ids count by row, so a new panel leaves those of other rows, and links to them, alone.
   local laidOut(rows) =
     std.foldl(
       function(done, row)
-        local header = { type: 'row', title: row.title, collapsed: false, panels: [], gridPos: { x: 0, y: done.y, w: 24, h: 1 } };
+        local id = 100 * done.next;
         local body = flow(row.panels, done.y + 1);
-        { panels: done.panels + [header] + body.panels, y: body.y + body.h },
+        local panels = std.mapWithIndex(function(i, panel) panel { id: id + i + 1 }, body.panels);
+        local header = {
+          id: id,
+          type: 'row',
+          title: row.title,
+          collapsed: !row.open,
+          panels: if row.open then [] else panels,
+          gridPos: { x: 0, y: done.y, w: 24, h: 1 },
+        };
+        {
+          panels: done.panels + [header] + (if row.open then panels else []),
+          y: if row.open then body.y + body.h else done.y + 1,
+          next: done.next + 1,
+        },
       rows,
-      { panels: [], y: 0 },
+      { panels: [], y: 0, next: 1 },
     ).panels,
 
   dashboard(spec):: {
@@ -321,6 +340,6 @@
     links: spec.links,
     annotations: { list: [g.builtInAnnotation] + spec.annotations },
     templating: { list: spec.variables },
-    panels: std.mapWithIndex(function(i, panel) panel { id: i + 1 }, laidOut(spec.rows)),
+    panels: laidOut(spec.rows),
   },
 }

@@ -106,7 +106,7 @@ function(config, common)
           w: 24,
           h: 9,
         }, rows=service),
-      ]),
+      ], open=true),
     ] + (
       if config.source != 'exporter' then [] else [
         g.row('Log reader', [

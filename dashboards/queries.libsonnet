@@ -16,6 +16,7 @@ function(config)
   local place = [label for label in without_model if label != 'inference_service'];
 
   local level = where(config.level_labels);
+  local service = where(without_model);
   local signals = signalsOf(
     config { selector: both(where(config.level_labels, raw_service_label), super.selector) },
     {
@@ -32,11 +33,12 @@ function(config)
     for other in records
   ]) : 'the name of a record is the beginning of another';
 
-  // Every record in the text also gets the matchers of the level, before its own.
+  // Every record in the text also gets the matchers of the level, before its own. Replicas that do not answer have no model.
+  local matchers(record) = if record == plain.replica_up.record then service else level;
   local narrowed(text) =
     std.strReplace(
       std.foldl(
-        function(text, record) std.strReplace(text, record, record + '{' + level + '}'),
+        function(text, record) std.strReplace(text, record, record + '{' + matchers(record) + '}'),
         records,
         text
       ),
@@ -49,7 +51,9 @@ function(config)
   local expression(name, labels) =
     local signal = plain[name];
     if 'record' in signal then signal.record + labelled(labels)
-    else if 'by' in signal then signal.by[labels[signal.label]]
+    else if 'by' in signal then
+      if signal.label in labels then signal.by[labels[signal.label]]
+      else std.join('\nor\n', [promql.withLabel(signal.by[value], signal.label, value) for value in std.objectFields(signal.by)])
     else if 'by_sli' in signal && 'sli' in labels then
       local own = signal.by_sli[labels.sli];
       if std.isObject(own) then own[labels.quantile] else own
@@ -59,7 +63,8 @@ function(config)
   function(service) {
     signal(name):: plain[name],
     record(name):: plain[name].record,
-    // The expression of a signal, or of one of its parts: an SLI, a quantile, or another label that splits it.
+    // The expression of a signal, or of one of its parts: an SLI, a quantile, or another label that splits it. Without that
+    // label, it has all parts.
     expr(name, labels={}):: std.strReplace(narrowed(expression(name, labels)), placeholder, service),
     // The values of the label that splits a signal.
     parts(name):: std.objectFields(plain[name].by),

@@ -40,7 +40,7 @@ function(config, common)
     panel('stat', {
       title: 'Status',
       about: 'The verdict on speculation for this service: by its measured speed-up, otherwise by its acceptance.',
-      targets: [last('status', 'Status')],
+      targets: [last('state', 'Status')],
       mappings: common.states,
       options: { colorMode: 'background' },
       no_data: 'This service has no series: it was never scraped, or another data source has them.',
@@ -49,9 +49,11 @@ function(config, common)
     }),
     panel('stat', {
       title: 'Acceptance rate',
-      targets: common.judged(query, 'acceptance', 'acceptance_min', 'now')
-               + common.limit('last', query, 'break_even_acceptance', 'break-even'),
-      overrides: common.judgedColors('now') + [g.colorLike('break-even$', 'text')],
+      targets: [
+        common.judged(query, 'acceptance', 'acceptance_min'),
+        last('break_even_acceptance', '{{basis}} break-even'),
+      ],
+      overrides: common.judgedColors + [g.colorLike('break-even$', 'text')],
       decimals: 0,
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.drafts,
@@ -61,9 +63,11 @@ function(config, common)
     panel('stat', {
       title: 'Mean acceptance length',
       about: 'Tokens per draft, and the tokens per draft that break even.',
-      targets: common.judged(query, 'acceptance_length', 'acceptance_length_min', 'now')
-               + common.limit('last', query, 'break_even_length', 'break-even'),
-      overrides: common.judgedColors('now') + [g.colorLike('break-even$', 'text')],
+      targets: [
+        common.judged(query, 'acceptance_length', 'acceptance_length_min'),
+        last('break_even_length', '{{basis}} break-even'),
+      ],
+      overrides: common.judgedColors + [g.colorLike('break-even$', 'text')],
       decimals: 2,
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.drafts,
@@ -75,8 +79,7 @@ function(config, common)
       about: 'The speed-up by speculation with the interval that chance leaves, and its ceiling: the speed-up if drafts were free.',
       targets: [
         last('speedup', 'measured'),
-        last('speedup_bound', 'at least', { bound: 'low' }),
-        last('speedup_bound', 'at most', { bound: 'high' }),
+        last('speedup_band', '{{bound}}'),
         last('tokens_per_step', 'ceiling'),
       ],
       unit: 'suffix: x',
@@ -85,20 +88,9 @@ function(config, common)
       decimals: 2,
       runbook: 'SpecDecodeNotPayingOff',
       no_data: nothing.speedup,
-      w: 6,
+      w: 9,
       h: 4,
     }),
-    common.withExporter(panel('stat', {
-      title: 'Draft cost',
-      about: 'The cost of one more draft token. It depends on the load.',
-      targets: [last('draft_cost', basis, { basis: basis }) for basis in ['measured', 'assumed']],
-      overrides: [g.color('measured', 'blue'), g.color('assumed', 'text')],
-      decimals: 0,
-      runbook: 'SpecDecodeNotPayingOff',
-      no_data: nothing.cost,
-      w: 3,
-      h: 4,
-    })),
     panel('stat', {
       title: 'What to do',
       about: 'The next step for this status. The alerts below say more.',
@@ -109,17 +101,38 @@ function(config, common)
       w: 24,
       h: 3,
     }),
-    common.alertTable(query, true, { w: 24, h: 6 }),
+    common.alertTable(query, true, { w: 24, h: 5 }),
     panel('stateTimeline', {
       title: 'Status over time',
       about: 'When the status changed. Every panel marks deployments and starts: compare them.',
-      targets: [series('status', '{{model_name}}')],
+      targets: [series('state', '{{inference_service}} {{model_name}}')],
       mappings: common.states,
       no_data: nothing.predictor,
       w: 24,
       h: 3,
     }),
-  ]);
+    panel('timeseries', {
+      title: 'Acceptance rate of the last minutes',
+      targets: [series('acceptance_now', 'now'), series('break_even_acceptance', '{{basis}} break-even')],
+      min: 0,
+      max: 1,
+      overrides: [g.dashedLike('break-even$', 'red')],
+      runbook: 'SpecDecodeAcceptanceLow',
+      no_data: nothing.drafts,
+      w: 12,
+      h: 7,
+    }),
+    panel('timeseries', {
+      title: 'Mean / mean at baseline',
+      about: 'The alert fires above the limit. The limit rises where requests are few, and where latency wanders by itself.',
+      targets: [series('latency_ratio', '{{sli}}')] + [series('mean_limit', 'limit of {{sli}}', { sli: sli }) for sli in slis],
+      overrides: [g.dashedLike('^limit', 'red')],
+      runbook: 'SpecDecodeLatencyMeanRegression',
+      no_data: nothing.baseline,
+      w: 12,
+      h: 7,
+    }),
+  ], open=true);
 
   local speedup = g.row('Speed-up', [
     common.withExporter(panel('barchart', overLoad([
@@ -133,7 +146,7 @@ function(config, common)
       options: { stacking: 'normal' },  // a load has one of the two
       runbook: 'SpecDecodeSaturated',
       no_data: nothing.cost,
-      w: 10,
+      w: 7,
     })),
     common.withExporter(panel('barchart', overLoad([
       ['step_time_by_load', { speculation: 'with' }, 'with speculation'],
@@ -146,7 +159,18 @@ function(config, common)
       options: { showValue: 'never' },
       runbook: 'SpecDecodeSaturated',
       no_data: 'Not known: too few request-steps, or the predictor cannot be reached.',
-      w: 7,
+      w: 6,
+    })),
+    common.withExporter(panel('stat', {
+      title: 'Draft cost',
+      about: 'The cost of one more draft token. It depends on the load.',
+      targets: [last('draft_cost', '{{basis}}')],
+      overrides: [g.color('measured', 'blue'), g.color('assumed', 'text')],
+      decimals: 0,
+      runbook: 'SpecDecodeNotPayingOff',
+      no_data: nothing.cost,
+      w: 4,
+      h: 8,
     })),
     panel('timeseries', {
       title: 'Measured speed-up',
@@ -154,8 +178,7 @@ function(config, common)
              + 'control. pinned: against a baseline file.',
       targets: [
         series('speedup', 'measured ({{speedup_source}})'),
-        series('speedup_band', 'at most', { bound: 'high' }),
-        series('speedup_band', 'at least', { bound: 'low' }),
+        series('speedup_band', '{{bound}}'),
         series('tokens_per_step', 'ceiling'),
       ],
       unit: 'suffix: x',
@@ -181,17 +204,15 @@ function(config, common)
 
   local acceptance = g.row('Acceptance', [
     panel('timeseries', {
-      title: 'Acceptance rate',
-      about: 'Acceptance now and over %s, break-even (measured here, or assumed for the method), and the baseline.' % common.long,
+      title: 'Acceptance rate against baseline',
       targets: [
-        series('acceptance_now', common.short),
         series('acceptance', common.long),
         series('acceptance_baseline', 'baseline ({{baseline_source}})'),
         series('acceptance_lifetime', 'since the start (V0 engine)'),
-      ] + common.limit('series', query, 'break_even_acceptance', 'break-even'),
+      ],
       min: 0,
       max: 1,
-      overrides: [g.dashedLike('break-even$', 'red'), g.dashedLike('^baseline', 'blue')],
+      overrides: [g.dashedLike('^baseline', 'blue')],
       runbook: 'SpecDecodeAcceptanceDropped',
       no_data: nothing.drafts,
       w: 8,
@@ -246,7 +267,8 @@ function(config, common)
         series('acceptance_length', 'mean acceptance length'),
         series('tokens_per_step', 'tokens per step'),
         series('draft_length', 'mean draft length'),
-      ] + common.limit('series', query, 'break_even_length', 'break-even'),
+        series('break_even_length', '{{basis}} break-even'),
+      ],
       decimals: 2,
       min: 0,
       overrides: [g.dashedLike('break-even$', 'red')],
@@ -299,13 +321,24 @@ function(config, common)
     for sli in slis
   ] + [
     panel('timeseries', {
-      title: 'Mean / mean at baseline',
-      about: 'The alert fires above the limit. The limit rises where requests are few, and where latency wanders by itself.',
-      targets: [series('latency_ratio', '{{sli}}')] + [series('mean_limit', 'limit of {{sli}}', { sli: sli }) for sli in slis],
-      overrides: [g.dashedLike('^limit', 'red')],
+      title: capital(length) + ' length',
+      about: 'When this grows with the latency, the requests changed, not the service.',
+      targets: [series(length + '_length', 'mean')],
+      min: 0,
       runbook: 'SpecDecodeLatencyMeanRegression',
-      no_data: nothing.baseline,
-      w: 6,
+      no_data: nothing.traffic,
+      w: 8,
+      h: 7,
+    })
+    for length in ['prompt', 'answer']
+  ] + [
+    panel('timeseries', {
+      title: 'Requests slower than their objective',
+      targets: [series('slow_requests', slo, { slo: slo }) for slo in query.parts('slow_requests')],
+      min: 0,
+      runbook: 'SpecDecodeErrorBudgetBurn',
+      no_data: nothing.traffic + ' Or the bound of the objective is not a bucket boundary.',
+      w: 8,
       h: 7,
     }),
     panel('timeseries', {
@@ -315,7 +348,7 @@ function(config, common)
       min: 0,
       runbook: 'SpecDecodeP99Regression',
       no_data: nothing.baseline,
-      w: 6,
+      w: 12,
       h: 7,
     } + limit(config.tail_shift_warning, 'red')),
     panel('timeseries', {
@@ -324,16 +357,7 @@ function(config, common)
       decimals: 1,
       runbook: 'SpecDecodeP99Regression',
       no_data: nothing.traffic,
-      w: 6,
-      h: 7,
-    }),
-    panel('timeseries', {
-      title: 'Requests slower than their objective',
-      targets: [series('slow_requests', slo, { slo: slo }) for slo in query.parts('slow_requests')],
-      min: 0,
-      runbook: 'SpecDecodeErrorBudgetBurn',
-      no_data: nothing.traffic + ' Or the bound of the objective is not a bucket boundary.',
-      w: 6,
+      w: 12,
       h: 7,
     }),
   ]);
@@ -393,27 +417,40 @@ function(config, common)
   ]);
 
   local replica = std.join(' ', ['{{%s}}' % label for label in config.replica_labels]);
+  local byReplica(title, name, spec={}) = panel('timeseries', {
+    title: title,
+    targets: [series(name, replica)],
+    min: 0,
+    no_data: nothing.traffic,
+    w: 8,
+    h: 8,
+  } + spec);
   local replicas = g.row('Replicas', [
-    panel('timeseries', {
-      title: 'Acceptance rate by replica',
+    byReplica('Time per output token by replica', 'replica_latency', {
+      about: 'A replica slower than the others has a slower machine, other requests, or drafts that do not fit.',
+      targets: [series('replica_latency', replica, { sli: 'tpot' }), series('latency_baseline', 'baseline', { sli: 'tpot' })],
+      overrides: [g.dashed('baseline', 'text')],
+      runbook: 'SpecDecodeLatencyMeanRegression',
+    }),
+    byReplica('End-to-end latency by replica', 'replica_latency', {
+      targets: [series('replica_latency', replica, { sli: 'e2e' }), series('latency_baseline', 'baseline', { sli: 'e2e' })],
+      overrides: [g.dashed('baseline', 'text')],
+      runbook: 'SpecDecodeLatencyMeanRegression',
+    }),
+    byReplica('Speed-up by replica', 'replica_speedup', {
+      about: 'Below 1, speculation slows this replica down.',
+      targets: [series('replica_speedup', '{{pod}} {{instance}}')],
+      decimals: 2,
+      runbook: 'SpecDecodeNotPayingOff',
+      no_data: nothing.speedup,
+    } + limit(1, 'red')),
+    byReplica('Acceptance rate by replica', 'replica_acceptance', {
       about: 'A replica far from the others has another draft model, release or kind of requests.',
-      targets: [series('replica_acceptance', replica)],
-      min: 0,
       max: 1,
       runbook: 'SpecDecodeReplicaOutlier',
       no_data: nothing.drafts,
-      w: 8,
-      h: 8,
     }),
-    panel('timeseries', {
-      title: 'Drafts by replica',
-      targets: [series('replica_drafts', replica)],
-      min: 0,
-      runbook: 'SpecDecodeReplicaOutlier',
-      no_data: nothing.drafts,
-      w: 8,
-      h: 8,
-    }),
+    byReplica('Drafts by replica', 'replica_drafts', { runbook: 'SpecDecodeReplicaOutlier', no_data: nothing.drafts }),
     panel('stateTimeline', {
       title: 'Replicas that answer',
       targets: [series('up', '{{pod}} {{instance}}')],

@@ -271,7 +271,9 @@
 
     // Links in the annotations.
     runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/main/rules/runbooks/',
-    grafana_url: 'https://grafana.example.com',
+    // The address of Grafana, for example 'https://grafana.mine.net'. Without it, dashboard_url is relative: it works within
+    // Grafana, and messages of Alertmanager leave the link out.
+    grafana_url: '',
     dashboard_uid: 'specdec-service',
     pack_dashboard_uid: 'specdec-pack',
 

@@ -21,6 +21,7 @@ local counters = {
     v0: true,
   },
   generation_tokens: { exporter: 'generation_tokens', vllm: 'generation_tokens', v0: true },
+  prompt_tokens: { exporter: 'prompt_tokens', vllm: 'prompt_tokens', v0: true },
   preemptions: { exporter: 'preemptions', vllm: 'num_preemptions', v0: true },
 };
 
@@ -149,9 +150,9 @@ function(config)
 
     // What the exporter measures against its baseline without speculation, smoothed over the long window. It also serves
     // assumed values of some of these families (basis="assumed"). No rule reads those.
-    measured(operator, name, matchers=[])::
+    measured(operator, name, matchers=[], extra=[])::
       local series = source.family(name, ['basis="measured"'] + matchers);
-      promql.by(operator, level, range('avg_over_time', series, config.long_window_seconds)),
+      promql.by(operator, level + extra, range('avg_over_time', series, config.long_window_seconds)),
 
     // What the exporter counts by concurrency, over the time that a dashboard shows.
     byLoad(name)::
@@ -176,6 +177,11 @@ function(config)
     // By replica: the pack's level plus the labels that tell replicas apart.
     replicaCounter(operation, name, seconds)::
       aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), config.replica_labels),
+
+    // Mean latency by replica, or by other labels that tell replicas apart.
+    replicaMean(sli, seconds, labels=config.replica_labels)::
+      local of(suffix) = aggregate('sum', range('increase', source.raw.histogram(sli, suffix), seconds), labels);
+      of('sum') + '\n/\n(' + of('count') + ' > 0)',
 
     // The same of a gauge, now.
     replicaGauge(operation, name):: aggregate(operation, source.raw.gauge(name), config.replica_labels),

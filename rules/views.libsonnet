@@ -38,9 +38,34 @@ function(config, source, signals, narrow)
   local firing(matchers) =
     'ALERTS' + promql.braces(['alertstate="firing"', 'component="%s"' % config.component] + matchers + [narrow.alerts]);
 
-  // 1 where all replicas of a service are in this state.
-  local all(state) = aggregate('min', source.family('predictor_state', ['state="%s"' % state])) + ' == 1';
-  local status(value, expression) = '0 * (' + expression + ') + ' + value;
+  local count(matchers) = aggregate('count', firing(matchers), service);
+
+  // Alerts, each by its highest severity. `of`: the series of a severity.
+  local foremost(operator, factors, of) =
+    local alert = ['alertname', 'sli'] + level;
+    local by(severity, without='') = factors[severity] + aggregate(operator, of(severity) + without, ['severity'] + alert);
+    std.join('\nor\n', [
+      by('critical'),
+      by('warning', ' unless on (%s) ' % promql.list(alert) + firing(['severity="critical"'])),
+      by('info'),
+    ]);
+
+  local is(value, expression) = '0 * (' + expression + ') + ' + value;
+  // The recorded verdict, unless the service is down, and -1 without one. `before`: what goes before the verdict. `otherwise`:
+  // what tells more where there is none. A service that is down has no model.
+  local statusBy(before=[], otherwise=[]) = promql.firstOf([
+    is(9, aggregate('max', firing(['alertname="SpecDecodeTargetDown"', 'severity="critical"']), service)),
+    promql.group(
+      promql.firstOf(before + ['1 * ' + signals.verdict.record] + otherwise, level)  // 1 *: without its name, as the others
+    ),
+    is(-1, aggregate('max', signals.replica_up.record, service)),
+  ], service);
+  local not_drafting = is(7, signals.sample.record + ' == 0 and ' + signals.generation_tokens_now.record + ' > 0');
+  local no_verdict = [
+    is(0, signals.sample.record),
+    // V0 engines without a log have no counts of drafts.
+    is(-2, signals.generation_tokens_now.record + ' unless ' + on + ' ' + signals.acceptance_lifetime.record),
+  ];
 
   // A limit by where it comes from. Assumed: the policy's guess for the method, which counts only where nothing is measured.
   local byBasis(limit, measured) =
@@ -87,37 +112,22 @@ function(config, source, signals, narrow)
     // --- Verdict -----------------------------------------------------------------------------------------------------
     status: {
       unit: 'short',
-      help: 'The verdict over %s, or why there is none: -1 speculation off, 0 idle or too few drafts, 1 healthy, 2 watch, '
+      help: 'The verdict over %s: 0 idle, 1 healthy, 2 watch, 3 not paying off, 4 harmful, 5 broken, 6 slower than before. '
             % promql.duration(long)
-            + '3 slower than before, 4 not paying off, 5 harmful, 6 broken, 7 not drafting, 8 statistics off, 9 unreachable '
-            + '(every replica).',
-      // The record's 6 is 3 here, so that a worse status is a higher number.
-      local verdict = signals.verdict.record,
-      expr: promql.firstOf(
-        (if with_exporter then [status(9, all('unreachable'))] else [])
-        + [
-          status(7, signals.sample.record + ' == 0 and ' + signals.generation_tokens_now.record + ' > 0'),
-          status(3, verdict + ' == ' + signals.verdict.values.slower),
-          '(%s >= 3) + 1' % verdict,
-          '1 * ' + verdict,  // without its name, as the others
-        ]
-        + (if with_exporter then [status(8, all('stats_disabled')), status(-1, all('speculation_off'))] else [])
-        + [status(0, signals.sample.record)],
-        level
-      ),
+            + '9 unreachable (SpecDecodeTargetDown fires), -1 no verdict.',
+      expr: statusBy(),
+    },
+    state: {
+      unit: 'short',
+      help: views.status.help + ' And why: 7 not drafting, 0 too few drafts, -2 speculation off.',
+      expr: statusBy([not_drafting], no_verdict),
     },
     advice: {
       unit: 'short',
       help: 'The status, plus 10 where nothing measured stands behind it: it follows from acceptance and a guess of what drafts '
             + 'cost.',
-      expr: promql.firstOf([
-        '10 + (%(status)s >= 4 <= 6 unless %(on)s %(speedup)s)' % {
-          status: promql.group(views.status.expr),
-          on: on,
-          speedup: signals.speedup.record,
-        },
-        views.status.expr,
-      ], level),
+      local accused = signals.verdict.record + ' >= 3 < ' + signals.verdict.values.slower,
+      expr: statusBy([not_drafting, '10 + (' + accused + ' unless ' + on + ' ' + signals.speedup.record + ')'], no_verdict),
     },
     alerts: {
       unit: 'short',
@@ -128,21 +138,18 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: 'Alerts of this pack that fire, each by its highest severity: 3 critical (wakes somebody), 2 warning (a task), '
             + '1 info (explains).',
-      local alert = ['alertname', 'sli'] + level,
-      local of(severity) = firing(['severity="%s"' % severity]),
-      expr: |||
-        3 * max by (%(labels)s) (%(critical)s)
-        or
-        2 * max by (%(labels)s) (%(warning)s unless on (%(alert)s) %(critical)s)
-        or
-        max by (%(labels)s) (%(info)s)
-      ||| % {
-        labels: promql.list(['severity'] + alert),
-        alert: promql.list(alert),
-        critical: of('critical'),
-        warning: of('warning'),
-        info: of('info'),
-      },
+      local factors = { critical: '3 * ', warning: '2 * ', info: '' },
+      expr: foremost('max', factors, function(severity) firing(['severity="%s"' % severity])),
+    },
+    alerts_since: {
+      unit: 'dateTimeFromNow',
+      help: 'When the condition of the alert came true. The alert fires once it has been true for a while.',
+      local factors = { critical: '1000 * ', warning: '1000 * ', info: '1000 * ' },  // Grafana counts milliseconds
+      expr: foremost('min', factors, function(severity)
+        'ALERTS_FOR_STATE%(which)s and ignoring (alertstate) %(firing)s' % {
+          which: promql.braces(['component="%s"' % config.component, 'severity="%s"' % severity, narrow.alerts]),
+          firing: firing(['severity="%s"' % severity]),
+        }),
     },
     method: {
       unit: 'short',
@@ -174,7 +181,7 @@ function(config, source, signals, narrow)
         factor: factor,
         speedup: signals.speedup.record,
       },
-      by: { low: told('low', '>', '0.5'), high: told('high', '<', '2') },
+      by: { 'at least': told('low', '>', '0.5'), 'at most': told('high', '<', '2') },
     },
     draft_cost: {
       unit: 'percentunit',
@@ -344,6 +351,38 @@ function(config, source, signals, narrow)
         for sli in std.objectFields(config.slis)
       },
     },
+    replica_latency: {
+      unit: 's',
+      help: 'Mean latency by replica.',
+      by_sli: { [sli]: source.replicaMean(sli, long) for sli in std.objectFields(config.slis) },
+    },
+    replica_speedup: {
+      unit: 'suffix: x',
+      help: 'Measured speed-up by replica: by its exporter at like load, otherwise time per output token at baseline / of the '
+            + 'replica.',
+      // An exporter measures all engines of its predictor together.
+      local replica = [label for label in config.replica_labels if label != 'engine'],
+      local by_exporter = source.measured('avg', 'speedup_ratio', extra=replica),
+      // The speed-up of the service is the same baseline / the mean of the service.
+      local by_mean = '(%(speedup)s{speedup_source!="like_load", sli="tpot"} * %(on)s %(mean)s)\n/ %(on)s group_right ()\n%(replica)s' % {
+        speedup: signals.speedup.record,
+        on: on,
+        mean: recorded(signals.latency_mean, 'tpot'),
+        replica: promql.group(source.replicaMean('tpot', long, replica)),
+      },
+      expr: promql.firstOf((if with_exporter then [by_exporter] else []) + [by_mean], level + replica),
+    },
+    prompt_length: {
+      unit: 'short',
+      help: 'Mean prompt length in tokens. Prompts longer than usual delay the first token.',
+      expr: ratio(source.counter('increase', 'prompt_tokens', long), source.histogram('increase', 'ttft', 'count', long)),
+    },
+    answer_length: {
+      unit: 'short',
+      help: 'Mean length of an answer in tokens: generated tokens / finished requests. Longer answers take longer end to end.',
+      expr: ratio(source.counter('increase', 'generation_tokens', long), source.histogram('increase', 'e2e', 'count', long))
+            + '\nunless ' + on + '\n' + source.v0,
+    },
     latency_spread: {
       unit: 'short',
       help: 'Spread: P99 / P50. It grows when a few requests become slow and the typical request does not.',
@@ -438,26 +477,24 @@ function(config, source, signals, narrow)
     services_by_status: {
       unit: 'short',
       help: 'Services by status. ' + views.status.help,
-      label: 'status',
-      local status = promql.indent(views.status.expr, 4),
-      by: {
-        ['%d' % value]: 'count(\n  (\n    %(status)s\n  ) == %(value)d\n) or vector(0)' % { status: status, value: value }
-        for value in std.range(-1, 9)
-      },
+      expr: 'count_values("status",\n  %s\n)' % promql.indent(views.status.expr),
     },
-    alerts_by_severity: {
+    urgency: {
       unit: 'short',
-      help: 'Alerts of this pack that fire, by severity: critical wakes somebody, warning is a task, info explains.',
-      label: 'severity',
-      by: {
-        [severity]: 'count(%s) or vector(0)' % firing(['severity="%s"' % severity])
-        for severity in ['critical', 'warning', 'info']
-      },
+      help: 'What hurts: 100 for each critical alert, 10 for each warning (90 at most), and the status; slower than before counts '
+            + 'as 2.5, between watch and not paying off.',
+      local slower = signals.verdict.record + ' == ' + signals.verdict.values.slower,
+      local part(name, expression) = promql.withLabel(expression, 'part', name),
+      expr: aggregate('sum', std.join('\nor\n', [
+        part('critical', '100 * ' + count(['severity="critical"'])),
+        part('warning', '10 * clamp_max(%s, 9)' % count(['severity="warning"'])),
+        part('status', aggregate('max', promql.group(statusBy([is('2.5', slower)])), service)),
+      ]), service),
     },
     alerts_by_service: {
       unit: 'short',
       help: 'Critical and warning alerts that fire for the service.',
-      expr: aggregate('count', firing(['severity!="info"']), service),
+      expr: count(['severity!="info"']),
     },
     pack_alerts: {
       unit: 'short',

@@ -13,6 +13,7 @@ from alertmanager.server import Receiver, alertmanager, receiver
 from alertmanager.test_configuration import rendered_with
 from alertmanager.test_pages import LOW
 
+GRAFANA = "https://grafana.mine.net"
 RUNBOOK = "runbooks/SpecDecodeAcceptanceLow.md"
 
 
@@ -22,7 +23,7 @@ def configured(taking: Receiver, directory: Path) -> Any:
     (directory / "pagerduty-routing-key").write_text("0123456789abcdef0123456789abcdef", encoding="utf-8")
     (directory / "webhook-token").write_text("secret", encoding="utf-8")
     example = rendered_with(
-        f"""{{ alertmanager+: {{
+        f"""{{ grafana_url: '{GRAFANA}', alertmanager+: {{
             group_wait_seconds: 1,
             group_interval_seconds: 1,
             secrets_directory: '{directory}',
@@ -41,7 +42,8 @@ async def test_a_page_reaches_chat_pager_and_webhook_and_its_end_does_too(releas
     assert {alert.labels["severity"] for alert in alerts} == {"critical", "warning"}
     async with receiver() as taking:
         async with alertmanager(release.server, configured(taking, tmp_path), tmp_path) as server:
-            labels, annotations = [alert.labels for alert in alerts], alerts[0].annotations
+            labels = [alert.labels for alert in alerts]
+            annotations = {**alerts[0].annotations, "dashboard_url": f"{GRAFANA}/d/specdec-service"}
             await server.post(*labels, annotations=annotations)
             (slack,), (page,), (hook,) = await asyncio.gather(
                 *(taking.got(path) for path in ("/slack", "/pagerduty", "/webhook"))
@@ -65,6 +67,7 @@ async def test_a_page_reaches_chat_pager_and_webhook_and_its_end_does_too(releas
     assert RUNBOOK in page["payload"]["custom_details"]["firing"]
     assert [link["text"] for link in page["links"]] == ["Runbook", "Dashboard"]
     assert page["links"][0]["href"].endswith(RUNBOOK)
+    assert page["links"][1]["href"] == annotations["dashboard_url"]
     assert page["routing_key"] == "0123456789abcdef0123456789abcdef"
 
     (told,) = hook["alerts"]

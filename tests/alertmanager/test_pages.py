@@ -61,7 +61,7 @@ SAMPLES = (
         "PagerDuty: speculation does harm",
         ("title", "text.firing"),
         lambda _, harm: [alert for alert in harm if alert.labels["severity"] == "critical"],
-        "These are the incident's title and its detail `firing`. The incident also links to runbook and dashboard.",
+        "These are the incident's title and its detail `firing`. The incident also links to the runbook.",
     ),
     Page(
         "E-mail and webhooks: several alerts of one service, one of them over",
@@ -170,6 +170,18 @@ def test_the_html_part_of_an_email_says_what_its_text_says(render: Render, alert
     assert decoded == {urllib.parse.unquote(word) for word in text.split() if "://" in word}
     said = {word.rstrip(":") for word in page.words}
     assert {word.rstrip(":") for word in text.split() if "://" not in word} <= said
+
+
+def test_messages_link_to_the_dashboard_where_the_address_of_grafana_is_known(render: Render, alerts: Alerts) -> None:
+    alert = alerts[1][0]
+    path = alert.annotations["dashboard_url"]
+    known = dataclasses.replace(alert, annotations={**alert.annotations, "dashboard_url": f"https://grafana{path}"})
+
+    assert path.startswith("/d/specdec-service?")
+    for template, kind in (("text", "text"), ("slack.text", "text"), ("email.html", "html")):
+        for firing, over in ((alert, known), (known, alert)):
+            text = render(named(template), group([firing, over.ended()], GROUP_BY), kind)
+            assert text.count("/d/specdec-service") == text.count("https://grafana/d/specdec-service") == 1, template
 
 
 HOSTILE = {"model_name": 'org/a b+c&d <e> "f" \\g', "inference_service": "chat|x"}

@@ -89,7 +89,7 @@ def _write(filling: Promtool, folder: Path, data: Path, samples: Samples) -> Non
 
 
 def _alerts(base: Database) -> Samples:
-    """``ALERTS`` of what fired, minute by minute."""
+    """``ALERTS`` of what fired, minute by minute, and ``ALERTS_FOR_STATE``: since when its condition held."""
     samples: Samples = {}
     for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
         step = seconds(group["interval"])
@@ -97,11 +97,14 @@ def _alerts(base: Database) -> Samples:
             for series in base.range(rule["expr"], RULES_FROM, END, step):
                 labels = series["metric"] | rule["labels"] | {"alertname": rule["alert"], "alertstate": "firing"}
                 labels = {name: text for name, text in labels.items() if name != "__name__"}
+                waiting = {name: text for name, text in labels.items() if name != "alertstate"}
                 held = [float(at) for at, _ in series["values"]]
                 keep, hold = seconds(rule.get("keep_firing_for", "0s")), seconds(rule.get("for", "0s"))
                 for since, until in episodes(held, interval=step, hold=hold, keep=keep, end=END):
                     times = range(int(since), int(until) + 1, 60)
                     samples.setdefault(("ALERTS", tuple(sorted(labels.items()))), []).extend((at, 1.0) for at in times)
+                    began = samples.setdefault(("ALERTS_FOR_STATE", tuple(sorted(waiting.items()))), [])
+                    began.extend((at, since - hold) for at in times)
     return samples
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dashboards.database import NOW
 from dashboards.frames import Cell, Field, Frame
 from dashboards.grafana import Json, Panel
 
@@ -118,6 +119,8 @@ def with_unit(value: float, unit: str, decimals: int | None) -> str:
             return f"{_digits(value * 100, decimals)} %"
         case "s":
             return _time(value, decimals)
+        case "dateTimeFromNow":
+            return f"{_time(NOW - value / 1000, 0)} ago"
         case "bytes":
             return f"{_sized(value, decimals)}B"
         case "ops":

@@ -275,6 +275,12 @@ def _convert(given: list[Frame], options: Json) -> list[Frame]:
     return [dataclasses.replace(frame, fields=tuple(map(converted, frame.fields))) for frame in given]
 
 
+def _rows_to_fields(given: list[Frame], options: Json) -> list[Frame]:
+    """Each row becomes a field: one column has its name, another its value."""
+    name, value = (each["fieldName"] for each in options["mappings"])
+    return [Frame(frame.ref, tuple(Field(str(row[name]), [row[value]]) for row in frame.rows())) for frame in given]
+
+
 def reduced(field: Field, how: str) -> Cell:
     """One value for a field, by the name of Grafana's reducer."""
     if how != "lastNotNull":
@@ -286,5 +292,6 @@ TRANSFORMATIONS: Mapping[str, Callable[[list[Frame], Json], list[Frame]]] = {
     "convertFieldType": _convert,
     "merge": _merge,
     "organize": _organize,
+    "rowsToFields": _rows_to_fields,
     "sortBy": _sort,
 }

@@ -92,14 +92,38 @@ class Dashboard:
 
     @property
     def panels(self) -> list[Panel]:
-        """All panels in the file's order."""
+        """All panels in the file's order, those of folded rows too."""
         found, row = [], ""
         for panel in self.json["panels"]:
             if panel["type"] == "row":
                 row = panel["title"]
+                found += [Panel(self.name, row, folded) for folded in panel["panels"]]
             else:
                 found.append(Panel(self.name, row, panel))
         return found
+
+    @property
+    def unfolded(self) -> list[Json]:
+        """Rows and panels as they stand after somebody unfolded every row."""
+        found: list[Json] = []
+        moved = 0
+        for panel in self.json["panels"]:
+            inner = panel.get("panels", [])
+            for each in [panel, *inner]:
+                grid = each["gridPos"]
+                found.append({**each, "gridPos": {**grid, "y": grid["y"] + moved}})
+            if inner:
+                below = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in inner)
+                moved += below - panel["gridPos"]["y"] - panel["gridPos"]["h"]
+        return found
+
+    @property
+    def queries_on_open(self) -> int:
+        """What Grafana asks of the data source before anybody clicks: variables, annotations, panels in sight."""
+        panels = [target for panel in self.json["panels"] for target in panel.get("targets", [])]
+        variables = [each for each in self.variables if each["type"] == "query"]
+        annotations = [each for each in self.annotations if each["enable"]]
+        return len(panels) + len(variables) + len(annotations)
 
     @property
     def variables(self) -> list[Json]:

@@ -46,8 +46,8 @@ DRAW: Mapping[str, Callable[[Page, Box, Shown], None]] = {
 
 
 def picture(view: View) -> bytes:
-    """What somebody sees, as PNG."""
-    grid = view.dashboard.json["panels"]
+    """What somebody sees who unfolded all rows, as PNG."""
+    grid = view.dashboard.unfolded
     below = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in grid)
     page = Page(WIDTH, HEAD_PIXELS + int(below * UNIT_PIXELS) + MARGIN)
     _head(page, view)
@@ -55,8 +55,9 @@ def picture(view: View) -> bytes:
         place = _place(row)
         page.text(place.x + 2, place.y + place.h / 2, f"⌄ {row['title']}", fontsize=9)
     marks = list(_marks(view))
-    for panel in view.dashboard.panels:
-        _panel(page, _shown(view, panel, marks))
+    unfolded = [each for each in grid if each["type"] != "row"]
+    for panel, placed in zip(view.dashboard.panels, unfolded, strict=True):
+        _panel(page, _shown(view, dataclasses.replace(panel, json=placed), marks))
     raw = io.BytesIO()
     page.figure.savefig(raw, format="png", metadata={"Software": None})
     packed = io.BytesIO()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from dashboards.conftest import DASHBOARDS
 from dashboards.grafana import COLUMNS, Dashboard
@@ -13,13 +12,8 @@ from fieldtools import ROOT
 from unit.test_links import anchors
 
 RUNBOOKS = {path.stem for path in (ROOT / "rules" / "runbooks").glob("*.md")}
+MAX_QUERIES_ON_OPEN = 25
 OF_A_ROW = re.compile(r"\$\{__[^}]*\}")
-
-
-def placed(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
-    yield from dashboard.json["panels"]
-    for row in dashboard.json["panels"]:
-        yield from row.get("panels", [])
 
 
 def links(value: object) -> Iterator[str]:
@@ -36,13 +30,13 @@ def links(value: object) -> Iterator[str]:
 
 
 def test_panels_have_ids_of_their_own(dashboard: Dashboard) -> None:
-    ids = [panel["id"] for panel in placed(dashboard)]
+    ids = [panel["id"] for panel in dashboard.unfolded]
 
     assert len(ids) == len(set(ids))
 
 
 def test_panels_stay_within_the_grid(dashboard: Dashboard) -> None:
-    for panel in placed(dashboard):
+    for panel in dashboard.unfolded:
         grid = panel["gridPos"]
         assert grid["w"] > 0, panel["title"]
         assert grid["h"] > 0, panel["title"]
@@ -51,7 +45,7 @@ def test_panels_stay_within_the_grid(dashboard: Dashboard) -> None:
 
 def test_panels_do_not_overlap(dashboard: Dashboard) -> None:
     cells: dict[tuple[int, int], str] = {}
-    for panel in dashboard.json["panels"]:
+    for panel in dashboard.unfolded:
         grid = panel["gridPos"]
         for cell in itertools.product(range(grid["x"], grid["x"] + grid["w"]), range(grid["y"], grid["y"] + grid["h"])):
             assert cell not in cells, f"{panel['title']} lies on {cells[cell]}"
@@ -60,9 +54,17 @@ def test_panels_do_not_overlap(dashboard: Dashboard) -> None:
 
 def test_a_row_s_panels_stand_under_it(dashboard: Dashboard) -> None:
     """A row ends where the next begins: a panel above its first row is hidden when that is folded."""
-    tops = [panel["gridPos"]["y"] for panel in dashboard.json["panels"]]
+    tops = [panel["gridPos"]["y"] for panel in dashboard.unfolded]
 
     assert tops == sorted(tops)
+
+
+def test_a_dashboard_opens_quickly(dashboard: Dashboard) -> None:
+    folded = [row["collapsed"] for row in dashboard.json["panels"] if row["type"] == "row"]
+
+    assert folded == sorted(folded), "an open row below a folded one is out of sight"
+    assert not folded[0]
+    assert dashboard.queries_on_open <= MAX_QUERIES_ON_OPEN
 
 
 def test_uids_are_the_ones_that_alerts_and_bookmarks_have() -> None:

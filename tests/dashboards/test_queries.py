@@ -10,9 +10,9 @@ import pytest
 
 from dashboards.cast import REPLICAS, VIEWS
 from dashboards.conftest import DASHBOARDS
-from dashboards.database import NOW, Database
+from dashboards.database import NOW, RULES_FROM, Database
 from dashboards.fields import configuration, matches
-from dashboards.frames import Answer, View, frames, labels_in_legend
+from dashboards.frames import Answer, Cell, View, frames, labels_in_legend
 from dashboards.grafana import COLUMNS, SCREEN_PIXELS, Dashboard, Panel
 
 # Of one query: more lines than this nobody can tell apart; tables have a row for each service.
@@ -30,8 +30,11 @@ QUIET_WHILE_HEALTHY = {
     "Warnings in the log",
     "Speed-up over load, and where the service is now",  # it has a control, and no baseline file
 }
-# Of one cluster, outside of Kubernetes, without speculation or a model that drafts, of an alert about no latency.
-MAY_BE_MISSING = {"cluster", "namespace", "method", "draft_model", "sli"}
+# Tiles of statuses that no service of the cast has: not paying off, broken.
+STATUSES_OF_NOBODY = {f"specdec-fleet: What is wrong / Services by status: the override for '{n}'" for n in (3, 5)}
+# Of one cluster, outside of Kubernetes, without speculation or a model that drafts, of an alert about no latency, of a
+# service that does not answer.
+MAY_BE_MISSING = {"cluster", "namespace", "method", "draft_model", "sli", "model_name"}
 
 
 class Looked:
@@ -131,6 +134,44 @@ def test_the_fleet_counts_every_service_once(looked: Looked) -> None:
     assert counted == len({replica.service for replica in REPLICAS})
 
 
+def rows(looked: Looked, dashboard: str, state: str, title: str) -> list[dict[str, Cell]]:
+    """A table as it stands there: rows by the titles of their columns."""
+    ((panel, answers),) = [
+        (panel, answers) for panel, answers in looked.answers(dashboard, state) if panel.title == title
+    ]
+    (frame,) = frames(panel, answers)
+    return frame.rows()
+
+
+def test_what_hurts_comes_first(looked: Looked, base: Database) -> None:
+    """However healthy a service is otherwise: somebody was woken, or has a task."""
+    severities: dict[str, set[str]] = {}
+    for alert in base.instant('ALERTS{alertstate="firing"}', NOW):
+        if service := alert["metric"].get("inference_service"):
+            severities.setdefault(service, set()).add(alert["metric"]["severity"])
+
+    def hurts(service: object) -> int:
+        found = severities.get(str(service), set())
+        return 2 if "critical" in found else 1 if "warning" in found else 0
+
+    services = [row["Service"] for row in rows(looked, "specdec-fleet", "healthy", "Services")]
+
+    assert sorted(map(str, services)) == sorted({replica.service for replica in REPLICAS})
+    assert {hurts(service) for service in services} == {0, 1, 2}
+    assert [hurts(service) for service in services] == sorted(map(hurts, services), reverse=True)
+
+
+@pytest.mark.parametrize(("dashboard", "state"), [("specdec-fleet", "healthy"), ("specdec-service", "collapse")])
+def test_the_alert_table_says_since_when(dashboard: str, state: str, looked: Looked) -> None:
+    found = rows(looked, dashboard, state, "Firing alerts: meaning and action")
+
+    assert found
+    for row in found:
+        assert row["Severity"] in (1, 2, 3), row
+        assert isinstance(since := row["Since"], float), row
+        assert RULES_FROM <= since / 1000 < NOW, row
+
+
 def test_every_query_finds_something_somewhere(dashboard: Dashboard, looked: Looked) -> None:
     queries = {(str(panel), answer.target["refId"]) for _, panel, answer in looked.everywhere(dashboard)}
     found = {(str(panel), answer.target["refId"]) for _, panel, answer in looked.everywhere(dashboard) if answer.series}
@@ -190,7 +231,7 @@ def test_columns_that_are_named_exist(dashboard: Dashboard, looked: Looked) -> N
                 named = {name for option in options for name in option}
                 unused |= {f"{panel}: the column {name!r}" for name in named - columns - MAY_BE_MISSING}
 
-    assert unused == set()
+    assert unused - STATUSES_OF_NOBODY == set()
 
 
 def test_every_variable_offers_something(dashboard: Dashboard, looked: Looked) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import rjsonnet
 import yaml
 
+from dashboards.grafana import Dashboard
 from promtool import REPOSITORY
 
 DASHBOARDS = REPOSITORY / "dashboards"
@@ -58,7 +59,7 @@ def test_provisioning_files_name_what_grafana_asks_for() -> None:
 def test_without_the_exporter_no_panel_asks_for_its_series() -> None:
     asked = re.compile(r"(?<![:\w])specdec_\w+")
     for name, dashboard in evaluated("{ source: 'vllm' }").items():
-        queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+        queries = [target["expr"] for panel in Dashboard(name, dashboard).panels for target in panel.targets]
         queries += [each["target"]["expr"] for each in dashboard["annotations"]["list"] if "target" in each]
         queries += [
             each["query"] if isinstance(each["query"], str) else each["query"]["query"]
@@ -70,9 +71,9 @@ def test_without_the_exporter_no_panel_asks_for_its_series() -> None:
 def test_a_selector_of_the_config_is_in_every_query_of_raw_series() -> None:
     raw = re.compile(r"(?<![:\w])(?:specdec_\w+)(\{[^}]*\})")
     found = 0
-    for dashboard in evaluated("""{ selector: 'job="predictors"' }""").values():
-        for panel in dashboard["panels"]:
-            for target in panel.get("targets", []):
+    for name, dashboard in evaluated("""{ selector: 'job="predictors"' }""").items():
+        for panel in Dashboard(name, dashboard).panels:
+            for target in panel.targets:
                 for matchers in raw.findall(target["expr"]):
                     found += 1
                     assert 'job="predictors"' in matchers, target["expr"]
@@ -94,3 +95,12 @@ def test_definitions_are_those_of_the_signals() -> None:
 def test_no_placeholder_is_left() -> None:
     for path in RENDERED:
         assert "PLACEHOLDER" not in path.read_text(encoding="utf-8")
+
+
+def test_links_need_no_address_of_anybody() -> None:
+    """What is rendered is used as it is: an invented host would be a dead link in everybody's alerts."""
+    files = [*RENDERED, *(REPOSITORY / "rules" / "rendered").glob("*.yaml")]
+    hosts = {host for path in files for host in re.findall(r"https?://([^/\s\"']+)", path.read_text(encoding="utf-8"))}
+
+    assert len(files) > 7
+    assert hosts == {"github.com"}
