@@ -47,14 +47,16 @@ def valid_listen_address(text: str) -> str:
 
 
 def valid_url(text: str) -> str:
-    """Return ``text`` if it is an http(s) URL with a host, else raise :class:`ConfigError`."""
+    """Return ``text`` if it is an http(s) URL with a host, else raise :class:`ConfigError`, which shows no password."""
     try:
         url = urlsplit(text)
         valid = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
     except ValueError:
         valid = False
+    if valid and "@" in url.path + url.query + url.fragment:  # a password with "/" would be taken for a path, and shown
+        raise ConfigError("expected a URL without @ after the host; in a password, / is written as %2F, and @ as %40")
     if not valid:
-        raise ConfigError(f"expected a URL such as http://127.0.0.1:8080, found {text!r}")
+        raise ConfigError(f"expected a URL such as http://127.0.0.1:8080, found {text.rpartition('@')[2]!r}")
     return text
 
 
@@ -62,6 +64,8 @@ def valid_path(text: str) -> str:
     """Return ``text`` if it can be the path of an endpoint, else raise :class:`ConfigError`."""
     if not re.fullmatch(r"/[\w./-]+", text):
         raise ConfigError(f"expected a path such as /metrics, found {text!r}")
+    if text.startswith(("/-/", "/api/")):
+        raise ConfigError(f"expected a path that no other endpoint has, found {text!r}")
     return text
 
 

@@ -80,12 +80,34 @@ def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: st
         ("predictors: [{url: '127.0.0.1:8080'}]", "expected a URL"),
         ("web: {listen_addresses: ['nowhere']}", "expected a listen address"),
         ("web: {telemetry_path: metrics}", "expected a path"),
+        ("web: {telemetry_path: /-/healthy}", "that no other endpoint has"),
+        ("web: {telemetry_path: /api/v1/status}", "that no other endpoint has"),
         ("predictors: [{name: a, log_paths: ['-']}, {name: b, log_paths: ['-']}]", "stdin"),
     ],
 )
 def test_values_that_cannot_work_are_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said.replace("(", "\\(")):
         load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://u:SECRET@h/",
+        "http://u:SECRET@h:99999/",
+        "http://u:SECRET@h:port/",
+        "u:SECRET@h:8080",
+        "http://u:S/SECRET@h:8080",
+        "http://u:1/SECRET@h:8080",
+        "http://u:1?SECRET@h:8080",
+        "http://u:1#SECRET@h:8080",
+        "http://u:SECRET@",
+    ],
+)
+def test_no_password_is_shown(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, f"predictors: [{{url: '{url}'}}]")
+    assert "SECRET" not in str(caught.value)
 
 
 def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:

@@ -155,6 +155,24 @@ async def test_a_server_that_compresses_unasked_is_understood(session: aiohttp.C
         assert (await MetricsFetcher(session, url).fetch(5)).stats_present
 
 
+@pytest.mark.parametrize("parts", [2, 3, 50])
+@pytest.mark.parametrize("chunk", [1 << 20, 1000, 1])
+async def test_all_members_of_gzip_data_are_read(session: aiohttp.ClientSession, parts: int, chunk: int) -> None:
+    size = -(-len(BODY) // parts)
+    body = b"".join(gzip.compress(BODY[at : at + size]) for at in range(0, len(BODY), size))
+
+    async def metrics(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Encoding": "gzip", "Content-Type": "text/plain"})
+        await response.prepare(request)
+        for at in range(0, len(body), chunk):
+            await response.write(body[at : at + chunk])
+        return response
+
+    async with serving(("/metrics", metrics), ("/plain/metrics", answer(BODY))) as url:
+        found = await MetricsFetcher(session, url).fetch(60)
+        assert found == await MetricsFetcher(session, f"{url}/plain").fetch(60)
+
+
 @pytest.mark.parametrize(
     ("response", "reason", "says"),
     [
@@ -170,6 +188,8 @@ async def test_a_server_that_compresses_unasked_is_understood(session: aiohttp.C
         (answer(BODY, Content_Encoding="br"), "encoding", "Content-Encoding 'br'"),
         (answer(BODY, Content_Encoding="gzip"), "encoding", "expected gzip data"),
         (answer(gzip.compress(BODY)[:-12], Content_Encoding="gzip"), "truncated", "gzip data breaks off"),
+        (answer(gzip.compress(BODY) + gzip.compress(BODY)[:-1], Content_Encoding="gzip"), "truncated", "breaks off"),
+        (answer(gzip.compress(BODY) + b"more", Content_Encoding="gzip"), "encoding", "expected gzip data"),
         (answer(gzip.compress(BODY)), "encoding", "found gzip"),
     ],
 )
@@ -401,6 +421,11 @@ async def test_a_shared_failure_reaches_everybody(session: aiohttp.ClientSession
     assert [error.reason for error in errors if isinstance(error, FetchError)] == ["http_status"] * 3
 
 
+@pytest.mark.parametrize("url", ["http://u:p@h:1/x?token=p", "http://h:1/x?token=p#p", "http://u@h:1/x"])
+def test_a_shown_url_has_no_credentials(url: str) -> None:
+    assert fetch.without_credentials(url) == "http://h:1/x"
+
+
 # -- version ---------------------------------------------------------------------------------------------------------
 
 
@@ -417,6 +442,8 @@ async def test_a_shared_failure_reaches_everybody(session: aiohttp.ClientSession
         (answer(b"[]"), None),
         (answer(b"\xff"), None),
         (answer(b"<html>"), None),
+        (answer(b"[" * 30_000), None),
+        (answer(b'{"version": "0.9.2", "more": ' + b"[" * 30_000), None),
         (answer(b"{}", status=404), None),
         (answer(b" " * 100_000 + b'{"version": "0.9.2"}'), None),
     ],

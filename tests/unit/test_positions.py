@@ -209,18 +209,23 @@ def test_a_full_disk_leaves_the_old_positions_and_no_rubbish(
     assert "cannot save log positions" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["directory", "fifo"])
-def test_a_path_that_is_no_file_is_refused(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", ["directory", "fifo", "device"])
+def test_a_path_that_is_no_file_is_refused_and_stays(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "positions.json"
     if kind == "fifo":
         os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/null")
     else:
         path.mkdir()
+    before = path.stat()
     counters = ReaderCounters()
     positions = PositionFile(str(path), counters)
     assert positions.load() == ()
     assert counters.read_errors == 1
-    assert positions.save([]) is (kind == "fifo")  # which it replaces
+    assert not positions.save([])
+    assert path.stat() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_position_file_is_not_read_as_a_log(tmp_path: Path) -> None:

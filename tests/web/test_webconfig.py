@@ -11,6 +11,7 @@ import logging
 import re
 import ssl
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from unittest import mock
@@ -198,13 +199,41 @@ async def test_a_right_password_is_hashed_once_and_a_wrong_one_every_time() -> N
             assert counted.call_count == checks
 
 
-async def test_an_unknown_user_costs_as_much_as_the_costliest_known_one() -> None:
+async def test_an_unknown_user_costs_as_much_as_a_known_one_each_time() -> None:
     bob = bcrypt.hashpw(b"builder", bcrypt.gensalt(6)).decode()
-    header = {"Authorization": aiohttp.encode_basic_auth("mallory", "x")}
     async with serving(users(alice=ALICE, bob=bob)) as url:
-        with mock.patch.object(bcrypt, "checkpw", wraps=bcrypt.checkpw) as counted:
-            assert (await fetch(url, headers=header)).status == 401
-    assert [call.args[1].split(b"$")[2] for call in counted.call_args_list] == [b"06"]
+        for name in (names := [f"mallory{number}" for number in range(20)]):
+            header = {"Authorization": aiohttp.encode_basic_auth(name, "x")}
+            with mock.patch.object(bcrypt, "checkpw", wraps=bcrypt.checkpw) as counted:
+                for _ in range(2):
+                    assert (await fetch(url, headers=header)).status == 401
+            first, second = (call.args[1].split(b"$")[2] for call in counted.call_args_list)
+            assert first == second
+            names[names.index(name)] = first.decode()
+    assert set(names) == {"04", "06"}  # a time between the two would be that of no known user
+
+
+async def test_nobody_waits_for_unknown_users() -> None:
+    asked, answered = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(password: bytes, hashed: bytes) -> bool:
+        if hashed.endswith(b"." * 53):
+            loop.call_soon_threadsafe(asked.set)
+            return not answered.wait(60)
+        return checkpw(password, hashed)
+
+    checkpw = bcrypt.checkpw
+    async with serving(users(alice=ALICE)) as url:
+        with mock.patch.object(bcrypt, "checkpw", slow):
+            mallory = {"Authorization": aiohttp.encode_basic_auth("mallory", "x")}
+            unknown = [asyncio.create_task(fetch(url, headers=mallory)) for _ in range(5)]
+            await asked.wait()
+            alice = {"Authorization": aiohttp.encode_basic_auth("alice", "wonderland")}
+            assert (await fetch(url, headers=alice)).status == 200
+            assert not any(task.done() for task in unknown)
+            answered.set()
+            assert {(await task).status for task in unknown} == {401}
 
 
 async def test_a_changed_password_locks_out_the_old_one_at_once(folder: Path) -> None:

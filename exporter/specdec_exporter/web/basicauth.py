@@ -49,10 +49,11 @@ def _add_headers(response: web.StreamResponse | web.HTTPException, config: WebCo
 
 
 class _Passwords:
-    """Checks passwords one at a time outside the event loop, and remembers correct ones.
+    """Checks passwords outside the event loop, one at a time for each user, and remembers correct ones.
 
     bcrypt needs 50 ms or more, which is too slow for each scrape. The memory holds keyed digests of user, stored hash
-    and password, so a changed hash makes the old digest useless.
+    and password, so a changed hash makes the old digest useless. All unknown users wait for each other, and nobody
+    waits for them.
     """
 
     _REMEMBERED = 128
@@ -60,7 +61,7 @@ class _Passwords:
     def __init__(self) -> None:
         self._key = os.urandom(32)
         self._right: dict[bytes, None] = {}  # ordered, so that the oldest can go
-        self._turn = asyncio.Lock()
+        self._turns: dict[str, asyncio.Lock] = {}  # by stored hash; "" for unknown users
 
     async def admit(self, users: Mapping[str, str], authorization: str | None) -> bool:
         if (credentials := _credentials(authorization)) is None:
@@ -70,17 +71,28 @@ class _Passwords:
         digest = self._digest(user, stored or "", password)
         if digest in self._right:
             return True
-        async with self._turn:
+        if not self._turns.keys() <= {"", *users.values()}:  # the configuration changed
+            self._turns = {}
+        async with self._turns.setdefault(stored or "", asyncio.Lock()):
             if digest in self._right:  # another request checked it meanwhile
                 return True
-            # An unknown user takes as long as a known one, so that the time does not reveal which users exist.
-            right = await asyncio.to_thread(_matches, password, stored or _decoy(users))
+            right = await asyncio.to_thread(_matches, password, stored or self._decoy(user, users))
         if stored is None or not right:
             return False
         if len(self._right) >= self._REMEMBERED:
             del self._right[next(iter(self._right))]
         self._right[digest] = None
         return True
+
+    def _decoy(self, user: str, users: Mapping[str, str]) -> str:
+        """Return a hash that no password has, for an unknown user.
+
+        It is as expensive as that of one of the known users, always the same one, so that the time does not reveal
+        which users exist.
+        """
+        costs = sorted(hashed.split("$")[2] for hashed in users.values())
+        chosen = int.from_bytes(self._digest(user, "", b"")) % len(costs)
+        return f"$2b${costs[chosen]}${'.' * 53}"
 
     def _digest(self, user: str, stored: str, password: bytes) -> bytes:
         # Unambiguous: neither user nor hash contains a colon, and the password comes last.
@@ -104,8 +116,3 @@ def _matches(password: bytes, stored: str) -> bool:
 
     # bcrypt only uses 72 bytes. Version 5.0 refuses longer passwords; 4.x and htpasswd cut them.
     return bcrypt.checkpw(password[:72], stored.encode())
-
-
-def _decoy(users: Mapping[str, str]) -> str:
-    """Return a hash that no password has, as expensive as the most expensive stored hash."""
-    return f"$2b${max(hashed.split('$')[2] for hashed in users.values())}${'.' * 53}"

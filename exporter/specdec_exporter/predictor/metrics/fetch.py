@@ -128,7 +128,7 @@ class MetricsFetcher:
             async with asyncio.timeout(timeout_seconds):
                 body, _ = await self._get(self._base / path, max_bytes)
             return msgspec.json.decode(body, type=kind)
-        except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     async def _fetch(self) -> Snapshot:
@@ -236,15 +236,20 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int, what: str) -> 
         raise FetchError(
             "encoding", f"{what} answered in Content-Encoding {encoding[:40]!r}; expected identity or gzip"
         )
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding not in ("", "identity") else None
+    inflate = _inflater() if encoding not in ("", "identity") else None
     body = bytearray()
     received = 0
     try:
         async for chunk in response.content.iter_any():
             received += len(chunk)
-            body += inflate.decompress(chunk, max_bytes + 1 - len(body)) if inflate else chunk
-            if received > max_bytes or len(body) > max_bytes:
-                raise too_large
+            member = chunk
+            while member:
+                body += inflate.decompress(member, max_bytes + 1 - len(body)) if inflate else member
+                if received > max_bytes or len(body) > max_bytes:
+                    raise too_large
+                member = inflate.unused_data if inflate else b""
+                if inflate and member:  # gzip data may have several members, one behind the other
+                    inflate = _inflater()
     except zlib.error as error:
         raise FetchError("encoding", f"{what}: expected {encoding} data, found other bytes") from error
     except (aiohttp.ClientError, OSError) as error:
@@ -254,8 +259,13 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int, what: str) -> 
     return bytes(body)
 
 
+def _inflater() -> zlib._Decompress:
+    """Return a decompressor for one member of gzip data, or for deflate."""
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)
+
+
 def without_credentials(url: str) -> str:
-    """Return ``url`` without user and password."""
+    """Return ``url`` without user, password and query, which may hold a token."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))

@@ -7,8 +7,10 @@ cannot be used, the exporter starts without it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -81,6 +83,9 @@ class PositionFile:
         return True
 
     def _replace(self, content: bytes, *, durable: bool) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(self.path).st_mode):  # noqa: PTH116  a device or a FIFO is no file of ours
+                raise OSError(errno.EINVAL, "it is not a regular file")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(self.temporary_path, flags, 0o600)
         try:
