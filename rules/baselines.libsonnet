@@ -287,7 +287,6 @@ function(config, source, signals, name)
   // The share of requests slower than each boundary at baseline, from the best source that the SLI has. `within`: the share
   // within it that history gives.
   local slower_at_baseline(sli, within) =
-    local matchers = '{sli="%s"}' % sli;
     local control = '1 - ' + asControlled(
       |||
         %(within)s
@@ -570,7 +569,7 @@ function(config, source, signals, name)
       },
       local against(origin, sli) =
         |||
-          max without (baseline_source) (%(baseline)s{baseline_source="%(origin)s", sli="%(sli)s"})
+          max without (baseline_source, epoch) (%(baseline)s{baseline_source="%(origin)s", sli="%(sli)s"})
           / (%(mean)s{sli="%(sli)s"} > 0)
         ||| % {
           baseline: name('latency_seconds', 'mean_baseline'),

@@ -625,8 +625,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     },
     // Not recorded. Such hours are no history, or a regression that nobody mends would become normal.
     lasting: {
-      help: 'Latency alerts that fired in %d of the last %d hours.'
-            % [config.history_patience_hours, 2 * config.history_patience_hours],
+      help: 'Latency alerts that fired in half of the last %d hours.' % (2 * config.history_patience_hours),
       // A subquery: the number of samples does not depend on the ruler.
       expr: lasting([]),
       by_sli: { [sli]: lasting(['sli="%s"' % sli]) for sli in std.objectFields(config.slis) },

@@ -52,7 +52,8 @@ function(config, signals, alert)
       },
       summary: 'A service is two days old and has no latency baseline.',
       description: ('Latency ({{ $labels.sli }}) of %(where)s has no baseline: no live control, no baseline file (or one of '
-                    + 'less load), and fewer than %(hours)d hours with %(requests)d requests in the last %(days)d days.') % alert.facts {
+                    + 'less load), and fewer than %(hours)d hours with %(requests)d requests in the last %(days)d days, since method, k, draft model or '
+                    + 'release changed.') % alert.facts {
         hours: config.min_history_hours,
         requests: config.min_history_requests,
         days: config.history_days,

@@ -72,7 +72,7 @@ def changed(
     before: Change, after: Change, times: float, source: Source, more: Mapping[str, str] | None = None
 ) -> list[Series]:
     """New pods with another configuration, all at once."""
-    extra = more or {}
+    extra = dict(more or {})
     return replica(before, [(CHANGE, 1), (REST, None)], source, extra) + replica(
         after, [(CHANGE, None), (REST, times)], source, REPLACED | extra
     )
@@ -91,7 +91,7 @@ def rolled(before: Change, after: Change, times: float, source: Source) -> list[
 @pytest.mark.parametrize("source", ["exporter", "vllm"])
 def test_nobody_hears_of_a_change_on_purpose(promtool: Promtool, tmp_path: Path, source: Source) -> None:
     quiet = dict.fromkeys(AFTER, QUIET)
-    gone = {60 * CHANGE - STEP: {OF_HISTORY: 0.024}, AFTER[-1]: {OF_HISTORY: None}}
+    gone: dict[int, dict[str, float | None]] = {60 * CHANGE - STEP: {OF_HISTORY: 0.024}, AFTER[-1]: {OF_HISTORY: None}}
     cases = [
         Case(name="off", series=changed(EAGLE, OFF, 1.4, source), firing=quiet, values=gone),
         Case(name="off, no cluster", series=changed(EAGLE, OFF, 1.4, source, NOWHERE), firing=quiet),
@@ -170,11 +170,11 @@ def test_a_lasting_regression_stays_until_its_last_good_hours_are_too_old(promto
 
 @pytest.mark.parametrize("source", ["exporter", "vllm"])
 def test_a_renamed_model_is_no_news(promtool: Promtool, tmp_path: Path, source: Source) -> None:
-    first, then = Phase(minutes=60), Phase(minutes=120)
-    gone, not_yet = Phase(minutes=120, present=False), Phase(minutes=60, present=False)
+    first, then = Phase(minutes=40), Phase(minutes=60)
+    gone, not_yet = Phase(minutes=60, present=False), Phase(minutes=40, present=False)
     renamed = service(first, gone, source=source)
     renamed += service(not_yet, then, source=source, labels={**REPLACED, "model_name": "llama-v2"})
     file = RENDERED / ("specdec.rules.yaml" if source == "exporter" else "specdec-vllm.rules.yaml")
     Pack(promtool, file, tmp_path).run(
-        Case(name="new pods", series=renamed, firing=dict.fromkeys(range(60, 180, 4), QUIET)), every=4
+        Case(name="new pods", series=renamed, firing=dict.fromkeys(range(40, 100, 4), QUIET)), every=4
     )
