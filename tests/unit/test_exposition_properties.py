@@ -79,7 +79,9 @@ class Style:
     seed: int
 
 
-STYLES = st.builds(Style, prefix=st.sampled_from(["vllm:", "vllm_", "ray_vllm:", "ray_vllm_"]), seed=st.integers(0, 5))
+STYLES = st.builds(
+    Style, prefix=st.sampled_from(["vllm:", "vllm_", "ray_vllm:", "kserve_vllm:"]), seed=st.integers(0, 5)
+)
 
 
 @st.composite
