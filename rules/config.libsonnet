@@ -20,12 +20,22 @@
     // The labels that identify a service. The series may lack `cluster` and `namespace`.
     level_labels: ['cluster', 'namespace', 'inference_service', 'model_name'],
 
-    // The labels that tell the replicas of a service apart. The series may lack some of them.
-    replica_labels: ['pod', 'instance', 'engine'],
+    // The labels that tell the replicas of a service apart. The series may lack some of them. `revision` is the pod's
+    // ReplicaSet in the pack's PodMonitors: with it, an alert says whether the canary or the stable revision is worse.
+    replica_labels: ['pod', 'instance', 'engine', 'revision'],
+
+    // A matcher that leaves out the prefill pods of disaggregated serving. They generate one token per request, so they draft
+    // nothing, and their times per output token are all 0. KServe's monitors name the label so. Series without it count.
+    role_selector: 'llm_isvc_role!="prefill"',
+
+    // Only with source 'vllm': the prefix of vLLM's names, as a regular expression. Collectors that allow no colon write
+    // vllm_, and Ray Serve puts ray_ before either. For an LLMInferenceService, KServe scrapes every pod twice, and writes
+    // vllm: in one job and kserve_vllm: in the other. So allow one of the two. Early releases have kserve_vllm: only.
+    vllm_prefix: '(ray_)?vllm[:_]',
 
     // Only with source 'vllm': the label that names the service in the scraped series. KServe's pods have the label
-    // serving_kserve_io_inferenceservice; the pack's PodMonitor renames it to inference_service. Series without the label
-    // are named after their job.
+    // serving_kserve_io_inferenceservice; the pack's PodMonitor renames it to inference_service. KServe's monitors of an
+    // LLMInferenceService name the label llm_isvc_name. Series without the label are named after their job.
     vllm_service_label: 'inference_service',
 
     // Only with source 'vllm', which has no series with the method: matchers of the services by method, for example

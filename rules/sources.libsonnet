@@ -35,11 +35,13 @@ function(config)
   local level = config.level_labels;
   local on = 'on (%s)' % promql.list(level);
 
-  local selector(name, matchers=[]) = name + promql.braces(matchers + [config.selector]);
+  local selector(name, matchers=[]) = name + promql.braces(matchers + [config.role_selector, config.selector]);
 
-  // vLLM writes vllm:. Collectors that allow no colon write vllm_. Ray Serve puts ray_ before either.
+  // A plain name if neither part is a regular expression: that costs less, and some rulers allow nothing else.
   local vllmSelector(name, matchers=[]) =
-    promql.braces(['__name__=~"(ray_)?vllm[:_]%s"' % name] + matchers + [config.selector]);
+    local full = config.vllm_prefix + name;
+    if std.length(std.findSubstr('(', full) + std.findSubstr('[', full)) == 0 then selector(full, matchers)
+    else selector('', ['__name__=~"%s"' % full] + matchers);
 
   // vLLM's series, with the service's label renamed to the pack's inference_service. Series without that label are named
   // after their job: otherwise all of them would be one service.

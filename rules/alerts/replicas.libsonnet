@@ -50,7 +50,8 @@ function(config, signals, alert)
         min_drafts: config.alert_min_drafts,
       },
       summary: 'One replica drafts worse than the others, or not at all.',
-      description: ('Replica {{ with $labels.pod }}{{ . }}{{ else }}{{ $labels.instance }}{{ end }} (engine {{ $labels.engine }}) '
+      description: ('Replica {{ with $labels.pod }}{{ . }}{{ else }}{{ $labels.instance }}{{ end }} (engine {{ $labels.engine }}'
+                    + '{{ with $labels.revision }}, revision {{ . }}{{ end }}) '
                     + 'of %(where)s {{ if lt $value 0.0 }}generates tokens without drafts, while other replicas draft'
                     + '{{ else }}accepts %(value)s of its draft tokens{{ end }}. On the whole service, acceptance is '
                     + '%(acceptance)s.') % alert.facts { value: alert.value(alert.percent) },

@@ -82,6 +82,11 @@ def of_predictor(n: float) -> dict[str, float]:
     }
 
 
+def under_kserve(series: str) -> str:
+    """The same as KServe's monitors rename it, in a namespace of its own."""
+    return series.replace("vllm", "kserve_vllm").replace("raw", "kserve")
+
+
 PACE = {3: 0.02, 6: 0.024, 12: 0.03}  # step time by concurrency
 
 
@@ -135,10 +140,7 @@ def samples(second: int) -> dict[str, float]:
         **exported("idle", 20),
         **{series.replace('"v1"', '"v0"'): value for series, value in exported("old", n).items()},
         **of_predictor(n),
-        **{
-            series.replace("vllm", "kserve_vllm").replace("raw", "kserve"): value
-            for series, value in of_predictor(n).items()
-        },
+        **{under_kserve(series): value for series, value in of_predictor(n).items()},
         **busy("busy", "0", {3: min(second, HALF), 6: max(0, second - HALF)}),
         **busy("busy", "1", {12: second}),
         **(busy("sparse", "0", {6: second}) if second % 60 == 0 else {}),

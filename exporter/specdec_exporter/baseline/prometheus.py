@@ -227,8 +227,9 @@ class _Range:
     async def find_service(self) -> None:
         """Choose the families to read, and make sure that they belong to one service and one model."""
         found: list[Series] = []
-        for names in (_exported_names, *(functools.partial(_predictor_names, prefix) for prefix in PREFIXES)):
-            self._names = names
+        candidates: list[Callable[[str, str], Sequence[str]]] = [_exported_names]
+        candidates += [functools.partial(_predictor_names, prefix) for prefix in PREFIXES]
+        for self._names in candidates:
             if found := await self._increase("generation_tokens"):
                 break
         if not found:
