@@ -28,10 +28,10 @@
     // nothing, and their times per output token are all 0. KServe's monitors name the label so. Series without it count.
     role_selector: 'llm_isvc_role!="prefill"',
 
-    // Only with source 'vllm': the prefix of vLLM's names, as a regular expression. Collectors that allow no colon write
-    // vllm_, and Ray Serve puts ray_ before either. For an LLMInferenceService, KServe scrapes every pod twice, and writes
-    // vllm: in one job and kserve_vllm: in the other. So allow one of the two. Early releases have kserve_vllm: only.
-    vllm_prefix: '(ray_)?vllm[:_]',
+    // Only with source 'vllm': the prefix of vLLM's names where it is not vLLM's own or Ray's. It may be a regular expression;
+    // a plain prefix gives plain names. KServe's early monitors of an LLMInferenceService put kserve_ before vLLM's prefix;
+    // later releases scrape every pod twice, once with each prefix. Do not allow both, or requests count twice.
+    vllm_prefix: '',
 
     // Only with source 'vllm': the label that names the service in the scraped series. KServe's pods have the label
     // serving_kserve_io_inferenceservice; the pack's PodMonitor renames it to inference_service. KServe's monitors of an

@@ -37,9 +37,12 @@ function(config)
 
   local selector(name, matchers=[]) = name + promql.braces(matchers + [config.role_selector, config.selector]);
 
+  // vLLM writes vllm:. Collectors that allow no colon write vllm_. Ray Serve puts ray_ before either.
+  local vllmPrefix = if config.vllm_prefix == '' then '(ray_)?vllm[:_]' else config.vllm_prefix;
+
   // A plain name if neither part is a regular expression: that costs less, and some rulers allow nothing else.
   local vllmSelector(name, matchers=[]) =
-    local full = config.vllm_prefix + name;
+    local full = vllmPrefix + name;
     if std.length(std.findSubstr('(', full) + std.findSubstr('[', full)) == 0 then selector(full, matchers)
     else selector('', ['__name__=~"%s"' % full] + matchers);
 
