@@ -20,9 +20,12 @@
     // The labels that identify a service. The series may lack `cluster` and `namespace`.
     level_labels: ['cluster', 'namespace', 'inference_service', 'model_name'],
 
-    // The labels that tell the replicas of a service apart. The series may lack some of them. `revision` is the pod's
-    // ReplicaSet in the pack's PodMonitors: with it, an alert says whether the canary or the stable revision is worse.
-    replica_labels: ['pod', 'instance', 'engine', 'revision'],
+    // The labels that tell the replicas of a service apart. The series may lack some of them.
+    replica_labels: ['pod', 'instance', 'engine'],
+
+    // The label that tells a canary from the stable revision, if the series have one: an alert about a replica names it. In the
+    // pack's PodMonitors it is the pod's ReplicaSet.
+    revision_label: 'revision',
 
     // A matcher that leaves out the prefill pods of disaggregated serving. They generate one token per request, so they draft
     // nothing, and their times per output token are all 0. KServe's monitors name the label so. Series without it count.

@@ -59,6 +59,8 @@ function(config)
 
   local aggregate(operator, expression, extra=[]) = promql.by(operator, level + extra, named(expression));
 
+  local replica = config.replica_labels + [config.revision_label];
+
   local range = promql.range;
   local ranged(operation, seconds) = function(series) range(operation, series, seconds);
 
@@ -178,10 +180,10 @@ function(config)
 
     // By replica: the pack's level plus the labels that tell replicas apart.
     replicaCounter(operation, name, seconds)::
-      aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), config.replica_labels),
+      aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), replica),
 
     // The same of a gauge, now.
-    replicaGauge(operation, name):: aggregate(operation, source.raw.gauge(name), config.replica_labels),
+    replicaGauge(operation, name):: aggregate(operation, source.raw.gauge(name), replica),
 
     // How often the replica that restarted most often did so within a time.
     restarts(seconds)::
