@@ -23,9 +23,22 @@
     // The labels that tell the replicas of a service apart. The series may lack some of them.
     replica_labels: ['pod', 'instance', 'engine'],
 
+    // The label that tells a canary from the stable revision, if the series have one: an alert about a replica names it. In the
+    // pack's PodMonitors it is the pod's ReplicaSet.
+    revision_label: 'revision',
+
+    // A matcher that leaves out the prefill pods of disaggregated serving. They generate one token per request, so they draft
+    // nothing, and their times per output token are all 0. KServe's monitors name the label so. Series without it count.
+    role_selector: 'llm_isvc_role!="prefill"',
+
+    // Only with source 'vllm': the prefix of vLLM's names where it is not vLLM's own or Ray's. It may be a regular expression;
+    // a plain prefix gives plain names. KServe's early monitors of an LLMInferenceService put kserve_ before vLLM's prefix;
+    // later releases scrape every pod twice, once with each prefix. Do not allow both, or requests count twice.
+    vllm_prefix: '',
+
     // Only with source 'vllm': the label that names the service in the scraped series. KServe's pods have the label
-    // serving_kserve_io_inferenceservice; the pack's PodMonitor renames it to inference_service. Series without the label
-    // are named after their job.
+    // serving_kserve_io_inferenceservice; the pack's PodMonitor renames it to inference_service. KServe's monitors of an
+    // LLMInferenceService name the label llm_isvc_name. Series without the label are named after their job.
     vllm_service_label: 'inference_service',
 
     // Only with source 'vllm', which has no series with the method: matchers of the services by method, for example

@@ -36,11 +36,16 @@ function(config)
   local level = config.level_labels;
   local on = 'on (%s)' % promql.list(level);
 
-  local selector(name, matchers=[]) = name + promql.braces(matchers + [config.selector]);
+  local selector(name, matchers=[]) = name + promql.braces(matchers + [config.role_selector, config.selector]);
 
   // vLLM writes vllm:. Collectors that allow no colon write vllm_. Ray Serve puts ray_ before either.
+  local vllmPrefix = if config.vllm_prefix == '' then '(ray_)?vllm[:_]' else config.vllm_prefix;
+
+  // A plain name if neither part is a regular expression: that costs less, and some rulers allow nothing else.
   local vllmSelector(name, matchers=[]) =
-    promql.braces(['__name__=~"(ray_)?vllm[:_]%s"' % name] + matchers + [config.selector]);
+    local full = vllmPrefix + name;
+    if std.length(std.findSubstr('(', full) + std.findSubstr('[', full)) == 0 then selector(full, matchers)
+    else selector('', ['__name__=~"%s"' % full] + matchers);
 
   // vLLM's series, with the service's label renamed to the pack's inference_service. Series without that label are named
   // after their job: otherwise all of them would be one service.
@@ -54,6 +59,8 @@ function(config)
       };
 
   local aggregate(operator, expression, extra=[]) = promql.by(operator, level + extra, named(expression));
+
+  local replica = config.replica_labels + [config.revision_label];
 
   local range = promql.range;
   local ranged(operation, seconds) = function(series) range(operation, series, seconds);
@@ -176,7 +183,7 @@ function(config)
 
     // By replica: the pack's level plus the labels that tell replicas apart.
     replicaCounter(operation, name, seconds)::
-      aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), config.replica_labels),
+      aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), replica),
 
     // Mean latency by replica, or by other labels that tell replicas apart.
     replicaMean(sli, seconds, labels=config.replica_labels)::
@@ -184,7 +191,7 @@ function(config)
       of('sum') + '\n/\n(' + of('count') + ' > 0)',
 
     // The same of a gauge, now.
-    replicaGauge(operation, name):: aggregate(operation, source.raw.gauge(name), config.replica_labels),
+    replicaGauge(operation, name):: aggregate(operation, source.raw.gauge(name), replica),
 
     // How often the replica that restarted most often did so within a time.
     restarts(seconds)::

@@ -10,7 +10,7 @@ function(config, signals, alert)
     {
       alert: 'SpecDecodeReplicaOutlier',
       severity: 'warning',
-      level: config.level_labels + config.replica_labels,
+      level: config.level_labels + config.replica_labels + [config.revision_label],
       for_seconds: minutes(30),
       keep_seconds: minutes(10),
       // -1 stands for the ratio that a replica without drafts does not have.
@@ -50,10 +50,14 @@ function(config, signals, alert)
         min_drafts: config.alert_min_drafts,
       },
       summary: 'One replica drafts worse than the others, or not at all.',
-      description: ('Replica {{ with $labels.pod }}{{ . }}{{ else }}{{ $labels.instance }}{{ end }} (engine {{ $labels.engine }}) '
+      description: ('Replica {{ with $labels.pod }}{{ . }}{{ else }}{{ $labels.instance }}{{ end }} (engine {{ $labels.engine }}'
+                    + '{{ with $labels.%(revision)s }}, revision {{ . }}{{ end }}) '
                     + 'of %(where)s {{ if lt $value 0.0 }}generates tokens without drafts, while other replicas draft'
                     + '{{ else }}accepts %(value)s of its draft tokens{{ end }}. On the whole service, acceptance is '
-                    + '%(acceptance)s.') % alert.facts { value: alert.value(alert.percent) },
+                    + '%(acceptance)s.') % alert.facts {
+        value: alert.value(alert.percent),
+        revision: config.revision_label,
+      },
       impact: 'Requests to this replica are slower than the same requests to the others.',
       action: 'Compare its arguments, image and model files with those of another replica. A pod without --speculative-config or '
               + 'with a wrong draft head looks like this. Save its metrics, then restart it, or roll its revision back.',

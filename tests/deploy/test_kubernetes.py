@@ -328,29 +328,33 @@ def test_what_vllm_logs_about_speculation_is_in_the_files(logging_to: Path) -> N
 
 @pytest.mark.parametrize("kind", ["PodMonitor", "PrometheusRule"])
 def test_the_operator_allows_it(kind: str, monitoring: list[Any]) -> None:
-    (one,) = (one for one in monitoring if one["kind"] == kind)
-    group, _, version = one["apiVersion"].partition("/")
+    found = [one for one in monitoring if one["kind"] == kind]
+    group, _, version = found[0]["apiVersion"].partition("/")
 
     known = schema(f"{group}_{kind.lower()}s.yaml", version)
 
-    assert list(faults(known["properties"]["spec"], one["spec"])) == []
+    assert [fault for one in found for fault in faults(known["properties"]["spec"], one["spec"])] == []
 
 
-def test_the_podmonitor_scrapes_the_sidecars_port_and_names_the_service(
+def test_the_podmonitors_scrape_the_sidecars_port_and_name_the_service(
     monitoring: list[Any], predictor: Objects
 ) -> None:
-    (monitor,) = (one for one in monitoring if one["kind"] == "PodMonitor")
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    (relabelling,) = endpoint["relabelings"]
+    monitors = {one["metadata"]["name"]: one["spec"] for one in monitoring if one["kind"] == "PodMonitor"}
     _, sidecar = containers_of(predictor)
+    selectors = {name: spec["selector"] for name, spec in monitors.items()}
 
-    assert endpoint["port"] == sidecar["ports"][0]["name"]
-    assert monitor["spec"]["selector"]["matchExpressions"] == [{"key": SERVICE_LABEL, "operator": "Exists"}]
-    # Prometheus replaces what is not allowed in a label's name.
-    (source,) = relabelling["sourceLabels"]
-    assert source == "__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", SERVICE_LABEL)
-    assert relabelling["targetLabel"] == "inference_service"
-    assert parse_duration(endpoint["scrapeTimeout"]) < parse_duration(endpoint["interval"]) <= 60
+    # No pod is in both, or it would count twice. The labels are KServe's (0.20).
+    assert selectors == {
+        "specdec-exporter": {"matchExpressions": [{"key": SERVICE_LABEL, "operator": "Exists"}]},
+        "specdec-exporter-llm": {"matchLabels": {"app.kubernetes.io/part-of": "llminferenceservice"}},
+    }
+    for name, label in (("specdec-exporter", SERVICE_LABEL), ("specdec-exporter-llm", "app.kubernetes.io/name")):
+        (endpoint,) = monitors[name]["podMetricsEndpoints"]
+        assert endpoint["port"] == sidecar["ports"][0]["name"]
+        # Prometheus replaces what is not allowed in a label's name.
+        source = "__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", label)
+        assert {"sourceLabels": [source], "targetLabel": "inference_service"} in endpoint["relabelings"]
+        assert parse_duration(endpoint["scrapeTimeout"]) < parse_duration(endpoint["interval"]) <= 60
 
 
 def test_rules_and_dashboards_are_the_rendered_ones(monitoring: list[Any]) -> None:

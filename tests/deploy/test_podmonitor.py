@@ -15,7 +15,21 @@ from deploy.asking import until
 from deploy.manifests import KUBERNETES, read
 from fieldtools import tool
 
-SERVICE = "__meta_kubernetes_pod_label_serving_kserve_io_inferenceservice"
+# The labels of a pod as Kubernetes discovery tells them, by PodMonitor; then what every series has.
+FOUND = {
+    "podmonitor.yaml": (
+        {"pod_label_serving_kserve_io_inferenceservice": "chat", "pod_controller_name": "chat-predictor-5d7f9"},
+        {"inference_service": "chat", "revision": "chat-predictor-5d7f9"},
+    ),
+    "podmonitor-llm.yaml": (
+        {
+            "pod_label_app_kubernetes_io_name": "chat",
+            "pod_label_llm_d_ai_role": "decode",
+            "pod_controller_name": "chat-kserve-649dc",
+        },
+        {"inference_service": "chat", "llm_isvc_role": "decode", "revision": "chat-kserve-649dc"},
+    ),
+}
 
 
 def as_prometheus_has_it(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -25,17 +39,20 @@ def as_prometheus_has_it(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.debian
 async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exporter(tmp_path: Path) -> None:
-    (endpoint,) = read(KUBERNETES / "monitoring/podmonitor.yaml")["spec"]["podMetricsEndpoints"]
     exporter_port, port = free_port(), free_port()
-    target = {"targets": [f"127.0.0.1:{exporter_port}"], "labels": {SERVICE: "chat", "namespace": "prod"}}
-    job = {
-        "job_name": "monitoring/specdec-exporter",
-        "scrape_interval": "1s",
-        "static_configs": [target],
-        "relabel_configs": as_prometheus_has_it(endpoint["relabelings"]),
-        "metric_relabel_configs": as_prometheus_has_it(endpoint["metricRelabelings"]),
-    }
-    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": [job]}), encoding="utf-8")
+    jobs = []
+    for file, (discovered, _) in FOUND.items():
+        (endpoint,) = read(KUBERNETES / "monitoring" / file)["spec"]["podMetricsEndpoints"]
+        labels = {f"__meta_kubernetes_{name}": value for name, value in discovered.items()}
+        job = {
+            "job_name": file,
+            "scrape_interval": "1s",
+            "static_configs": [{"targets": [f"127.0.0.1:{exporter_port}"], "labels": {**labels, "namespace": "prod"}}],
+            "relabel_configs": as_prometheus_has_it(endpoint["relabelings"]),
+            "metric_relabel_configs": as_prometheus_has_it(endpoint["metricRelabelings"]),
+        }
+        jobs.append(job)
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": jobs}), encoding="utf-8")
     serve = [
         *(sys.executable, "-m", "specdec_exporter", "serve"),
         f"--web.listen-address=127.0.0.1:{exporter_port}",
@@ -51,9 +68,11 @@ async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exp
         running("exporter", serve, port=exporter_port, ready="/-/ready", directory=tmp_path),
         running("prometheus", prometheus, port=port, ready="/-/ready", directory=tmp_path) as server,
     ):
-        found = await until(server.url, "/api/v1/query?query=specdec_up", lambda data: data["result"])
+        found = await until(
+            server.url, "/api/v1/query?query=specdec_up", lambda data: len(data["result"]) == len(FOUND)
+        )
 
-    (sample,) = found["result"]
-    labels = sample["metric"]
-    assert (labels["namespace"], labels["inference_service"]) == ("prod", "chat")
-    assert [name for name in labels if name.startswith("exported_")] == []
+    own = {"__name__": "specdec_up", "namespace": "prod", "instance": f"127.0.0.1:{exporter_port}"}
+    assert {sample["metric"]["job"]: sample["metric"] for sample in found["result"]} == {
+        file: {**own, "job": file, **expected} for file, (_, expected) in FOUND.items()
+    }

@@ -82,6 +82,11 @@ def of_predictor(n: float) -> dict[str, float]:
     }
 
 
+def under_kserve(series: str) -> str:
+    """The same as KServe's monitors rename it, in a namespace of its own."""
+    return series.replace("vllm", "kserve_vllm").replace("raw", "kserve")
+
+
 PACE = {3: 0.02, 6: 0.024, 12: 0.03}  # step time by concurrency
 
 
@@ -135,6 +140,7 @@ def samples(second: int) -> dict[str, float]:
         **exported("idle", 20),
         **{series.replace('"v1"', '"v0"'): value for series, value in exported("old", n).items()},
         **of_predictor(n),
+        **{under_kserve(series): value for series, value in of_predictor(n).items()},
         **busy("busy", "0", {3: min(second, HALF), 6: max(0, second - HALF)}),
         **busy("busy", "1", {12: second}),
         **(busy("sparse", "0", {6: second}) if second % 60 == 0 else {}),
@@ -214,8 +220,9 @@ async def test_a_service_that_came_later_has_the_duration_of_what_there_is(url: 
     assert found.requests_finished == pytest.approx(REQUESTS / 2, rel=0.02)
 
 
-async def test_a_predictor_that_is_scraped_itself_is_recorded_by_its_own_names(url: str) -> None:
-    found = await recorded(url, '{namespace="raw"}')
+@pytest.mark.parametrize("namespace", ["raw", "kserve", "raw|kserve"])  # the last: both prefixes of the same predictor
+async def test_a_predictor_that_is_scraped_itself_is_recorded_by_its_own_names(url: str, namespace: str) -> None:
+    found = await recorded(url, f'{{namespace=~"{namespace}"}}')
     assert found.requests_finished == pytest.approx(REQUESTS, rel=0.01)
     assert found.counts.drafts == pytest.approx(8 * REQUESTS, rel=0.01)
     assert found.counts.steps == pytest.approx(8 * REQUESTS, rel=0.01)

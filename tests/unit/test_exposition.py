@@ -72,6 +72,28 @@ def test_a_real_dump_reads_the_same_with_and_without_its_layout(path: Path) -> N
     assert parse_exposition(body) == first == line_by_line(body)
 
 
+def renamed(body: bytes, prefix: bytes = b"kserve_") -> bytes:
+    """The body as a scrape job of KServe renames it."""
+    return body.replace(b"vllm:", prefix + b"vllm:")
+
+
+@pytest.mark.parametrize("path", DUMPS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_real_dump_reads_the_same_under_kserves_prefix_and_counts_once_under_both(path: Path) -> None:
+    body = path.read_bytes()
+    expected = line_by_line(body)
+    doubled = b"".join(part + renamed(part) for part in body.removesuffix(b"# EOF\n").splitlines(keepends=True))
+
+    assert line_by_line(renamed(body)) == expected
+    assert line_by_line(doubled) == expected
+
+
+def test_twins_of_another_moment_do_not_take_a_figure_away() -> None:
+    now = REAL_DUMP
+    later = re.sub(rb"(?m)^(vllm:\S+ )([1-9]\S*)$", lambda line: line[1] + b"%r" % (float(line[2]) + 1), now)
+
+    assert line_by_line(renamed(later) + now) == line_by_line(now) != line_by_line(later)
+
+
 @pytest.mark.parametrize("path", sorted(CAPTURES.glob("*/metrics-v0-*.txt")) + sorted(CAPTURES.glob("*-v0-*/metrics*")))
 def test_a_v0_engine_is_told_from_its_families_even_before_they_have_samples(path: Path) -> None:
     snapshot = parse_exposition(path.read_bytes())

@@ -79,7 +79,8 @@ class Style:
     seed: int
 
 
-STYLES = st.builds(Style, prefix=st.sampled_from(["vllm:", "vllm_", "ray_vllm:", "ray_vllm_"]), seed=st.integers(0, 5))
+PREFIXES = ["vllm:", "vllm_", "ray_vllm:", "kserve_vllm:"]
+STYLES = st.builds(Style, prefix=st.sampled_from(PREFIXES), seed=st.integers(0, 5))
 
 
 @st.composite

@@ -7,6 +7,7 @@ so that a mix of services, models or buckets is refused and not added up. The fi
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import defaultdict
@@ -225,14 +226,16 @@ class _Range:
 
     async def find_service(self) -> None:
         """Choose the families to read, and make sure that they belong to one service and one model."""
-        found = await self._increase("generation_tokens")
-        if not found:
-            self._names = _predictor_names
-            found = await self._increase("generation_tokens")
+        found: list[Series] = []
+        candidates: list[Callable[[str, str], Sequence[str]]] = [_exported_names]
+        candidates += [functools.partial(_predictor_names, prefix) for prefix in PREFIXES]
+        for self._names in candidates:
+            if found := await self._increase("generation_tokens"):
+                break
         if not found:
             raise BaselineError(
                 f"no series of a predictor matches {{{self._matchers}}} in the range: expected "
-                f"{_exported_names('generation_tokens')[0]} or {_predictor_names('generation_tokens')[0]}"
+                f"{_exported_names('generation_tokens')[0]} or {_predictor_names(PREFIXES[0], 'generation_tokens')[0]}"
             )
         self._engines = len(found)
         services = sorted({tuple((key, series.labels.get(key, "")) for key in IDENTITY) for series in found})
@@ -241,7 +244,7 @@ class _Range:
             raise BaselineError(f"{len(services)} services or models match, expected one: {shown}. Narrow --selector")
         self.identity = {key: value for key, value in services[0] if value}
         # V1 labels every series with the engine.
-        self.v0 = self._names is _predictor_names and not all("engine" in series.labels for series in found)
+        self.v0 = self._names is not _exported_names and not all("engine" in series.labels for series in found)
 
     async def increases(self, covered_seconds: float) -> Increases:
         """Return what happened in the range; its last ``covered_seconds`` become blocks."""
@@ -446,12 +449,12 @@ def _exported_names(field: str, part: str = "") -> Sequence[str]:
     return (f"specdec_{_EXPORTED[field]}_{part or 'total'}",) if field in _EXPORTED else ()
 
 
-def _predictor_names(field: str, part: str = "") -> Sequence[str]:
+def _predictor_names(prefix: str, field: str, part: str = "") -> Sequence[str]:
     """Return the predictor's names for it, the newest first."""
     found = {
         name: meaning.rank
         for name, meaning in (MEANINGS | LENGTH_MEANINGS).items()
-        if meaning.field == field and name.startswith(PREFIXES[0]) and name.endswith(f"_{part or 'total'}")
+        if meaning.field == field and name.startswith(prefix) and name.endswith(f"_{part or 'total'}")
     }
     return sorted(found, key=found.__getitem__)
 

@@ -6,8 +6,9 @@ from typing import Literal, NamedTuple
 
 from specdec_exporter.predictor.metrics.snapshot import EngineGeneration
 
-# vLLM writes "vllm:". Collectors that allow no colon write "vllm_"; Ray Serve adds "ray_" in front.
-PREFIXES = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_")
+# vLLM writes "vllm:". Collectors that allow no colon write "vllm_". Ray Serve adds "ray_" in front, and
+# KServe's monitors of an LLMInferenceService add "kserve_".
+PREFIXES = tuple(f"{added}vllm{separator}" for added in ("", "ray_", "kserve_") for separator in ":_")
 
 Shape = Literal["scalar", "map", "histogram"]
 
@@ -16,7 +17,8 @@ class Meaning(NamedTuple):
     """The meaning of a sample's name.
 
     ``field`` is an attribute of :class:`EngineSnapshot`. The label ``key_label`` identifies the sample within its
-    figure; without one, the word ``key`` does. ``rank`` orders the names of one figure: the first usable one wins.
+    figure; without one, the word ``key`` does. ``rank`` orders the names of one figure, prefix included: the first
+    usable one wins.
     """
 
     field: str
@@ -116,7 +118,11 @@ def _of_histograms(histograms: dict[str, tuple[str, ...]]) -> dict[str, Meaning]
 
 
 def _prefixed(by_name: dict[str, Meaning]) -> dict[str, Meaning]:
-    return {prefix + name: meaning for prefix in PREFIXES for name, meaning in by_name.items()}
+    return {
+        prefix + name: meaning._replace(rank=meaning.rank * len(PREFIXES) + place)
+        for place, prefix in enumerate(PREFIXES)
+        for name, meaning in by_name.items()
+    }
 
 
 MEANINGS = _meanings()  # by full sample name

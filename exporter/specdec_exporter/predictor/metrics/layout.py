@@ -127,7 +127,7 @@ def _read(recipe: _Engine, values: list[float]) -> EngineSnapshot:
             figures[field] = values[place]
     for field, keys, span in recipe.maps:
         numbers = values[span]
-        if all(0 <= number < math.inf for number in numbers):
+        if field not in figures and all(0 <= number < math.inf for number in numbers):
             figures[field] = dict(zip(keys, numbers, strict=True))
     for field, bounds, span, sum_place, count_place in recipe.histograms:
         counts = tuple(values[span])
