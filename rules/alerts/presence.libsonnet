@@ -20,7 +20,10 @@ function(config, signals, alert)
   local long_present(matchers) = '%(present)s\nand %(of)s\n%(before)s' % {
     present: present(matchers),
     of: ofService,
-    before: '(%s offset %s)' % [replicas, promql.duration(std.max(minutes(1), config.cold_start_seconds - minutes(5)))],
+    before: '(%(replicas)s offset %(time)s)' % {
+      replicas: replicas,
+      time: promql.duration(std.max(minutes(1), config.cold_start_seconds - minutes(5))),
+    },
   };
   // Services of which a replica answered within a day.
   // A look at every tenth minute of the day is enough, and much cheaper. The last minutes are for a service that is younger.
@@ -75,8 +78,8 @@ function(config, signals, alert)
         }
       ),
       summary: 'A replica of the predictor does not answer.',
-      description: 'At least one replica of %s has not answered a scrape for %d minutes.'
-                   % [whereService, config.cold_start_seconds / config.minute_seconds],
+      description: 'At least one replica of %(where)s has not answered a scrape for %(time)d minutes.'
+                   % { where: whereService, time: config.cold_start_seconds / config.minute_seconds },
       impact: 'The other replicas carry its load. The figures of the service leave it out.',
       action: 'Find the pod whose specdec_up (or up) is 0, and read its log.',
     },
