@@ -299,6 +299,25 @@ def test_a_service_that_was_removed_is_forgotten_after_a_day(
     )
 
 
+def test_counters_lost_on_friday_evening_are_told_on_monday(promtool: Promtool, tmp_path: Path) -> None:
+    """Context waits for business hours."""
+    pack = pack_of(promtool, tmp_path, ("speculation", "history", "alerts-drafting"), "{}")
+    friday, monday = 17 * 60, (3 * 24 + 9) * 60
+    away, plain = Phase(minutes=5 * 24 * 60 - friday, present=False), Phase(minutes=5 * 24 * 60 - friday)
+    names = ("draft", "accepted_tokens_total", "generation_tokens_total")
+    series = service(Phase(minutes=friday), away) + service(
+        Phase(minutes=friday, present=False), plain, speculative=False, labels=SECOND
+    )
+    pack.run(
+        Case(
+            name="lost on Friday",
+            series=[each for each in series if any(name in each.name for name in names)],
+            firing={monday: {"SpecDecodeMetricsMissing info"}, 5 * 24 * 60 - 30: QUIET},
+        ),
+        every=30,
+    )
+
+
 def test_latency_speaks_through_restarts_and_gaps(promtool: Promtool, tmp_path: Path) -> None:
     pack = pack_of(promtool, tmp_path, ("speculation", "latency", "baselines", "tails", "alerts-latency"), "{}")
     slow = {**STEADY, "tpot": slower(STEADY["tpot"], 3.0)}
