@@ -159,17 +159,20 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     // Requests that run are not enough: after all of them are aborted, the gauge may keep its last value (vLLM #22545).
     stalled: {
       unit: 'short',
-      help: 'Engines in which requests wait and that generate no token.',
+      help: 'Engines in which requests wait and that generate no token, but did before: one for embeddings never does.',
       expr: |||
         count by (%(labels)s) (
           %(waiting)s > 0
           and
           %(tokens)s == 0
+          and
+          %(generated)s > 0
         )
       ||| % {
         labels: promql.list(level),
         waiting: source.replicaGauge('sum', 'requests_waiting'),
         tokens: source.replicaCounter('rate', 'generation_tokens', short),
+        generated: source.replicaCounter('max_over_time', 'generation_tokens', short),
       },
     },
 

@@ -13,6 +13,13 @@ function(config, signals, alert)
     min_drafts: config.alert_min_drafts,
   };
 
+  // A gauge jumps from scrape to scrape, so these alerts go by its mean.
+  local lately(operator, gauge) = 'avg_over_time(%(gauge)s[%(window)s:%(step)s])' % {
+    gauge: source.gauge(operator, gauge),
+    window: promql.duration(config.long_window_seconds),
+    step: promql.duration(config.slow_interval_seconds),
+  };
+
   // Decoding speed: time per output token, or end-to-end latency of releases that do not have it (before 0.11.0).
   local perToken(expression) = |||
     %(expression)s{sli="tpot"}
@@ -48,7 +55,7 @@ function(config, signals, alert)
       severity: 'critical',
       level: config.level_labels + ['sli'],
       for_seconds: minutes(15),
-      keep_seconds: minutes(15),
+      keep_seconds: config.long_window_seconds,  // as the latency alerts that it silences
       // Measured at the load that there is, at any acceptance. Otherwise low acceptance is the reason why a slow service is
       // slow because of its drafts, unless a measurement contradicts.
       expr: |||
@@ -134,9 +141,9 @@ function(config, signals, alert)
         unless %(on)s
         %(pays)s
       ||| % {
-        running: source.gauge('avg', 'requests_running'),
+        running: lately('avg', 'requests_running'),
         max_running: config.saturated_requests_running,
-        waiting: source.gauge('sum', 'requests_waiting'),
+        waiting: lately('sum', 'requests_waiting'),
         max_waiting: config.saturated_requests_waiting,
         acceptance: signals.acceptance.record,
         watch: promql.group(signals.acceptance_watch.expr),
@@ -145,7 +152,7 @@ function(config, signals, alert)
         pays: promql.group(signals.speedup_pays.expr),
       },
       summary: 'Requests wait while speculation runs in big batches at modest acceptance.',
-      description: 'Each engine of %(where)s runs %(value)s requests, and other requests wait. '
+      description: 'Over %(long)s, each engine of %(where)s ran %(value)s requests at a time, and other requests waited. '
                    % facts { value: alert.value(alert.whole) } + facts.speedup + ' ' + acceptance,
       impact: 'In big batches, verifying drafts competes with other requests. So throughput may fall when it is needed most.',
       action: 'Add replicas. Then measure at this load: record a baseline without speculation, and run specdec-exporter tune. '
@@ -163,13 +170,13 @@ function(config, signals, alert)
         and
         %(drafting)s
       ||| % {
-        kv_cache_usage: source.gauge('max', 'kv_cache_usage'),
+        kv_cache_usage: lately('max', 'kv_cache_usage'),
         kv_cache_usage_max: number(config.kv_cache_usage_max),
         preemptions: source.counter('increase', 'preemptions', config.long_window_seconds),
         drafting: drafting,
       },
       summary: 'The KV cache is full and requests are preempted while speculation runs.',
-      description: 'The KV cache of %(where)s is %(value)s full, and vLLM preempted requests within %(long)s. '
+      description: 'Over %(long)s, the KV cache of %(where)s was %(value)s full, and vLLM preempted requests. '
                    % facts { value: alert.value(alert.percent) } + acceptance,
       impact: 'A preempted request starts again, so its latency multiplies.',
       action: 'The draft model and its cache take memory from the target. Lower the number of sequences (--max-num-seqs), use '

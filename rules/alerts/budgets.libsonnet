@@ -1,4 +1,4 @@
-// Error budgets of latency objectives. Each alert reads two windows: the long one shows that the loss matters, the short one
+// Error budgets of latency objectives. Each burn rate has two windows: the long one shows that the loss matters, the short one
 // that it still goes on.
 local promql = import '../promql.libsonnet';
 
@@ -7,6 +7,7 @@ function(config, signals, alert)
   [
     local slo = config.slos[name];
     local budget = 1 - slo.objective;
+    local rows = [row for row in config.slo_burn_rates if row.severity == severity];
     local share(seconds) = |||
       avg_over_time(%(slow)s{slo="%(slo)s"}[%(window)s])
       / (avg_over_time(%(all)s{slo="%(slo)s"}[%(window)s]) > 0)
@@ -16,46 +17,47 @@ function(config, signals, alert)
       slo: name,
       window: promql.duration(seconds),
     };
+    local burns(row) = |||
+      %(long)s
+      > %(limit)s
+      and
+      %(short)s
+      > %(limit)s
+      and
+      sum_over_time(%(all)s{slo="%(slo)s"}[%(window)s]) * %(seconds)d >= %(min_requests)d
+    ||| % {
+      long: promql.strip(share(row.long_seconds)),
+      short: promql.strip(share(row.short_seconds)),
+      limit: number(row.factor * budget),
+      all: signals.slo_requests.record,
+      slo: name,
+      window: promql.duration(row.long_seconds),
+      // Requests per second times the seconds between two samples: the requests seen, also of a young service.
+      seconds: config.slow_interval_seconds,
+      min_requests: config.min_requests,
+    };
     {
       alert: 'SpecDecodeErrorBudgetBurn',
-      severity: row.severity,
-      labels: { long_window: promql.duration(row.long_seconds) },
+      severity: severity,
       level: config.level_labels + ['slo'],
-      expr: |||
-        %(long)s
-        > %(limit)s
-        and
-        %(short)s
-        > %(limit)s
-        and
-        sum_over_time(%(all)s{slo="%(slo)s"}[%(window)s]) * %(seconds)d >= %(min_requests)d
-      ||| % {
-        long: promql.strip(share(row.long_seconds)),
-        short: promql.strip(share(row.short_seconds)),
-        limit: number(row.factor * budget),
-        all: signals.slo_requests.record,
-        slo: name,
-        window: promql.duration(row.long_seconds),
-        // Requests per second times the seconds between two samples: the requests seen, also of a young service.
-        seconds: config.slow_interval_seconds,
-        min_requests: config.min_requests,
-      },
+      // One alert for all windows, or a loss that goes on is told once by each.
+      expr: std.join('or\n', [burns(row) for row in rows]),
       for_seconds: 0,
-      keep_seconds: row.short_seconds / 2,
+      keep_seconds: config.long_window_seconds,
       summary: 'A latency objective uses up its error budget too fast.',
-      description: ('Over %(window)s, %(value)s of the requests of %(where)s had a %(title)s above %(bound)s s; the objective '
+      description: ('Over %(windows)s, %(value)s of the requests of %(where)s had a %(title)s above %(bound)s s; the objective '
                     + 'allows %(budget)s. At this rate, the budget of 30 days lasts at most %(days).2g days.') % alert.facts {
-        window: promql.duration(row.long_seconds),
+        windows: std.join(' or ', [promql.duration(row.long_seconds) for row in rows]),
         value: alert.value(alert.percent),
         title: config.slis[slo.sli].title,
         bound: slo.le,
         budget: alert.percentOf(budget),
-        days: 30 / row.factor,
+        days: 30 / std.foldl(std.min, [row.factor for row in rows], rows[0].factor),
       },
       impact: 'The service will break its latency promise to users.',
       action: 'Find what is slow: acceptance (see the other alerts of the service), load, or the release. Then decide by the '
               + 'budget that is left.',
     }
     for name in std.objectFields(config.slos)
-    for row in config.slo_burn_rates
+    for severity in std.set([row.severity for row in config.slo_burn_rates])
   ]

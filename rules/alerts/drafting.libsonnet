@@ -5,7 +5,8 @@ function(config, signals, alert)
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
   local on = 'on (%s)' % promql.list(config.level_labels);
-  local hasDrafted = 'max without (epoch) (last_over_time(%s[1d]))' % signals.acceptance_hour.record;
+  // For three days: Alertmanager keeps context back over a weekend.
+  local hasDrafted = 'max without (epoch) (last_over_time(%s[3d]))' % signals.acceptance_hour.record;
   local generating = '%(tokens)s >= %(min_tokens)s' % {
     tokens: signals.generation_tokens_now.record,
     min_tokens: number(config.min_generation_tokens_per_second),
@@ -55,12 +56,12 @@ function(config, signals, alert)
         has_drafted: hasDrafted,
         draft_tokens: signals.draft_tokens.record,
       },
-      summary: 'A service drafted within the last day, but its draft counters are gone.',
-      description: '%(where)s generates %(tokens)s tokens/s. It drafted within the last day and has no draft counters now.'
+      summary: 'A service drafted within three days, but its draft counters are gone.',
+      description: '%(where)s generates %(tokens)s tokens/s. It drafted within three days and has no draft counters now.'
                    % facts,
       impact: 'Speculation was switched off, or its metrics have new names. In the second case no alert about it can fire.',
-      action: 'If somebody switched speculation off on purpose, this alert ends within a day. If not, compare arguments and '
-              + 'release with yesterday.',
+      action: 'If somebody switched speculation off on purpose, silence this alert: it ends within three days. If not, '
+              + 'compare arguments and release with those of before.',
     },
     {
       alert: 'SpecDecodeMetricsMissing',

@@ -7,6 +7,7 @@ function(config, signals, alert)
   local minutes(n) = n * config.minute_seconds;
   local on = 'on (%s)' % promql.list(config.level_labels);
   local slis = std.objectFields(config.slis);
+  local keep_seconds = config.long_window_seconds;  // latency that goes up and down is one alert
   local level = config.level_labels + ['sli'];
 
   local ofSli(record, sli) = '%(record)s{sli="%(sli)s"}' % { record: record, sli: sli };
@@ -37,7 +38,7 @@ function(config, signals, alert)
     level: level,
     labels: { sli: sli },
     for_seconds: minutes(15),
-    keep_seconds: minutes(15),
+    keep_seconds: keep_seconds,
     expr: |||
       %(shift)s
       > clamp_min(
@@ -69,7 +70,7 @@ function(config, signals, alert)
       level: level,
       labels: { sli: sli },
       for_seconds: minutes(15),
-      keep_seconds: minutes(15),
+      keep_seconds: keep_seconds,
       expr: |||
         %(ratio)s
         > %(limit)s

@@ -14,8 +14,18 @@ function(config, signals, alert)
   local butLogged =
     if config.source == 'vllm' then ''
     else '\nunless %(of)s\n%(logged)s' % { of: ofService, logged: source.logged };
-  // Services whose targets are there, and services of which a replica answered within a day.
+  // Services whose targets are there.
   local present(matchers) = promql.by('max', service, replicas + matchers) + butLogged;
+  // The same, for so long that the alert's `for` completes the time of a cold start: a service that never answered.
+  local long_present(matchers) = '%(present)s\nand %(of)s\n%(before)s' % {
+    present: present(matchers),
+    of: ofService,
+    before: '(%(replicas)s offset %(time)s)' % {
+      replicas: replicas,
+      time: promql.duration(std.max(minutes(1), config.cold_start_seconds - minutes(5))),
+    },
+  };
+  // Services of which a replica answered within a day.
   // A look at every tenth minute of the day is enough, and much cheaper. The last minutes are for a service that is younger.
   local answered(matchers) = std.join('\nor\n', [
     promql.by('max', service, 'max_over_time(%(of)s[%(window)s])' % { of: replicas + matchers, window: window }) + ' > 0'
@@ -46,7 +56,7 @@ function(config, signals, alert)
 
 
   [
-    down(minutes(5), answered(everywhere) + '\nor\n' + present(everywhere)),
+    down(minutes(5), answered(everywhere) + '\nor\n' + long_present(everywhere)),
   ] + (
     if zero == '' then []
     // Without a target, such a service is at zero.
@@ -56,7 +66,7 @@ function(config, signals, alert)
       alert: 'SpecDecodeTargetDown',
       severity: 'warning',
       level: service,
-      for_seconds: minutes(15),
+      for_seconds: config.cold_start_seconds,
       keep_seconds: minutes(5),
       expr: promql.by('min', service, if config.source == 'vllm' then replicas else source.family('up')) + ' == 0' + (
         // No service whose log alone is read: of that, no replica answers.
@@ -68,7 +78,8 @@ function(config, signals, alert)
         }
       ),
       summary: 'A replica of the predictor does not answer.',
-      description: 'At least one replica of %s has not answered a scrape for 15 minutes.' % whereService,
+      description: 'At least one replica of %(where)s has not answered a scrape for %(time)d minutes.'
+                   % { where: whereService, time: config.cold_start_seconds / config.minute_seconds },
       impact: 'The other replicas carry its load. The figures of the service leave it out.',
       action: 'Find the pod whose specdec_up (or up) is 0, and read its log.',
     },

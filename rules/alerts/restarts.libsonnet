@@ -9,16 +9,31 @@ function(config, signals, alert)
   local where = alert.whereOf(service);
   local window = promql.duration(config.restart_window_seconds);
 
+  // Of a replica that dies before its first token, the counters never begin again: they stay at 0. But it stops answering
+  // again and again. The last of these times also counts while the replica has not come back.
+  local stops(seconds) =
+    promql.by('max', service, promql.range('changes', signals.replica_up.record, seconds) + ' / 2%(silent)s') % {
+      silent: if seconds < config.restart_window_seconds then '' else '\nand %(answering)s < %(limit)s' % {
+        answering: promql.range('avg_over_time', signals.replica_up.record, seconds),
+        limit: number(1 - config.restart_loss_min),
+      },
+    };
   // It ends an hour after the last restart.
   local looping = |||
-    %(restarts)s >= %(restarts_min)d
+    (
+      %(restarts)s >= %(restarts_min)d
+      or
+      %(stops)s >= %(restarts_min)d
+    )
     and %(of)s
-    (%(lately)s > 0)
+    (%(lately)s > 0 or %(stopped)s > 0)
   ||| % {
     restarts: source.restarts(config.restart_window_seconds),
     restarts_min: config.restarts_min,
+    stops: promql.indent(stops(config.restart_window_seconds)),
     of: ofService,
     lately: source.restarts(3600),
+    stopped: stops(3600),
   };
   local lossy = |||
     and %(of)s
@@ -36,7 +51,7 @@ function(config, signals, alert)
     keep_seconds: 45 * config.minute_seconds,
     expr: expr,
     summary: 'A replica restarts again and again.',
-    description: 'A replica of %(where)s restarted %(times)s times within %(window)s.'
+    description: 'A replica of %(where)s restarted, or stopped answering, %(times)s times within %(window)s.'
                  % { where: where, times: alert.value(alert.whole), window: window },
     impact: impact,
     action: 'Read what ended the last container: its exit reason and the end of its previous log. If it began with a change of '

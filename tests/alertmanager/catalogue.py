@@ -49,7 +49,7 @@ class Rule:
         return self.example["severity"]
 
     def __str__(self) -> str:
-        extra = (self.example.get(label) for label in ("severity", "sli", "long_window"))
+        extra = (self.example.get(label) for label in ("severity", "sli"))
         return " ".join([self.name, *filter(None, extra)])
 
 

@@ -408,6 +408,21 @@ class Pack:
                 found[round(seconds(time) / 60)] += [Fired(_pairs(labels), _pairs(texts)) for labels, texts in got]
         return [case.fired(found[minute]) for minute, case in asked]
 
+    def firing(self, *cases: Case, minutes: Iterable[int], every: int) -> dict[str, dict[int, list[dict[str, str]]]]:
+        """Return the labels of all that fires at each minute, by the name of the case; ``every`` as in :meth:`run`."""
+        found: dict[str, dict[int, list[dict[str, str]]]] = {case.name: {m: [] for m in minutes} for case in cases}
+        expression = 'ALERTS{alertstate="firing"}'
+        nothing = [{"expr": expression, "eval_time": f"{minute}m", "exp_samples": []} for minute in minutes]
+        try:
+            self._test(cases, every, 1, promql_expr_test=nothing)
+        except PromtoolError as told:
+            for time, got in re.findall(r"time: (\w+),\s+exp: nil\s+got: (.*)", str(told)):
+                for labels in map(_pairs, re.findall(r"\{(.*?)\} 1E\+00", got)):
+                    for case in cases:
+                        if labels.get("inference_service", case.prefix).startswith(case.prefix):
+                            found[case.name][round(seconds(time) / 60)].append(labels)
+        return found
+
     def _test(self, cases: Sequence[Case], every: int, step: int, **expected: Sequence[Mapping[str, Any]]) -> None:
         assert len({case.prefix for case in cases}) == len(cases), "two cases of one name"
         series = [one for case in cases for one in case.input_series()]

@@ -300,8 +300,8 @@ def test_error_budgets_burn(pack: Pack) -> None:
         ),
         Case(
             name="over again, but not forgotten",
-            series=service(Phase(minutes=120, latency=broken), Phase(minutes=60, latency=healthy), families=("tpot",)),
-            firing={179: {"SpecDecodeErrorBudgetBurn warning"}},
+            series=service(Phase(minutes=120, latency=broken), Phase(minutes=70, latency=healthy), families=("tpot",)),
+            firing={189: {"SpecDecodeErrorBudgetBurn warning"}},
         ),
         every=EVERY,
     )

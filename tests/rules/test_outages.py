@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -94,6 +95,8 @@ def test_what_is_away_is_told_until_it_is_back(presence: Pack, source: Source) -
     others = [each for number in range(1, 8) for each in one(ALWAYS, labels=replica(number))]
     loop = again_and_again(Phase(minutes=4, up=False), Phase(minutes=4, restart=True))
     hung = Phase(minutes=120, drafts_per_minute=0, requests_per_minute=0, running=8, waiting=40)
+    idle = Phase(minutes=2, drafts_per_minute=0, requests_per_minute=0, running=0, restart=True)
+    not_yet = Phase(minutes=BEFORE, present=False)
     presence.run(
         Case(
             name="all replicas down",
@@ -138,6 +141,37 @@ def test_what_is_away_is_told_until_it_is_back(presence: Pack, source: Source) -
             name="one of eight up and down",
             series=one(*loop) + others,
             firing=throughout(range(BEFORE + 30, END, 20), LOOP),
+        ),
+        Case(
+            name="it dies before its first token",
+            series=one(*again_and_again(Phase(minutes=4, up=False), idle)),
+            firing={BEFORE + 8: QUIET} | throughout(range(BEFORE + 30, END, 10), LOOP_PAGE, LOOP),
+        ),
+        Case(
+            name="a scrape fails now and then",
+            series=one(*again_and_again(Phase(minutes=2, up=False), Phase(minutes=28))),
+            firing=throughout(range(BEFORE + 30, END, 10)),
+        ),
+        Case(
+            name="a first start of 12 minutes",
+            series=one(not_yet, Phase(minutes=12, up=False), Phase(minutes=228, restart=True)),
+            firing=throughout(range(0, END, 4)),
+        ),
+        Case(
+            name="it never starts",
+            series=one(not_yet, away),
+            firing={BEFORE + 16: QUIET} | throughout(HOURS[1:], *((DOWN_PAGE, DOWN) if source == "exporter" else ())),
+        ),
+        Case(
+            name="a second replica loads for 18 minutes",
+            series=one(ALWAYS)
+            + one(not_yet, Phase(minutes=18, up=False), Phase(minutes=222, restart=True), labels=SECOND),
+            firing=throughout(range(0, END, 4)),
+        ),
+        Case(
+            name="it makes embeddings, and requests wait",
+            series=service(dataclasses.replace(hung, minutes=END), source=source, speculative=False),
+            firing=throughout(range(0, END, 20)),
         ),
         Case(
             name="it stays up in the end",
@@ -239,7 +273,7 @@ def test_a_service_that_scales_to_zero_is_not_down(promtool: Promtool, source: S
         Case(
             name="down",
             series=service(WELL, Phase(minutes=110, up=False), source=source, labels=code),
-            firing={BEFORE + 10: QUIET, BEFORE + 18: {DOWN}, BEFORE + 30: {DOWN_PAGE, DOWN}, 128: {DOWN_PAGE, DOWN}},
+            firing={BEFORE + 10: QUIET, BEFORE + 18: QUIET, BEFORE + 30: {DOWN_PAGE, DOWN}, 128: {DOWN_PAGE, DOWN}},
         ),
         Case(
             name="another that is gone",
@@ -262,6 +296,25 @@ def test_a_service_that_was_removed_is_forgotten_after_a_day(
     pack.run(
         Case(name="removed", series=removed, firing={100: {DOWN_PAGE}, 1480: {DOWN_PAGE}, 1560: QUIET}),
         every=20,
+    )
+
+
+def test_counters_lost_on_friday_evening_are_told_on_monday(promtool: Promtool, tmp_path: Path) -> None:
+    """Context waits for business hours."""
+    pack = pack_of(promtool, tmp_path, ("speculation", "history", "alerts-drafting"), "{}")
+    friday, monday = 17 * 60, (3 * 24 + 9) * 60
+    away, plain = Phase(minutes=5 * 24 * 60 - friday, present=False), Phase(minutes=5 * 24 * 60 - friday)
+    names = ("draft", "accepted_tokens_total", "generation_tokens_total")
+    series = service(Phase(minutes=friday), away) + service(
+        Phase(minutes=friday, present=False), plain, speculative=False, labels=SECOND
+    )
+    pack.run(
+        Case(
+            name="lost on Friday",
+            series=[each for each in series if any(name in each.name for name in names)],
+            firing={monday: {"SpecDecodeMetricsMissing info"}, 5 * 24 * 60 - 30: QUIET},
+        ),
+        every=30,
     )
 
 

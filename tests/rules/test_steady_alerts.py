@@ -34,14 +34,11 @@ HEALTHY = (0.85, 0.72, 0.59)  # 0.72
 LOW = (0.55, 0.28, 0.16)  # 0.33
 NGRAM = (0.5, 0.33, 0.22)  # 0.35
 NOTHING = (0.06, 0.02, 0.01)  # 0.03
-REPEATING = (0.998, 0.995, 0.991)
 
 PAGE, TICKET = "SpecDecodeAcceptanceLow critical", "SpecDecodeAcceptanceLow warning"
 OUTLIER = "SpecDecodeReplicaOutlier warning"
 FALLEN = (PAGE, TICKET)
 HARM, LOSS = "SpecDecodeHarmful critical tpot", "SpecDecodeNotPayingOff warning tpot"
-SUSPICIOUS = "SpecDecodeAcceptanceSuspicious info"
-SATURATED, SQUEEZE = "SpecDecodeSaturated warning", "SpecDecodeKVCacheSqueeze warning"
 BEFORE, INCIDENT, AFTER = 60, 228, 72  # the incident takes 3.8 hours
 ONSET, MENDED, MINUTES = BEFORE, BEFORE + INCIDENT, BEFORE + INCIDENT + AFTER
 SLOWEST = 100  # minutes until all alerts of an incident fire
@@ -157,11 +154,6 @@ def of_either(source: Source) -> list[Case]:
     broken = incident(Phase(minutes=INCIDENT, curve=NOTHING))
     silent = incident(Phase(minutes=INCIDENT, drafts_per_minute=0))
     canary = tuple(dataclasses.replace(phase, drafts_per_minute=30, requests_per_minute=3) for phase in broken)
-    changes = {
-        "answers repeat themselves": (Phase(minutes=INCIDENT, curve=REPEATING), SUSPICIOUS),
-        "big batches": (Phase(minutes=INCIDENT, curve=(0.75, 0.6, 0.5), running=40, waiting=6), SATURATED),
-        "KV cache full": (Phase(minutes=INCIDENT, curve=HEALTHY, kv_cache=0.96, preemptions_per_minute=2), SQUEEZE),
-    }
     return [
         once("8 minutes each", service(*swinging(0.3, 0.44, 8), source=source), *FALLEN),
         once("about break-even", service(*swinging(0.3, 0.55, 12), source=source), *FALLEN),
@@ -171,7 +163,6 @@ def of_either(source: Source) -> list[Case]:
         once("2, one of them bad", replicas(source, well, bad), OUTLIER, TICKET),
         once("a canary", replicas(source, well, canary), OUTLIER),
         once("3 alike", replicas(source, *[well] * 3)),
-        *(once(name, service(*incident(phase), source=source), alert) for name, (phase, alert) in changes.items()),
     ]
 
 
