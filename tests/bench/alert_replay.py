@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -171,44 +171,76 @@ def replay(
     alerts: Sequence[str] = (),
     rules: Path = RULES,
     memory: bool = False,
+    rounds: int = 1,
 ) -> Mapping[str, list[Episode]]:
     """Return what fired within ``span`` (from and until, seconds since the epoch), by inference service.
 
     ``past``: seconds before ``span`` of which the pack records the hours, for its history. ``alerts``: only these, by
-    name. ``directory``: an empty one, for samples and blocks. ``memory``: a rule sees what it recorded
-    itself; without it, which takes less time, it does not.
+    name. ``directory``: an empty one, for samples and blocks. ``memory``: a rule sees what it recorded itself; without
+    it, which takes less time, it does not. ``rounds``: rules see the alerts of the round before; in the first, none.
     Raises :class:`BenchError` or :class:`PromtoolError` with the tools' words.
     """
-    start, end = span
     release = _release()
     data = directory / "data"
-    text = directory / "samples.om"
+    _create_blocks(samples, data, release)
+    judged = [rule for rule in alert_rules(rules) if not alerts or rule.name in alerts]
+    layers = recording_layers(rules, [rule.expression for rule in judged])
+    raw = set(data.iterdir())
+    for last in range(rounds - 1, -1, -1):
+        _record(layers, data, span, past=past, memory=memory, release=release)
+        fired: dict[str, list[Episode]] = collections.defaultdict(list)
+        firing = list[Samples]()
+        with prometheus(data, f"prometheus{release}") as url:
+            for rule in judged:
+                for labels, episode in _fired(url, rule, span):
+                    fired[labels.get("inference_service", "")].append(episode)
+                    at = range(math.ceil(episode.since), math.ceil(episode.until), rule.interval)
+                    firing.append(Samples(_alerts_series(labels, episode), at, [1.0] * len(at)))
+        if last:
+            for block in set(data.iterdir()) - raw:
+                shutil.rmtree(block) if block.is_dir() else block.unlink()
+            _create_blocks(firing, data, release)
+    return fired
+
+
+def _create_blocks(samples: Iterable[Samples], data: Path, release: str) -> None:
+    text = data.with_name("samples.om")
     with text.open("w") as file:
         file.writelines(each.lines() for each in samples)
         file.write("# EOF\n")
     Promtool(Path(tool(f"promtool{release}"))).create_blocks(text, data)
     text.unlink()
-    judged = [rule for rule in alert_rules(rules) if not alerts or rule.name in alerts]
-    for groups in recording_layers(rules, [rule.expression for rule in judged]):
-        hourly = [group for group in groups if seconds(group["interval"]) == HOUR]
-        if hourly:
+
+
+def _record(
+    layers: Sequence[Groups], data: Path, span: tuple[int, int], *, past: int, memory: bool, release: str
+) -> None:
+    start, end = span
+    for groups in layers:
+        if hourly := [group for group in groups if seconds(group["interval"]) == HOUR]:
             record(hourly, data, (start - past, end), release=release)
         others = [group for group in groups if group not in hourly]
         if own := _with_rules(others, lambda rule: memory and rule["record"] in rule["expr"]):
             _remembering(own, data, span, release)
         if some := _with_rules(others, lambda rule: not memory or rule["record"] not in rule["expr"]):
             record(some, data, span, release=release)
-    fired: dict[str, list[Episode]] = collections.defaultdict(list)
-    with prometheus(data, f"prometheus{release}") as url:
-        for rule in judged:
-            times = {"start": f"{start}", "end": f"{end}", "step": f"{rule.interval}"}
-            for series in ask(url, "query_range", query=rule.expression, **times)["result"]:
-                labels, held = series["metric"], [float(at) for at, _ in series["values"]]
-                fired[labels.get("inference_service", "")] += [
-                    Episode(rule.name, rule.severity, rule.sli or labels.get("sli", ""), since, until)
-                    for since, until in episodes(held, interval=rule.interval, hold=rule.hold, keep=rule.keep, end=end)
-                ]
-    return fired
+
+
+def _fired(url: str, rule: AlertRule, span: tuple[int, int]) -> Iterator[tuple[dict[str, str], Episode]]:
+    """When an alert fired, with the labels of its expression."""
+    start, end = span
+    times = {"start": f"{start}", "end": f"{end}", "step": f"{rule.interval}"}
+    for series in ask(url, "query_range", query=rule.expression, **times)["result"]:
+        labels, held = series["metric"], [float(at) for at, _ in series["values"]]
+        for since, until in episodes(held, interval=rule.interval, hold=rule.hold, keep=rule.keep, end=end):
+            yield labels, Episode(rule.name, rule.severity, rule.sli or labels.get("sli", ""), since, until)
+
+
+def _alerts_series(labels: Mapping[str, str], episode: Episode) -> str:
+    """The series that Prometheus writes while an alert fires."""
+    own = {"alertname": episode.alert, "alertstate": "firing", "severity": episode.severity, "sli": episode.sli}
+    told = {name: value for name, value in {**labels, **own}.items() if value and name != "__name__"}
+    return "ALERTS{" + ",".join(f'{name}="{value}"' for name, value in told.items()) + "}"
 
 
 def _with_rules(groups: Groups, wanted: Callable[[dict[str, str]], bool]) -> Groups:

@@ -21,9 +21,9 @@ Change = Callable[[Minute, int], Minute]
 
 DAY = 1440  # minutes
 AFTER = 150  # minutes that are watched after an outage
-HISTORY = 30 * 60  # minutes before a change: the pack needs a day for a baseline
-TOLD_WITHIN = 60  # hours in which a change may raise a false alert
-WEEK = 8 * DAY  # the first day has no history yet
+HISTORY = 27 * 60  # minutes before a change: the pack needs a day for a baseline
+TOLD_WITHIN = 30  # hours in which a change may raise a false alert
+WEEK = 7 * DAY  # the first day has no history yet
 
 
 def _series(
@@ -185,8 +185,8 @@ def _started(minutes: list[Minute], at: int, away: int = 2, cold: int = 8) -> No
 def _healthy(name: str, rng: random.Random, source: Source, *, to_zero: bool = False) -> Trace:
     """All that is usual at once.
 
-    Day and night; a rollout every day; a third replica at noon; lost scrapes, and once 20 minutes without Prometheus.
-    With ``to_zero`` no replica at all at night, and a cold start of eight minutes in the morning.
+    Day and night; a rollout every day; a third replica at noon; one scrape in 200 lost, and once four minutes without
+    Prometheus. With ``to_zero`` no replica at all at night, and a cold start of eight minutes in the morning.
     """
     service = some_service(name, rng)
 
@@ -197,9 +197,9 @@ def _healthy(name: str, rng: random.Random, source: Source, *, to_zero: bool = F
     replicas = _well(service, 2, WEEK, lambda number: 0.15 + 0.85 * day(number))
     third = [dataclasses.replace(minute, scraped=day(number) > 0.8) for number, minute in enumerate(replicas[0])]
     for first in range(0, WEEK, DAY):
-        rollout = first + rng.randrange(60, DAY - 90)
+        rollout, apart = first + rng.randrange(60, DAY - 90), rng.randrange(4, 16)
         for number, own in enumerate(replicas):
-            _started(own, rollout + 12 * number)
+            _started(own, rollout + apart * number)
         morning = next(at for at in range(first + DAY // 2, first + DAY) if day(at) > 0.8)
         _started(third, morning)
         if to_zero:
@@ -208,9 +208,9 @@ def _healthy(name: str, rng: random.Random, source: Source, *, to_zero: bool = F
                     own[number] = dataclasses.replace(own[number], scraped=False)
                 _started(own, first + 17 * 60, away=8)
     replicas.append(third)
-    blind = rng.randrange(DAY, WEEK - 20)
+    blind = rng.randrange(DAY, WEEK - 4)
     for number in range(WEEK):
-        if blind <= number < blind + 20:
+        if blind <= number < blind + 4:
             for own in replicas:
                 own[number] = dataclasses.replace(own[number], scraped=False)
         for own in replicas:
@@ -236,13 +236,14 @@ class Operation:
     """A kind of trace, and what a person on call wants of it.
 
     ``page`` or ``ticket``: the alert that must come ``within`` so many minutes, once, without a gap until the cause
-    ends, and be over ``ends`` minutes later. Without a ``page`` none may come; without either, no ticket. Before
-    ``settled`` minutes nothing is judged. ``sources``: of the series. ``recurs``: such a day is every day.
+    ends, and be over ``ends`` minutes later. Without a ``page`` none may come, unless it ``may_page``; without either,
+    no ticket. Before ``settled`` minutes nothing is judged. ``recurs``: such a day is every day.
     """
 
     make: Make
     page: str = ""
     ticket: str = ""
+    may_page: bool = False
     within: int = 15
     ends: int = 30
     settled: int = 0
@@ -282,10 +283,12 @@ CHANGES: Mapping[str, Operation] = {
     "eagle3 -> ngram": Operation(make=_changed((0, _NGRAM)), sources=EXPORTER),
     "eagle3 -> ngram, method unknown": Operation(make=_changed((0, _NGRAM)), ticket=LOW, within=60, sources=("vllm",)),
     "speculation off, on after 26 h": Operation(make=_changed((0, OFF), (26, lambda minute, _: minute))),
-    "1.4x slower for a day": Operation(make=_slower_for_a_day, ticket=MEAN, within=45, ends=60),
+}
+LASTING: Mapping[str, Operation] = {
+    "1.4x slower for a day": Operation(make=_slower_for_a_day, ticket=MEAN, may_page=True, within=45, ends=60),
 }
 DAYS: Mapping[str, Operation] = {
-    "2 h at 1.5x every night": Operation(make=_nightly, settled=5 * DAY, recurs=True),
+    "2 h at 1.5x every night": Operation(make=_nightly, settled=4 * DAY, recurs=True),
     "all that is usual": Operation(make=_healthy, recurs=True),
 }
 ZERO: Mapping[str, Operation] = {"all that is usual, to zero at night": Operation(make=_to_zero, recurs=True)}
@@ -302,7 +305,7 @@ def _trace(make: Make, source: Source) -> Callable[[str, random.Random], Trace]:
 
 OPERATIONS: Mapping[str, Callable[[str, random.Random], Trace]] = {
     named(what, source): _trace(operation.make, source)
-    for kind in (OUTAGES, CHANGES, DAYS, ZERO)
+    for kind in (OUTAGES, CHANGES, LASTING, DAYS, ZERO)
     for what, operation in kind.items()
     for source in operation.sources
 }

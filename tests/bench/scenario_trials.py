@@ -78,19 +78,21 @@ def watch(
     past: int = HISTORY_HOURS * HOUR,
     at_once: int = SERVICES_AT_ONCE,
     memory: bool = False,
+    rounds: int = 1,
 ) -> list[Watched]:
     """Make so many traces of each scenario, replay the pack over them, and tell what fired.
 
-    ``past``, ``alerts`` and ``memory``: as for :func:`~bench.alert_replay.replay`.
+    ``past``, ``alerts``, ``memory`` and ``rounds``: as for :func:`~bench.alert_replay.replay`.
     """
     wanted = [(f"{scenario} {number}", scenario) for scenario, count in trials.items() for number in range(count)]
-    judge = partial(_watch, seed=seed, rules=rules, alerts=alerts, past=past, memory=memory)
+    how = partial(replay, rules=rules, alerts=alerts, past=past, memory=memory, rounds=rounds)
+    judge = partial(_watch, seed=seed, how=how)
     with ProcessPoolExecutor() as pool:
         return [each for some in pool.map(judge, _batches(wanted, at_once)) for each in some]
 
 
 def _watch(
-    some: Sequence[tuple[str, str]], *, seed: int, rules: Path, alerts: Sequence[str], past: int, memory: bool
+    some: Sequence[tuple[str, str]], *, seed: int, how: Callable[..., Mapping[str, list[Episode]]]
 ) -> list[Watched]:
     traces = {
         f"s{index}": (scenario, SCENARIOS[scenario](f"s{index}", random.Random(f"{seed} {trial}")))
@@ -100,7 +102,7 @@ def _watch(
     samples = (each for _, trace in traces.values() for each in trace.samples)
     with tempfile.TemporaryDirectory(prefix="alert-quality-") as directory:
         span = (START + MINUTE * FULL_WINDOWS, end)
-        fired = replay(samples, Path(directory), span, past=past, alerts=alerts, rules=rules, memory=memory)
+        fired = how(samples, Path(directory), span)
     return [_watched(scenario, trace, fired.get(name, ())) for name, (scenario, trace) in traces.items()]
 
 
