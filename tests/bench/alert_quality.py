@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=20260101, help="other traces of the same kinds (default %(default)s)"
     )
-    parser.add_argument("--rules", type=Path, default=RULES, help="another rendered pack")
+    parser.add_argument("--rules", type=Path, default=RULES, help="another rendered pack, its vLLM variant beside it")
     arguments = parser.parse_args()
     began = time.monotonic()
     must, tables, traces = list[Row](), list[Table](), 0

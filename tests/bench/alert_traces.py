@@ -21,6 +21,8 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 # A Monday at noon, on a boundary of Prometheus' blocks.
 START = 1_767_571_200 + 12 * 3600
 MINUTE = 60
+# What tells how a replica is configured.
+CONFIGURATION = ("specdec_predictor_info", "specdec_num_speculative_tokens")
 _NAMES = FAMILIES["exporter"]
 
 

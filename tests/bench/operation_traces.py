@@ -237,7 +237,7 @@ class Operation:
 
     ``page`` or ``ticket``: the alert that must come ``within`` so many minutes, once, without a gap until the cause
     ends, and be over ``ends`` minutes later. Without a ``page`` none may come, unless it ``may_page``; without either,
-    no ticket. Before ``settled`` minutes nothing is judged. ``recurs``: such a day is every day.
+    no ticket. Before ``settled`` minutes nothing is judged. ``recurs``: so is every day, and a few alerts are allowed.
     """
 
     make: Make

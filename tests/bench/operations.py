@@ -14,18 +14,19 @@ import rjsonnet
 import yaml
 from rich.table import Table
 
-from bench.alert_replay import NAIVE, NAIVE_ACCEPTANCE, NAIVE_DAY, NAIVE_DOWN, RULES
+from bench.alert_replay import NAIVE, NAIVE_ACCEPTANCE, NAIVE_DAY, NAIVE_DOWN
 from bench.operation_traces import CHANGES, DAYS, LASTING, OUTAGES, ZERO, Operation, named
 from bench.rows import Row, percent, table
 from bench.scenario_trials import FULL_WINDOWS, MINUTES_PER_MONTH, Watched, watch
-from bench.weeks import LATENCY_ALERTS
+from bench.weeks import LATENCY_ALERTS, PAGES_PER_MONTH, TICKETS_PER_WEEK, WEEK_MINUTES
 from fieldtools import ROOT
 from rules.scenario import Source
 
 Spans = Sequence[tuple[float, float]]
 SEVERITIES = ("critical", "warning")
 SHOWN_NAIVE = (NAIVE_DOWN, NAIVE_ACCEPTANCE, NAIVE_DAY)
-TRACES, LONG_TRACES, DAYS_TRACES, ZERO_TRACES = 6, 4, 6, 4
+TICKETS_PER_MONTH = TICKETS_PER_WEEK * MINUTES_PER_MONTH / WEEK_MINUTES
+TRACES, LONG_TRACES, DAYS_TRACES, ZERO_TRACES = 4, 2, 3, 2
 ROUNDS = 4  # a regression of a day that stays must not become normal: each round adds hours to what is known of it
 AT_ONCE = 36  # outages, which last hours
 LONG_AT_ONCE = 4  # weeks of three replicas: these are 200 megabytes of samples
@@ -116,6 +117,11 @@ class Kind:
         wanted = self.operation
         pages, tickets = map(self.number, SEVERITIES)
         counted = f"{pages} pages, {tickets} tickets in {len(self.watched)} traces"
+        if wanted.recurs:
+            a_month = [self.per_month(number) for number in (pages, tickets)]
+            budget = f"at most {PAGES_PER_MONTH:g} page, {TICKETS_PER_MONTH:.1f} tickets"
+            holds = a_month[0] <= PAGES_PER_MONTH and a_month[1] <= TICKETS_PER_MONTH
+            return Row(self.title, f"{a_month[0]:.2f} pages, {a_month[1]:.2f} tickets a service-month", budget, holds)
         if not self.alert:
             return Row(self.title, counted, "none", not pages and not tickets)
         good = sum(map(self._as_wanted, self.watched, self.heard()))
@@ -147,7 +153,7 @@ def operations(*, quick: bool, seed: int, rules: Path) -> tuple[list[Row], list[
     found: list[Kind] = []
     with tempfile.TemporaryDirectory(prefix="alert-quality-rules-") as folder:
         for source in ("exporter", "vllm"):
-            pack = rules if source == "exporter" else RULES.with_name("specdec-vllm.rules.yaml")
+            pack = rules if source == "exporter" else rules.with_name("specdec-vllm.rules.yaml")
             usual = partial(watch, seed=seed, rules=pack, past=0, at_once=LONG_AT_ONCE)
             for kinds, trials, how in (
                 (OUTAGES, TRACES, partial(usual, at_once=AT_ONCE, memory=True)),
