@@ -30,13 +30,14 @@ class Trace:
     """The series of a service. Minutes count from the start of the trace.
 
     ``due``: by alert and severity, the minute from which it is wanted. ``quiet``: until this minute nothing is wrong,
-    and every alert is false.
+    and every alert is false. ``over``: the minute in which what is wrong ends, if it does.
     """
 
     samples: Sequence[Samples]
     minutes: int
     quiet: int
     due: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    over: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

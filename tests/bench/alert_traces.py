@@ -15,12 +15,14 @@ from functools import cache
 
 from bench.alert_replay import Samples
 from bench.counting import ONE_ENGINE
-from rules.scenario import FAMILIES
+from rules.scenario import FAMILIES, Source
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 # A Monday at noon, on a boundary of Prometheus' blocks.
 START = 1_767_571_200 + 12 * 3600
 MINUTE = 60
+# What tells how a replica is configured.
+CONFIGURATION = ("specdec_predictor_info", "specdec_num_speculative_tokens")
 _NAMES = FAMILIES["exporter"]
 
 
@@ -87,7 +89,8 @@ class Minute:
     """One minute of one replica. ``curve`` is accepted at the position / drafts; its length is k.
 
     ``finished``: latencies of requests, beside those drawn from ``latency``. ``up`` false: the predictor does not
-    answer. ``restart``: counters begin at 0 again. ``scraped`` false: it is not asked.
+    answer. ``sidecar`` false: the exporter does not. ``restart``: counters begin at 0 again. ``scraped`` false: it is
+    not asked, or gone. ``speculative`` false: started without speculation. ``method``: if it is not the replica's.
     """
 
     drafts: float = 600.0
@@ -100,8 +103,11 @@ class Minute:
     kv_cache: float = 0.4
     preemptions: float = 0.0
     up: bool = True
+    sidecar: bool = True
     restart: bool = False
     scraped: bool = True
+    speculative: bool = True
+    method: str | None = None
 
 
 def scaled(curve: Sequence[float], acceptance: float) -> tuple[float, ...]:
@@ -149,20 +155,25 @@ def replica(
     method: str = "eagle3",
     start: int = START,
     every: int = MINUTE,
+    source: Source = "exporter",
 ) -> list[Samples]:
     """The series of one replica that is scraped every minute from ``start`` on, at seconds of its own.
 
-    ``every``: the seconds of a "minute", if they are not 60.
+    ``every``: the seconds of a "minute", if they are not 60. ``up`` is there only if ``labels`` have an instance.
     """
     offset = rng.randrange(MINUTE)
     at: dict[str, list[int]] = {}
     values: dict[str, list[float]] = {}
     totals: dict[str, float] = {}
     histograms: dict[str, Observations] = {}
-    info = {"engine": "0", "engine_generation": "v1", "method": method, "vllm_version": "0.32.0", "draft_model": ""}
-    up = "specdec_up" + _braces({name: value for name, value in labels.items() if name != "model_name"})
-    about = "specdec_predictor_info" + _braces({**labels, **info})
+    names = FAMILIES[source]
+    target = _braces({name: value for name, value in labels.items() if name != "model_name"})
     series = cache(lambda family, name: _series(family, name, labels))
+
+    @cache
+    def about(method: str) -> str:
+        facts = {"engine_generation": "v1", "method": method, "vllm_version": "0.32.0", "draft_model": ""}
+        return "specdec_predictor_info" + _braces({**labels, "engine": "0", **facts})
 
     def sample(one: str, value: float, now: int) -> None:
         at.setdefault(one, []).append(now)
@@ -170,8 +181,11 @@ def replica(
 
     for number, minute in enumerate(minutes):
         now = start + every * number + offset
-        if minute.scraped:
-            sample(up, float(minute.up), now)
+        if minute.scraped and "instance" in labels:
+            sample("up" + target, float(minute.sidecar if source == "exporter" else minute.up), now)
+        seen = minute.scraped and minute.sidecar
+        if seen and source == "exporter":
+            sample("specdec_up" + target, float(minute.up), now)
         if minute.restart:
             totals.clear()
             histograms.clear()
@@ -184,16 +198,19 @@ def replica(
             histograms.setdefault(sli, Observations(sli)).observe(requests, latency, rng)
         for sli, latencies in minute.finished.items():
             histograms.setdefault(sli, Observations(sli)).add(latencies)
-        if not minute.scraped:
+        if not seen:
             continue
         for name, total in totals.items():
-            sample(series(_NAMES[name.partition("{")[0]], name), total, now)
+            sample(series(names[name.partition("{")[0]], name), total, now)
         for sli, histogram in histograms.items():
             for suffix, figure in histogram.figures().items():
-                sample(series(f"{_NAMES[sli]}_{suffix.partition('{')[0]}", suffix), figure, now)
+                sample(series(f"{names[sli]}_{suffix.partition('{')[0]}", suffix), figure, now)
         for name, gauge in (("running", minute.running), ("waiting", minute.waiting), ("kv_cache", minute.kv_cache)):
-            sample(series(_NAMES[name], ""), gauge, now)
-        sample(about, 1.0, now)
+            sample(series(names[name], ""), gauge, now)
+        if source == "exporter":
+            sample(about(minute.method or method if minute.speculative else ""), 1.0, now)
+            if minute.speculative:
+                sample(series("specdec_num_speculative_tokens", ""), float(len(minute.curve)), now)
     return [Samples(one, at[one], values[one]) for one in values]
 
 
@@ -201,14 +218,15 @@ def _counted(minute: Minute, requests: int, rng: random.Random) -> Iterator[tupl
     """What the counters grow by in a minute. Acceptance is nested: a position needs the one before."""
     drafts = poisson(minute.drafts, rng) if minute.drafts else 0
     accepted, before, sum_accepted = drafts, 1.0, 0
-    yield "drafts", drafts
-    yield "draft_tokens", drafts * len(minute.curve)
-    for position, rate in enumerate(minute.curve):
-        accepted = binomial(accepted, min(1.0, rate / before) if before else 0.0, rng)
-        before = rate
-        sum_accepted += accepted
-        yield f'per_position{{position="{position}"}}', accepted
-    yield "accepted_tokens", sum_accepted
+    if minute.speculative:
+        yield "drafts", drafts
+        yield "draft_tokens", drafts * len(minute.curve)
+        for position, rate in enumerate(minute.curve):
+            accepted = binomial(accepted, min(1.0, rate / before) if before else 0.0, rng)
+            before = rate
+            sum_accepted += accepted
+            yield f'per_position{{position="{position}"}}', accepted
+        yield "accepted_tokens", sum_accepted
     steps = drafts or requests * 100
     yield "generation_tokens", steps + sum_accepted + requests
     yield "steps", steps

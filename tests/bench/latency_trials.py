@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from bench.alert_replay import HOUR, NAIVE_P99, RULES, Samples, replay
-from bench.alert_traces import MINUTE, START, Latency, Minute, history, pinned, replica
+from bench.alert_traces import CONFIGURATION, MINUTE, START, Latency, Minute, history, pinned, replica
 
 MEAN = "SpecDecodeLatencyMeanRegression"
 TAIL = "SpecDecodeP99Regression"
@@ -158,4 +158,4 @@ def _samples(name: str, case: Case, medians: dict[str, float], seed: int) -> Ite
 
 def _only_latency(samples: Sequence[Samples]) -> Iterator[Samples]:
     """Without the counters: what they say does not matter here."""
-    return (each for each in samples if "_seconds_" in each.series)
+    return (each for each in samples if "_seconds_" in each.series or each.series.startswith(CONFIGURATION))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.alert_replay import Samples
 from bench.alert_scenarios import MEAN_TICKET, TAIL_TICKET, Trace
-from bench.alert_traces import MINUTE, START, Latency, Minute, pinned, replica, wander
+from bench.alert_traces import CONFIGURATION, MINUTE, START, Latency, Minute, pinned, replica, wander
 from bench.batching_server import batching_server
 from bench.latency_trials import SHAPES, SOURCES, Source
 
@@ -85,7 +85,8 @@ def _scrapes(minutes: Sequence[Minute], source: Source, rng: random.Random, labe
     skipped = PAST_STEPS if source == "control" else 0
     start = START - MINUTE * STEP * (PAST_STEPS - skipped)
     found = replica(minutes[skipped:], rng, labels=labels, start=start, every=MINUTE * STEP)
-    return [each for each in found if "time_per_output_token_seconds_" in each.series]
+    wanted = ("specdec_time_per_output_token_seconds_", *CONFIGURATION)
+    return [each for each in found if each.series.startswith(wanted)]
 
 
 def _trace(samples: Sequence[Samples]) -> Trace:

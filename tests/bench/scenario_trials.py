@@ -16,6 +16,7 @@ from bench.alert_replay import HOUR, RULES, Episode, replay
 from bench.alert_scenarios import HISTORY_HOURS, INCIDENTS, WELL, Trace
 from bench.alert_traces import MINUTE, START
 from bench.latency_weeks import LATENCY_WEEKS
+from bench.operation_traces import OPERATIONS
 
 MINUTES_PER_MONTH = 30 * 1440
 FULL_WINDOWS = 30  # minutes; before them the pack sees too little to judge
@@ -27,6 +28,7 @@ SCENARIOS: Mapping[str, Callable[[str, random.Random], Trace]] = {
     **INCIDENTS,
     **LATENCY_WEEKS,
     **ACCEPTANCE_WEEKS,
+    **OPERATIONS,
 }
 
 
@@ -39,6 +41,7 @@ class Watched:
     quiet: int
     due: Mapping[str, int]
     fired: Mapping[str, Sequence[tuple[float, float]]]
+    over: int | None = None
 
     def delay(self, alert: str) -> float | None:
         """Minutes from when the alert is due until it fires; ``None`` where it does not."""
@@ -74,19 +77,22 @@ def watch(
     alerts: Sequence[str] = (),
     past: int = HISTORY_HOURS * HOUR,
     at_once: int = SERVICES_AT_ONCE,
+    memory: bool = False,
+    rounds: int = 1,
 ) -> list[Watched]:
     """Make so many traces of each scenario, replay the pack over them, and tell what fired.
 
-    ``past`` and ``alerts``: as for :func:`~bench.alert_replay.replay`.
+    ``past``, ``alerts``, ``memory`` and ``rounds``: as for :func:`~bench.alert_replay.replay`.
     """
     wanted = [(f"{scenario} {number}", scenario) for scenario, count in trials.items() for number in range(count)]
-    judge = partial(_watch, seed=seed, rules=rules, alerts=alerts, past=past)
+    how = partial(replay, rules=rules, alerts=alerts, past=past, memory=memory, rounds=rounds)
+    judge = partial(_watch, seed=seed, how=how)
     with ProcessPoolExecutor() as pool:
         return [each for some in pool.map(judge, _batches(wanted, at_once)) for each in some]
 
 
 def _watch(
-    some: Sequence[tuple[str, str]], *, seed: int, rules: Path, alerts: Sequence[str], past: int
+    some: Sequence[tuple[str, str]], *, seed: int, how: Callable[..., Mapping[str, list[Episode]]]
 ) -> list[Watched]:
     traces = {
         f"s{index}": (scenario, SCENARIOS[scenario](f"s{index}", random.Random(f"{seed} {trial}")))
@@ -96,7 +102,7 @@ def _watch(
     samples = (each for _, trace in traces.values() for each in trace.samples)
     with tempfile.TemporaryDirectory(prefix="alert-quality-") as directory:
         span = (START + MINUTE * FULL_WINDOWS, end)
-        fired = replay(samples, Path(directory), span, past=past, alerts=alerts, rules=rules)
+        fired = how(samples, Path(directory), span)
     return [_watched(scenario, trace, fired.get(name, ())) for name, (scenario, trace) in traces.items()]
 
 
@@ -113,7 +119,7 @@ def _watched(scenario: str, trace: Trace, episodes: Sequence[Episode]) -> Watche
         since, until = (episode.since - START) / MINUTE, (episode.until - START) / MINUTE
         if since <= trace.minutes:
             fired[f"{episode.alert} {episode.severity}"].append((since, until))
-    return Watched(scenario, trace.minutes, trace.quiet, trace.due, fired)
+    return Watched(scenario, trace.minutes, trace.quiet, trace.due, fired, trace.over)
 
 
 def score(alert: str, watched: Sequence[Watched]) -> Score:

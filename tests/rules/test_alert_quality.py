@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import operation_traces
 from bench.acceptance_weeks import Requests, draft_length
-from bench.alert_replay import RULES, Samples, alert_rules, episodes, replay
+from bench.alert_replay import NAIVE, RULES, Samples, alert_rules, episodes, replay
 from bench.alert_scenarios import (
     COLLAPSE,
     INCIDENTS,
@@ -29,9 +31,12 @@ from bench.alert_traces import MINUTE, START, Latency, Minute, Observations, bou
 from bench.batching_server import MEAN_TOKENS, STEP_SECONDS, STEP_SECONDS_PER_REQUEST, batching_server
 from bench.confidence import MISSED, highest_count, highest_mean, highest_share, lowest_share
 from bench.latency_trials import MEAN, TAIL, Case, run_cases
+from bench.operation_traces import OPERATIONS, OUTAGES, Operation, named
+from bench.operations import Kind, Told, together, told
 from bench.scenario_trials import Watched, score
 from bench.weeks import Weeks
 from promtool import Promtool
+from rules.scenario import FAMILIES, Source
 
 LABELS = {"inference_service": "chat", "model_name": "m"}
 
@@ -41,7 +46,7 @@ def test_every_alert_is_replayed() -> None:
         rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"] if "alert" in rule
     ]
 
-    assert len(alert_rules()) == len(alerts) + 2  # the naive ones
+    assert len(alert_rules()) == len(alerts) + len(NAIVE)
 
 
 @pytest.mark.parametrize(
@@ -306,6 +311,74 @@ def test_weeks_count_alarms_by_severity_and_the_first_alert_that_finds() -> None
     assert two_weeks_each.alarms("critical", naive=True) == [3, 0, 0]
     assert two_weeks_each.per_week("warning") == pytest.approx((0.5, highest_mean([2, 1, 0]) / 2))
     assert two_weeks_each.delays(mean, tail) == [0, 20]  # one that fires already has found it
+
+
+@pytest.mark.parametrize(
+    ("fired", "heard"),
+    [
+        ([], Told(0, None, 0.0, None)),
+        ([(20, 30), (310, 320)], Told(0, None, 0.0, None)),  # before and after
+        ([(110, 330)], Told(1, 10, 1.0, 30)),
+        ([(90, 330)], Told(1, 0, 1.0, 30)),
+        ([(110, 150)], Told(1, 10, 40 / 190, None)),  # it ends by itself
+        ([(200, 250), (275, 300)], Told(2, 100, 0.75, 0)),
+    ],
+)
+def test_what_is_heard_of_a_cause_between_two_minutes(fired: list[tuple[float, float]], heard: Told) -> None:
+    assert told(fired, 100, 300) == heard
+
+
+def test_alerts_of_one_time_are_one_page_and_a_wanted_alert_is_one_that_stays() -> None:
+    page, other = "SpecDecodeTargetDown critical", "SpecDecodeRestartLoop critical"
+    naive: Mapping[str, list[tuple[float, float]]] = {f"{NAIVE[2]} critical": [(101, 102), (103, 104)]}
+
+    def kind(operation: Operation, *fired: Mapping[str, list[tuple[float, float]]]) -> Kind:
+        return Kind("x", "exporter", operation, [Watched("x", 400, 100, {}, {**each, **naive}, 300) for each in fired])
+
+    down = Operation(make=OUTAGES["all pods gone"].make, page="SpecDecodeTargetDown", within=20, ends=30)
+    well: Mapping[str, list[tuple[float, float]]] = {page: [(110.0, 320.0)], other: [(120.0, 330.0)]}
+    quiet = Operation(make=down.make, recurs=True)
+
+    assert together([(5, 9), (1, 2), (2, 4), (6, 7)]) == [(1, 4), (5, 9)]
+    assert kind(down, well).number("critical") == 1
+    assert kind(down, well).naive(NAIVE[2]) == 2
+    assert kind(down, well, well).row().holds
+    assert not kind(down, well, {}).row().holds
+    assert not kind(down, {page: [(110, 200), (240, 320)]}).row().holds  # a gap
+    assert not kind(down, {page: [(125, 320)]}).row().holds  # late
+    assert not kind(down, {page: [(110, 335)]}).row().holds  # long after
+    assert not kind(down, {other: [(110, 320)]}).row().holds  # another alert
+    assert kind(quiet, {}).row().holds
+    assert not kind(quiet, well).row().holds
+    assert kind(quiet, well).per_month(1) == pytest.approx(30 * 1440 / 370)
+
+
+def test_a_rollout_changes_one_replica_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation_traces, "HISTORY", 60)  # minutes, instead of more than a day
+    trace = OPERATIONS[named("k 3 -> 5, a broken head", "exporter")]("chat", random.Random(3))
+    positions = [each for each in trace.samples if each.series.startswith("specdec_num_speculative_tokens")]
+    up = [each for each in trace.samples if each.series.startswith("specdec_up")]
+
+    for number, each in enumerate(positions):
+        first = next(at for at, k in zip(each.at, each.values, strict=True) if k == 5)
+        assert (first - START) // MINUTE == 60 + 15 * number + 2
+    assert [each.values.count(0.0) for each in up] == [2, 2]  # minutes of the start
+
+
+def test_who_does_not_answer_depends_on_the_source() -> None:
+    def values(what: str, source: Source, family: str) -> list[float]:
+        trace = OPERATIONS[named(what, source)]("chat", random.Random(4))
+        (found,) = (each for each in trace.samples if each.series.startswith(family + "{"))
+        return list(found.values)
+
+    dead, hung = "sidecar dead", "hung engine"
+
+    assert values(dead, "exporter", "up").count(0.0) in (60, 180, 360)
+    assert 0.0 not in values(dead, "exporter", "specdec_up")
+    for source in ("exporter", "vllm"):
+        assert 0.0 not in values(hung, source, "up")
+        tokens = values(hung, source, FAMILIES[source]["generation_tokens"])
+        assert sum(a == b for a, b in itertools.pairwise(tokens)) in (60, 120)
 
 
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
