@@ -1,4 +1,4 @@
-"""What a run of the rules can reach: rules and branches whose series cannot exist in it only cost time.
+"""What a run of the rules can reach, and what it asks for: all other rules and branches only cost time.
 
 A scenario has a few series and some hours, and the pack reads baselines, controls, logs and a week of history as well.
 promtool selects every one of them at every evaluation. What is left out here is empty by Prometheus' semantics:
@@ -7,6 +7,7 @@ promtool selects every one of them at every evaluation. What is left out here is
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -15,6 +16,7 @@ from typing import Any
 
 import promql_parser as promql
 
+from backfill import records
 from promqllabels import walk
 
 Labels = Mapping[str, str]  # with the name as ``__name__``
@@ -130,6 +132,26 @@ def reachable(groups: Sequence[Mapping[str, Any]], series: Iterable[Labels], sec
             reach.add(rule)
         waiting = [rule for rule in waiting if rule not in new]
     kept = [{**group, "rules": list(_simplified(group["rules"], reach))} for group in groups]
+    return [group for group in kept if group["rules"]]
+
+
+def needed(groups: Sequence[Mapping[str, Any]], questions: Iterable[str]) -> list[dict[str, Any]]:
+    """The groups without the records that no alert and no question reads, directly or through other records.
+
+    ``questions``: expressions. Where one selects by a pattern of names, everything stays.
+    """
+    asked = "\n".join(questions)
+    rules = [rule for group in groups for rule in group["rules"]]
+    if "__name__" in asked:
+        return [dict(group) for group in groups]
+    alerts = [json.dumps(rule) for rule in rules if "alert" in rule]  # their texts query records, too
+    wanted, new = set[str](), records("\n".join([asked, *alerts]))
+    while new:
+        wanted |= new
+        new = set[str]().union(*(records(rule["expr"]) for rule in rules if rule.get("record") in new)) - wanted
+    kept = [
+        {**group, "rules": [r for r in group["rules"] if "alert" in r or r["record"] in wanted]} for group in groups
+    ]
     return [group for group in kept if group["rules"]]
 
 
