@@ -41,13 +41,13 @@ def recording_layers(rules: Path, expressions: Iterable[str] | None = None) -> l
     groups = yaml.safe_load(rules.read_text(encoding="utf-8"))["groups"]
     reads: dict[str, set[str]] = collections.defaultdict(set)
     for rule in (rule for group in groups for rule in group["rules"] if "record" in rule):
-        reads[rule["record"]] |= _records(rule["expr"]) - {rule["record"]}
+        reads[rule["record"]] |= records(rule["expr"]) - {rule["record"]}
 
     @cache
     def depth(record: str) -> int:
         return max((1 + depth(other) for other in reads[record]), default=0)
 
-    wanted, found = set(reads) if expressions is None else set[str]().union(*map(_records, expressions)), set[str]()
+    wanted, found = set(reads) if expressions is None else set[str]().union(*map(records, expressions)), set[str]()
     while wanted:
         found |= wanted
         wanted = set[str]().union(*(reads[record] for record in wanted)) - found
@@ -74,6 +74,6 @@ def record(groups: Groups, data: Path, span: tuple[int, int], *, release: str = 
     return file
 
 
-def _records(expression: str) -> set[str]:
+def records(expression: str) -> set[str]:
     """Names of the pack's records in an expression."""
     return set(re.findall(r"\binference_service:\w+:\w+", expression))

@@ -18,7 +18,7 @@ import yaml
 
 from promtool import Promtool, PromtoolError
 from rulelint import seconds
-from rules.reach import reachable
+from rules.reach import needed, reachable
 
 INF = float("inf")
 # Buckets of vLLM since 0.8.4; the exporter keeps them.
@@ -373,7 +373,7 @@ class Fired:
 class Pack:
     """A file of rules, the promtool that evaluates it, and a directory for what promtool reads.
 
-    promtool gets what the run can reach (:mod:`rules.reach`). ``whole``: it gets all rules as they are.
+    promtool gets what the run can reach and asks for (:mod:`rules.reach`). ``whole``: it gets all rules as they are.
     """
 
     promtool: Promtool
@@ -435,6 +435,8 @@ class Pack:
             groups = reachable(groups, ({"__name__": one.name, **one.labels} for one in series), ends)
         if "alert_rule_test" not in expected:
             groups = _unannotated(groups)
+        if not self.whole:
+            groups = needed(groups, (check.get("expr", "") for checks in expected.values() for check in checks))
         rules = self.directory / "reached.yaml"
         rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")  # which is YAML, too
         document = {

@@ -10,7 +10,7 @@ import pytest
 
 from promtool import PromtoolError
 from rules.conftest import RENDERED
-from rules.reach import Reach, reachable
+from rules.reach import Reach, needed, reachable
 from rules.scenario import CONTROL, NOWHERE, Case, Pack, Phase, Source, measured, pinned, rule_groups, service
 
 SERIES = ({"__name__": "a", "sli": "tpot"}, {"__name__": "b", "sli": "ttft"})
@@ -55,7 +55,7 @@ MINUTES = 45
     ],
 )
 def test_what_cannot_contribute_goes(expression: str, left: str) -> None:
-    assert Reach(SERIES, HOUR).simplified(promql.parse(expression)).prettify() == promql.parse(left).prettify()
+    assert Reach(SERIES, HOUR).simplified(expression) == promql.parse(left).prettify()
 
 
 def test_a_record_can_be_read_once_its_rule_has_a_result() -> None:
@@ -73,6 +73,23 @@ def test_a_record_can_be_read_once_its_rule_has_a_result() -> None:
     (kept,) = reachable(groups, SERIES, HOUR)
 
     assert kept == {"name": "g", "rules": [{"alert": "A", "expr": "s"}, late, of_tpot]}
+
+
+def test_a_record_stays_if_an_alert_its_text_or_a_question_reads_it() -> None:
+    def record(name: str, expr: str) -> dict[str, Any]:
+        return {"record": f"inference_service:{name}:sum", "expr": expr}
+
+    below, read, told = record("below", "a"), record("read", "inference_service:below:sum"), record("told", "a")
+    alert = {
+        "alert": "A",
+        "expr": read["record"],
+        "annotations": {"description": f"{{{{ query `{told['record']}` }}}}"},
+    }
+    asked, lone = record("asked", "a"), record("lone", "inference_service:lone:sum")
+    groups: list[dict[str, Any]] = [{"name": "g", "rules": [below, read, told, asked, lone, alert]}]
+
+    assert needed(groups, [f"max({asked['record']})"]) == [{"name": "g", "rules": [below, read, told, asked, alert]}]
+    assert needed(groups, [EVERYTHING]) == groups
 
 
 @pytest.mark.parametrize("name", ["specdec.rules.yaml", "specdec-vllm.rules.yaml"])

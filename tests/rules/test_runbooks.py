@@ -18,6 +18,7 @@ import yaml
 
 import rulelint
 from fieldtools import ROOT, run
+from rules.scenario import rule_groups
 from specdec_exporter.commands import cli
 
 RENDERED = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
@@ -58,7 +59,7 @@ SEVERITIES = ["critical", "warning", "info"]
 def alerts() -> dict[str, list[str]]:
     """Severities by alert, the worst first, in the pack's order of alerts."""
     found: dict[str, list[str]] = {}
-    for group in yaml.safe_load(RENDERED.read_text())["groups"]:
+    for group in rule_groups(RENDERED):
         for rule in group["rules"]:
             if "alert" in rule:
                 found.setdefault(rule["alert"], []).append(rule["labels"]["severity"])
@@ -130,7 +131,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 
 
 def test_an_alert_links_to_its_own_runbook() -> None:
-    for group in yaml.safe_load(RENDERED.read_text())["groups"]:
+    for group in rule_groups(RENDERED):
         for rule in group["rules"]:
             if "alert" in rule:
                 assert rule["annotations"]["runbook_url"].endswith(f"/rules/runbooks/{rule['alert']}.md")

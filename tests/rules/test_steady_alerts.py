@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-import yaml
 
 from promtool import promtool
 from rules.conftest import RENDERED
@@ -26,6 +25,7 @@ from rules.scenario import (
     Source,
     measured,
     pinned,
+    rule_groups,
     service,
     slower,
 )
@@ -141,7 +141,7 @@ def faster() -> tuple[Phase, ...]:
 
 
 def run(folder: Path, name: str, cases: Sequence[Case], every: int = EVERY) -> None:
-    groups = yaml.safe_load((RENDERED / name).read_text(encoding="utf-8"))["groups"]
+    groups = rule_groups(RENDERED / name)
     rules = folder / name
     rules.write_text(json.dumps({"groups": [group for group in groups if group["name"] not in NOT_NEEDED]}))
     Pack(promtool(), rules, folder).run(Fleet(name="all", series=(), cases=cases), every=every)

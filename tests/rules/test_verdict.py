@@ -20,7 +20,7 @@ from aiohttp import web
 
 from builders import known
 from promtool import Promtool
-from rules.scenario import SLOW_MINUTES, Case, Pack, Series
+from rules.scenario import SLOW_MINUTES, Case, Pack, Series, rule_groups
 from running import Exporter, exporter
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands.livecheck import check
@@ -357,7 +357,7 @@ async def test_function_api_check_and_rules_say_the_same(
     found = await checked(fleet, files)
     assert {described[name]: code for name, code in found.items() if code != expected[name]} == {}
 
-    groups = yaml.safe_load(rules.read_text())["groups"]
+    groups = rule_groups(rules)
     recording = tmp_path / "recording.yaml"
     recording.write_text(yaml.safe_dump({"groups": [group for group in groups if "record" in group["rules"][0]]}))
     verdict = "inference_service:specdec_verdict:enum"
