@@ -63,6 +63,15 @@ def test_google_gets_no_names_that_are_regular_expressions() -> None:
         evaluated("((import 'mixin.libsonnet') + { _config+:: { source: 'vllm' } }).specdecRules.rules")
 
 
+def test_google_gets_the_rules_for_vllms_own_metrics_with_a_plain_prefix() -> None:
+    config = "{ source: 'vllm', vllm_prefix: 'vllm:' }"
+    found = evaluated(f"((import 'mixin.libsonnet') + {{ _config+:: {config} }}).specdecRules.rules")
+
+    expressions = [promql.parse(rule["expr"]).prettify() for rule in rules_of(found["spec"]["groups"])]
+    assert "__name__" not in str(expressions)
+    assert "vllm:spec_decode_num_draft_tokens_total" in str(expressions)
+
+
 def test_grafana_gets_the_same_rules_with_descriptions_that_query_nothing() -> None:
     """Its templates lack the function, and an annotation with it would be an error text."""
     found = {"grafana": rendered("grafana")["groups"], "all": rule_groups(RENDERED / "specdec.rules.yaml")}
