@@ -279,7 +279,9 @@ OUTAGES: Mapping[str, Operation] = {
 _NGRAM = _both(_drafting(0.42, 5, "ngram"), _slower(1.25))
 CHANGES: Mapping[str, Operation] = {
     "k 3 -> 5": Operation(make=_changed((0, _five_positions))),
-    "k 3 -> 5, a broken head": Operation(make=_changed((0, _drafting(0.1, 5, "eagle3")), hours=6), page=LOW, within=45),
+    "k 3 -> 5, a broken head": Operation(
+        make=_changed((0, _drafting(0.05, 5, "eagle3")), hours=6), page=LOW, within=60
+    ),
     "eagle3 -> ngram": Operation(make=_changed((0, _NGRAM)), sources=EXPORTER),
     "eagle3 -> ngram, method unknown": Operation(make=_changed((0, _NGRAM)), ticket=LOW, within=60, sources=("vllm",)),
     "speculation off, on after 26 h": Operation(make=_changed((0, OFF), (26, lambda minute, _: minute))),

@@ -17,7 +17,7 @@ from rich.table import Table
 from bench.alert_replay import NAIVE, NAIVE_ACCEPTANCE, NAIVE_DAY, NAIVE_DOWN
 from bench.operation_traces import CHANGES, DAYS, LASTING, OUTAGES, ZERO, Operation, named
 from bench.rows import Row, percent, table
-from bench.scenario_trials import FULL_WINDOWS, MINUTES_PER_MONTH, Watched, watch
+from bench.scenario_trials import MINUTES_PER_MONTH, Watched, watch
 from bench.weeks import LATENCY_ALERTS, PAGES_PER_MONTH, TICKETS_PER_WEEK, WEEK_MINUTES
 from fieldtools import ROOT
 from rules.scenario import Source
@@ -87,7 +87,7 @@ class Kind:
         """Of something that recurs, by the time; else of a month in which it happens once."""
         if not self.operation.recurs:
             return number / len(self.watched)
-        minutes = sum(each.minutes - max(FULL_WINDOWS, self.operation.settled) for each in self.watched)
+        minutes = sum(each.minutes - self.operation.settled for each in self.watched)
         return number * MINUTES_PER_MONTH / minutes
 
     def number(self, severity: str) -> int:

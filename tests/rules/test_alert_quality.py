@@ -350,7 +350,7 @@ def test_alerts_of_one_time_are_one_page_and_a_wanted_alert_is_one_that_stays() 
     assert not kind(down, {other: [(110, 320)]}).row().holds  # another alert
     assert kind(quiet, {}).row().holds
     assert not kind(quiet, well).row().holds
-    assert kind(quiet, well).per_month(1) == pytest.approx(30 * 1440 / 370)
+    assert kind(quiet, well).per_month(1) == pytest.approx(30 * 1440 / 400)
 
 
 def test_a_rollout_changes_one_replica_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
