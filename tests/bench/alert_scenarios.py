@@ -67,7 +67,13 @@ class Service:
             latency={sli: latency.times(factor) for sli, latency in self.latency.items()},
         )
 
-    def past(self, *, latency: float = 0.03, slow: Callable[[Latency], Latency] = lambda usual: usual) -> list[Samples]:
+    def past(
+        self,
+        *,
+        latency: float = 0.03,
+        slow: Callable[[Latency], Latency] = lambda usual: usual,
+        method: str = "eagle3",
+    ) -> list[Samples]:
         """The hours before the trace, as the pack has recorded them. ``latency``: by how much they differ.
 
         ``slow``: makes the latency of an hour of the usual one.
@@ -81,6 +87,7 @@ class Service:
             requests=round(60 * self.requests),
             labels=self.labels,
             acceptance=lambda: self.acceptance * next(hours.acceptance),
+            method=method,
         )
 
 
@@ -170,7 +177,7 @@ def ngram(name: str, rng: random.Random) -> Trace:
     """0.42 is what n-gram lookup gives."""
     service = dataclasses.replace(some_service(name, rng), acceptance=0.42)
     noise = Noise(rng)
-    return _well(service, [service.minute(noise) for _ in range(240)], service.past(), method="ngram")
+    return _well(service, [service.minute(noise) for _ in range(240)], service.past(method="ngram"), method="ngram")
 
 
 def mixed_workload(name: str, rng: random.Random) -> Trace:

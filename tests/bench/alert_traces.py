@@ -21,7 +21,8 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 # A Monday at noon, on a boundary of Prometheus' blocks.
 START = 1_767_571_200 + 12 * 3600
 MINUTE = 60
-# What tells how a replica is configured.
+RELEASE = "0.32.0"
+# What tells which epoch the hours of a replica's history belong to.
 CONFIGURATION = ("specdec_predictor_info", "specdec_num_speculative_tokens")
 _NAMES = FAMILIES["exporter"]
 
@@ -172,7 +173,7 @@ def replica(
 
     @cache
     def about(method: str) -> str:
-        facts = {"engine_generation": "v1", "method": method, "vllm_version": "0.32.0", "draft_model": ""}
+        facts = {"engine_generation": "v1", "method": method, "vllm_version": RELEASE, "draft_model": ""}
         return "specdec_predictor_info" + _braces({**labels, "engine": "0", **facts})
 
     def sample(one: str, value: float, now: int) -> None:
@@ -257,11 +258,13 @@ def history(
     requests: int,
     labels: Mapping[str, str],
     acceptance: Callable[[], float] | None = None,
+    method: str = "eagle3",
 ) -> list[Samples]:
     """What the pack has recorded hour by hour before :data:`START`. ``requests`` an hour.
 
-    ``latency`` and ``acceptance`` are asked for every hour.
+    ``latency`` and ``acceptance`` are asked for every hour. The epoch is that of a replica with three positions.
     """
+    labels = {**labels, "epoch": f"3;{method};;{RELEASE}"}
     at = [START - 3600 * hour for hour in range(hours, 0, -1)]
     values: dict[str, list[float]] = {}
     for _ in at:
