@@ -716,10 +716,10 @@ function(config, source, signals, name)
 
     // Not recorded: only alerts need it.
     unsettled: {
-      help: 'Most replicas started so recently that the long window still holds their slow first requests. Not where they '
-            + 'start again and again: there, slow requests are what users have.',
+      help: 'Half of the replicas or more started so recently that the long window still holds their slow first requests. Not '
+            + 'where they start again and again: there, slow requests are what users have.',
       // Each start holds the record at 1 for the warm-up time.
-      expr: '%(lately)s > 0.5\nunless\n%(minutes)s > %(few)s' % {
+      expr: '%(lately)s >= 0.5\nunless\n%(minutes)s > %(few)s' % {
         lately: promql.range('max_over_time', signals.warming.record, config.settling_seconds),
         minutes: promql.range('sum_over_time', signals.warming.record, config.restart_window_seconds),
         few: number((config.restarts_min - 0.5) * config.warm_up_seconds / config.evaluation_interval_seconds),

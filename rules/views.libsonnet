@@ -502,7 +502,15 @@ function(config, source, signals, narrow)
       expr: 'count by (alertname) (%s)' % firing([
         'alertname=~"%s"' % std.join('|', [
           'SpecDecode' + name
-          for name in ['MetricsInconsistent', 'BaselineMissing', 'BucketsMixed', 'RulesLagging', 'SidecarDown', 'TargetDown']
+          for name in [
+            'MetricsMissing',
+            'MetricsInconsistent',
+            'BaselineMissing',
+            'BucketsMixed',
+            'RulesLagging',
+            'SidecarDown',
+            'TargetDown',
+          ]
         ]),
       ]),
     },

@@ -203,6 +203,7 @@ def test_slow_and_rejected_is_harm(pack: Pack) -> None:
 
 def test_a_restart_is_not_a_regression(pack: Pack) -> None:
     cold: Mapping[str, Shares] = {**STEADY, "tpot": slower(STEADY["tpot"], 2.0)}
+    rolled_out = Phase(minutes=2, up=False), Phase(minutes=8, latency=cold, restart=True)
     pack.run(
         Case(
             name="the first minutes are slow",
@@ -214,6 +215,18 @@ def test_a_restart_is_not_a_regression(pack: Pack) -> None:
                 185: {"inference_service:specdec_warming_replicas:ratio": 1},
                 210: {"inference_service:specdec_warming_replicas:ratio": None},
             },
+        ),
+        Case(
+            name="two replicas are rolled out one after the other",
+            series=service(Phase(minutes=180), *rolled_out, Phase(minutes=80), families=SLIS)
+            + service(
+                Phase(minutes=194),
+                *rolled_out,
+                Phase(minutes=66),
+                families=SLIS,
+                labels={"pod": "chat-1", "instance": "10.0.0.1:10409"},
+            ),
+            firing=dict.fromkeys(range(184, 268, 4), QUIET),
         ),
         every=EVERY,
     )

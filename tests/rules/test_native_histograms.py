@@ -22,7 +22,7 @@ from rules.scenario import rule_groups
 
 CONVERTED = {"convert_classic_histograms_to_nhcb": True}
 # The operator writes the field of a PodMonitor as the setting of a scrape.
-MONITOR = read(KUBERNETES / "monitoring/podmonitor.yaml")["spec"]
+(MONITOR, *MONITORS) = (read(path)["spec"] for path in sorted(KUBERNETES.glob("monitoring/*podmonitor*.yaml")))
 KEPT = {"always_scrape_classic_histograms": MONITOR["scrapeClassicHistograms"]}
 # Settings of a scrape by name; the name is the namespace of its series.
 SCRAPES: dict[str, dict[str, bool]] = {
@@ -31,6 +31,11 @@ SCRAPES: dict[str, dict[str, bool]] = {
     "converted-and-kept": CONVERTED | KEPT,
 }
 ALERT = "SpecDecodeMetricsMissing"
+
+
+def test_every_monitor_keeps_classic_histograms() -> None:
+    assert MONITORS
+    assert {monitor["scrapeClassicHistograms"] for monitor in (MONITOR, *MONITORS)} == {True}
 
 
 def the_alert_and_its_records() -> dict[str, Any]:
