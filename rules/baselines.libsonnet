@@ -53,7 +53,8 @@ function(config, source, signals, name)
     worst: worst,
     labels: promql.list(labels),
     peak: peak,
-    reach: promql.duration(2 * config.history_interval_seconds),  // an evaluation may be lost
+    // Until the next evaluation, and no longer: a peak ends by having no record.
+    reach: promql.duration(config.history_interval_seconds + config.slow_interval_seconds),
     all: promql.indent(quantileOf(quantile, record), 2),
   };
 

@@ -33,7 +33,15 @@ SLOW: Mapping[str, Shares] = {**STEADY, "tpot": ((0.03, 0.6), (0.04, 0.39), (0.0
 MEAN, LOSS = "SpecDecodeLatencyMeanRegression warning tpot", "SpecDecodeNotPayingOff warning tpot"
 DIFFER = "SpecDecodeBaselinesDiffer warning"
 QUIET: set[str] = set()
-OTHERS = ("curve", "replicas", "quantiles", "error-budgets", "alerts-error-budgets", "alerts-presence")
+OTHERS = (
+    "curve",
+    "replicas",
+    "quantiles",
+    "error-budgets",
+    "alerts-error-budgets",
+    "alerts-presence",
+    "alerts-drafting",
+)
 BASELINE = "inference_service:specdec_latency_seconds:mean_baseline"
 FROM_FILE, FROM_HISTORY = (f'{BASELINE}{{sli="tpot",baseline_source="{source}"}}' for source in ("pinned", "history"))
 DAY = 86400.0

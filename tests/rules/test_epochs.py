@@ -161,7 +161,7 @@ def test_a_lasting_regression_stays_until_its_last_good_hours_are_too_old(promto
         Case(
             name="and for ever, after some nights",
             series=hourly((24, 1), *nights[:8], (72, 1.4)),
-            firing={60 * (24 * 5 + hour): slow for hour in range(6, 72, 3)},
+            firing={60 * (24 * 5 + hour): slow for hour in range(7, 72, 3)},
         ),
         every=60,
         step=STEP,

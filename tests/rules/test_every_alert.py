@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -100,16 +100,19 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         """The first share takes what the others leave."""
         return ((shares[0][0], 1 - sum(share for _, share in shares[1:])), *shares[1:])
 
-    def boundaries(of_one: bool) -> list[Series]:
-        series = one(well, families=("tpot",))
-        other = one(well, families=("tpot",), labels=SECOND)
-        some = [
-            dataclasses.replace(each, values=[None if ONSET <= m < MENDED else v for m, v in enumerate(each.values)])
-            if of_one and each.labels.get("le") in {"0.075", "0.15"}
+    def lost(series: Iterable[Series], wanted: Callable[[Series], bool]) -> list[Series]:
+        """Some of the series do not arrive during the incident."""
+        gaps = [ONSET <= minute < MENDED for minute in range(MINUTES)]
+        return [
+            dataclasses.replace(each, values=[None if gap else v for gap, v in zip(gaps, each.values, strict=True)])
+            if wanted(each)
             else each
-            for each in other
+            for each in series
         ]
-        return series + some
+
+    def boundaries() -> list[Series]:
+        other = one(well, families=("tpot",), labels=SECOND)
+        return one(well, families=("tpot",)) + lost(other, lambda each: each.labels.get("le") in {"0.075", "0.15"})
 
     def recorded(values: Sequence[float | None], labels: Mapping[str, str]) -> Series:
         file = next(each for each in pinned(1, recorded=1.0, labels=labels) if "timestamp" in each.name)
@@ -119,6 +122,7 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         """Of the exporter that serves the file."""
         return [each for each in service(well, labels=labels) if each.name == "specdec_predictor_info"]
 
+    old = [-61 * 86400.0 if ONSET <= minute < MENDED else 1.0 for minute in range(MINUTES)]
     another = [2.0 if ONSET <= minute < MENDED else 1.0 for minute in range(MINUTES)]
     group = {"rule_group": "/etc/rules/specdec.rules.yaml;specdec-tails"}
     lasting = [230.0 if ONSET <= minute < MENDED else 20.0 for minute in range(MINUTES)]
@@ -150,11 +154,13 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         ),
         "ErrorBudgetBurn critical": one(*swinging(latency={"tpot": with_tail(tpot, 0.4, 0.5)}), families=("tpot",)),
         "MetricsInconsistent warning": one(*incident(during(accepted_factor=1.1))),
-        "BucketsMixed warning": boundaries(of_one=True),
+        "BucketsMixed warning": boundaries(),
         "BaselinesDiffer warning": [
             recorded(values, labels) for values, labels in (([1.0] * MINUTES, replica(0)), (another, SECOND))
         ]
         + (info(replica(0)) + info(SECOND)),
+        "BaselinesDiffer info": [recorded(old, replica(0)), *info(replica(0))],
+        "MetricsMissing warning": lost(one(well), lambda each: each.name.endswith("_latency_seconds_count")),
         "RulesLagging warning": [
             Series("prometheus_rule_group_last_duration_seconds", group, lasting),
             Series("prometheus_rule_group_interval_seconds", group, [240.0] * MINUTES),

@@ -304,7 +304,7 @@ def test_counters_lost_on_friday_evening_are_told_on_monday(promtool: Promtool, 
     pack = pack_of(promtool, tmp_path, ("speculation", "history", "alerts-drafting"), "{}")
     friday, monday = 17 * 60, (3 * 24 + 9) * 60
     away, plain = Phase(minutes=5 * 24 * 60 - friday, present=False), Phase(minutes=5 * 24 * 60 - friday)
-    names = ("draft", "accepted_tokens_total", "generation_tokens_total")
+    names = ("draft", "accepted_tokens_total", "generation_tokens_total", "step_latency_seconds_count")
     series = service(Phase(minutes=friday), away) + service(
         Phase(minutes=friday, present=False), plain, speculative=False, labels=SECOND
     )

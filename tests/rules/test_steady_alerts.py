@@ -46,7 +46,6 @@ EVERY = 4  # minutes between two evaluations
 NOT_NEEDED = {
     f"specdec-{name}"
     for name in (
-        "quantiles",
         "tails",
         "error-budgets",
         "alerts-latency",
