@@ -53,8 +53,7 @@ function(config, source, signals, name)
     worst: worst,
     labels: promql.list(labels),
     peak: peak,
-    // Until the next evaluation, and no longer: a peak ends by having no record.
-    reach: promql.duration(config.history_interval_seconds + config.slow_interval_seconds),
+    reach: promql.duration(2 * config.history_interval_seconds),  // an evaluation may be lost
     all: promql.indent(quantileOf(quantile, record), 2),
   };
 

@@ -200,8 +200,8 @@
 
     // A daily peak is no regression: where this hour of the day is slower on the median day, it is the baseline. It is the
     // slowest hour between these times before and after now. At the edges of a peak, the next record of an hour within it may
-    // be two hours away, it is looked up once an hour, and peaks do not begin on the minute.
-    same_hour_before_seconds: 2 * 3600,
+    // be two hours away, it is looked up once an hour and kept for two, and peaks do not begin on the minute.
+    same_hour_before_seconds: 3600,
     same_hour_after_seconds: 4 * 3600,
 
     // Only once history reaches back this many days: the first days of a service may not be usual.
