@@ -185,7 +185,7 @@ def replay(
     _create_blocks(samples, data, release)
     judged = [rule for rule in alert_rules(rules) if not alerts or rule.name in alerts]
     layers = recording_layers(rules, [rule.expression for rule in judged])
-    raw = set(data.iterdir())
+    raw = _blocks(data)
     for last in range(rounds - 1, -1, -1):
         _record(layers, data, span, past=past, memory=memory, release=release)
         fired: dict[str, list[Episode]] = collections.defaultdict(list)
@@ -197,10 +197,15 @@ def replay(
                     at = range(math.ceil(episode.since), math.ceil(episode.until), rule.interval)
                     firing.append(Samples(_alerts_series(labels, episode), at, [1.0] * len(at)))
         if last:
-            for block in set(data.iterdir()) - raw:
-                shutil.rmtree(block) if block.is_dir() else block.unlink()
+            for block in _blocks(data) - raw:
+                shutil.rmtree(block)
             _create_blocks(firing, data, release)
     return fired
+
+
+def _blocks(data: Path) -> set[Path]:
+    """A Prometheus that ran on the data leaves other files as well, but no samples in them."""
+    return {meta.parent for meta in data.glob("*/meta.json")}
 
 
 def _create_blocks(samples: Iterable[Samples], data: Path, release: str) -> None:
@@ -255,11 +260,11 @@ def _remembering(groups: Groups, data: Path, span: tuple[int, int], release: str
     """
     before: set[Path] = set()
     for _ in range(1 + (span[1] - span[0]) // (2 * HOUR)):
-        there = set(data.iterdir())
+        there = _blocks(data)
         record(groups, data, span, release=release)
         for block in before:
             shutil.rmtree(block)
-        before = set(data.iterdir()) - there
+        before = _blocks(data) - there
 
 
 def _release() -> str:
