@@ -258,7 +258,7 @@ OUTAGES: Mapping[str, Operation] = {
         make=_outage(_again(4, 4), hours=(2, 4), replicas=3, broken=1), ticket=LOOP, within=35, ends=120
     ),
     "3 of 40 min down, then 3x slower": Operation(
-        make=_outage(_again(3, 37, slow=3.0), hours=(4, 5)), ticket=LOOP, within=100, ends=120
+        make=_outage(_again(3, 37, slow=3.0), hours=(4, 5)), ticket=LOOP, within=100, ends=120, may_page=True
     ),
     "hung engine": Operation(make=_outage(HUNG, hours=(1, 2)), page=STALLED),
     "1 of 2 engines hung": Operation(make=_outage(HUNG, hours=(1, 2), replicas=2, broken=1), page=STALLED),
@@ -266,7 +266,7 @@ OUTAGES: Mapping[str, Operation] = {
     "1 of 3 pods gone": Operation(make=_outage(_is(scraped=False), hours=_HOURS, replicas=3, broken=1)),
     "no pod answers": Operation(make=_outage(_is(up=False), hours=_HOURS, replicas=2), page=DOWN),
     "1 of 3 pods does not answer": Operation(
-        make=_outage(_is(up=False), hours=_HOURS, replicas=3, broken=1), ticket=DOWN, within=20
+        make=_outage(_is(up=False), hours=_HOURS, replicas=3, broken=1), ticket=DOWN, within=25
     ),
     "sidecar dead": Operation(make=_outage(_is(sidecar=False), hours=_HOURS), page=DOWN, within=20, sources=EXPORTER),
     "1 of 3 sidecars dead": Operation(
