@@ -82,7 +82,7 @@ function(config, source, signals, name)
     ||| % {
       labels: promql.list(labels),
       days: promql.indent(std.join('\nor\n', [day(n) for n in std.range(1, config.history_days)])),
-      beyond: beyond % quantileOf(quantile, record),
+      beyond: beyond(quantileOf(quantile, record)),
       aged: 'count_over_time(%(record)s[%(window)s] offset %(days)s)' % {
         record: record,
         window: promql.duration((config.history_days - config.min_same_hour_days) * 86400),
@@ -354,7 +354,11 @@ function(config, source, signals, name)
         config.latency_history_quantile,
         signals.latency_mean_hour.record,
         level + ['sli', 'epoch'],
-        '> on (%s) 1.02 * %%s' % promql.list(level + ['sli', 'epoch']),
+        function(most) '> on (%(labels)s) %(ratio)s * %(most)s' % {
+          labels: promql.list(level + ['sli', 'epoch']),
+          ratio: number(config.peak_mean_ratio),
+          most: most,
+        },
         on_sli + ' ' + signals.lasting.expr
       ),
     },
@@ -369,7 +373,13 @@ function(config, source, signals, name)
           slow_quantile,
           within_in_history(sli),
           level + ['le', 'epoch'],
-          '< on (%s) (1.1 * %%s - 0.1)' % promql.list(level + ['le', 'epoch']),  // 1 - x > 1.1 * (1 - most hours)
+          // 1 - x > ratio * (1 - most)
+          function(most) '< on (%(labels)s) (%(ratio)s * %(most)s - %(rest)s)' % {
+            labels: promql.list(level + ['le', 'epoch']),
+            ratio: number(config.peak_slower_ratio),
+            most: most,
+            rest: number(config.peak_slower_ratio - 1),
+          },
           on + ' ' + signals.lasting.by_sli[sli]
         )
         for sli in config.history_tail_slis

@@ -204,6 +204,10 @@
     same_hour_before_seconds: 3600,
     same_hour_after_seconds: 4 * 3600,
 
+    // The hour of the day is recorded where its mean latency, or its share of slow requests, is so many times that of most hours.
+    peak_mean_ratio: 1.02,
+    peak_slower_ratio: 1.1,
+
     // Only once history reaches back this many days: the first days of a service may not be usual.
     min_same_hour_days: 3,
 

@@ -17,7 +17,7 @@ function(config, signals, alert)
   // Services whose targets are there.
   local present(matchers) = promql.by('max', service, replicas + matchers) + butLogged;
   // The same, for so long that the alert's `for` completes the time of a cold start: a service that never answered.
-  local long_present(matchers) = '%(present)s\nand %(of)s\n%(before)s' % {
+  local longPresent(matchers) = '%(present)s\nand %(of)s\n%(before)s' % {
     present: present(matchers),
     of: ofService,
     before: '(%(replicas)s offset %(time)s)' % {
@@ -56,7 +56,7 @@ function(config, signals, alert)
 
 
   [
-    down(minutes(5), answered(everywhere) + '\nor\n' + long_present(everywhere)),
+    down(minutes(5), answered(everywhere) + '\nor\n' + longPresent(everywhere)),
   ] + (
     if zero == '' then []
     // Without a target, such a service is at zero.

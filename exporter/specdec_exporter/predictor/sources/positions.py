@@ -10,7 +10,6 @@ import contextlib
 import errno
 import logging
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -83,9 +82,9 @@ class PositionFile:
         return True
 
     def _replace(self, content: bytes, *, durable: bool) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.stat(self.path).st_mode):  # noqa: PTH116  a device or a FIFO is no file of ours
-                raise OSError(errno.EINVAL, "it is not a regular file")
+        path = Path(self.path)
+        if path.exists() and not path.is_file():  # a device or a FIFO is no file of ours
+            raise OSError(errno.EINVAL, "it is not a regular file")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(self.temporary_path, flags, 0o600)
         try:
@@ -96,7 +95,7 @@ class PositionFile:
                 os.fsync(fd)
         finally:
             os.close(fd)
-        Path(self.temporary_path).replace(self.path)
+        Path(self.temporary_path).replace(path)
 
     def _unusable(self, reason: str) -> tuple[Position, ...]:
         self._counters.read_errors += 1
