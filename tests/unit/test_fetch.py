@@ -23,6 +23,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from specdec_exporter import bounds
 from specdec_exporter.errors import ConfigError, FetchError
 from specdec_exporter.predictor.metrics import fetch
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
@@ -265,7 +266,7 @@ async def test_a_bad_answer_says_what_was_found(
 async def test_a_body_over_the_limit_is_not_taken_in(
     session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, compressed: bool, announced: bool
 ) -> None:
-    monkeypatch.setattr(fetch, "MAX_BODY_BYTES", 100_000)
+    monkeypatch.setattr(bounds, "BODY_BYTES", 100_000)
     body = gzip.compress(b"\n" * 10_000_000) if compressed else b"\n" * 200_000
     sent_all = False
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from builders import CAPTURES
 from loglines import ARGUMENTS, HEADER
+from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
@@ -26,7 +27,7 @@ from specdec_exporter.predictor.log.events import (
     SpecDecoding,
 )
 from specdec_exporter.predictor.log.logline import parse_line
-from specdec_exporter.predictor.log.scan import MAX_LINE_BYTES, LogFormat, LogScanner
+from specdec_exporter.predictor.log.scan import LogFormat, LogScanner
 
 ACCESS = b'INFO:     10.0.0.1:5 - "POST /v1/completions HTTP/1.1" 200 OK'
 UNKNOWN_WARNING = b"WARNING 11-20 21:44:52 [vllm.py:5] Enforce eager set"
@@ -375,13 +376,13 @@ def test_a_partial_line_at_the_end_counts_only_if_it_is_whole() -> None:
 
 def test_a_line_of_too_many_pieces_is_dropped_and_counted() -> None:
     piece = drafts() + b"x" * 16000
-    pieces = [("stdout", "P", piece)] * (MAX_LINE_BYTES // len(piece) + 3)
+    pieces = [("stdout", "P", piece)] * (LINE_BYTES // len(piece) + 3)
     found = read(cri(*pieces, ("stdout", "F", b"end"), ("stdout", "F", drafts(3))))
     assert (found.accepted, found.counters.oversized_lines, found.counters.parse_errors) == ([3], 1, 0)
 
 
 def test_a_line_too_long_to_be_ours_is_skipped_and_counted() -> None:
-    found = read(lines(drafts() + b" " * MAX_LINE_BYTES, drafts(3)))
+    found = read(lines(drafts() + b" " * LINE_BYTES, drafts(3)))
     assert (found.accepted, found.counters.oversized_lines) == ([3], 1)
 
 

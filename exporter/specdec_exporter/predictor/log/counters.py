@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 
@@ -18,4 +20,5 @@ class ReaderCounters(msgspec.Struct):
     read_errors: int = 0  # permission, I/O, unusable position file
     last_line_timestamp: float | None = None  # Unix time of the last reading of a whole line
     bytes_behind: int = 0
+    dropped: Counter[str] = msgspec.field(default_factory=Counter)  # beyond a bound, by what
     round_seconds: float = 0.0  # duration of the last round of reading

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.log.container import Piece, detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -28,7 +29,6 @@ from specdec_exporter.predictor.log.usualline import Writer, take_usual_lines
 
 LogFormat = Literal["auto", "plain", "cri", "docker"]
 
-MAX_LINE_BYTES: Final = 1 << 20
 _ALL_KINDS: Final = frozenset(
     {SpecDecoding, EngineStats, EngineConfig, ServerArguments, PredictorWarning, RequestParams}
 )
@@ -167,7 +167,7 @@ class LogScanner:
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
         """Detect a framed format by the first line. A plain line decides nothing, because framed lines may follow."""
-        found = detect_format(bytes(buffer[: min(_line_end(buffer, 0, end), MAX_LINE_BYTES)]))
+        found = detect_format(bytes(buffer[: min(_line_end(buffer, 0, end), LINE_BYTES)]))
         if found is not None and found != self._format:
             self._set_format(found)
 
@@ -214,7 +214,7 @@ class LogScanner:
 
     def _take_line_at(self, buffer: bytearray, start: int, end: int) -> int:
         stop = _line_end(buffer, start, end)
-        if stop - start > MAX_LINE_BYTES:
+        if stop - start > LINE_BYTES:
             self._counters.oversized_lines += 1
         else:
             previous = _line_before(buffer, start) if start else self._last_line
@@ -241,7 +241,7 @@ class LogScanner:
             return
         if partial is None:
             partial = self._partials[piece.stream] = _Partial(piece.timestamp)
-        if partial.kept and len(partial.text) + len(piece.payload) > MAX_LINE_BYTES:
+        if partial.kept and len(partial.text) + len(piece.payload) > LINE_BYTES:
             self._counters.oversized_lines += 1
             partial.kept = False
             partial.text.clear()

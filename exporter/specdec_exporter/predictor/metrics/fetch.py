@@ -17,16 +17,12 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from specdec_exporter import __version__
+from specdec_exporter import __version__, bounds
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
 from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
-MAX_BODY_BYTES: Final = 16 * 1024 * 1024  # compressed and decompressed; 300 times the body of 0.32.0
-
 _MAX_REDIRECTS: Final = 3
-_MAX_VERSION_BODY_BYTES: Final = 64 * 1024
-_MAX_MODELS_BODY_BYTES: Final = 1024 * 1024
 # Parsing this much takes some 40 ms, too long for the event loop.
 _PARSE_IN_THREAD_BYTES: Final = 1024 * 1024
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -112,16 +108,16 @@ class MetricsFetcher:
 
     async def version(self, timeout_seconds: float) -> str | None:
         """Return the release of vLLM from ``GET /version``, e.g. ``0.32.0``; ``None`` if there is no such answer."""
-        found = await self.ask("version", _Version, timeout_seconds, max_bytes=_MAX_VERSION_BODY_BYTES)
+        found = await self.ask("version", _Version, timeout_seconds, max_bytes=bounds.VERSION_BODY_BYTES)
         return found.version if found and _VERSION.fullmatch(found.version) else None
 
     async def models(self, timeout_seconds: float) -> dict[str, str | None]:
         """Return loaded models by served name, from ``GET /v1/models``; empty if there is no such answer."""
-        found = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=_MAX_MODELS_BODY_BYTES)
+        found = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=bounds.MODELS_BODY_BYTES)
         return {model.id: model.root for model in found.data} if found else {}
 
     async def ask(
-        self, path: str, kind: type[_Answer], timeout_seconds: float, *, max_bytes: int = MAX_BODY_BYTES
+        self, path: str, kind: type[_Answer], timeout_seconds: float, *, max_bytes: int = bounds.BODY_BYTES
     ) -> _Answer | None:
         """Return the JSON at ``path`` below the base; ``None`` if there is no such answer."""
         try:
@@ -132,7 +128,7 @@ class MetricsFetcher:
             return None
 
     async def _fetch(self) -> Snapshot:
-        body, content_type = await self._get(self._metrics_url, MAX_BODY_BYTES)
+        body, content_type = await self._get(self._metrics_url, bounds.BODY_BYTES)
         try:
             if len(body) > _PARSE_IN_THREAD_BYTES:
                 snapshot = await asyncio.to_thread(self._parse, body, content_type)
