@@ -105,12 +105,13 @@ class Engine:
     @property
     def next_event_at(self) -> float:
         """Simulated second of the next event. It is never in the past."""
-        return min(
-            self._next_arrival_at,
-            self._next_report_at,
-            self._boundaries[-1][0] if self._boundaries else NEVER,
-            *(rank.next_event_at for rank in self.ranks),
-        )
+        soonest = min(self._next_arrival_at, self._next_report_at)
+        if self._boundaries:
+            soonest = min(soonest, self._boundaries[-1][0])
+        for rank in self.ranks:  # no generator: this is asked before every step
+            if (at := rank.next_event_at) < soonest:
+                soonest = at
+        return soonest
 
     @property
     def process_start_unix(self) -> float:
@@ -192,8 +193,9 @@ class Engine:
                 if self._drifts:
                     self.conditions = apply_incidents(self._base, self.settings.incidents, now)
                 finished = rank.run_event(now, self.conditions)
-                self._in_flight -= sum(request.synthetic for request in finished)
-                self._top_up()
+                if finished:
+                    self._in_flight -= sum(request.synthetic for request in finished)
+                    self._top_up()
                 return
         if self._next_arrival_at <= now:
             self._submit_synthetic()

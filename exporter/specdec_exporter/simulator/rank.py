@@ -34,12 +34,11 @@ class Request:
     last_token_at: float = 0.0
     generated: int = 0
     over: bool = False  # finished, aborted, or lost in a restart
+    end: int = dataclasses.field(init=False)  # tokens with which it is finished
 
-    @property
-    def remaining(self) -> int:
-        """Tokens that are left until it ends."""
-        end = self.max_tokens if self.stop_after is None else min(self.max_tokens, self.stop_after)
-        return end - self.generated
+    def __post_init__(self) -> None:
+        """Work out the end once: it is asked for in every step."""
+        self.end = self.max_tokens if self.stop_after is None else min(self.max_tokens, self.stop_after)
 
 
 class Rank:
@@ -68,7 +67,9 @@ class Rank:
     @property
     def next_event_at(self) -> float:
         """The simulated second of its next event; infinite when idle."""
-        return min(self._step_ends_at, self._prefilling[0][0] if self._prefilling else NEVER)
+        if self._prefilling and self._prefilling[0][0] < self._step_ends_at:
+            return self._prefilling[0][0]
+        return self._step_ends_at
 
     @property
     def running(self) -> int:
@@ -155,11 +156,17 @@ class Rank:
         rng, latency = self._rng, self._settings.latency
         # A slow request takes part in some of the steps only, so it does not delay the others.
         batch = [r for r in self._decoding if r.slow_factor <= 1 or rng.random() * r.slow_factor < 1]
-        self._step = [(request, self._draft_length(request, conditions)) for request in batch]
-        longest = max((length for _, length in self._step), default=0)
+        self._step = step = []
+        longest = drafted = 0
+        for request in batch:
+            length = self._draft_length(request, conditions)
+            step.append((request, length))
+            drafted += length
+            if length > longest:
+                longest = length
         seconds = latency.step_seconds + latency.draft_token_seconds * longest
         seconds += latency.request_seconds * max(0, len(batch) - 1)
-        seconds += latency.batched_token_seconds * (sum(length for _, length in self._step) - longest)
+        seconds += latency.batched_token_seconds * (drafted - longest)
         jitter = rng.lognormvariate(0.0, latency.step_sigma) if latency.step_sigma else 1.0
         self._step_ends_at = now + seconds * jitter * conditions.latency_factor
 
@@ -172,7 +179,8 @@ class Rank:
         length = settings.k
         if length > 1 and settings.short_draft_share and not self._v0 and rng.random() < settings.short_draft_share:
             length = rng.randint(1, length - 1)
-        return min(length, request.remaining - 1) if self._release.drafts_cut_at_max_tokens else length
+        left = request.end - request.generated - 1  # besides the token that the step gives anyway
+        return left if left < length and self._release.drafts_cut_at_max_tokens else length
 
     def _end_step(self, now: float, conditions: Conditions) -> list[Request]:
         step, self._step, self._step_ends_at = self._step, [], NEVER
@@ -183,7 +191,7 @@ class Rank:
             if request.over:
                 continue
             accepted = self._verify(draft_length, conditions) if draft_length else 0
-            emitted = min(accepted + 1, request.remaining)
+            emitted = min(accepted + 1, request.end - request.generated)
             totals.generation_tokens += emitted
             totals.v0_generation_steps += 1
             totals.inter_token.observe(now - request.last_token_at)
@@ -200,10 +208,12 @@ class Rank:
             totals.accepted_per_position[accepted] += 1
             window.accepted_per_position[accepted] += 1
             accepted += 1
-        for counts in (totals, window):
-            counts.drafts += 1
-            counts.draft_tokens += draft_length
-            counts.accepted_tokens += accepted
+        totals.drafts += 1
+        totals.draft_tokens += draft_length
+        totals.accepted_tokens += accepted
+        window.drafts += 1
+        window.draft_tokens += draft_length
+        window.accepted_tokens += accepted
         self.last_step_drafted = True
         if self._v0:
             self._count_v0(accepted, draft_length, rates)
@@ -222,7 +232,7 @@ class Rank:
     def _emit(self, request: Request, tokens: int, now: float) -> bool:
         """Give ``tokens`` to the request; return whether it is finished now."""
         request.generated += tokens
-        request.over = request.remaining <= 0
+        request.over = request.generated >= request.end
         reason = None
         if request.over:
             reason = "stop" if request.generated == request.stop_after else "length"
