@@ -46,8 +46,9 @@ def _python_text(engine: Engine, family: Family) -> Iterator[str]:
         if not isinstance(value, Histogram):
             yield f"{name}{_braces(labels)} {'NaN' if math.isnan(value) else repr(float(value))}"
             continue
+        before, after = _braces(dict(sorted({**labels, "le": "\0"}.items()))).split("\0")
         for bound, count in value.buckets():
-            yield f"{name}_bucket{_braces(dict(sorted({**labels, 'le': bound}.items())))} {float(count)}"
+            yield f"{name}_bucket{before}{bound}{after} {float(count)}"
         parts = (f"{name}_count{_braces(labels)} {float(value.count)}", f"{name}_sum{_braces(labels)} {value.sum!r}")
         yield from reversed(parts) if shared else parts
     if family.kind != "gauge" and not shared:
@@ -68,8 +69,9 @@ def _openmetrics(engine: Engine, family: Family) -> Iterator[str]:
         if isinstance(value, Histogram):
             yield f"{name}_sum{_braces(labels)} {value.sum!r}"
             yield f"{name}_count{_braces(labels)} {value.count}"
+            before, after = _braces({"le": "\0", **labels}).split("\0")
             for bound, count in value.buckets():
-                yield f"{name}_bucket{_braces({'le': bound, **labels})} {count}"
+                yield f"{name}_bucket{before}{bound}{after} {count}"
         else:
             yield f"{family.name}{_braces(labels)} {value}"
 
