@@ -99,7 +99,18 @@ class OwnLogSettings(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal["logfmt", "json"] = "logfmt"
 
 
-class PredictorSettings(msgspec.Struct, frozen=True, kw_only=True):
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a predictor with TLS and a token: Prometheus' words, and files of PEM or of one token."""
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    server_name: str | None = None
+    insecure_skip_verify: bool = False
+    bearer_token_file: str | None = None
+
+
+class PredictorSettings(Access, frozen=True, kw_only=True):
     """One entry of ``predictors:``, or ``--predictor.*`` and ``--baseline.file``. ``timeout`` is in seconds."""
 
     name: Annotated[str, valid_name] = "default"

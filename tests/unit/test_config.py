@@ -51,7 +51,7 @@ def test_a_file_lists_several_predictors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("predictors: [{nmae: x}]", "line 1: predictors[0].nmae: unknown key, expected one of name, url,"),
+        ("predictors: [{nmae: x}]", "line 1: predictors[0].nmae: unknown key, expected one of ca_file,"),
         ("webb: {}", "line 1: webb: unknown key, expected one of web, log, window, predictors"),
         ("web: {listen_addresses: 3}", "web.listen_addresses: expected"),
         ("window: soon", "window: expected a duration"),

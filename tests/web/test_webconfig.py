@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import dataclasses
-import datetime as dt
 import logging
 import re
 import ssl
@@ -20,12 +18,10 @@ import aiohttp
 import bcrypt
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 from yarl import URL
 
+from certificates import Identity, issue
 from running import exporter
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.basicauth import auth_middleware
@@ -36,38 +32,6 @@ ALICE = bcrypt.hashpw(b"wonderland", b"$2b$04$j.Cm3PaPHiD0oF84qI6Mk.").decode()
 
 
 # --- certificates and files ------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Identity:
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-
-    def write(self, directory: Path, name: str) -> None:
-        (directory / f"{name}.crt").write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
-        (directory / f"{name}.key").write_bytes(self.key_pem(serialization.NoEncryption()))
-
-    def key_pem(self, encryption: serialization.KeySerializationEncryption) -> bytes:
-        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-
-
-def issue(name: str, issuer: Identity | None = None) -> Identity:
-    """A CA if nobody issues it, else a certificate for localhost or a client."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer.certificate.subject if issuer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-    )
-    return Identity(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)
 
 
 @pytest.fixture(scope="module")

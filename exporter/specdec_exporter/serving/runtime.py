@@ -47,7 +47,7 @@ class PredictorRuntime:
             settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
         )
         self.metrics_health = CollectorHealth(success=False)
-        self._fetcher = MetricsFetcher(session, settings.url)
+        self._fetcher = MetricsFetcher(session, settings.url, access=settings)
         self._source: LogSource | None = open_log_source(settings, reader) if reader is not None else None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
