@@ -17,5 +17,10 @@ MODELS_BODY_BYTES: Final = 1024 * 1024  # refused
 TOKEN_BYTES: Final = 16 * 1024  # a server takes 8 KiB of headers; the fetch fails
 CERTIFICATE_BYTES: Final = 1024 * 1024  # all CAs of a system are 220 KiB; the fetch fails
 
+# --- Who connects to the exporter -------------------------------------------------------------------------------------
+CONNECTIONS: Final = 128  # and half of the descriptors; the one that waits longest for a request makes room
+IDLE_SECONDS: Final = 75  # for a whole request head, longer than the usual scrape intervals; closed
+ANSWER_SECONDS: Final = 30  # for taking an answer; cut
+
 # --- What a log holds -------------------------------------------------------------------------------------------------
 LINE_BYTES: Final = 1 << 20  # skipped to the next newline and counted as oversized
