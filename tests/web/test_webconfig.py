@@ -23,6 +23,7 @@ from yarl import URL
 
 from certificates import Identity, issue
 from running import exporter
+from specdec_exporter.commands import healthcheck
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.basicauth import auth_middleware
 from specdec_exporter.web.webconfig import WebConfig, WebConfigFile, load_web_config
@@ -366,6 +367,28 @@ async def test_the_exporter_serves_those_with_a_password_and_answers_its_own_hea
         )
         assert await probe.wait() == 0
     assert all("level=info" in line or "predictor's metrics" in line for line in running.log), running.log
+
+
+@pytest.mark.parametrize("version", ["TLS12", "TLS13"])
+async def test_a_health_probe_passes_where_client_certificates_are_demanded(
+    folder: Path, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demands = "  client_ca_file: ca.crt\n  client_auth_type: RequireAndVerifyClientCert\n"
+    path = configure(folder, f"{TLS}{demands}  max_version: {version}\n")
+
+    async def probe(url: str, *arguments: str) -> tuple[int, str]:
+        address = f"--web.listen-address=127.0.0.1:{URL(url).port}"
+        code = await asyncio.to_thread(healthcheck.command.main, [address, *arguments], standalone_mode=False)
+        return code, capsys.readouterr().err
+
+    file = WebConfigFile(path)
+    async with serving(file.current, file.ssl_context()) as url:
+        assert await probe(url, f"--web.config.file={path}") == (0, "")
+        assert (await probe(url))[0] == 1  # whoever does not know of the demand cannot tell it from a failure
+    code, said = await probe(url, f"--web.config.file={path}")
+    assert (code, said) == (1, f"specdec-exporter: https://127.0.0.1:{URL(url).port}/-/healthy: Connection refused\n")
+    async with serving(WebConfig) as plain:
+        assert "expected a TLS handshake" in (await probe(plain, f"--web.config.file={path}"))[1]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
