@@ -9,16 +9,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import click
 import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
 from certificates import Identity, issue
 from specdec_exporter import bounds
+from specdec_exporter.commands.cli import cli
 from specdec_exporter.config import Access
-from specdec_exporter.errors import ConfigError, FetchError
+from specdec_exporter.errors import ConfigError, FetchError, SpecdecError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 
+NOBODY = "http://127.0.0.1:9"
 BODY = b'# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine="0",model_name="m"} 3.0\n'
 
 
@@ -220,6 +223,34 @@ async def test_a_ca_file_without_certificates_is_named(folder: Path) -> None:
         (folder / "empty").touch()
         why = await ask("https://localhost:1", access(folder, ca_file=name))
         assert why == f"credentials: ca_file {folder}/{name}: expected PEM certificates"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"check {NOBODY}",
+        f"baseline record --predictor.url={NOBODY} --duration=1s",
+        f"compare base.yaml {NOBODY} --duration=1s",
+        f"tune --k=0,2 --method=ngram --directory=. --predictor.url={NOBODY} --restart-command=true --restart-timeout=9ms",
+    ],
+)
+def test_commands_that_ask_a_predictor_have_the_same_flags(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.yaml").write_bytes((Path(__file__).parents[2] / "deploy" / "demo" / "baseline.yaml").read_bytes())
+    said = ""
+    try:
+        cli.main([*line.split(), "--predictor.bearer-token-file=gone"], standalone_mode=False)
+    except SpecdecError as error:
+        said = str(error)
+    assert "bearer_token_file gone: cannot be read: No such file or directory" in said + capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["compare a.yaml b.yaml", "tune", "baseline record --prometheus=http://h"])
+def test_without_a_predictor_these_flags_are_bad_usage(line: str) -> None:
+    with pytest.raises(click.UsageError):
+        cli.main([*line.split(), "--predictor.ca-file=ca.crt"], standalone_mode=False)
 
 
 # --- who gets the token ----------------------------------------------------------------------------------------------

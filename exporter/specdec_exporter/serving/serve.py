@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
@@ -73,7 +74,15 @@ def _stop_signal() -> asyncio.Event:
 
 
 async def check(settings: Settings) -> None:
-    """Raise the error with which ``serve`` would refuse these settings. Tries no listen address."""
+    """Raise the error with which ``serve`` would refuse these settings.
+
+    The check may run elsewhere, so free ports and the Kubernetes API do not matter.
+    """
+    files = tuple(
+        msgspec.structs.replace(each, log_source="file", log_paths=()) if each.log_source == "kubernetes" else each
+        for each in settings.predictors
+    )
+    settings = msgspec.structs.replace(settings, predictors=files)
     runtime = ExporterRuntime(settings, lambda: settings)
     try:
         runtime.prepare()
