@@ -231,7 +231,7 @@ async def test_a_ca_file_without_certificates_is_named(folder: Path) -> None:
         f"check {NOBODY}",
         f"baseline record --predictor.url={NOBODY} --duration=1s",
         f"compare base.yaml {NOBODY} --duration=1s",
-        f"tune --k=0,2 --method=ngram --directory=. --predictor.url={NOBODY} --restart-command=true --restart-timeout=9ms",
+        f"tune --k=0,2 --method=ngram --directory=. --predictor.url={NOBODY} --restart-command=: --restart-timeout=9ms",
     ],
 )
 def test_commands_that_ask_a_predictor_have_the_same_flags(
