@@ -173,7 +173,7 @@ def port_of(running: Exporter) -> int:
 
 async def test_a_scrape_is_answered_beside_a_thousand_idle_and_slow_connections_with_few_descriptors() -> None:
     async with predictor(BODY) as vllm, contextlib.AsyncExitStack() as stack:
-        with descriptors(128):
+        with descriptors(100):
             running = await stack.enter_async_context(exporter(f"--predictor.url={vllm.url}"))
         async with opened(port_of(running), 500), opened(port_of(running), 500, send=HALF):
             for _ in range(20):
@@ -181,7 +181,7 @@ async def test_a_scrape_is_answered_beside_a_thousand_idle_and_slow_connections_
         assert (await running.samples())[UP] == 1
         complaints = [line for line in running.log if "level=info" not in line]
         assert len(complaints) == 1
-        assert 'msg="connections are dropped" reason="more than 64 at once"' in complaints[0]
+        assert 'msg="connections are dropped" reason="more than 50 at once"' in complaints[0]
 
 
 async def test_without_a_free_descriptor_it_says_so_once_and_goes_on_when_there_is_one() -> None:
