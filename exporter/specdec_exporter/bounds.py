@@ -18,7 +18,9 @@ TOKEN_BYTES: Final = 16 * 1024  # a server takes 8 KiB of headers; the fetch fai
 CERTIFICATE_BYTES: Final = 1024 * 1024  # all CAs of a system are 220 KiB; the fetch fails
 
 # --- Who connects to the exporter -------------------------------------------------------------------------------------
-CONNECTIONS: Final = 64  # 0.3 MiB each with TLS; and half of the descriptors; who waits longest for a request makes room
+CONNECTIONS: Final = (
+    64  # each takes 0.3 MiB with TLS; and half of the descriptors; the one that waits longest is closed
+)
 IDLE_SECONDS: Final = 75  # for a whole request head, longer than the usual scrape intervals; closed
 ANSWER_SECONDS: Final = 30  # for taking an answer; cut
 
