@@ -149,6 +149,27 @@ def test_listen_addresses(text: str, expected: tuple[str | None, int]) -> None:
     assert parse_listen_address(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("addresses", "clash"),
+    [
+        ((":1", ":2"), False),
+        ((":0", ":0"), False),
+        ((":1", "127.0.0.1:1"), True),
+        (("[::1]:1", "[::1]:1"), True),
+        (("0.0.0.0:1", "127.0.0.1:1"), True),
+        (("[::1]:1", "[::]:1"), True),
+        (("0.0.0.0:1", "[::1]:1"), False),
+        (("0.0.0.0:1", "[::]:1"), False),
+        (("127.0.0.1:1", "127.0.0.2:1"), False),
+    ],
+)
+def test_two_listen_addresses_must_not_overlap(addresses: tuple[str, ...], clash: bool) -> None:
+    for given_addresses in (addresses, addresses[::-1]):
+        expected = pytest.raises(ConfigError, match="have port 1 on the same") if clash else contextlib.nullcontext()
+        with expected:
+            load_settings(None, {"web": {"listen_addresses": given_addresses}})
+
+
 @given(st.text())
 def test_any_text_is_a_listen_address_or_an_error_of_ours(text: str) -> None:
     with contextlib.suppress(SpecdecError):

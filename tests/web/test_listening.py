@@ -135,6 +135,18 @@ async def test_beyond_the_bound_the_longest_waiting_makes_room_and_requests_unde
         assert await answer(server.port) == b"done"
 
 
+async def test_a_host_with_many_connections_takes_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "CONNECTIONS", 3)
+    async with listening() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0))
+        async with opened(server.port, 20) as many:
+            for each in many[:18]:
+                assert await ended(each) == b""
+            writer.write(REQUEST.replace(b"Host", b"Connection: close\r\nHost"))
+            assert b"done" in await ended((reader, writer))
+        writer.close()
+
+
 async def test_connections_that_never_agree_upon_tls_make_room_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

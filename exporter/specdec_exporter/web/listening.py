@@ -27,17 +27,18 @@ _REPORT_SECONDS = 60.0
 
 
 class Connection(web.RequestHandler):
-    """One connection. It tells ``owner`` when it waits for a request again, and when it is gone."""
+    """One connection from ``host``. It tells ``owner`` when it waits for a request again, and when it is gone."""
 
-    __slots__ = ("_open_transport", "_owner")
+    __slots__ = ("_open_transport", "_owner", "host")
 
-    def __init__(self, server: web.Server, owner: Connections) -> None:
+    def __init__(self, server: web.Server, owner: Connections, host: str) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=bounds.IDLE_SECONDS,  # also for the first request, and until a head is complete
             access_log=None,  # type: ignore[arg-type]  # aiohttp takes None, and its own server gets it
         )
+        self.host = host
         self._owner = owner
         self._open_transport: asyncio.WriteTransport | None = None
 
@@ -74,8 +75,9 @@ class Connection(web.RequestHandler):
 class Connections:
     """The connections of all listeners: at most :data:`bounds.CONNECTIONS`, and half of the process's descriptors.
 
-    A new one beyond that takes the place of the one that has waited longest for a request. If all are being answered,
-    it is closed. ``dropped["connections"]`` counts both.
+    A new one beyond that takes the place of one that waits for a request: of the host with most of them, the one that
+    has waited longest. So a host that opens many takes no place of others. If all are being answered, the new one is
+    closed. ``dropped["connections"]`` counts both.
     """
 
     def __init__(self, dropped: Counter[str]) -> None:
@@ -139,24 +141,24 @@ class Connections:
         """Take in one connection; the event loop asks again if there are more."""
         loop = asyncio.get_running_loop()
         try:
-            accepted, _ = listener.accept()
+            accepted, address = listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
             # The listener stays readable, so look away for a while; the kernel keeps some connections waiting.
             loop.remove_reader(listener)
             loop.call_later(_PAUSE_SECONDS, self._look_again, listener, server, tls)
-            self._drop(next(iter(self._waiting), None))
+            self._drop(self._longest_waiting())
             self._report(error.strerror or str(error))
             return
         if len(self._waiting) + len(self._answering) >= self._limit:
-            longest = next(iter(self._waiting), None)
+            longest = self._longest_waiting()
             self._drop(longest or accepted)
             self._report(f"more than {self._limit} at once")
             if longest is None:
                 return
         accepted.setblocking(False)
-        connection = Connection(server, self)
+        connection = Connection(server, self, address[0])
         self._waiting[connection] = None
         self._openings[connection] = loop.create_task(self._open(connection, accepted, tls))
 
@@ -176,6 +178,12 @@ class Connections:
     def _look_again(self, listener: socket.socket, server: web.Server, tls: ssl.SSLContext | None) -> None:
         if listener in self._sockets:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener, server, tls)
+
+    def _longest_waiting(self) -> Connection | None:
+        """Return the connection to make room; ``None`` if all are being answered."""
+        waiting = Counter(each.host for each in self._waiting)
+        most = max(waiting.values(), default=0)
+        return next((each for each in self._waiting if waiting[each.host] == most), None)
 
     def _drop(self, unlucky: Connection | socket.socket | None) -> None:
         """Close a connection at once, and count it."""
