@@ -108,12 +108,12 @@ async def test_who_sends_no_whole_request_is_cut_off(monkeypatch: pytest.MonkeyP
 async def test_who_does_not_read_the_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "ANSWER_SECONDS", 0.2)
     async with listening() as server, opened(server.port, 1, send=REQUEST.replace(b"small", b"large")) as (streams,):
-        while not streams[1].is_closing():  # its buffer fills, so nothing is read until the connection is reset
-            await asyncio.sleep(0.02)
-            writer = streams[1]
-            writer.write(b"\r\n")
-            with contextlib.suppress(ConnectionError):
-                await writer.drain()
+        async with asyncio.timeout(30):
+            while not streams[1].is_closing():  # its buffer fills, so nothing is read until the connection is reset
+                await asyncio.sleep(0.02)
+                streams[1].write(b"\r\n")
+                with contextlib.suppress(ConnectionError):
+                    await streams[1].drain()
 
 
 async def test_beyond_the_bound_the_longest_waiting_makes_room_and_requests_under_way_go_on(
