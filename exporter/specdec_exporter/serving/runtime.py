@@ -150,7 +150,7 @@ class ExporterRuntime:
         self.settings = settings
         self.last_reload_successful = True
         self.last_reload_success_timestamp = time.time()
-        self.dropped: Counter[str] = Counter()  # what was left out, by kind, outside of the predictors
+        self.left_out: Counter[str] = Counter()  # by what, beside what the predictors left out
         self._load = load
         self._session: aiohttp.ClientSession | None = None
         self._predictors: dict[str, PredictorRuntime] = {}

@@ -102,7 +102,7 @@ class _Site(NamedTuple):
 
 def _site(runtime: ExporterRuntime) -> _Site:
     """Return what the settings make of the endpoints. Raises :class:`ConfigError`."""
-    connections = Connections(runtime.dropped)
+    connections = Connections(runtime.left_out)
     middlewares: list[Middleware] = [one_line_errors]
     tls = None
     if runtime.settings.web.config_file:
