@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import signal
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -151,7 +152,7 @@ class Predictor:
 
 
 @contextlib.asynccontextmanager
-async def predictor(body: bytes = b"", port: int = 0) -> AsyncIterator[Predictor]:
+async def predictor(body: bytes = b"", port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Predictor]:
     """Run a real HTTP server that plays the predictor."""
     playing = Predictor()
     playing.body = body
@@ -160,9 +161,9 @@ async def predictor(body: bytes = b"", port: int = 0) -> AsyncIterator[Predictor
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", port)
+        site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls)
         await site.start()
-        playing.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        playing.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
         yield playing
     finally:
         await runner.cleanup()

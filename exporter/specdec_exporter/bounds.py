@@ -13,5 +13,16 @@ BODY_BYTES: Final = 16 * 1024 * 1024  # of /metrics, compressed and decompressed
 VERSION_BODY_BYTES: Final = 64 * 1024  # refused
 MODELS_BODY_BYTES: Final = 1024 * 1024  # refused
 
+# --- What files with a predictor's certificates and token hold --------------------------------------------------------
+TOKEN_BYTES: Final = 16 * 1024  # a server takes 8 KiB of headers; the fetch fails
+CERTIFICATE_BYTES: Final = 1024 * 1024  # all CAs of a system are 220 KiB; the fetch fails
+
+# --- Who connects to the exporter -------------------------------------------------------------------------------------
+CONNECTIONS: Final = (
+    64  # each takes 0.3 MiB with TLS; and half of the descriptors; the one that waits longest is closed
+)
+IDLE_SECONDS: Final = 75  # for a whole request head, longer than the usual scrape intervals; closed
+ANSWER_SECONDS: Final = 30  # for taking an answer; cut
+
 # --- What a log holds -------------------------------------------------------------------------------------------------
 LINE_BYTES: Final = 1 << 20  # skipped to the next newline and counted as oversized

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -82,6 +83,19 @@ def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+def _refuse_overlap(addresses: tuple[str, ...]) -> None:
+    """Raise :class:`ConfigError` for two addresses that cannot both be listened on."""
+    for (host, port), (other, other_port) in combinations(map(parse_listen_address, addresses), 2):
+        same = None in (host, other) or host == other or _is_every(host, other) or _is_every(other, host)
+        if same and port == other_port != 0:
+            raise ConfigError(f"--web.listen-address: two of them have port {port} on the same interface")
+
+
+def _is_every(host: str | None, other: str | None) -> bool:
+    """Whether ``host`` means every interface of the kind that ``other`` is."""
+    return host == ("::" if ":" in str(other) else "0.0.0.0")
+
+
 class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``web:`` of the file, ``--web.*``."""
 
@@ -99,7 +113,18 @@ class OwnLogSettings(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal["logfmt", "json"] = "logfmt"
 
 
-class PredictorSettings(msgspec.Struct, frozen=True, kw_only=True):
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a predictor with TLS and a token: Prometheus' words, and files of PEM or of one token."""
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    server_name: str | None = None
+    insecure_skip_verify: bool = False
+    bearer_token_file: str | None = None
+
+
+class PredictorSettings(Access, frozen=True, kw_only=True):
     """One entry of ``predictors:``, or ``--predictor.*`` and ``--baseline.file``. ``timeout`` is in seconds."""
 
     name: Annotated[str, valid_name] = "default"
@@ -150,13 +175,15 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
             flags = ", ".join(map(_flag_of, own))
             raise ConfigError(f"{config_file} lists {len(predictors)} predictors: {flags} cannot select one of them")
         predictors = (msgspec.structs.replace(predictors[0], **own),)
-    return msgspec.structs.replace(
+    settings = msgspec.structs.replace(
         settings,
         web=msgspec.structs.replace(settings.web, **overrides.get("web", {})),
         log=msgspec.structs.replace(settings.log, **overrides.get("log", {})),
         predictors=predictors,
         **overrides.get("top", {}),
     )
+    _refuse_overlap(settings.web.listen_addresses)
+    return settings
 
 
 def _flag_of(key: str) -> str:

@@ -391,11 +391,13 @@ async def serve() -> AsyncIterator[Serve]:
             runtime = ExporterRuntime(settings, lambda: settings)
             await runtime.start()
             stack.push_async_callback(runtime.stop)
-            _, runner = await exporter_process._bind(runtime)
+            site = exporter_process._site(runtime)
+            runner = await exporter_process._bind(site, listening.listen_addresses)
             stack.push_async_callback(runner.cleanup)
+            stack.callback(site.connections.close)
             for _ in range(2):
                 await runtime.refresh(5)
-            return f"http://127.0.0.1:{runner.addresses[0][1]}"
+            return f"http://127.0.0.1:{site.connections.addresses[0][1]}"
 
         yield serving
 

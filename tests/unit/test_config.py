@@ -51,7 +51,7 @@ def test_a_file_lists_several_predictors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("predictors: [{nmae: x}]", "line 1: predictors[0].nmae: unknown key, expected one of name, url,"),
+        ("predictors: [{nmae: x}]", "line 1: predictors[0].nmae: unknown key, expected one of ca_file,"),
         ("webb: {}", "line 1: webb: unknown key, expected one of web, log, window, predictors"),
         ("web: {listen_addresses: 3}", "web.listen_addresses: expected"),
         ("window: soon", "window: expected a duration"),
@@ -147,6 +147,27 @@ def test_any_text_is_a_duration_or_an_error_of_ours(text: str) -> None:
 )
 def test_listen_addresses(text: str, expected: tuple[str | None, int]) -> None:
     assert parse_listen_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("addresses", "clash"),
+    [
+        ((":1", ":2"), False),
+        ((":0", ":0"), False),
+        ((":1", "127.0.0.1:1"), True),
+        (("[::1]:1", "[::1]:1"), True),
+        (("0.0.0.0:1", "127.0.0.1:1"), True),
+        (("[::1]:1", "[::]:1"), True),
+        (("0.0.0.0:1", "[::1]:1"), False),
+        (("0.0.0.0:1", "[::]:1"), False),
+        (("127.0.0.1:1", "127.0.0.2:1"), False),
+    ],
+)
+def test_two_listen_addresses_must_not_overlap(addresses: tuple[str, ...], clash: bool) -> None:
+    for given_addresses in (addresses, addresses[::-1]):
+        expected = pytest.raises(ConfigError, match="have port 1 on the same") if clash else contextlib.nullcontext()
+        with expected:
+            load_settings(None, {"web": {"listen_addresses": given_addresses}})
 
 
 @given(st.text())

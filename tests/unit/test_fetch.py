@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from specdec_exporter import bounds
 from specdec_exporter.errors import ConfigError, FetchError
-from specdec_exporter.predictor.metrics import fetch
+from specdec_exporter.predictor.metrics import access, fetch
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 
 BODY = (
@@ -61,11 +61,11 @@ def trusted_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
-    fetch._trust.cache_clear()
+    access.system_trust.cache_clear()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*files)
     yield context
-    fetch._trust.cache_clear()
+    access.system_trust.cache_clear()
 
 
 @asynccontextmanager
@@ -180,7 +180,7 @@ async def test_a_self_signed_certificate_holds_if_the_environment_names_it(
         assert (await MetricsFetcher(session, url).fetch(5)).engines[0].requests_running == 3.0
 
         monkeypatch.delenv("SSL_CERT_FILE")
-        fetch._trust.cache_clear()
+        access.system_trust.cache_clear()
         async with open_session() as other:
             with pytest.raises(FetchError, match="certificate"):
                 await MetricsFetcher(other, url).fetch(5)

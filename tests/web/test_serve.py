@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import ssl
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from builders import CAPTURES
+from certificates import issue
 from fieldtools import tool
 from running import exporter, predictor
 
@@ -126,6 +129,47 @@ async def test_nobody_there_is_up_0_from_the_start() -> None:
         assert samples[
             'specdec_predictor_state{engine="",inference_service="default",model_name="",state="unreachable"}'
         ]
+
+
+async def test_a_predictor_with_tls_that_demands_a_certificate_and_a_token(tmp_path: Path) -> None:
+    authority = issue("the authority")
+    for name, identity in (
+        ("ca", authority),
+        ("server", issue("server", authority)),
+        ("client", issue("client", authority)),
+    ):
+        identity.write(tmp_path, name)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "ca.crt")
+    tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    sent = set()
+
+    async def behind_a_proxy(request: web.Request) -> web.Response:
+        sent.add(request.headers.get("Authorization"))
+        return web.Response(body=FIRST.read_bytes(), headers=vllm.headers)
+
+    async with predictor(tls=tls) as vllm:
+        vllm.answer = behind_a_proxy
+        settings: dict[str, Any] = {
+            "SPECDEC_PREDICTOR_URL": vllm.url,
+            "SPECDEC_PREDICTOR_CA_FILE": str(tmp_path / "ca.crt"),
+            "SPECDEC_PREDICTOR_CERT_FILE": str(tmp_path / "client.crt"),
+            "SPECDEC_PREDICTOR_KEY_FILE": str(tmp_path / "client.key"),
+            "SPECDEC_PREDICTOR_SERVER_NAME": "localhost",
+            "SPECDEC_PREDICTOR_BEARER_TOKEN_FILE": str(tmp_path / "token"),
+        }
+        async with exporter(**settings) as running:
+            assert (await running.samples())[UP] == 0
+            status = json.loads(await running.get("/api/v1/status"))
+            assert status["predictors"][0]["up_reason"].startswith(f"bearer_token_file {tmp_path}/token: cannot be")
+            (tmp_path / "token").write_text("s3cret\n")
+            assert (await running.samples())[UP] == 1
+            assert sent == {"Bearer s3cret"}
+            assert "s3cret" not in await running.get("/api/v1/status")
+            (tmp_path / "token").write_text("s3cret and more")
+            assert (await running.samples())[UP] == 0
+            assert "s3cret" not in await running.get("/api/v1/status")
+        assert not [line for line in running.log if "s3cret" in line]
 
 
 async def test_formats_are_negotiated_and_compressed() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import dataclasses
-import datetime as dt
 import logging
 import re
 import ssl
@@ -20,13 +18,12 @@ import aiohttp
 import bcrypt
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 from yarl import URL
 
+from certificates import Identity, issue
 from running import exporter
+from specdec_exporter.commands import healthcheck
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.basicauth import auth_middleware
 from specdec_exporter.web.webconfig import WebConfig, WebConfigFile, load_web_config
@@ -36,38 +33,6 @@ ALICE = bcrypt.hashpw(b"wonderland", b"$2b$04$j.Cm3PaPHiD0oF84qI6Mk.").decode()
 
 
 # --- certificates and files ------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Identity:
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-
-    def write(self, directory: Path, name: str) -> None:
-        (directory / f"{name}.crt").write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
-        (directory / f"{name}.key").write_bytes(self.key_pem(serialization.NoEncryption()))
-
-    def key_pem(self, encryption: serialization.KeySerializationEncryption) -> bytes:
-        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-
-
-def issue(name: str, issuer: Identity | None = None) -> Identity:
-    """A CA if nobody issues it, else a certificate for localhost or a client."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer.certificate.subject if issuer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-    )
-    return Identity(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)
 
 
 @pytest.fixture(scope="module")
@@ -402,6 +367,28 @@ async def test_the_exporter_serves_those_with_a_password_and_answers_its_own_hea
         )
         assert await probe.wait() == 0
     assert all("level=info" in line or "predictor's metrics" in line for line in running.log), running.log
+
+
+@pytest.mark.parametrize("version", ["TLS12", "TLS13"])
+async def test_a_health_probe_passes_where_client_certificates_are_demanded(
+    folder: Path, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demands = "  client_ca_file: ca.crt\n  client_auth_type: RequireAndVerifyClientCert\n"
+    path = configure(folder, f"{TLS}{demands}  max_version: {version}\n")
+
+    async def probe(url: str, *arguments: str) -> tuple[int, str]:
+        address = f"--web.listen-address=127.0.0.1:{URL(url).port}"
+        code = await asyncio.to_thread(healthcheck.command.main, [address, *arguments], standalone_mode=False)
+        return code, capsys.readouterr().err
+
+    file = WebConfigFile(path)
+    async with serving(file.current, file.ssl_context()) as url:
+        assert await probe(url, f"--web.config.file={path}") == (0, "")
+        assert (await probe(url))[0] == 1  # whoever does not know of the demand cannot tell it from a failure
+    code, said = await probe(url, f"--web.config.file={path}")
+    assert (code, said) == (1, f"specdec-exporter: https://127.0.0.1:{URL(url).port}/-/healthy: Connection refused\n")
+    async with serving(WebConfig) as plain:
+        assert "expected a TLS handshake" in (await probe(plain, f"--web.config.file={path}"))[1]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

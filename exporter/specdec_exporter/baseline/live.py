@@ -12,6 +12,7 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Recorder, with_increases
+from specdec_exporter.config import Access
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.events import EngineConfig
@@ -28,6 +29,7 @@ _POLLS = 12  # at least, also in a short span: each is a block
 async def record(
     url: str,
     *,
+    access: Access = Access(),  # noqa: B008  frozen
     duration_seconds: float,
     name: str | None = None,
     context: Context | None = None,
@@ -37,16 +39,16 @@ async def record(
 ) -> Baseline:
     """Record the predictor at ``url`` (its base, or its metrics' full URL) for ``duration_seconds``.
 
-    ``context`` holds what the caller knows; its model chooses among several served models. The predictor and its log
-    (files or globs) fill in the rest. ``stop`` ends the span early and marks the recording as interrupted. Raises
-    :class:`BaselineError` if the predictor restarts or no request finishes, and :class:`FetchError` if the first fetch
-    fails.
+    ``access`` has its TLS and token. ``context`` holds what the caller knows; its model chooses among several served
+    models. The predictor and its log (files or globs) fill in the rest. ``stop`` ends the span early and marks the
+    recording as interrupted. Raises :class:`BaselineError` if the predictor restarts or no request finishes, and
+    :class:`FetchError` if the first fetch fails.
     """
     context = context or Context()
     stop = stop or asyncio.Event()
     config = await asyncio.to_thread(engine_config, log_paths)
     async with open_session() as session:
-        fetcher = MetricsFetcher(session, url, lengths=True)
+        fetcher = MetricsFetcher(session, url, access=access, lengths=True)
         first = await fetcher.fetch(timeout_seconds)
         started = time.monotonic()
         recorder = Recorder(first, started, context.model)

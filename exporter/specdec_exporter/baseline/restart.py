@@ -10,6 +10,7 @@ import msgspec
 
 from specdec_exporter.baseline.live import engine_config
 from specdec_exporter.baseline.recording import discontinuity
+from specdec_exporter.config import Access
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
@@ -29,11 +30,15 @@ class Asked(msgspec.Struct, frozen=True):
     draft_model: str | None = None
 
 
-async def glance(url: str, timeout_seconds: float) -> Snapshot | None:
+async def glance(
+    url: str,
+    timeout_seconds: float,
+    access: Access = Access(),  # noqa: B008  frozen
+) -> Snapshot | None:
     """Return the predictor's metrics before a restart, ``None`` if it does not answer."""
     async with open_session() as session:
         try:
-            return await MetricsFetcher(session, url).fetch(timeout_seconds)
+            return await MetricsFetcher(session, url, access=access).fetch(timeout_seconds)
         except FetchError:
             return None
 
@@ -43,6 +48,7 @@ async def wait_until_ready(
     before: Snapshot | None,
     asked: Asked,
     *,
+    access: Access = Access(),  # noqa: B008  frozen
     log_paths: Sequence[str],
     warm_up_seconds: float,
     limit_seconds: float,
@@ -52,11 +58,12 @@ async def wait_until_ready(
     """Wait until another process than that of ``before`` has warmed up and finished a request.
 
     ``limit_seconds`` is the longest wait for the process, and then for the request; ``timeout_seconds`` is for each
-    fetch. The predictor's log tells method and draft model. Raises :class:`BaselineError` if the predictor does not
-    come back, runs something else, restarts again, or finishes no request.
+    fetch. ``access`` has the predictor's TLS and token. Its log tells method and draft model. Raises
+    :class:`BaselineError` if the predictor does not come back, runs something else, restarts again, or finishes no
+    request.
     """
     async with open_session() as session:
-        watch = _Watch(MetricsFetcher(session, url), timeout_seconds, limit_seconds, say)
+        watch = _Watch(MetricsFetcher(session, url, access=access), timeout_seconds, limit_seconds, say)
         first = await watch.returned(before)
         _check_metrics(first, asked.k, served=False)
         if log_paths:

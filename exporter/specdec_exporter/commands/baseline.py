@@ -15,8 +15,9 @@ import click
 from specdec_exporter.baseline import file as baselines
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.remarks import remarks
-from specdec_exporter.commands.flags import DURATION, Checked, context_flags, log_paths_flag
+from specdec_exporter.commands.flags import DURATION, Checked, access_flags, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import DEFAULT_URL, given_context, one_line, record_beside, said, with_scheme
+from specdec_exporter.config import Access
 from specdec_exporter.errors import BaselineError, SpecdecError
 from specdec_exporter.formatting import plain
 
@@ -40,6 +41,7 @@ def _moment(text: str) -> datetime:
 @command.command()
 @click.option("--predictor.url", "url", metavar="URL", help=f"The predictor.  [default: {DEFAULT_URL}]")
 @click.option("--duration", type=DURATION, help="How long to record.  [default: 30m]")
+@access_flags
 @log_paths_flag("--predictor.log-path", "Its log, for method, draft model and k: path or glob, repeatable.")
 @click.option("--prometheus", metavar="URL", help="Record from a range of this Prometheus instead.")
 @click.option("--selector", metavar="{...}", help="With --prometheus: the labels of one service and model.")
@@ -54,6 +56,7 @@ def record(
     *,
     url: str | None,
     duration: float | None,
+    access: Access,
     log_paths: tuple[str, ...],
     prometheus: str | None,
     selector: str | None,
@@ -75,8 +78,8 @@ def record(
     given = given_context(context)
     name = one_line(name)
     if prometheus is not None:
-        if url or duration or log_paths:
-            raise click.UsageError("--prometheus excludes --predictor.url, --predictor.log-path and --duration")
+        if url or duration or log_paths or access != Access():
+            raise click.UsageError("--prometheus excludes --duration and all --predictor flags")
         if selector is None:
             raise click.UsageError("--prometheus needs --selector, e.g. '{inference_service=\"chat\"}'")
         span = span or _DEFAULT_RANGE_SECONDS
@@ -103,6 +106,7 @@ def record(
             record_beside(
                 with_scheme(url or DEFAULT_URL),
                 duration or _DEFAULT_DURATION_SECONDS,
+                access=access,
                 log_paths=log_paths,
                 timeout_seconds=timeout or 5.0,
                 name=name,

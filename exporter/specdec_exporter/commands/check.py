@@ -7,11 +7,13 @@ from typing import Literal
 
 import click
 
-from specdec_exporter.commands.flags import DURATION, log_paths_flag
+from specdec_exporter.commands.flags import DURATION, access_flags, log_paths_flag
+from specdec_exporter.config import Access
 
 
 @click.command("check")
 @click.argument("url")
+@access_flags
 @log_paths_flag("--log-path", "The predictor's log: path or glob, repeatable.")
 @click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest time for each request.")
 @click.option(
@@ -34,6 +36,7 @@ from specdec_exporter.commands.flags import DURATION, log_paths_flag
 def command(
     url: str,
     *,
+    access: Access,
     log_paths: tuple[str, ...],
     timeout: float,
     window: float,
@@ -54,6 +57,7 @@ def command(
     async def run() -> int:
         return await check(
             url,
+            access=access,
             log_paths=log_paths,
             baseline_path=baseline,
             timeout_seconds=timeout,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from specdec_exporter.baseline.file import read_baseline
-from specdec_exporter.commands.flags import DURATION, context_flags, log_paths_flag
+from specdec_exporter.commands.flags import DURATION, access_flags, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import given_context, one_line, record_beside
+from specdec_exporter.config import Access
 
 if TYPE_CHECKING:
     from specdec_exporter.comparison.decision import Decision
@@ -44,6 +45,7 @@ _TIMEOUT_SECONDS = 5.0
     help="BASELINE and all files but the last are runs of one setting. Two files alone: how far do such runs differ?",
 )
 @click.option("--duration", type=DURATION, help="With URL: how long to record.  [default: 5m]")
+@access_flags
 @log_paths_flag(
     "--predictor.log-path", "With URL: the predictor's log, for method, draft model and k: path or glob, repeatable."
 )
@@ -57,6 +59,7 @@ def command(
     fail_on_regression: bool,
     repeated: bool,
     duration: float | None,
+    access: Access,
     log_paths: tuple[str, ...],
     name: str | None,
     **context: str | None,
@@ -73,9 +76,9 @@ def command(
     recorded without speculation are found by themselves.
     """
     urls = [each for each in candidates if each.startswith(("http://", "https://"))]
-    if not urls and (duration or log_paths or name or any(context.values())):
+    if not urls and (duration or access != Access() or log_paths or name or any(context.values())):
         raise click.UsageError(
-            "--duration, --predictor.log-path, --name, --hardware and the like need the URL of a predictor; a file "
+            "--duration, --predictor flags, --name, --hardware and the like need the URL of a predictor; a file "
             "already says these things"
         )
     if urls and (len(candidates) > 1 or repeated):
@@ -94,6 +97,7 @@ def command(
             record_beside(
                 urls[0],
                 duration or _DURATION_SECONDS,
+                access=access,
                 log_paths=log_paths,
                 timeout_seconds=_TIMEOUT_SECONDS,
                 name=one_line(name),

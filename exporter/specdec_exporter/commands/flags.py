@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from specdec_exporter import config
+from specdec_exporter.commands.serveflags import ACCESS_FLAGS
+from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -63,6 +66,23 @@ def with_flags(*flags: Decorator) -> Decorator:
         return command
 
     return add
+
+
+def access_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags for TLS and the token, which reach ``command`` as ``access``.
+
+    They have no environment twins: a variable of the sidecar must not send its token to a URL that somebody types.
+    """
+
+    @functools.wraps(command)
+    def with_access(**given: Any) -> Any:
+        return command(access=Access(**{key: given.pop(key) for key in Access.__struct_fields__}), **given)
+
+    options = (
+        click.option(of.name, of.key.partition("_")[2], metavar=of.metavar, is_flag=of.switch, help=of.help)
+        for of in ACCESS_FLAGS
+    )
+    return with_flags(*options)(with_access)
 
 
 context_flags = with_flags(

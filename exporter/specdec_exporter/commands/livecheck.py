@@ -20,6 +20,7 @@ import msgspec
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.commands.exportercheck import STATUS_PATH, examined, fetch_status
+from specdec_exporter.config import Access
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.examination import (
@@ -52,6 +53,7 @@ _SHORT_SECONDS = 5.0  # needs no progress
 async def check(
     url: str,
     *,
+    access: Access = Access(),  # noqa: B008  frozen
     log_paths: Sequence[str] = (),
     baseline_path: str | None = None,
     timeout_seconds: float = 5.0,
@@ -63,9 +65,10 @@ async def check(
 ) -> int:
     """Examine the predictor at ``url`` (its base, or the full URL of its metrics) and print the findings.
 
-    ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds`` limits each request. The figures cover
-    ``window_seconds``; a baseline without speculation takes a longer window, which measures the speed-up. ``stop`` ends
-    the window early. ``json`` is one object: the fields of :class:`Examination`, the level and the status.
+    ``access`` has its TLS and token. ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds``
+    limits each request. The figures cover ``window_seconds``; a baseline without speculation takes a longer window,
+    which measures the speed-up. ``stop`` ends the window early. ``json`` is one object: the fields of
+    :class:`Examination`, the level and the status.
 
     If an exporter answers at ``url`` (its base, or the full URL of its metrics or its status), its own window, log and
     baseline count at once, for each of its predictors.
@@ -87,9 +90,9 @@ async def check(
         window_seconds = max(window_seconds, cost.min_intervals * reading_seconds)
     window = _Window(window_seconds, reading_seconds, stop or asyncio.Event())
     async with open_session() as session:
-        fetcher = MetricsFetcher(session, url)
+        fetcher = MetricsFetcher(session, url, access=access)
         reading = await asyncio.to_thread(_read_log, log_paths) if log_paths else None
-        access = await _observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
+        fetches = await _observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
         no_statistics = state.snapshot is not None and not state.snapshot.stats_present
         if no_statistics or (asks_exporter and state.snapshot is None):
             exporter = await fetch_status(fetcher, timeout_seconds)
@@ -99,7 +102,7 @@ async def check(
     if pinned is not None and state.snapshot is not None and state.snapshot.engines:
         pinned.observe(state.snapshot, state.vllm_version)
         state.observe_baseline(pinned.decoding)
-        access = (*access, _baseline(pinned))
+        fetches = (*fetches, _baseline(pinned))
     look = Look(
         up=state.up,
         evidence=state.evidence(state.published()),
@@ -108,7 +111,7 @@ async def check(
         window=state.window(),
         lifetime=state.lifetime(),
     )
-    return _report(examine(access, look, reading, state.policy), look, state.status(), output, stdout)
+    return _report(examine(fetches, look, reading, state.policy), look, state.status(), output, stdout)
 
 
 def _report(

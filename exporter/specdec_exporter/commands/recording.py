@@ -10,13 +10,21 @@ from collections.abc import Mapping
 import click
 
 from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
+from specdec_exporter.config import Access
 from specdec_exporter.formatting import plain
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 async def record_beside(
-    url: str, seconds: float, *, log_paths: tuple[str, ...], timeout_seconds: float, name: str | None, context: Context
+    url: str,
+    seconds: float,
+    *,
+    access: Access,
+    log_paths: tuple[str, ...],
+    timeout_seconds: float,
+    name: str | None,
+    context: Context,
 ) -> Baseline:
     """Record a predictor and show progress on stderr; Ctrl-C and SIGTERM end it and keep what was measured."""
     from specdec_exporter.baseline.live import record
@@ -28,6 +36,7 @@ async def record_beside(
     async with time_progress(sys.stderr, text, seconds):
         return await record(
             url,
+            access=access,
             duration_seconds=seconds,
             name=name,
             context=context,

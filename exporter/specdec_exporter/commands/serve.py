@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import click
@@ -36,12 +37,8 @@ def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
     if not config_check:
         return start(load)
     settings = load()
-    if settings.web.config_file:
-        from specdec_exporter.web import webconfig
+    from specdec_exporter.serving.serve import check
 
-        webconfig.WebConfigFile(settings.web.config_file)
-    from specdec_exporter.serving.runtime import read_pinned
-
-    read_pinned(settings)
+    asyncio.run(check(settings))
     click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
     return 0

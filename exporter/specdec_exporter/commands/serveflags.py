@@ -49,6 +49,15 @@ class Flag(NamedTuple):
         return self.check(text) if self.check else text
 
 
+# The commands that ask a predictor themselves have these too.
+ACCESS_FLAGS = (
+    Flag("--predictor.ca-file", "CA certificates for its TLS.  [default: those of the system]", "PATH"),
+    Flag("--predictor.cert-file", "Client certificate, if it demands one.", "PATH"),
+    Flag("--predictor.key-file", "Key of the client certificate.", "PATH"),
+    Flag("--predictor.server-name", "Name that its certificate must have.  [default: the URL's host]", "NAME"),
+    Flag("--predictor.insecure-skip-verify", "Accept any certificate.", switch=True),
+    Flag("--predictor.bearer-token-file", "Token to send with each request.", "PATH"),
+)
 FLAGS = (
     Flag("--config.file", "YAML file with any of these settings. It can list several predictors.", "PATH"),
     Flag(
@@ -78,6 +87,7 @@ FLAGS = (
         "DURATION",
         config.parse_duration,
     ),
+    *ACCESS_FLAGS,
     Flag(
         "--predictor.log-path",
         "Its log: a path or a glob, repeatable; - is stdin. Without this flag no log is read.",

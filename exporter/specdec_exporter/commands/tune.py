@@ -10,9 +10,10 @@ import click
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline, read_baseline
-from specdec_exporter.commands.flags import DURATION, Checked, context_flags, log_paths_flag
+from specdec_exporter.commands.flags import DURATION, Checked, access_flags, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import DEFAULT_URL, given_context, with_scheme
 from specdec_exporter.commands.turns import CONFIG_VARIABLE, K_VARIABLE, Turns, recordings_of
+from specdec_exporter.config import Access
 from specdec_exporter.predictor.speculativeconfig import given_config
 from specdec_exporter.speculation.policy import load_policy
 
@@ -94,6 +95,7 @@ _HELP = f"""
 @click.option("--warm-up", type=DURATION, help="With --k: time from each restart to the recording.  [default: 1m]")
 @click.option("--duration", type=DURATION, help="With --k: how long each recording is.  [default: 10m]")
 @click.option("--predictor.url", "url", metavar="URL", help=f"With --k: the predictor.  [default: {DEFAULT_URL}]")
+@access_flags
 @log_paths_flag("--predictor.log-path", "With --k: its log, to check method and draft model: path or glob, repeatable.")
 @click.option("--timeout", type=DURATION, help="With --k: longest time for each request.  [default: 5s]")
 @context_flags
@@ -113,6 +115,7 @@ def command(
     warm_up: float | None,
     duration: float | None,
     url: str | None,
+    access: Access,
     log_paths: tuple[str, ...],
     timeout: float | None,
     force: bool,
@@ -129,7 +132,7 @@ def command(
     recordings = [read_baseline(file) for file in files]
     if ks is None:
         given = (directory, method, draft_model, config, restart_command, restart_limit, warm_up, duration, url)
-        if any(given) or log_paths or timeout or force or any(context.values()):
+        if any(given) or access != Access() or log_paths or timeout or force or any(context.values()):
             raise click.UsageError("flags for recording need --k: the numbers of draft tokens to record")
         if not files:
             raise click.UsageError("give FILEs of `baseline record`, or --k to record now")
@@ -142,6 +145,7 @@ def command(
             raise click.UsageError("--command: leave out --speculative-config, which differs by k")
         turns = Turns(
             url=with_scheme(url or DEFAULT_URL),
+            access=access,
             ks=ks,
             config=_config(ks, method, draft_model, config),
             directory=Path(directory),

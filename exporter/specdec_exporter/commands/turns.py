@@ -19,6 +19,7 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context, read_baseline, write_baseline
 from specdec_exporter.commands.recording import record_beside, said
+from specdec_exporter.config import Access
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.speculativeconfig import config_for, given_config
@@ -39,6 +40,7 @@ class Turns(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     url: str
+    access: Access
     ks: tuple[int, ...]
     config: dict[str, Any]
     directory: Path
@@ -128,7 +130,7 @@ def _kept(turns: Turns, k: int) -> Baseline | None:
 def _record(turns: Turns, k: int) -> Baseline:
     from specdec_exporter.baseline.restart import Asked, glance, wait_until_ready
 
-    before = asyncio.run(glance(turns.url, turns.timeout_seconds))
+    before = asyncio.run(glance(turns.url, turns.timeout_seconds, turns.access))
     _restart(turns, k)
     _say("Waiting for the predictor.")
     asyncio.run(
@@ -136,6 +138,7 @@ def _record(turns: Turns, k: int) -> Baseline:
             turns.url,
             before,
             Asked(k, turns.config.get("method"), turns.config.get("model")),
+            access=turns.access,
             log_paths=turns.log_paths,
             warm_up_seconds=turns.warm_up_seconds,
             limit_seconds=turns.restart_limit_seconds,
@@ -148,6 +151,7 @@ def _record(turns: Turns, k: int) -> Baseline:
         record_beside(
             turns.url,
             turns.duration_seconds,
+            access=turns.access,
             log_paths=turns.log_paths,
             timeout_seconds=turns.timeout_seconds,
             name=file.stem,

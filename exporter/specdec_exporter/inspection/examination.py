@@ -245,6 +245,7 @@ _HINTS = {
     "timeout": "The predictor may still be loading, or be overloaded. Try again with a longer --timeout.",
     "too_large": "One predictor's metrics are far smaller. Check the URL.",
     "truncated": "The connection broke during the answer; try again.",
+    "credentials": "The file is yours: mend it, or give another one.",
     "encoding": "A proxy may compress or damage the answer: ask the predictor directly.",
 }
 _UNREADABLE = "The exporter needs to read the log too: mount it readable, and give its path in this container."

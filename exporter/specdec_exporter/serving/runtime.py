@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -47,7 +48,7 @@ class PredictorRuntime:
             settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
         )
         self.metrics_health = CollectorHealth(success=False)
-        self._fetcher = MetricsFetcher(session, settings.url)
+        self._fetcher = MetricsFetcher(session, settings.url, access=settings)
         self._source: LogSource | None = open_log_source(settings, reader) if reader is not None else None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -149,6 +150,7 @@ class ExporterRuntime:
         self.settings = settings
         self.last_reload_successful = True
         self.last_reload_success_timestamp = time.time()
+        self.left_out: Counter[str] = Counter()  # by what, beside what the predictors left out
         self._load = load
         self._session: aiohttp.ClientSession | None = None
         self._predictors: dict[str, PredictorRuntime] = {}
@@ -158,8 +160,13 @@ class ExporterRuntime:
         """The predictors in the configuration's order."""
         return list(self._predictors.values())
 
+    def prepare(self) -> None:
+        """Build everything and start nothing. Raises the error with which :meth:`start` would refuse the settings."""
+        self._session = open_session()
+        self._build(self.settings)
+
     async def start(self) -> None:
-        """Start all predictors. Raises :class:`ConfigError` if a log source cannot work as configured."""
+        """Start all predictors. Raises :class:`ConfigError` or :class:`BaselineError` for settings that cannot work."""
         self._session = open_session()
         await self._apply(self.settings)
 
@@ -193,8 +200,8 @@ class ExporterRuntime:
         LOG.info("configuration loaded", extra={"predictors": len(settings.predictors)})
         return None
 
-    async def _apply(self, settings: Settings) -> None:
-        """Run the predictors of ``settings``. New ones are built first, so that an error changes nothing."""
+    def _build(self, settings: Settings) -> tuple[dict[str, PredictorRuntime], dict[str, PinnedBaseline]]:
+        """Return the predictors and the baselines by name: those that run on, and new ones."""
         assert self._session is not None  # noqa: S101  start() comes first
         pinned = read_pinned(settings)
         same_window = settings.window == self.settings.window
@@ -205,6 +212,11 @@ class ExporterRuntime:
                 wanted[predictor.name] = current
             else:
                 wanted[predictor.name] = PredictorRuntime(predictor, settings.window, self._session)
+        return wanted, pinned
+
+    async def _apply(self, settings: Settings) -> None:
+        """Run the predictors of ``settings``. New ones are built first, so that an error changes nothing."""
+        wanted, pinned = self._build(settings)
         replaced, self._predictors = self._predictors, wanted
         await asyncio.gather(*(old.stop() for name, old in replaced.items() if wanted.get(name) is not old))
         for name, predictor_runtime in wanted.items():

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
@@ -18,6 +21,7 @@ from specdec_exporter.serving.collector import build_registry
 from specdec_exporter.serving.lean import give_back_memory
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.web.listening import Connections
 from specdec_exporter.web.server import Endpoints, one_line_errors
 
 LOG = logging.getLogger("specdec")
@@ -45,17 +49,18 @@ async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     try:
+        site = _site(runtime)
         await runtime.start()
-        endpoints, runner = await _bind(runtime)
+        runner = await _bind(site, settings.web.listen_addresses)
     except BaseException:
         await runtime.stop()
         raise
-    endpoints.ready = True
+    site.endpoints.ready = True
     give_back_memory()
     LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
     await stop.wait()
-    endpoints.ready = False
-    await _shut_down(runtime, runner)
+    site.endpoints.ready = False
+    await _shut_down(runtime, site.connections, runner)
     return 0
 
 
@@ -68,7 +73,36 @@ def _stop_signal() -> asyncio.Event:
     return stop
 
 
-async def _bind(runtime: ExporterRuntime) -> tuple[Endpoints, web.AppRunner]:
+async def check(settings: Settings) -> None:
+    """Raise the error with which ``serve`` would refuse these settings.
+
+    The check may run elsewhere, so free ports and the Kubernetes API do not matter.
+    """
+    files = tuple(
+        msgspec.structs.replace(each, log_source="file", log_paths=()) if each.log_source == "kubernetes" else each
+        for each in settings.predictors
+    )
+    settings = msgspec.structs.replace(settings, predictors=files)
+    runtime = ExporterRuntime(settings, lambda: settings)
+    try:
+        runtime.prepare()
+        _site(runtime)
+    finally:
+        await runtime.stop()
+
+
+class _Site(NamedTuple):
+    """What is served, and how."""
+
+    endpoints: Endpoints
+    app: web.Application
+    connections: Connections
+    tls: ssl.SSLContext | None
+
+
+def _site(runtime: ExporterRuntime) -> _Site:
+    """Return what the settings make of the endpoints. Raises :class:`ConfigError`."""
+    connections = Connections(runtime.left_out)
     middlewares: list[Middleware] = [one_line_errors]
     tls = None
     if runtime.settings.web.config_file:
@@ -77,26 +111,34 @@ async def _bind(runtime: ExporterRuntime) -> tuple[Endpoints, web.AppRunner]:
         protection = webconfig.WebConfigFile(runtime.settings.web.config_file)
         middlewares.append(basicauth.auth_middleware(protection.current))
         tls = protection.ssl_context()
+    middlewares.append(connections.middleware)  # who has no password yet makes room for others
     endpoints = Endpoints(runtime, build_registry(runtime))
     app = web.Application(middlewares=middlewares)
     app.add_routes(endpoints.routes())
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_REQUESTS_SECONDS)
+    return _Site(endpoints, app, connections, tls)
+
+
+async def _bind(site: _Site, addresses: Sequence[str]) -> web.AppRunner:
+    runner = web.AppRunner(site.app, handle_signals=False, shutdown_timeout=SHUTDOWN_REQUESTS_SECONDS)
     await runner.setup()
-    for address in runtime.settings.web.listen_addresses:
+    assert runner.server is not None  # noqa: S101  setup() makes it
+    for address in addresses:
         host, port = parse_listen_address(address)
         try:
-            await web.TCPSite(runner, host, port, ssl_context=tls).start()
+            await site.connections.listen(runner.server, host, port, site.tls)
         except OSError as error:
+            site.connections.close()
             await runner.cleanup()
             raise ConfigError(f"cannot listen on {address}: {error.strerror or error}") from error
-    for bound in runner.addresses:
-        LOG.info("listening", extra={"address": f"{bound[0]}:{bound[1]}", "tls": tls is not None})
-    return endpoints, runner
+    for host, port in site.connections.addresses:
+        LOG.info("listening", extra={"address": f"{host}:{port}", "tls": site.tls is not None})
+    return runner
 
 
-async def _shut_down(runtime: ExporterRuntime, runner: web.AppRunner) -> None:
+async def _shut_down(runtime: ExporterRuntime, connections: Connections, runner: web.AppRunner) -> None:
     started = time.monotonic()
     LOG.info("stopping")
+    connections.close()
     await runner.cleanup()
     try:
         async with asyncio.timeout(SHUTDOWN_READERS_SECONDS):

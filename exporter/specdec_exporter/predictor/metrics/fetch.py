@@ -7,7 +7,6 @@ import errno
 import functools
 import os
 import re
-import ssl
 import zlib
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -18,7 +17,9 @@ import msgspec
 from yarl import URL
 
 from specdec_exporter import __version__, bounds
+from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
+from specdec_exporter.predictor.metrics.access import Credentials
 from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
@@ -37,6 +38,9 @@ _HEADERS: Final = {
 }
 # Several callers with different deadlines may wait for one request.
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
+
+
+_SYSTEM_TRUST: Final = Access()
 
 
 class _Version(msgspec.Struct):
@@ -72,14 +76,18 @@ class MetricsFetcher:
     """Fetches from one predictor.
 
     ``url`` is its base, such as ``http://127.0.0.1:8080/path``, or the full URL of its ``/metrics``. A user and
-    password in it are sent as basic authentication and appear in no message. ``lengths``: the snapshots also hold the
-    lengths of requests. Raises :class:`ConfigError` if it is no http(s) URL.
+    password in it are sent as basic authentication and appear in no message. ``access`` has its TLS and token, which
+    only this host and port gets. ``lengths``: the snapshots also hold the lengths of requests. Raises
+    :class:`ConfigError` if it is no http(s) URL, or for an ``access`` that cannot work.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, *, lengths: bool = False) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, url: str, *, access: Access = _SYSTEM_TRUST, lengths: bool = False
+    ) -> None:
         self._session = session
         self._parse = functools.partial(parse_exposition, lengths=lengths)
         self._metrics_url, self._base = _endpoints(url)
+        self._credentials = Credentials(access, has_password=self._base.user is not None)
         self._flight: _Flight | None = None
 
     async def fetch(self, timeout_seconds: float) -> Snapshot:
@@ -141,22 +149,24 @@ class MetricsFetcher:
     async def _get(self, url: URL, max_bytes: int) -> tuple[bytes, str | None]:
         """Return body and Content-Type of ``url``, after redirects within its host and port."""
         target = url
+        secure = url.scheme == "https"  # redirects do not change it
         for _ in range(_MAX_REDIRECTS + 1):
             try:
                 # aiohttp retries once if the connection is cut before the answer begins.
                 response = await self._session.get(
                     target,
-                    headers=_HEADERS,
+                    headers=_HEADERS | self._credentials.headers(),
                     timeout=_NO_TIMEOUT,
                     allow_redirects=False,
                     auto_decompress=False,
-                    ssl=_trust() if target.scheme == "https" else True,
+                    ssl=self._credentials.context() if secure else True,
+                    server_hostname=self._credentials.server_name if secure else None,
                 )
             except aiohttp.ClientResponseError as error:
                 found = " ".join(error.message.split())[:120]
                 raise FetchError("not_metrics", f"GET {_shown(target)}: expected an HTTP answer: {found}") from error
             except (aiohttp.ClientError, OSError, UnicodeError) as error:
-                raise FetchError("connect", f"GET {_shown(target)}: {_connect_failure(error)}") from error
+                raise FetchError("connect", f"GET {_shown(target)}: {self._connect_failure(error)}") from error
             async with response:
                 if response.status in _REDIRECTS:
                     target = _redirected(target, response.headers.get("Location"))
@@ -167,11 +177,20 @@ class MetricsFetcher:
                 return body, response.headers.get("Content-Type")
         raise FetchError("redirect", f"GET {_shown(url)} was redirected more than {_MAX_REDIRECTS} times")
 
-
-@functools.cache
-def _trust() -> ssl.SSLContext:
-    """Load the certificates that the system trusts; only for a predictor with TLS (see ``lean.py``)."""
-    return ssl.create_default_context()
+    def _connect_failure(self, error: Exception) -> str:
+        if isinstance(error, aiohttp.ClientConnectorDNSError):
+            return f"cannot resolve {error.host}"
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            cause = error.certificate_error
+            return f"its certificate is not trusted: {getattr(cause, 'verify_message', '') or cause}"
+        if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
+            return f"cannot connect: {os.strerror(error.errno)}"
+        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+        if isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionResetError):
+            asks = self._metrics_url.scheme == "https" and not self._credentials.shows_certificate
+            hint = "; if it demands a client certificate, give --predictor.cert-file" if asks else ""
+            return f"the connection was closed without an answer{hint}"
+        return f"cannot connect: {cause or type(cause).__name__}"
 
 
 def _endpoints(text: str) -> tuple[URL, URL]:
@@ -197,18 +216,6 @@ def _status(code: int) -> str:
         return f"{code} {HTTPStatus(code).phrase}"
     except ValueError:
         return str(code)
-
-
-def _connect_failure(error: Exception) -> str:
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the connection was closed without an answer"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"cannot resolve {error.host}"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"its certificate is not trusted: {error.certificate_error}"
-    if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
-        return f"cannot connect: {os.strerror(error.errno)}"
-    return f"cannot connect: {error or type(error).__name__}"
 
 
 def _redirected(source: URL, location: str | None) -> URL:
