@@ -18,9 +18,8 @@ TOKEN_BYTES: Final = 16 * 1024  # a server takes 8 KiB of headers; the fetch fai
 CERTIFICATE_BYTES: Final = 1024 * 1024  # all CAs of a system are 220 KiB; the fetch fails
 
 # --- Who connects to the exporter -------------------------------------------------------------------------------------
-CONNECTIONS: Final = (
-    64  # each takes 0.3 MiB with TLS; and half of the descriptors; the one that waits longest is closed
-)
+# Each takes 0.3 MiB with TLS. At most half of the descriptors; the one that waits longest for a request is closed.
+CONNECTIONS: Final = 64
 IDLE_SECONDS: Final = 75  # for a whole request head, longer than the usual scrape intervals; closed
 ANSWER_SECONDS: Final = 30  # for taking an answer; cut
 

@@ -122,6 +122,8 @@ async def test_beyond_the_bound_the_longest_waiting_makes_room_and_requests_unde
     monkeypatch.setattr(bounds, "CONNECTIONS", 3)
     async with listening() as server, opened(server.port, 2) as idle:
         held = asyncio.create_task(answer(server.port, "/held"))
+        while server.holding < 1:
+            await asyncio.sleep(0)
         assert await answer(server.port) == b"done"  # the fourth
         assert await ended(idle[0]) == b""
         assert server.dropped == {"connections": 1}
@@ -129,10 +131,12 @@ async def test_beyond_the_bound_the_longest_waiting_makes_room_and_requests_unde
         while server.holding < 3:
             await asyncio.sleep(0)
         assert await ended(idle[1]) == b""
-        assert await answer(server.port) == b""  # all are being answered
+        late = [asyncio.create_task(answer(server.port)) for _ in range(4)]  # all are being answered, so these wait
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(late[0]), 0.1)
         server.release.set()
-        assert await asyncio.gather(held, *others) == [b"held"] * 3
-        assert await answer(server.port) == b"done"
+        assert await asyncio.gather(held, *others, *late) == [b"held"] * 3 + [b"done"] * 4
+        assert server.dropped == {"connections": 2}
 
 
 async def test_a_host_with_many_connections_takes_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

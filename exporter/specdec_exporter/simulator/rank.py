@@ -162,8 +162,7 @@ class Rank:
             length = self._draft_length(request, conditions)
             step.append((request, length))
             drafted += length
-            if length > longest:
-                longest = length
+            longest = max(longest, length)
         seconds = latency.step_seconds + latency.draft_token_seconds * longest
         seconds += latency.request_seconds * max(0, len(batch) - 1)
         seconds += latency.batched_token_seconds * (drafted - longest)

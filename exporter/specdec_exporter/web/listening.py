@@ -22,6 +22,7 @@ from specdec_exporter import bounds
 LOG = logging.getLogger("specdec")
 
 _BACKLOG = 128
+_GRACE_SECONDS = 0.1  # a connection's first request may have come already and not been read yet
 _PAUSE_SECONDS = 1.0  # after an accept without a free descriptor
 _REPORT_SECONDS = 60.0
 
@@ -76,8 +77,8 @@ class Connections:
     """The connections of all listeners: at most :data:`bounds.CONNECTIONS`, and half of the process's descriptors.
 
     A new one beyond that takes the place of one that waits for a request: of the host with most of them, the one that
-    has waited longest. So a host that opens many takes no place of others. If all are being answered, the new one is
-    closed. ``dropped["connections"]`` counts both.
+    has waited longest, which ``dropped["connections"]`` counts. So a host that opens many takes no place of others. If
+    all are being answered or have only just come, new ones wait in the kernel.
     """
 
     def __init__(self, dropped: Counter[str]) -> None:
@@ -85,10 +86,11 @@ class Connections:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         unlimited = descriptors == resource.RLIM_INFINITY
         self._limit = bounds.CONNECTIONS if unlimited else min(bounds.CONNECTIONS, descriptors // 2)
-        self._waiting: dict[Connection, None] = {}  # for a request, the longest first
+        self._waiting: dict[Connection, float] = {}  # for a request, since when; the longest first
         self._answering: set[Connection] = set()
         self._openings: dict[Connection, asyncio.Task[None]] = {}  # until TLS is agreed upon
         self._sockets: list[socket.socket] = []
+        self._held: list[tuple[socket.socket, web.Server, ssl.SSLContext | None]] = []  # until one is answered
         self._quiet_until = 0.0
 
     @web.middleware
@@ -103,12 +105,14 @@ class Connections:
         """Note that this connection has been answered."""
         if connection in self._answering:
             self._answering.discard(connection)
-            self._waiting[connection] = None
+            self._waiting[connection] = time.monotonic()
+            self._look_at_held()
 
     def gone(self, connection: Connection) -> None:
         """Forget this connection."""
         self._waiting.pop(connection, None)
         self._answering.discard(connection)
+        self._look_at_held()
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -140,6 +144,13 @@ class Connections:
     def _accept(self, listener: socket.socket, server: web.Server, tls: ssl.SSLContext | None) -> None:
         """Take in one connection; the event loop asks again if there are more."""
         loop = asyncio.get_running_loop()
+        full = len(self._waiting) + len(self._answering) >= self._limit
+        if full and self._longest_waiting() is None:
+            loop.remove_reader(listener)
+            self._held.append((listener, server, tls))
+            if self._waiting:
+                loop.call_later(_GRACE_SECONDS, self._look_at_held)
+            return
         try:
             accepted, address = listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -151,15 +162,12 @@ class Connections:
             self._drop(self._longest_waiting())
             self._report(error.strerror or str(error))
             return
-        if len(self._waiting) + len(self._answering) >= self._limit:
-            longest = self._longest_waiting()
-            self._drop(longest or accepted)
+        if full:
+            self._drop(self._longest_waiting())
             self._report(f"more than {self._limit} at once")
-            if longest is None:
-                return
         accepted.setblocking(False)
         connection = Connection(server, self, address[0])
-        self._waiting[connection] = None
+        self._waiting[connection] = time.monotonic()
         self._openings[connection] = loop.create_task(self._open(connection, accepted, tls))
 
     async def _open(self, connection: Connection, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
@@ -179,20 +187,25 @@ class Connections:
         if listener in self._sockets:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener, server, tls)
 
+    def _look_at_held(self) -> None:
+        held, self._held = self._held, []
+        for each in held:
+            self._look_again(*each)
+
     def _longest_waiting(self) -> Connection | None:
-        """Return the connection to make room; ``None`` if all are being answered."""
+        """Return the connection to make room; ``None`` if none has waited long enough."""
         waiting = Counter(each.host for each in self._waiting)
         most = max(waiting.values(), default=0)
-        return next((each for each in self._waiting if waiting[each.host] == most), None)
+        longest = next((each for each in self._waiting if waiting[each.host] == most), None)
+        if longest is None or time.monotonic() - self._waiting[longest] < _GRACE_SECONDS:
+            return None
+        return longest
 
-    def _drop(self, unlucky: Connection | socket.socket | None) -> None:
+    def _drop(self, unlucky: Connection | None) -> None:
         """Close a connection at once, and count it."""
         if unlucky is None:
             return
         self._dropped["connections"] += 1
-        if isinstance(unlucky, socket.socket):
-            unlucky.close()
-            return
         self.gone(unlucky)
         if opening := self._openings.get(unlucky):
             opening.cancel()
