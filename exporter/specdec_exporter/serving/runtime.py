@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import msgspec
 
-from specdec_exporter import __version__
+from specdec_exporter import __version__, bounds
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -39,7 +40,13 @@ class CollectorHealth:
 class PredictorRuntime:
     """One predictor: its state, and the fetcher and the log reader that feed it."""
 
-    def __init__(self, settings: PredictorSettings, window_seconds: float, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        settings: PredictorSettings,
+        window_seconds: float,
+        session: aiohttp.ClientSession,
+        large_body: asyncio.Lock,
+    ) -> None:
         self.settings = settings
         reads_log = bool(settings.log_paths) or settings.log_source == "kubernetes"
         reader = ReaderCounters() if reads_log else None
@@ -47,11 +54,12 @@ class PredictorRuntime:
             settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
         )
         self.metrics_health = CollectorHealth(success=False)
-        self._fetcher = MetricsFetcher(session, settings.url)
+        self.fetcher = MetricsFetcher(session, settings.url, large_body=large_body)
         self._source: LogSource | None = open_log_source(settings, reader) if reader is not None else None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failure: str | None = None
+        self._left_out = False
         self.pinned: PinnedBaseline | None = None
         self._refusal: str | None = None
         self._seen: Snapshot | None = None  # the last with an engine
@@ -80,7 +88,7 @@ class PredictorRuntime:
         started = time.monotonic()
         timeout_seconds = min(timeout_seconds, self.settings.timeout)
         try:
-            snapshot = await self._fetcher.fetch(timeout_seconds)
+            snapshot = await self.fetcher.fetch(timeout_seconds)
         except FetchError as error:
             self.state.observe_failure(str(error))
             self._say_once(error)
@@ -91,7 +99,7 @@ class PredictorRuntime:
         self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
         left = timeout_seconds - (time.monotonic() - started)
         if not self.state.version_asked and left > 0:
-            self.state.observe_version(await self._fetcher.version(left))
+            self.state.observe_version(await self.fetcher.version(left))
             self._look_at_baseline()
 
     def observe(self, snapshot: Snapshot) -> None:
@@ -100,6 +108,10 @@ class PredictorRuntime:
         if snapshot.engines:
             self._seen = snapshot
         self._look_at_baseline()
+        found = self.state.too_many_engines
+        if found and not self._left_out:
+            LOG.warning("engines are left out", extra={"predictor": self.state.name, "reason": found})
+        self._left_out = found is not None
 
     def pin(self, pinned: PinnedBaseline | None) -> None:
         """Use this baseline from now on, or none."""
@@ -151,12 +163,20 @@ class ExporterRuntime:
         self.last_reload_success_timestamp = time.time()
         self._load = load
         self._session: aiohttp.ClientSession | None = None
+        self._large_body = asyncio.Lock()
+        self._dropped: Counter[str] = Counter()  # by predictors that are gone
         self._predictors: dict[str, PredictorRuntime] = {}
 
     @property
     def predictors(self) -> list[PredictorRuntime]:
         """The predictors in the configuration's order."""
         return list(self._predictors.values())
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """What was beyond a bound, by what."""
+        total = sum((predictor.state.dropped for predictor in self.predictors), self._dropped)
+        return {**dict.fromkeys(bounds.DROPPED, 0), **total}
 
     async def start(self) -> None:
         """Start all predictors. Raises :class:`ConfigError` if a log source cannot work as configured."""
@@ -198,14 +218,22 @@ class ExporterRuntime:
         assert self._session is not None  # noqa: S101  start() comes first
         pinned = read_pinned(settings)
         same_window = settings.window == self.settings.window
+        predictors = max(len(settings.predictors), 1)
+        share = max(bounds.FEWEST_ENGINES, bounds.ENGINES // predictors)
+        log_share = max(bounds.FEWEST_ENGINES, bounds.LOG_ENGINES // predictors)
         wanted: dict[str, PredictorRuntime] = {}
         for predictor in settings.predictors:
             current = self._predictors.get(predictor.name)
             if current is not None and _same_but_baseline(current.settings, predictor) and same_window:
                 wanted[predictor.name] = current
             else:
-                wanted[predictor.name] = PredictorRuntime(predictor, settings.window, self._session)
+                wanted[predictor.name] = PredictorRuntime(predictor, settings.window, self._session, self._large_body)
+            wanted[predictor.name].fetcher.most_engines = share
+            wanted[predictor.name].state.log.most_engines = log_share
         replaced, self._predictors = self._predictors, wanted
+        for name, old in replaced.items():
+            if wanted.get(name) is not old:
+                self._dropped += old.state.dropped
         await asyncio.gather(*(old.stop() for name, old in replaced.items() if wanted.get(name) is not old))
         for name, predictor_runtime in wanted.items():
             if replaced.get(name) is not predictor_runtime:

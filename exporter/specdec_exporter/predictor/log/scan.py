@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from specdec_exporter import bounds
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.log.container import Piece, detect_format, unwrap
@@ -34,7 +35,6 @@ _ALL_KINDS: Final = frozenset(
 )
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
-_MOST_WRITERS: Final = 1024
 # Words that find the lines of interest. The rest of a line wrapped inside "SpecDecoding" has "Drafted: ". The V0
 # engine's line has "Draft acceptance rate: ".
 _DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
@@ -115,7 +115,8 @@ class LogScanner:
             self._detect_format(buffer, end)
         self._read(buffer, end)
         self._last_line = _line_before(buffer, end)
-        if len(self._engines) > _MOST_WRITERS:
+        if len(self._engines) > bounds.LOG_WRITERS:
+            self._counters.dropped["log_writers"] += len(self._engines)
             self._engines.clear()
         return self._take_events()
 
