@@ -16,7 +16,7 @@ DROPPED: Final = (
 
 # --- What a predictor answers -----------------------------------------------------------------------------------------
 BODY_BYTES: Final = 16 * 1024 * 1024  # of /metrics, compressed or not, where 0.32.0 has 54,000; refused
-BODY_LINES: Final = 150_000  # of /metrics, where 300 engines of 0.32.0 have 114,000; refused
+BODY_LINES: Final = 200_000  # of /metrics, where 300 engines of 0.32.0 have 114,000; refused
 GZIP_MEMBERS: Final = 1000  # of a compressed body; refused
 SMALL_BODY_BYTES: Final = 256 * 1024  # of a body that is read at once; larger ones wait: one at a time in the process
 LARGE_BODY_SECONDS: Final = 2.0  # for the rest of a larger body to arrive, as others wait; refused
@@ -37,5 +37,6 @@ COUNT_PER_SECOND: Final = 1e7  # of an engine's counter: more is a glitch; the j
 
 # --- What a log holds -------------------------------------------------------------------------------------------------
 LINE_BYTES: Final = 1 << 20  # of a line; skipped to the next newline; counted as oversized
+HELD_BYTES: Final = 4 << 20  # of a log's unfinished lines, all containers together; skipped; counted as oversized
 LOG_ENGINES: Final = 512  # of all logs, in equal shares; summed as `engine="other"`; counted as log_engines
 LOG_WRITERS: Final = 1024  # of a file: processes between two reads; who wrote what is forgotten; counted as log_writers

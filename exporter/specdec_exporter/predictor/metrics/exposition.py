@@ -59,7 +59,7 @@ _ENGINE_LINE = re.compile(
 )
 _DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF)[ \t\r]*")
 # The beginning of the first line with content, even if it is cut off.
-_BEGINNING = re.compile(rb"\s*(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
+_BEGINNING = re.compile(rb"\s*+(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
 
 _FOREIGN_ENCODINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _OPENMETRICS = "application/openmetrics-text"

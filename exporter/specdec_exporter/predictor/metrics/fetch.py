@@ -9,8 +9,9 @@ import functools
 import os
 import re
 import ssl
+import traceback
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -57,13 +58,20 @@ _Answer = TypeVar("_Answer")
 
 
 class _Flight:
-    """A request under way; ``waiting`` callers want its result. A ``parsing`` thread cannot be stopped."""
+    """A request under way; ``waiting`` callers want its result."""
 
-    def __init__(self, start: Callable[[_Flight], Coroutine[None, None, Snapshot]]) -> None:
+    def __init__(self, task: asyncio.Task[Snapshot]) -> None:
+        self.task = task
         self.waiting = 0
-        self.parsing = False
-        self.task = asyncio.create_task(start(self))
-        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # perhaps nobody waits any more
+        task.add_done_callback(_free_body)
+
+
+def _free_body(task: asyncio.Task[Snapshot]) -> None:
+    """Free the body of a failed request, which its error would keep. Perhaps nobody waits for the error any more."""
+    error = None if task.cancelled() else task.exception()
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__
 
 
 def open_session() -> aiohttp.ClientSession:
@@ -96,6 +104,7 @@ class MetricsFetcher:
         self._known: frozenset[EngineKey] = frozenset()
         self._metrics_url, self._base = _endpoints(url)
         self._flight: _Flight | None = None
+        self._parsing = False
 
     async def fetch(self, timeout_seconds: float) -> Snapshot:
         """Fetch the predictor's ``/metrics``.
@@ -106,7 +115,7 @@ class MetricsFetcher:
         """
         flight = self._flight
         if flight is None or flight.task.done():
-            flight = self._flight = _Flight(self._fetch)
+            flight = self._flight = _Flight(asyncio.create_task(self._fetch()))
         flight.waiting += 1
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -117,7 +126,7 @@ class MetricsFetcher:
             ) from error
         finally:
             flight.waiting -= 1
-            if not flight.waiting and (flight.task.done() or not flight.parsing):
+            if not flight.waiting and (flight.task.done() or not self._parsing):
                 flight.task.cancel()
                 if self._flight is flight:
                     self._flight = None
@@ -144,7 +153,7 @@ class MetricsFetcher:
         except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
-    async def _fetch(self, flight: _Flight) -> Snapshot:
+    async def _fetch(self) -> Snapshot:
         async with contextlib.AsyncExitStack() as held:
             body, content_type = await self._get(self._metrics_url, bounds.BODY_BYTES, held)
             parse = functools.partial(
@@ -156,12 +165,14 @@ class MetricsFetcher:
             )
             try:
                 if len(body) > bounds.SMALL_BODY_BYTES:  # parsing 256 KiB takes 10 to 30 ms
-                    flight.parsing = True
+                    self._parsing = True  # the thread cannot be stopped
                     snapshot = await asyncio.to_thread(parse, body)
                 else:
                     snapshot = parse(body)
             except ExpositionError as error:
                 raise FetchError(error.reason, f"GET {_shown(self._metrics_url)}: {error}") from error
+            finally:
+                self._parsing = False
             started = process_start_time(body)
         self._known = frozenset((engine.model_name, engine.engine) for engine in snapshot.engines)
         return msgspec.structs.replace(snapshot, process_start_time_seconds=started)
@@ -328,9 +339,10 @@ class _Body:
                 if self._members > bounds.GZIP_MEMBERS:
                     raise zlib.error("too many members")
                 self._inflate = _inflater()
-            self.data += self._inflate.decompress(chunk, room)
+            inflated = len(self.data)
+            self.data += self._inflate.decompress(chunk, min(room, bounds.SMALL_BODY_BYTES))
             chunk = self._inflate.unused_data or self._inflate.unconsumed_tail
-            if not chunk:
+            if not chunk and len(self.data) == inflated:
                 break
         self._packed = chunk
 
