@@ -62,6 +62,7 @@ class PredictorRuntime:
         self._left_out = False
         self.pinned: PinnedBaseline | None = None
         self._refusal: str | None = None
+        self._observed: Snapshot | None = None  # the last
         self._seen: Snapshot | None = None  # the last with an engine
 
     @property
@@ -94,7 +95,8 @@ class PredictorRuntime:
             self._say_once(error)
             self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)
             return
-        self.observe(snapshot)
+        if snapshot is not self._observed or self.state.snapshot is None:  # scrapers at once share a fetch
+            self.observe(snapshot)
         self._say_once(None)
         self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
         left = timeout_seconds - (time.monotonic() - started)
@@ -105,6 +107,7 @@ class PredictorRuntime:
     def observe(self, snapshot: Snapshot) -> None:
         """Take in a snapshot of the predictor's metrics."""
         self.state.observe_snapshot(snapshot)
+        self._observed = snapshot
         if snapshot.engines:
             self._seen = snapshot
         self._look_at_baseline()

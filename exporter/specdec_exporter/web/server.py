@@ -7,7 +7,7 @@ import gzip
 import logging
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -29,6 +29,7 @@ TIMEOUT_OFFSET_SECONDS = 0.5
 SHORTEST_TIMEOUT_SECONDS = 0.1
 GZIP_FROM_BYTES = 1024
 RENDERED_AT_ONCE_BYTES = 64 * 1024  # takes some 10 ms; what is longer is rendered beside the event loop
+_PIECE_BYTES = 64 * 1024
 _EOF = b"# EOF\n"
 
 
@@ -56,7 +57,7 @@ class Endpoints:
         # Changing a link is allowed: the Content-Security-Policy hashes only script and style.
         link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
-        self._large = asyncio.Lock()  # one long exposition at a time
+        self._rendering: dict[tuple[ExpositionFormat, bool], asyncio.Task[bytes]] = {}  # long expositions
         self.ready = False
 
     def routes(self) -> list[web.RouteDef]:
@@ -71,17 +72,26 @@ class Endpoints:
             web.post("/-/reload", self.reload),
         ]
 
-    async def metrics(self, request: web.Request) -> web.Response:
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
         """Fetch the predictors within the scraper's timeout, then render their metrics."""
         await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
         chosen = choose_format(_joined(request, "Accept"))
-        exposition = _Exposition(
-            self._registry.collect(), chosen, packed=accepts_gzip(_joined(request, "Accept-Encoding"))
-        )
-        if not exposition.render(RENDERED_AT_ONCE_BYTES):
-            async with self._large:
-                await asyncio.to_thread(exposition.render)
-        return _response(bytes(exposition.body), chosen.content_type, packed=exposition.packed)
+        packed = accepts_gzip(_joined(request, "Accept-Encoding"))
+        exposition = _Exposition(self._registry.collect(), chosen, packed=packed)
+        if exposition.render(RENDERED_AT_ONCE_BYTES):
+            return _response(bytes(exposition.body), chosen.content_type, packed=packed)
+        body = await self._render_beside((chosen, packed), exposition)
+        if request.method == "HEAD":
+            return _response(body, chosen.content_type, packed=packed)
+        return await _send(request, body, _headers(chosen.content_type, packed=packed))
+
+    async def _render_beside(self, key: tuple[ExpositionFormat, bool], exposition: _Exposition) -> bytes:
+        """Render in a thread. Scrapers that come meanwhile get the same, which so is in memory only once."""
+        task = self._rendering.get(key)
+        if task is None:
+            task = self._rendering[key] = asyncio.create_task(asyncio.to_thread(exposition.render_rest))
+            task.add_done_callback(lambda _: self._rendering.pop(key))
+        return await asyncio.shield(task)
 
     async def status(self, request: web.Request) -> web.Response:
         """Return everything that the page shows, as JSON."""
@@ -148,10 +158,22 @@ def _answer(request: web.Request, body: bytes, content_type: str) -> web.Respons
 
 
 def _response(body: bytes, content_type: str, *, packed: bool) -> web.Response:
+    return web.Response(body=body, headers=_headers(content_type, packed=packed))
+
+
+def _headers(content_type: str, *, packed: bool) -> dict[str, str]:
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", "Cache-Control": "no-store"}
-    if packed:
-        headers["Content-Encoding"] = "gzip"
-    return web.Response(body=body, headers=headers)
+    return {**headers, "Content-Encoding": "gzip"} if packed else headers
+
+
+async def _send(request: web.Request, body: bytes, headers: Mapping[str, str]) -> web.StreamResponse:
+    """Send a long body piece by piece, so that a slow reader has no copy of it."""
+    response = web.StreamResponse(headers={**headers, "Content-Length": str(len(body))})
+    await response.prepare(request)
+    for start in range(0, len(body), _PIECE_BYTES):
+        await response.write(body[start : start + _PIECE_BYTES])
+    await response.write_eof()
+    return response
 
 
 class _Exposition:
@@ -179,6 +201,11 @@ class _Exposition:
         if self._pack is not None:
             self.body += self._pack.flush()
         return True
+
+    def render_rest(self) -> bytes:
+        """Render all that is left; return the whole body."""
+        self.render()
+        return bytes(self.body)
 
     def _add(self, text: bytes) -> None:
         self.body += self._pack.compress(text) if self._pack is not None else text
