@@ -40,3 +40,6 @@ LINE_BYTES: Final = 1 << 20  # of a line; skipped to the next newline; counted a
 HELD_BYTES: Final = 4 << 20  # of a log's unfinished lines, all containers together; skipped; counted as oversized
 LOG_ENGINES: Final = 512  # of all logs, in equal shares; summed as `engine="other"`; counted as log_engines
 LOG_WRITERS: Final = 1024  # of a file: processes between two reads; who wrote what is forgotten; counted as log_writers
+
+# --- What a scraper does ----------------------------------------------------------------------------------------------
+SEND_SECONDS: Final = 10.0  # for a scraper to read an exposition of more than 64 KiB; the connection is cut

@@ -18,6 +18,7 @@ from prometheus_client.exposition import generate_latest as render_text
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
 from prometheus_client.registry import Collector
 
+from specdec_exporter import bounds
 from specdec_exporter.config import Settings
 from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
@@ -167,12 +168,17 @@ def _headers(content_type: str, *, packed: bool) -> dict[str, str]:
 
 
 async def _send(request: web.Request, body: bytes, headers: Mapping[str, str]) -> web.StreamResponse:
-    """Send a long body piece by piece, so that a slow reader has no copy of it."""
+    """Send a long body piece by piece, so that a slow reader has no copy of it, and for a limited time."""
     response = web.StreamResponse(headers={**headers, "Content-Length": str(len(body))})
-    await response.prepare(request)
-    for start in range(0, len(body), _PIECE_BYTES):
-        await response.write(body[start : start + _PIECE_BYTES])
-    await response.write_eof()
+    try:
+        async with asyncio.timeout(bounds.SEND_SECONDS):
+            await response.prepare(request)
+            for start in range(0, len(body), _PIECE_BYTES):
+                await response.write(body[start : start + _PIECE_BYTES])
+            await response.write_eof()
+    except (TimeoutError, ConnectionError):  # whoever asked has gone, or does not read
+        if request.transport is not None:
+            request.transport.abort()
     return response
 
 
