@@ -16,6 +16,7 @@ from typing import Any
 import rjsonnet
 import yaml
 
+import boundtables
 import flagtables
 import lengthtables
 import metrictables
@@ -144,6 +145,7 @@ def render_reference() -> dict[Path, str]:
         flagtables.SIMULATOR: flagtables.simulator_page,
         metrictables.METRICS: metrictables.metrics_page,
         lengthtables.REFERENCES: lengthtables.references_page,
+        boundtables.RELIABILITY: boundtables.reliability_page,
     }
     return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
 

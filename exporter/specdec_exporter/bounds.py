@@ -1,27 +1,53 @@
 """How much the exporter takes in of what others send: one number for each thing.
 
-What is beyond a bound is refused, left out or summed, as said beside it. What is left out or summed is counted in
-``specdec_exporter_dropped_total{what}``.
+Beside each number stand what it limits and what happens beyond it: docs/reliability.md shows these remarks. What is
+left out or summed is counted in ``specdec_exporter_dropped_total{what}``.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+# The label ``what``. Each is 0 from the start.
+DROPPED: Final = (
+    *("engines", "series", "positions", "histograms", "labels", "values"),  # of a predictor's metrics
+    *("log_engines", "log_positions", "log_writers"),  # of its log
+    "connections",
+)
+
 # --- What a predictor answers -----------------------------------------------------------------------------------------
-BODY_BYTES: Final = 16 * 1024 * 1024  # of /metrics, compressed and decompressed; 300 times the body of 0.32.0; refused
-VERSION_BODY_BYTES: Final = 64 * 1024  # refused
-MODELS_BODY_BYTES: Final = 1024 * 1024  # refused
+BODY_BYTES: Final = 16 * 1024 * 1024  # of /metrics, compressed or not, where 0.32.0 has 54,000; refused
+BODY_LINES: Final = 200_000  # of /metrics, where 300 engines of 0.32.0 have 114,000; refused
+GZIP_MEMBERS: Final = 1000  # of a compressed body; refused
+SMALL_BODY_BYTES: Final = 256 * 1024  # of a body that is read at once; larger ones wait: one at a time in the process
+LARGE_BODY_SECONDS: Final = 2.0  # for the rest of a larger body to arrive, as others wait; refused
+LEARNT_BODY_BYTES: Final = 2 * 1024 * 1024  # of a body whose layout is kept; larger ones are read line by line
+VERSION_BODY_BYTES: Final = 64 * 1024  # of /version; refused
+MODELS_BODY_BYTES: Final = 1024 * 1024  # of /v1/models; refused
+
+# 300 data-parallel engines behind one server is the most that is known; one is usual.
+ENGINES: Final = 512  # of the process, in equal shares; known engines stay, new ones are left out; counted as engines
+FEWEST_ENGINES: Final = 8  # of a predictor's share, however many predictors there are; as above
+SERIES: Final = 500  # of an engine, where 0.32.0 has 190 of interest; left out; counted as series
+SERIES_BYTES: Final = 16 * 1024  # of the line of a series; left out; counted as labels
+LABEL_CHARACTERS: Final = 256  # of a model, an engine or a finished reason; its series is left out; counted as labels
+POSITIONS: Final = 64  # of a draft; left out; counted as positions, and log_positions
+BUCKETS: Final = 100  # of a histogram; the whole histogram is left out; counted as histograms
+COUNT: Final = 2.0**53  # of any value: no float is exact beyond; left out, as NaN and negative ones; counted as values
+COUNT_PER_SECOND: Final = 1e7  # of an engine's counter: more is a glitch; the jump adds nothing; counted as values
 
 # --- What files with a predictor's certificates and token hold --------------------------------------------------------
-TOKEN_BYTES: Final = 16 * 1024  # a server takes 8 KiB of headers; the fetch fails
-CERTIFICATE_BYTES: Final = 1024 * 1024  # all CAs of a system are 220 KiB; the fetch fails
+TOKEN_BYTES: Final = 16 * 1024  # of a token, where a server takes 8 KiB of headers; the fetch fails
+CERTIFICATE_BYTES: Final = 1024 * 1024  # of a certificate file, where all CAs of a system are 220 KiB; the fetch fails
 
 # --- Who connects to the exporter -------------------------------------------------------------------------------------
-# Each takes 0.3 MiB with TLS. At most half of the descriptors; the one that waits longest for a request is closed.
-CONNECTIONS: Final = 64
-IDLE_SECONDS: Final = 75  # for a whole request head, longer than the usual scrape intervals; closed
-ANSWER_SECONDS: Final = 30  # for taking an answer; cut
+# Each takes 0.3 MiB with TLS.
+CONNECTIONS: Final = 64  # or half of the descriptors; the one that waits longest is closed; counted as connections
+IDLE_SECONDS: Final = 75  # for a whole request head, longer than the usual scrape intervals; the connection is closed
+ANSWER_SECONDS: Final = 10  # for taking an answer, as long as Prometheus waits by default; the connection is cut
 
 # --- What a log holds -------------------------------------------------------------------------------------------------
-LINE_BYTES: Final = 1 << 20  # skipped to the next newline and counted as oversized
+LINE_BYTES: Final = 1 << 20  # of a line; skipped to the next newline; counted as oversized
+HELD_BYTES: Final = 4 << 20  # of a log's unfinished lines, all containers together; skipped; counted as oversized
+LOG_ENGINES: Final = 512  # of all logs, in equal shares; summed as `engine="other"`; counted as log_engines
+LOG_WRITERS: Final = 1024  # of a file: processes between two reads; who wrote what is forgotten; counted as log_writers

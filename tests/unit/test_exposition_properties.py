@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from builders import CAPTURES
+from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics import exposition
@@ -53,7 +54,7 @@ HISTOGRAMS = {
     "request_decode": ("request_decode_time_seconds",),
 }
 
-NUMBERS = st.one_of(st.integers(0, 10**15).map(float), st.floats(0, 1e18, allow_nan=False, allow_infinity=False))
+NUMBERS = st.one_of(st.integers(0, 10**15).map(float), st.floats(0, bounds.COUNT))
 NAMES = st.one_of(
     st.sampled_from(["tiny", "meta-llama/Llama-3.1-8B", 'q"uo\\te', "new\nline", "a,b}{=", '"} 1', " ", ""]),
     st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=8),
@@ -94,6 +95,7 @@ def histograms(draw: st.DrawFn) -> Histogram:
 @st.composite
 def engines(draw: st.DrawFn, model_name: str, engine: str) -> EngineSnapshot:
     figures: dict[str, object] = {name: draw(st.none() | NUMBERS) for name in [*COUNTERS, *GAUGES]}
+    figures["kv_cache_usage_ratio"] = draw(st.none() | st.floats(0, 1))
     figures |= {name: draw(st.none() | histograms()) for name in HISTOGRAMS}
     positions = draw(st.lists(NUMBERS, max_size=5))
     reasons = draw(st.dictionaries(st.sampled_from(["stop", "length", "abort", "error"]), NUMBERS))

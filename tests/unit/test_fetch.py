@@ -8,12 +8,14 @@ import contextlib
 import gzip
 import socket
 import ssl
+import threading
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -26,7 +28,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from specdec_exporter import bounds
 from specdec_exporter.errors import ConfigError, FetchError
 from specdec_exporter.predictor.metrics import access, fetch
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 BODY = (
     b"# HELP vllm:num_requests_running Running.\n# TYPE vllm:num_requests_running gauge\n"
@@ -290,10 +294,93 @@ async def test_a_body_over_the_limit_is_not_taken_in(
 async def test_a_large_body_is_read_without_holding_up_the_loop(
     session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "_PARSE_IN_THREAD_BYTES", 1)
+    monkeypatch.setattr(bounds, "SMALL_BODY_BYTES", 1)
 
     async with serving(("/metrics", answer())) as url:
         assert (await MetricsFetcher(session, url).fetch(5)).stats_present
+
+
+async def test_scrapers_who_give_up_leave_one_body_in_flight(
+    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "SMALL_BODY_BYTES", 1)
+    parsing, go_on = threading.Event(), threading.Event()
+    bodies = 0
+
+    def parse(body: bytes, **settings: Any) -> Snapshot:
+        nonlocal bodies
+        bodies += 1
+        parsing.set()
+        go_on.wait(20)
+        return parse_exposition(body, **settings)
+
+    monkeypatch.setattr(fetch, "parse_exposition", parse)
+    async with serving(("/metrics", answer())) as url:
+        fetcher = MetricsFetcher(session, url)
+        first = asyncio.create_task(fetcher.fetch(20))
+        await asyncio.to_thread(parsing.wait, 20)
+        first.cancel()
+        assert [(await failure(fetcher, 0.01)).reason for _ in range(3)] == ["timeout"] * 3
+        last = asyncio.create_task(fetcher.fetch(20))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert (await last).stats_present
+        assert bodies == 1
+        assert (await fetcher.fetch(20)).stats_present
+        assert bodies == 2
+
+
+async def test_only_one_large_body_is_held_at_a_time(
+    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "SMALL_BODY_BYTES", 1000)
+    monkeypatch.setattr(bounds, "LARGE_BODY_SECONDS", 0.1)
+    dripping = asyncio.Event()
+
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"# " + b"x" * 2000)
+        dripping.set()
+        await asyncio.Event().wait()
+        return response
+
+    large = answer(BODY + b"# HELP other " + b"x" * 5000 + b"\n")
+    lock = asyncio.Lock()
+    async with serving(("/slow/metrics", drip), ("/metrics", large), ("/small/metrics", answer())) as url:
+        slow = asyncio.create_task(failure(MetricsFetcher(session, f"{url}/slow", large_body=lock), 20))
+        await dripping.wait()
+        assert (await MetricsFetcher(session, f"{url}/small", large_body=lock).fetch(20)).stats_present
+        assert (await MetricsFetcher(session, url, large_body=lock).fetch(20)).stats_present
+        assert "large body" in str(await slow)
+    assert not lock.locked()
+
+
+async def test_many_tiny_gzip_members_are_refused(
+    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "GZIP_MEMBERS", 3)
+    members = [gzip.compress(line) for line in BODY.splitlines(keepends=True)]
+    for extra, refused in ((0, False), (1, True)):
+        body = b"".join(members) + gzip.compress(b"") * extra
+        async with serving(("/metrics", answer(body, Content_Encoding="gzip"))) as url:
+            fetcher = MetricsFetcher(session, url)
+            assert (await failure(fetcher)).reason == "encoding" if refused else (await fetcher.fetch(5)).stats_present
+
+
+async def test_known_engines_keep_their_place(session: aiohttp.ClientSession) -> None:
+    names = ["b", "c"]
+
+    async def metrics(_: web.Request) -> web.Response:
+        return answer(b"".join(b'vllm:num_requests_running{engine="%b"} 1\n' % name.encode() for name in names))
+
+    async with serving(("/metrics", metrics)) as url:
+        fetcher = MetricsFetcher(session, url, most_engines=2)
+        await fetcher.fetch(5)
+        names[:0] = ["a"]
+        found = await fetcher.fetch(5)
+    assert [engine.engine for engine in found.engines] == ["b", "c"]
+    assert found.dropped == {"engines": 1}
 
 
 # -- redirects -------------------------------------------------------------------------------------------------------

@@ -312,7 +312,7 @@ def test_the_bins_are_bounded_and_add_up() -> None:
     server = Server(clock, (0.5,))
     state.observe_snapshot(server.snapshot())
     for power in range(40):
-        server.run(15.0, 0.025, 1.4**power)
+        server.run(15.0, 0.025, 1.3**power)
         clock.advance(15.0)
         state.observe_snapshot(server.snapshot())
     loads = benefit(state).loads

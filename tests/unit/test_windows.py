@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import known
+from specdec_exporter import bounds
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.windows import SampleRing
 
@@ -123,3 +124,32 @@ def test_two_scrapers_at_once_see_the_same_window_as_one() -> None:
     assert first.counts.drafts is not None
     assert second.counts.drafts is not None
     assert abs(first.counts.drafts - second.counts.drafts) <= 15
+
+
+FAST = 1e7
+SERIES = st.lists(st.floats(0, bounds.COUNT) | st.integers(0, 10**6).map(float), min_size=2, max_size=20)
+
+
+@pytest.mark.parametrize("glitch", [1e12, 2.0**53])
+def test_a_glitch_adds_nothing_and_ends_with_it(glitch: float) -> None:
+    ring = SampleRing(300, fastest=FAST)
+    for at, value in enumerate((5000, 5100, glitch, glitch, 5400, 5500)):
+        ring.add(at * 15, drafts(value))
+    assert (ring.totals, ring.resets, ring.glitches) == (drafts(500), 0, 1)
+
+
+def test_counters_that_stay_after_a_jump_go_on_from_there() -> None:
+    ring = SampleRing(300, fastest=FAST)
+    for at, value in enumerate((5000, 1e12, 1e12 + 50, 1e12 + 90)):
+        ring.add(at * 15, drafts(value))
+    assert ring.totals == drafts(90)
+
+
+@given(SERIES, SERIES)
+def test_a_window_holds_no_more_than_the_fastest_engine_does(drafted: list[float], accepted: list[float]) -> None:
+    ring = SampleRing(300, fastest=FAST)
+    for at, (tokens, kept) in enumerate(zip(drafted, accepted, strict=False)):
+        ring.add(at * 15, Counts(draft_tokens=tokens, accepted_tokens=kept))
+        if window := ring.window(300, at * 15):
+            for counted in (window.counts.draft_tokens, window.counts.accepted_tokens):
+                assert counted is None or 0 <= counted <= FAST * 25 * (at + 1)

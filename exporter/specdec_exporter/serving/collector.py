@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -34,8 +35,11 @@ class SpecdecCollector(Collector):
         """Nothing: registering must not collect."""
         return ()
 
-    def collect(self) -> list[Metric]:
-        """Return the families in a fixed order, leaving out those without a sample."""
+    def collect(self) -> Iterator[Metric]:
+        """Return the families in a fixed order, leaving out those without a sample.
+
+        The states are looked at here and now. The metrics are made as they are wanted, so another thread may do that.
+        """
         predictors = self._runtime.predictors
         states = [predictor.state for predictor in predictors]
         engines = [
@@ -45,7 +49,7 @@ class SpecdecCollector(Collector):
         log_labels = {state.name: [state.name, state.log_model_name, ""] for state in states}
         benefits = [([state.name, model], benefit) for state in states for model, benefit in state.benefits()]
         pinned = [(each.state.name, each.pinned) for each in predictors if each.pinned is not None]
-        return [
+        taken = [
             *self._shown(families.COPIED, [(labels, view.snapshot) for _, labels, view in engines if view.snapshot]),
             *self._shown(families.DERIVED, [(labels, view.window) for _, labels, view in engines if view.window]),
             *self._shown(families.WINDOWS, [(labels, view) for _, labels, view in engines]),
@@ -70,7 +74,12 @@ class SpecdecCollector(Collector):
             ),
             *self._shown(families.PREDICTOR_LOG, [(log_labels[state.name], state) for state in states]),
             *self._shown(
-                families.POLICY, [([state.name, model], state) for state in states for model in state.model_names]
+                families.POLICY,
+                [
+                    ([state.name, model], assumed)
+                    for state, assumed in [(each, each.assumed_break_even) for each in states]
+                    for model in state.model_names
+                ],
             ),
             *self._shown(families.BENEFIT, benefits),
             *self._shown(families.LOAD, benefits),
@@ -82,31 +91,55 @@ class SpecdecCollector(Collector):
             *self._shown(families.READER, [([state.name], state.reader) for state in states if state.reader]),
             *self._shown(families.EXPORTER, [([], self._runtime)]),
         ]
+        return filter(None, map(_metric, taken))
 
-    def _shown(self, group: Group[S], subjects: Sequence[tuple[list[str], S]]) -> Iterator[Metric]:
-        """The families of a group that have a sample of a subject; each subject comes with its labels' values."""
+    def _shown(self, group: Group[S], subjects: Sequence[tuple[list[str], S]]) -> Iterator[_Taken]:
+        """The families of a group with the values of the subjects; each subject comes with its labels' values."""
         for family in group.families:
-            metric = _METRICS[family.type](
-                family.name, help_text(group, family, self._window), labels=(*group.labels, *family.labels)
-            )
-            for labels, subject in subjects:
-                value = family.value(subject)
-                if isinstance(value, Histogram):
-                    metric.add_metric(labels, value.buckets(), value.sum)
-                elif isinstance(value, Mapping):
-                    for key, number in value.items():
-                        metric.add_metric([*labels, *(key if isinstance(key, tuple) else (str(key),))], number)
-                elif value is not None:
-                    metric.add_metric(labels, value)
-            if metric.samples:
-                yield metric
+            values = [(labels, value) for labels, subject in subjects if (value := family.value(subject)) is not None]
+            if values:
+                text = help_text(group, family, self._window)
+                yield _Taken(family.type, family.name, text, (*group.labels, *family.labels), values)
 
 
-def build_registry(runtime: ExporterRuntime) -> CollectorRegistry:
-    """Return a registry of our own: the predictors' families and, unless switched off, those of this process."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(SpecdecCollector(runtime))
+class _Taken(NamedTuple):
+    """One family as it was when it was looked at."""
+
+    type: str
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    values: list[tuple[list[str], float | Histogram | Mapping[Any, float]]]
+
+
+def _metric(taken: _Taken) -> Metric | None:
+    metric = _METRICS[taken.type](taken.name, taken.help, labels=taken.labels)
+    for labels, value in taken.values:
+        if isinstance(value, Histogram):
+            metric.add_metric(labels, value.buckets(), value.sum)
+        elif isinstance(value, Mapping):
+            for key, number in value.items():
+                metric.add_metric([*labels, *(key if isinstance(key, tuple) else (str(key),))], number)
+        else:
+            metric.add_metric(labels, value)
+    return metric if metric.samples else None
+
+
+class _Both(Collector):
+    """The predictors' families first: they are looked at when this is asked, and the others as they are wanted."""
+
+    def __init__(self, predictors: Collector, process: CollectorRegistry) -> None:
+        self._predictors = predictors
+        self._process = process
+
+    def collect(self) -> Iterator[Metric]:
+        return chain(self._predictors.collect(), self._process.collect())
+
+
+def build_registry(runtime: ExporterRuntime) -> Collector:
+    """Return the predictors' families and, unless switched off, those of this process."""
+    process = CollectorRegistry(auto_describe=False)
     if not runtime.settings.web.disable_exporter_metrics:
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
-    return registry
+        ProcessCollector(registry=process)
+        PlatformCollector(registry=process)
+    return _Both(SpecdecCollector(runtime), process)

@@ -401,13 +401,13 @@ PREDICTOR_LOG: Group[PredictorState] = Group(
     absent="no log is read",
 )
 
-POLICY: Group[PredictorState] = Group(
+POLICY: Group[BreakEven] = Group(  # the assumed one
     MODEL,
     (
         gauge(
             "specdec_policy_acceptance_ratio_min",
             "Acceptance rate that is assumed to break even with this method.",
-            lambda s: s.resolved_policy.acceptance_ratio_min,
+            lambda b: b.acceptance_ratio,
             "policy",
             "until a model is known",
         ),
@@ -415,7 +415,7 @@ POLICY: Group[PredictorState] = Group(
             "specdec_policy_mean_acceptance_length_min",
             "Mean acceptance length that is assumed to break even: 1 + mean draft length in the window "
             "(k without one) x `specdec_policy_acceptance_ratio_min`.",
-            lambda s: s.assumed_break_even.mean_acceptance_length,
+            lambda b: b.mean_acceptance_length,
             "policy",
             "as above, or neither is known",
         ),
@@ -709,6 +709,13 @@ EXPORTER: Group[ExporterRuntime] = Group(
             "specdec_exporter_config_last_reload_success_timestamp_seconds",
             "When the configuration was last loaded successfully, Unix time.",
             lambda r: r.last_reload_success_timestamp,
+        ),
+        counter(
+            "specdec_exporter_dropped_total",
+            "What predictors and logs said beyond a bound, and was left out or summed. "
+            "The bounds are in docs/reliability.md.",
+            lambda r: r.dropped,
+            labels=("what",),
         ),
     ),
     absent="never",

@@ -80,11 +80,18 @@ def lean_imports() -> Iterator[None]:
         ssl.SSLContext.__new__ = new_context  # type: ignore[method-assign]
 
 
+_M_MMAP_THRESHOLD = -3  # of malloc.h
+_OWN_PAGES_BYTES = 256 * 1024
+
+
 def give_back_memory() -> None:
-    """Return what importing and starting up have freed to the system."""
+    """Return what importing and starting up have freed to the system, and later at once what is large."""
     import ctypes  # noqa: PLC0415
 
     gc.collect()
     gc.freeze()
     with contextlib.suppress(OSError, AttributeError):  # glibc only
-        ctypes.CDLL(None).malloc_trim(0)
+        libc = ctypes.CDLL(None)
+        # A large body gets pages of its own, which go back when it is freed. Otherwise glibc learns to keep them.
+        libc.mallopt(_M_MMAP_THRESHOLD, _OWN_PAGES_BYTES)
+        libc.malloc_trim(0)

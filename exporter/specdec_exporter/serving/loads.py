@@ -16,7 +16,7 @@ class EngineLoads:
     """The last intervals of one engine since its restart. They are kept for ``seconds``."""
 
     def __init__(self, policy: CostPolicy, seconds: float) -> None:
-        self._policy = policy
+        self.shortest = policy.interval_seconds  # of an interval
         self._seconds = max(seconds, policy.window_seconds)
         self._start: Sample | None = None
         self._kept: deque[tuple[float, Load]] = deque()  # by their ends
@@ -36,7 +36,7 @@ class EngineLoads:
             self._kept.clear()  # another configuration may run now
         if start is None or not start.settled or start.resets != sample.resets:
             self._start = sample
-        elif sample.at - start.at >= self._policy.interval_seconds:
+        elif sample.at - start.at >= self.shortest:
             self._start = sample
             if sample.at - start.at <= self._seconds:
                 load = Load(sample.at - start.at, sample.totals - start.totals)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import msgspec
 
-from specdec_exporter import __version__
+from specdec_exporter import __version__, bounds
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -40,7 +40,13 @@ class CollectorHealth:
 class PredictorRuntime:
     """One predictor: its state, and the fetcher and the log reader that feed it."""
 
-    def __init__(self, settings: PredictorSettings, window_seconds: float, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        settings: PredictorSettings,
+        window_seconds: float,
+        session: aiohttp.ClientSession,
+        large_body: asyncio.Lock,
+    ) -> None:
         self.settings = settings
         reads_log = bool(settings.log_paths) or settings.log_source == "kubernetes"
         reader = ReaderCounters() if reads_log else None
@@ -48,13 +54,15 @@ class PredictorRuntime:
             settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
         )
         self.metrics_health = CollectorHealth(success=False)
-        self._fetcher = MetricsFetcher(session, settings.url, access=settings)
+        self.fetcher = MetricsFetcher(session, settings.url, access=settings, large_body=large_body)
         self._source: LogSource | None = open_log_source(settings, reader) if reader is not None else None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failure: str | None = None
+        self._left_out = False
         self.pinned: PinnedBaseline | None = None
         self._refusal: str | None = None
+        self._observed: Snapshot | None = None  # the last
         self._seen: Snapshot | None = None  # the last with an engine
 
     @property
@@ -81,26 +89,32 @@ class PredictorRuntime:
         started = time.monotonic()
         timeout_seconds = min(timeout_seconds, self.settings.timeout)
         try:
-            snapshot = await self._fetcher.fetch(timeout_seconds)
+            snapshot = await self.fetcher.fetch(timeout_seconds)
         except FetchError as error:
             self.state.observe_failure(str(error))
             self._say_once(error)
             self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)
             return
-        self.observe(snapshot)
+        if snapshot is not self._observed or self.state.snapshot is None:  # scrapers at once share a fetch
+            self.observe(snapshot)
         self._say_once(None)
         self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
         left = timeout_seconds - (time.monotonic() - started)
         if not self.state.version_asked and left > 0:
-            self.state.observe_version(await self._fetcher.version(left))
+            self.state.observe_version(await self.fetcher.version(left))
             self._look_at_baseline()
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take in a snapshot of the predictor's metrics."""
         self.state.observe_snapshot(snapshot)
+        self._observed = snapshot
         if snapshot.engines:
             self._seen = snapshot
         self._look_at_baseline()
+        found = self.state.too_many_engines
+        if found and not self._left_out:
+            LOG.warning("engines are left out", extra={"predictor": self.state.name, "reason": found})
+        self._left_out = found is not None
 
     def pin(self, pinned: PinnedBaseline | None) -> None:
         """Use this baseline from now on, or none."""
@@ -150,9 +164,10 @@ class ExporterRuntime:
         self.settings = settings
         self.last_reload_successful = True
         self.last_reload_success_timestamp = time.time()
-        self.left_out: Counter[str] = Counter()  # by what, beside what the predictors left out
+        self.left_out: Counter[str] = Counter()  # by what, beside what today's predictors left out
         self._load = load
         self._session: aiohttp.ClientSession | None = None
+        self._large_body = asyncio.Lock()
         self._predictors: dict[str, PredictorRuntime] = {}
 
     @property
@@ -164,6 +179,12 @@ class ExporterRuntime:
         """Build everything and start nothing. Raises the error with which :meth:`start` would refuse the settings."""
         self._session = open_session()
         self._build(self.settings)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """What was beyond a bound, by what."""
+        total = sum((predictor.state.dropped for predictor in self.predictors), self.left_out)
+        return {**dict.fromkeys(bounds.DROPPED, 0), **total}
 
     async def start(self) -> None:
         """Start all predictors. Raises :class:`ConfigError` or :class:`BaselineError` for settings that cannot work."""
@@ -211,18 +232,24 @@ class ExporterRuntime:
             if current is not None and _same_but_baseline(current.settings, predictor) and same_window:
                 wanted[predictor.name] = current
             else:
-                wanted[predictor.name] = PredictorRuntime(predictor, settings.window, self._session)
+                wanted[predictor.name] = PredictorRuntime(predictor, settings.window, self._session, self._large_body)
         return wanted, pinned
 
     async def _apply(self, settings: Settings) -> None:
         """Run the predictors of ``settings``. New ones are built first, so that an error changes nothing."""
         wanted, pinned = self._build(settings)
+        for predictor in wanted.values():
+            predictor.fetcher.most_engines = max(bounds.FEWEST_ENGINES, bounds.ENGINES // len(wanted))
+            predictor.state.log.most_engines = max(bounds.FEWEST_ENGINES, bounds.LOG_ENGINES // len(wanted))
         replaced, self._predictors = self._predictors, wanted
+        for name, old in replaced.items():
+            if wanted.get(name) is not old:
+                self.left_out += old.state.dropped
         await asyncio.gather(*(old.stop() for name, old in replaced.items() if wanted.get(name) is not old))
-        for name, predictor_runtime in wanted.items():
-            if replaced.get(name) is not predictor_runtime:
-                predictor_runtime.start()
-            predictor_runtime.pin(pinned.get(name))
+        for name, predictor in wanted.items():
+            if replaced.get(name) is not predictor:
+                predictor.start()
+            predictor.pin(pinned.get(name))
 
     def status(self) -> Status:
         """Return the status of all predictors."""

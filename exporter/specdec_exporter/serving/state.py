@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
+from specdec_exporter import bounds
 from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
@@ -20,7 +22,7 @@ from specdec_exporter.predictor.log.events import (
     SpecDecoding,
 )
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later, without_drafts
-from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC, special_rejection_sampling
+from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC, KnownPitfall, special_rejection_sampling
 from specdec_exporter.serving.loads import EngineLoads, LoadCounters, LoadTotals
 from specdec_exporter.serving.status import (
     EngineStatus,
@@ -48,6 +50,8 @@ HISTORY_POINTS = 121  # at most; beyond it every second one is dropped
 WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
 # Upper bounds of specdec_request_temperature. At 0 (greedy) only the likeliest token is accepted.
 TEMPERATURE_BOUNDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
+# Samples that are kept of one engine's window. Where many engines share the memory, each keeps fewer.
+MOST_SAMPLES, FEWEST_SAMPLES, SAMPLES_OF_ALL_ENGINES = 60, 12, 60 * 64
 
 
 @dataclass(slots=True)
@@ -114,6 +118,7 @@ class PredictorState:
         self.restarts = 0
         self.log = LogTotals()
         self.warnings: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()  # what the metrics held beyond a bound
         self.temperatures: HistogramCounter | None = None  # of requests; None until the log shows one
         self.baseline: DecodingBaseline | None = None
         self._clock = clock
@@ -125,6 +130,8 @@ class PredictorState:
         self._process_start: float | None = None  # the latest that came with statistics, Unix time
         self._restarted_at: float | None = None  # monotonic, of the last restart that was seen
         self._engine_names: tuple[str, ...] = ()
+        self._engines_found = 0  # in the last snapshot, with those that were left out
+        self._positions = 0  # of the last snapshot
         self._log_rings: dict[str, SampleRing] = {}
         self._born = clock()
         self._config: EngineConfig | None = None
@@ -144,6 +151,7 @@ class PredictorState:
         if self.method in NOT_SPECULATIVE:
             snapshot = without_drafts(snapshot)
         self.up, self.up_reason, self.snapshot = True, None, snapshot
+        self._dropped.update(snapshot.dropped)
         tracks: dict[tuple[str, str], EngineTrack] = {}
         engines = snapshot.engines
         if snapshot.stats_present and not engines:
@@ -152,12 +160,19 @@ class PredictorState:
         restarted = another_process = self._is_another_process(snapshot)
         if another_process:
             self._restarted_at = now
+        self._engines_found = len(engines) + snapshot.dropped.get("engines", 0)
+        self._positions = max((len(engine.accepted_tokens_per_position or ()) for engine in engines), default=0)
+        samples = _samples_each(len(engines))
         for engine in engines:
             key = (engine.model_name, engine.engine)
             track = self._tracks.get(key) or self._new_track(engine, now)
             track.snapshot = engine
-            resets = track.ring.resets
+            track.ring.spacing = self.window_seconds / samples
+            track.loads.shortest = self.policy.cost.interval_seconds * MOST_SAMPLES / samples
+            resets, glitches = track.ring.resets, track.ring.glitches
             track.ring.add(now, timed_counts_of(engine), restarted=another_process, settled=self._is_settled(now))
+            if track.ring.glitches > glitches:
+                self._dropped["values"] += 1
             if track.ring.resets > resets:
                 restarted, self._restarted_at = True, now
             self._take_load(track)
@@ -179,7 +194,9 @@ class PredictorState:
 
     def _new_track(self, engine: EngineSnapshot, now: float) -> EngineTrack:
         loads = EngineLoads(self.policy.cost, self.window_seconds)
-        return EngineTrack(SampleRing(self.window_seconds), engine, now, loads)
+        # V0 adds up lifetime totals, ever faster.
+        fastest = math.inf if self.engine_generation == "v0" else bounds.COUNT_PER_SECOND
+        return EngineTrack(SampleRing(self.window_seconds, fastest=fastest), engine, now, loads)
 
     def _is_settled(self, now: float) -> bool:
         """Whether the predictor has left the slow first time after its start."""
@@ -193,6 +210,9 @@ class PredictorState:
         load = track.loads.take(track.ring.last)
         if load is not None and self.engine_generation != "v0":
             model = track.snapshot.model_name
+            if model not in self._loads and len(self._loads) >= bounds.ENGINES:
+                shown = set(self.model_names)
+                self._loads = {name: loads for name, loads in self._loads.items() if name in shown}
             self._loads.setdefault(model, LoadCounters()).add(load, self._step_times(model))
 
     def _step_times(self, model_name: str) -> StepTimes | None:
@@ -269,11 +289,13 @@ class PredictorState:
 
     def _sample_log(self, now: float) -> None:
         """Sample the log's totals with each fetch, not with each line, which keeps reading cheap."""
+        samples = _samples_each(len(self.log.engines))
         for label, totals in self.log.engines.items():
             ring = self._log_rings.get(label)
             if ring is None:
                 ring = self._log_rings[label] = SampleRing(self.window_seconds)
                 ring.add(self._born, Counts(drafts=0, draft_tokens=0, accepted_tokens=0))
+            ring.spacing = self.window_seconds / samples
             ring.add(now, totals.counts())
 
     def _close_short_windows(self, now: float) -> None:
@@ -317,6 +339,17 @@ class PredictorState:
     # --- Status ---
 
     @property
+    def dropped(self) -> Counter[str]:
+        """What metrics and log held beyond a bound, by what (see :mod:`specdec_exporter.bounds`)."""
+        return self._dropped + self.log.dropped + (self.reader.dropped if self.reader else Counter())
+
+    @property
+    def too_many_engines(self) -> str | None:
+        """How many engines there are and how many are shown, in words; ``None`` if all are."""
+        shown = len(self._tracks)
+        return f"{self._engines_found:,} engines; {shown:,} are shown" if self._engines_found > shown else None
+
+    @property
     def model_names(self) -> tuple[str, ...]:
         """Served models by the metrics; until the first metrics, by the log's init line."""
         names = tuple(sorted({model for model, _ in self._tracks}))
@@ -357,10 +390,10 @@ class PredictorState:
         """K by the log's init line, else the number of positions in the metrics or in the log's lines."""
         if self._config is not None:
             return self._config.num_speculative_tokens
-        snapshots = self.snapshot.engines if self.snapshot else ()
-        shown = max((len(engine.accepted_tokens_per_position or ()) for engine in snapshots), default=0)
+        if self.snapshot is not None and self._positions:
+            return self._positions
         logged = max((totals.num_speculative_tokens or 0 for totals in self.log.engines.values()), default=0)
-        return shown or logged or None
+        return logged or None
 
     @property
     def rejection_sampling(self) -> str | None:
@@ -385,16 +418,17 @@ class PredictorState:
     def benefits(self) -> list[tuple[str, ModelBenefit]]:
         """Return what speculation gives each served model."""
         off = self.state == "speculation_off" or self.rejection_sampling == SYNTHETIC
-        measured_model = self.baseline.model_name if self.baseline else None
+        measured_model = self.baseline.model_name if self.baseline and not off else None
+        assumed = None if off else self.assumed_break_even
         found = []
         for model in self.model_names:
-            measured = not off and model == measured_model
+            measured = model == measured_model
             loads = self._loads.get(model)
             found.append(
                 (
                     model,
                     ModelBenefit(
-                        assumed=None if off else self.assumed_break_even,
+                        assumed=assumed,
                         measured=self.measured_break_even if measured else None,
                         cost=self.cost if measured else None,
                         loads=loads.bins() if loads else [],
@@ -573,7 +607,9 @@ class PredictorState:
             ),
             history=(*self._history[:-1], point) if (point := self._point(window)) else tuple(self._history),
             warnings=warning_counts(self.warnings),
-            pitfalls=judgement.pitfalls,
+            pitfalls=judgement.pitfalls
+            if self.too_many_engines is None
+            else (_left_out(self.too_many_engines), *judgement.pitfalls),
             log=self._log_status(),
             published=published,
             verdict=self._judged(judgement.verdict).shown,
@@ -633,6 +669,21 @@ def _measurement(cost: MeasuredCost, choice: KChoice | None) -> Measurement:
         draft_tokens_per_step=cost.draft_tokens_per_step,
         k=choice,
     )
+
+
+def _left_out(engines: str) -> KnownPitfall:
+    return KnownPitfall(
+        code="too_many_engines",
+        releases="all",
+        meaning=f"{engines}. Every figure is about these alone",
+        action="Run one exporter for each predictor; it shows more engines. If there should be fewer, see who answers.",
+        costly=False,
+    )
+
+
+def _samples_each(engines: int) -> int:
+    """Return how many samples of a window to keep of each engine."""
+    return max(FEWEST_SAMPLES, min(MOST_SAMPLES, SAMPLES_OF_ALL_ENGINES // max(engines, 1)))
 
 
 def _speculates(engine: EngineSnapshot) -> bool:

@@ -80,6 +80,12 @@ class Counts(msgspec.Struct, frozen=True):
         pairs += zip(self.accepted_per_position, earlier.accepted_per_position, strict=False)
         return any(now is not None and before is not None and now < before for now, before in pairs)
 
+    @property
+    def largest(self) -> float:
+        """The largest figure; 0 if none is known."""
+        known = [value for name in SCALARS if (value := getattr(self, name)) is not None]
+        return max((*known, *self.accepted_per_position), default=0.0)
+
 
 _TUPLES = frozenset({"accepted_per_position", "timed_bounds", "timed_within"})
 SCALARS = tuple(name for name in Counts.__struct_fields__ if name not in _TUPLES)
@@ -109,15 +115,26 @@ def at(values: Sequence[float], index: int) -> float:
 
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """Divide; ``None`` if either is unknown or the denominator is not positive."""
+    """Divide; ``None`` if either is unknown, the denominator is not positive, or the ratio is too large for a float."""
     if numerator is None or denominator is None or denominator <= 0:
         return None
-    return numerator / denominator
+    found = numerator / denominator
+    return found if math.isfinite(found) else None
+
+
+# vLLM writes one counter after the other, so at either end of a span the part may be a batch ahead of the whole.
+_AHEAD = 1.1
+
+
+def share(part: float | None, whole: float | None) -> float | None:
+    """Divide a part by its whole, 0..1; ``None`` as in :func:`ratio`, and if it is clearly no part of it."""
+    found = ratio(part, whole)
+    return None if found is None or not 0.0 <= found <= _AHEAD else min(found, 1.0)
 
 
 def acceptance_ratio(accepted_tokens: float | None, draft_tokens: float | None) -> float | None:
     """Accepted draft tokens / draft tokens, 0..1."""
-    return ratio(accepted_tokens, draft_tokens)
+    return share(accepted_tokens, draft_tokens)
 
 
 def mean_acceptance_length(accepted_tokens: float | None, drafts: float | None) -> float | None:
@@ -132,10 +149,9 @@ def mean_draft_length(draft_tokens: float | None, drafts: float | None) -> float
 
 
 def position_ratios(accepted_per_position: Sequence[float], drafts: float | None) -> tuple[float, ...]:
-    """Accepted at i / drafts for each position i: unconditional. Empty without drafts."""
-    if drafts is None or drafts <= 0:
-        return ()
-    return tuple(accepted / drafts for accepted in accepted_per_position)
+    """Accepted at i / drafts for each position i: unconditional. Empty without drafts, or if one exceeds them."""
+    found = [share(accepted, drafts) for accepted in accepted_per_position]
+    return () if None in found else tuple(each for each in found if each is not None)
 
 
 def conditional_ratios(accepted_per_position: Sequence[float], drafts: float | None) -> tuple[float | None, ...]:
@@ -143,7 +159,7 @@ def conditional_ratios(accepted_per_position: Sequence[float], drafts: float | N
     if drafts is None or drafts <= 0:
         return ()
     before = (drafts, *accepted_per_position)
-    return tuple(ratio(accepted, reached) for accepted, reached in zip(accepted_per_position, before, strict=False))
+    return tuple(share(accepted, reached) for accepted, reached in zip(accepted_per_position, before, strict=False))
 
 
 def tokens_per_step(generation_tokens: float | None, first_tokens: float | None, steps: float | None) -> float | None:

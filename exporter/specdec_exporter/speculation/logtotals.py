@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 
+from specdec_exporter import bounds
 from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.speculation.acceptance import Counts, reconstruct_window
+
+OTHER = "other"  # the sum of the engines beyond the bound
 
 
 class EngineLogTotals:
@@ -32,10 +36,16 @@ class EngineLogTotals:
 
 
 class LogTotals:
-    """Sums spec-decode lines per engine, under the engine's name as :func:`engine_label` writes it."""
+    """Sums spec-decode lines per engine, under the engine's name as :func:`engine_label` writes it.
+
+    Beyond ``most_engines``, the lines of new engines are summed as :data:`OTHER`. ``dropped`` counts these lines, and
+    the positions that are left out.
+    """
 
     def __init__(self) -> None:
         self.engines: dict[str, EngineLogTotals] = {}
+        self.most_engines = bounds.LOG_ENGINES
+        self.dropped: Counter[str] = Counter()
 
     def engine(self, label: str) -> EngineLogTotals:
         """Return the totals of an engine; a new one starts at zero."""
@@ -57,6 +67,9 @@ class LogTotals:
         frontend). Lines without a length do not use it: the metrics of 0.8.3 and 0.8.4 count no drafts either. If the
         log's beginning was not seen, the first lifetime line only says where to count from.
         """
+        if label not in self.engines and len(self.engines) >= self.most_engines:
+            self.dropped["log_engines"] += 1
+            label = OTHER
         totals = self.engine(label)
         totals.windows += 1
         k = event.num_speculative_tokens
@@ -78,6 +91,9 @@ class LogTotals:
         totals.accepted_tokens += accepted
         totals.draft_tokens += drafted
         totals.drafts += drafts
+        if len(reached) > bounds.POSITIONS:
+            self.dropped["log_positions"] += len(reached) - bounds.POSITIONS
+            del reached[bounds.POSITIONS :]
         positions = totals.accepted_per_position
         if len(positions) < len(reached):
             positions.extend([0] * (len(reached) - len(positions)))

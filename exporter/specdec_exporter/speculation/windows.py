@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import NamedTuple
 
 from specdec_exporter.speculation.acceptance import Counts
+
+_BURST_SECONDS = 10.0
 
 
 class Sample(NamedTuple):
@@ -33,10 +36,17 @@ class SampleRing:
     A falling counter means a restart: its whole value is new, as in Prometheus' ``increase()``. All counters missing
     also means a restart; a running process never drops them. A sample replaces the previous one if less than 1/60 of
     the window lies between them, so that memory does not depend on how often the exporter is scraped.
+
+    ``fastest`` is the most that a counter can grow per second. A larger jump is a glitch: it adds nothing, and if the
+    counters return to where they were, they go on from there. Set ``samples`` to keep fewer than 60 per window.
     """
 
-    def __init__(self, window_seconds: float) -> None:
+    def __init__(self, window_seconds: float, *, fastest: float = math.inf, samples: int = 60) -> None:
         self._window = window_seconds
+        self._fastest = fastest
+        self.spacing = window_seconds / samples
+        self._before_jump: Sample | None = None  # uncorrected
+        self.glitches = 0
         self._samples: deque[Sample] = deque()
         self._raw = Counts()
         self.totals = Counts()
@@ -49,19 +59,39 @@ class SampleRing:
         """
         resets = self.resets
         if self._samples:
+            if self._returns(now, raw) and not restarted:
+                assert self._before_jump is not None  # noqa: S101  it returns there
+                self._raw, self._before_jump = self._before_jump.totals, None
             gone = raw == Counts() and self._raw != Counts()
+            before = Sample(self._samples[-1].at, self._raw)
             if restarted or gone or raw.fell_below(self._raw):
                 self.resets += 1
                 self._raw = Counts()  # nothing of the old process may fill gaps of the new one
             raw = raw.or_else(self._raw)
-            self.totals += raw - self._raw
+            increase = raw - self._raw
+            if self._is_possible(increase, now - before.at):
+                self.totals += increase
+            else:
+                self.glitches += 1
+                self._before_jump = self._before_jump or before
         self._raw = raw
-        spacing = self._window / 60
-        if len(self._samples) > 1 and now - self._samples[-2].at < spacing:
+        if len(self._samples) > 1 and now - self._samples[-2].at < self.spacing:
             self._samples.pop()
         self._samples.append(Sample(now, self.totals, self.resets, settled and self.resets == resets))
         while len(self._samples) > 2 and self._samples[1].at <= now - self._window:
             self._samples.popleft()
+
+    def _is_possible(self, increase: Counts, seconds: float) -> bool:
+        """Whether counters can grow that much; the tokens of a long prompt count all at once."""
+        return increase.largest <= self._fastest * (seconds + _BURST_SECONDS)
+
+    def _returns(self, now: float, raw: Counts) -> bool:
+        """Whether the counters are back where they would be without the last jump."""
+        before = self._before_jump
+        if before is None or not raw.fell_below(self._raw):
+            return False
+        increase = raw.or_else(before.totals) - before.totals
+        return not raw.fell_below(before.totals) and self._is_possible(increase, now - before.at)
 
     @property
     def last(self) -> Sample:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import math
+import zlib
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from prometheus_client import CollectorRegistry
+from prometheus_client import Metric
 from prometheus_client.exposition import generate_latest as render_text
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
+from prometheus_client.registry import Collector
 
+from specdec_exporter import bounds
 from specdec_exporter.config import Settings
 from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
@@ -24,6 +29,9 @@ LOG = logging.getLogger("specdec")
 TIMEOUT_OFFSET_SECONDS = 0.5
 SHORTEST_TIMEOUT_SECONDS = 0.1
 GZIP_FROM_BYTES = 1024
+RENDERED_AT_ONCE_BYTES = 64 * 1024  # takes some 10 ms; what is longer is rendered beside the event loop
+_PIECE_BYTES = 64 * 1024
+_EOF = b"# EOF\n"
 
 
 class Exporter(Protocol):
@@ -44,12 +52,13 @@ class Exporter(Protocol):
 class Endpoints:
     """The handlers. The owner sets ``ready`` when the sockets are bound."""
 
-    def __init__(self, exporter: Exporter, registry: CollectorRegistry) -> None:
+    def __init__(self, exporter: Exporter, registry: Collector) -> None:
         self._exporter = exporter
         self._registry = registry
         # Changing a link is allowed: the Content-Security-Policy hashes only script and style.
         link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
+        self._rendering: dict[tuple[ExpositionFormat, bool], asyncio.Task[bytes]] = {}  # long expositions
         self.ready = False
 
     def routes(self) -> list[web.RouteDef]:
@@ -64,12 +73,26 @@ class Endpoints:
             web.post("/-/reload", self.reload),
         ]
 
-    async def metrics(self, request: web.Request) -> web.Response:
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
         """Fetch the predictors within the scraper's timeout, then render their metrics."""
         await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
         chosen = choose_format(_joined(request, "Accept"))
-        render = render_openmetrics if chosen is ExpositionFormat.OPENMETRICS_1_0_0 else render_text
-        return _answer(request, render(self._registry), chosen.content_type)
+        packed = accepts_gzip(_joined(request, "Accept-Encoding"))
+        exposition = _Exposition(self._registry.collect(), chosen, packed=packed)
+        if exposition.render(RENDERED_AT_ONCE_BYTES):
+            return _response(bytes(exposition.body), chosen.content_type, packed=packed)
+        body = await self._render_beside((chosen, packed), exposition)
+        if request.method == "HEAD":
+            return _response(body, chosen.content_type, packed=packed)
+        return await _send(request, body, _headers(chosen.content_type, packed=packed))
+
+    async def _render_beside(self, key: tuple[ExpositionFormat, bool], exposition: _Exposition) -> bytes:
+        """Render in a thread. Scrapers that come meanwhile get the same, which so is in memory only once."""
+        task = self._rendering.get(key)
+        if task is None:
+            task = self._rendering[key] = asyncio.create_task(asyncio.to_thread(exposition.render_rest))
+            task.add_done_callback(lambda _: self._rendering.pop(key))
+        return await asyncio.shield(task)
 
     async def status(self, request: web.Request) -> web.Response:
         """Return everything that the page shows, as JSON."""
@@ -131,8 +154,74 @@ def _joined(request: web.Request, header: str) -> str | None:
 
 
 def _answer(request: web.Request, body: bytes, content_type: str) -> web.Response:
+    packed = len(body) >= GZIP_FROM_BYTES and accepts_gzip(_joined(request, "Accept-Encoding"))
+    return _response(gzip.compress(body, compresslevel=4, mtime=0) if packed else body, content_type, packed=packed)
+
+
+def _response(body: bytes, content_type: str, *, packed: bool) -> web.Response:
+    return web.Response(body=body, headers=_headers(content_type, packed=packed))
+
+
+def _headers(content_type: str, *, packed: bool) -> dict[str, str]:
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", "Cache-Control": "no-store"}
-    if len(body) >= GZIP_FROM_BYTES and accepts_gzip(_joined(request, "Accept-Encoding")):
-        headers["Content-Encoding"] = "gzip"
-        body = gzip.compress(body, compresslevel=4, mtime=0)
-    return web.Response(body=body, headers=headers)
+    return {**headers, "Content-Encoding": "gzip"} if packed else headers
+
+
+async def _send(request: web.Request, body: bytes, headers: Mapping[str, str]) -> web.StreamResponse:
+    """Send a long body piece by piece, so that a slow reader has no copy of it, and for a limited time."""
+    response = web.StreamResponse(headers={**headers, "Content-Length": str(len(body))})
+    try:
+        async with asyncio.timeout(bounds.ANSWER_SECONDS):
+            await response.prepare(request)
+            for start in range(0, len(body), _PIECE_BYTES):
+                await response.write(body[start : start + _PIECE_BYTES])
+            await response.write_eof()
+    except (TimeoutError, ConnectionError):  # whoever asked has gone, or does not read
+        if request.transport is not None:
+            request.transport.abort()
+    return response
+
+
+class _Exposition:
+    """Metrics rendered one after the other, so that not all of them are in memory at once."""
+
+    def __init__(self, metrics: Iterable[Metric], chosen: ExpositionFormat, *, packed: bool) -> None:
+        self.body = bytearray()
+        self.packed = packed
+        self._metrics = iter(metrics)
+        self._openmetrics = chosen is ExpositionFormat.OPENMETRICS_1_0_0
+        self._render = render_openmetrics if self._openmetrics else render_text
+        self._pack = zlib.compressobj(4, wbits=zlib.MAX_WBITS | 16) if packed else None
+
+    def render(self, until_bytes: float = math.inf) -> bool:
+        """Render metrics until more than ``until_bytes`` of text; return whether these were all."""
+        rendered = 0
+        for metric in self._metrics:
+            text = self._render(_One(metric)).removesuffix(_EOF)
+            self._add(text)
+            rendered += len(text)
+            if rendered > until_bytes:
+                return False
+        if self._openmetrics:
+            self._add(_EOF)
+        if self._pack is not None:
+            self.body += self._pack.flush()
+        return True
+
+    def render_rest(self) -> bytes:
+        """Render all that is left; return the whole body."""
+        self.render()
+        return bytes(self.body)
+
+    def _add(self, text: bytes) -> None:
+        self.body += self._pack.compress(text) if self._pack is not None else text
+
+
+class _One(Collector):
+    """A single metric, as prometheus_client renders it."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        return (self._metric,)

@@ -21,4 +21,5 @@ class ReaderCounters(msgspec.Struct):
     last_line_timestamp: float | None = None  # Unix time of the last reading of a whole line
     bytes_behind: int = 0
     dropped: Counter[str] = msgspec.field(default_factory=Counter)  # beyond a bound, by what
+    held_bytes: int = 0  # of unfinished lines that container runtimes cut
     round_seconds: float = 0.0  # duration of the last round of reading

@@ -183,7 +183,7 @@ _SPEC_FIELDS: Final = _known(
         "Accepted": _COUNT + " tokens",
         "Drafted": _COUNT + " tokens",
         # All releases print three decimals; with fewer, the line breaks off. Without drafts the rates are nan.
-        "Per-position acceptance rate": r"([01]\.\d{3}(?:, [01]\.\d{3})*|[nN]a[nN](?:, [nN]a[nN])*)",
+        "Per-position acceptance rate": r"([01]\.\d{3}(?:, [01]\.\d{3}){0,500}|[nN]a[nN](?:, [nN]a[nN]){0,500})",
         "Draft acceptance rate": _PERCENT,
     }
 )

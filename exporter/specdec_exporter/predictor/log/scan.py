@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from specdec_exporter import bounds
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.log.container import Piece, detect_format, unwrap
@@ -34,7 +35,6 @@ _ALL_KINDS: Final = frozenset(
 )
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
-_MOST_WRITERS: Final = 1024
 # Words that find the lines of interest. The rest of a line wrapped inside "SpecDecoding" has "Drafted: ". The V0
 # engine's line has "Draft acceptance rate: ".
 _DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
@@ -88,6 +88,7 @@ class LogScanner:
         self._kinds: frozenset[type] = _ALL_KINDS if kinds is None else kinds
         self._count_lines = count_lines
         self._configured_format: LogFormat = log_format
+        self._partials: dict[str, _Partial] = {}
         self.reset()
 
     def narrow(self, kinds: frozenset[type]) -> None:
@@ -100,7 +101,9 @@ class LogScanner:
         self._set_format(self._configured_format)
         self._engines: dict[Writer, str] = {}  # whose statistics each process printed last
         self._broken: _BrokenLine | None = None
-        self._partials: dict[str, _Partial] = {}
+        for partial in self._partials.values():
+            self._release(partial)
+        self._partials = {}
         self._last_line = b""
         self._events: list[Event] = []
 
@@ -115,7 +118,8 @@ class LogScanner:
             self._detect_format(buffer, end)
         self._read(buffer, end)
         self._last_line = _line_before(buffer, end)
-        if len(self._engines) > _MOST_WRITERS:
+        if len(self._engines) > bounds.LOG_WRITERS:
+            self._counters.dropped["log_writers"] += len(self._engines)
             self._engines.clear()
         return self._take_events()
 
@@ -127,8 +131,9 @@ class LogScanner:
             self._counters.last_line_timestamp = time.time()
             self._take_line(tail, self._last_line)
         for partial in self._partials.values():
+            text = self._release(partial)
             if partial.kept:
-                self._take_text(_decode(bytes(partial.text)), partial.timestamp)
+                self._take_text(_decode(text), partial.timestamp)
         while self._broken is not None:
             self._give_up()
         events = self._take_events()
@@ -241,16 +246,28 @@ class LogScanner:
             return
         if partial is None:
             partial = self._partials[piece.stream] = _Partial(piece.timestamp)
-        if partial.kept and len(partial.text) + len(piece.payload) > LINE_BYTES:
+        size = len(piece.payload)
+        if partial.kept and (
+            len(partial.text) + size > LINE_BYTES or self._counters.held_bytes + size > bounds.HELD_BYTES
+        ):
             self._counters.oversized_lines += 1
             partial.kept = False
-            partial.text.clear()
+            self._release(partial)
         if partial.kept:
             partial.text += piece.payload
+            self._counters.held_bytes += size
         if not piece.partial:
             del self._partials[piece.stream]
+            text = self._release(partial)
             if partial.kept:
-                self._take_text(_decode(bytes(partial.text)), partial.timestamp)
+                self._take_text(_decode(text), partial.timestamp)
+
+    def _release(self, partial: _Partial) -> bytes:
+        """Return the text so far, which is no longer held."""
+        text = bytes(partial.text)
+        self._counters.held_bytes -= len(text)
+        partial.text = bytearray()
+        return text
 
     def _unwrap(self, line: bytes) -> Piece | None:
         return unwrap(line, self._format) if self._format in ("cri", "docker") else None

@@ -12,12 +12,21 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from io import BytesIO
+from itertools import compress, islice
 
+import msgspec
+
+from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
+from specdec_exporter.predictor.metrics.admission import Admission, EngineKey
 from specdec_exporter.predictor.metrics.families import (
     LENGTH_MEANINGS,
     MEANINGS,
     PREFIXES,
+    TELLING_FAMILIES,
     WANTED_FAMILIES,
     Meaning,
     engine_generation,
@@ -50,7 +59,7 @@ _ENGINE_LINE = re.compile(
 )
 _DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF)[ \t\r]*")
 # The beginning of the first line with content, even if it is cut off.
-_BEGINNING = re.compile(rb"\s*(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
+_BEGINNING = re.compile(rb"\s*+(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
 
 _FOREIGN_ENCODINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _OPENMETRICS = "application/openmetrics-text"
@@ -59,26 +68,40 @@ _START_TIME = b"\nprocess_start_time_seconds "
 _FINITE = re.compile(rb"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?")
 
 _LAYOUTS_KEPT = 8
-_LONGEST_LEARNT_LINES = 20_000
 _layouts: deque[Layout] = deque(maxlen=_LAYOUTS_KEPT)  # of the last bodies, newest first; each predictor needs one
 
 
-def parse_exposition(body: bytes, content_type: str | None = None, *, lengths: bool = False) -> Snapshot:
+def parse_exposition(
+    body: bytes,
+    content_type: str | None = None,
+    *,
+    lengths: bool = False,
+    most_engines: int = bounds.ENGINES,
+    known: AbstractSet[EngineKey] = frozenset(),
+) -> Snapshot:
     """Read one answer of a predictor's ``/metrics``.
 
     ``content_type`` is the header as received; it only decides whether the body must end in ``# EOF``. ``lengths``:
-    also read the lengths of requests; each call is then as slow as a first one. Equal arguments give equal results.
+    also read the lengths of requests; each call is then as slow as a first one. At most ``most_engines`` engines are
+    read: those of ``known``, then the first of the body. Equal arguments give equal results.
     Raises :class:`ExpositionError` with reason ``not_metrics`` (HTML, JSON, nothing at all, a line of ours that is no
-    sample), ``truncated`` (ends in mid-line, or without a required ``# EOF``) or ``encoding`` (compressed, or not UTF-8
-    where we read it).
+    sample), ``truncated`` (ends in mid-line, or without a required ``# EOF``), ``encoding`` (compressed, or not UTF-8
+    where we read it) or ``too_large`` (too many lines).
     """
     _refuse_other_text(body)
     _refuse_fragment(body, content_type)
+    if (found := body.count(b"\n")) > bounds.BODY_LINES:
+        raise ExpositionError("too_large", f"expected at most {bounds.BODY_LINES} lines, found {found}")
+    admission = Admission(most_engines, known)
+    if len(body) > bounds.LEARNT_BODY_BYTES:
+        return _parse_lines(_Lines(body), admission, lengths=lengths)
     lines = body.split(b"\n")
     if lengths:
-        return _parse_lines(lines, lengths=True)
-    known = (snapshot for layout in tuple(_layouts) if (snapshot := layout.read(lines)))
-    return next(known, None) or _parse_lines(lines)
+        return _parse_lines(lines, admission, lengths=True)
+    for layout in tuple(_layouts):
+        if snapshot := layout.read(lines):
+            return snapshot
+    return _parse_lines(lines, admission)
 
 
 def process_start_time(body: bytes) -> float | None:
@@ -89,7 +112,7 @@ def process_start_time(body: bytes) -> float | None:
     at = body.find(_START_TIME)
     if at < 0:
         return None
-    words = body[at + len(_START_TIME) : body.find(b"\n", at + 1)].split()
+    words = body[at + len(_START_TIME) : body.find(b"\n", at + 1)].split(maxsplit=1)
     return float(words[0]) if words and _FINITE.fullmatch(words[0]) else None
 
 
@@ -119,13 +142,27 @@ def _not_metrics(text: bytes) -> ExpositionError:
     )
 
 
-def _parse_lines(lines: list[bytes], *, lengths: bool = False) -> Snapshot:
+class _Lines:
+    """The lines of a large body, one at a time: as a list they would take several times its memory."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (line.removesuffix(b"\n") for line in BytesIO(self._body))
+
+
+def _parse_lines(lines: Iterable[bytes], admission: Admission | None = None, *, lengths: bool = False) -> Snapshot:
+    """Read line by line. The layout may be learnt from a list of lines."""
+    admission = admission or Admission(bounds.ENGINES, frozenset())
     meanings = MEANINGS | LENGTH_MEANINGS if lengths else MEANINGS
     families: set[str] = set()
+    stats_present = False
     declared = ""  # by the comment above
     engine_labels = False
     # Whether the layout can be learnt: the groups of interest hold their own samples, and those only.
-    plain = not lengths and len(lines) <= _LONGEST_LEARNT_LINES
+    plain = not lengths and isinstance(lines, list)
+    last = len(lines) - 1 if isinstance(lines, list) else -1  # what comes after the last newline
     series: list[Series] = []
     values: list[float] = []
     places: list[tuple[int, int]] = []
@@ -134,32 +171,46 @@ def _parse_lines(lines: list[bytes], *, lengths: bool = False) -> Snapshot:
         comment = line.startswith(b"#")
         if engine_line := _ENGINE_LINE.match(line):
             name, family = engine_line["name"].decode(), engine_line["family"].decode()
-            families.add(family)
+            stats_present = True
+            if family in TELLING_FAMILIES:
+                families.add(family)
             comment = engine_line["comment"] is not None
         if comment:
             declared = family
             continue
         if not (meaning := meanings.get(name)):
-            plain &= declared not in WANTED_FAMILIES or index == len(lines) - 1
+            plain &= declared not in WANTED_FAMILIES or index == last
+            continue
+        if len(line) > bounds.SERIES_BYTES:
+            admission.dropped["labels"] += 1
             continue
         if not (sample := _SAMPLE.fullmatch(line)):
             raise _not_metrics(line)
         labels = _parse_labels(sample["labels"] or b"")
         engine_labels |= "engine" in labels
         # Releases without the label (V0, and V1 before 0.8.3) run one engine.
-        series.append(Series(labels.get("model_name", ""), labels.get("engine", "0"), meaning, _key(meaning, labels)))
+        found = Series(labels.get("model_name", ""), labels.get("engine", "0"), meaning, _key(meaning, labels))
+        if not admission.admits(found):
+            continue
+        series.append(found)
         values.append(float(sample["value"]))
-        places.append((index, sample.start("value")))
-        plain &= family == declared and sample.end("value") == len(line)
-    if not families:
+        if plain:
+            places.append((index, sample.start("value")))
+            plain = family == declared and sample.end("value") == len(line)
+    if not stats_present:
         _refuse_unsound(lines)
         return Snapshot(engines=(), engine_generation=None, stats_present=False)
+    kept = admission.engines()
+    if any((each.model_name, each.engine) not in kept for each in series):
+        stays = [(each.model_name, each.engine) in kept for each in series]
+        series, values = list(compress(series, stays)), list(compress(values, stays))
     recipe = Recipe(series)
     generation = engine_generation(families, engine_labels=engine_labels)
-    engines = recipe.engines([values[index] for index in recipe.order])
-    snapshot = Snapshot(engines=engines, engine_generation=generation, stats_present=True)
+    snapshot = recipe.snapshot([values[index] for index in recipe.order], generation)
+    if admission.dropped:
+        return msgspec.structs.replace(snapshot, dropped={**snapshot.dropped, **admission.dropped})
     # Do not cache the layout where a series was ignored: it could start to matter if its labels change.
-    if plain and len(recipe.order) == len(series) > 1:
+    if plain and isinstance(lines, list) and len(recipe.order) == len(series) > 1:
         layout = Layout(lines, places, recipe, generation)
         if layout.read(lines) == snapshot:
             _layouts.appendleft(layout)
@@ -193,7 +244,7 @@ def _key(meaning: Meaning, labels: dict[str, str]) -> Key:
     return int(text) if _POSITION.fullmatch(text) else None
 
 
-def _refuse_unsound(lines: list[bytes]) -> None:
+def _refuse_unsound(lines: Iterable[bytes]) -> None:
     """Raise ``not_metrics`` unless every line is part of an exposition and at least one is more than a remark.
 
     This is for bodies without a line of the inference engine. In other bodies, other families' lines do not matter.
@@ -205,4 +256,4 @@ def _refuse_unsound(lines: list[bytes]) -> None:
         elif line.strip() and not line.lstrip().startswith(b"#"):
             raise _not_metrics(line)
     if not said_anything:
-        raise _not_metrics(b"\n".join(lines))
+        raise _not_metrics(b"\n".join(islice(lines, 60)))

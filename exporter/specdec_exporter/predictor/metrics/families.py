@@ -95,6 +95,7 @@ _V1_ONLY = frozenset(
 )
 # Every real server has such a family (V0: both; V1: the first); a filtered exposition may not.
 _ALWAYS_THERE = frozenset({"cache_config_info", "lora_requests_info"})
+TELLING_FAMILIES = _V0_ONLY | _V1_ONLY | _ALWAYS_THERE  # all that :func:`engine_generation` looks for
 
 
 def _meanings() -> dict[str, Meaning]:
@@ -127,6 +128,7 @@ def _prefixed(by_name: dict[str, Meaning]) -> dict[str, Meaning]:
 
 MEANINGS = _meanings()  # by full sample name
 LENGTH_MEANINGS = _prefixed(_of_histograms(_LENGTHS))
+COUNTER_FIELDS = frozenset(field for field, _ in _COUNTERS.values())
 WANTED_FAMILIES = frozenset(_COUNTERS).union(*_GAUGES.values(), *_HISTOGRAMS.values())  # no prefix, no "_total"
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import functools
 import os
 import re
+import traceback
 import zlib
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -20,12 +23,11 @@ from specdec_exporter import __version__, bounds
 from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
 from specdec_exporter.predictor.metrics.access import Credentials
+from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 _MAX_REDIRECTS: Final = 3
-# Parsing this much takes some 40 ms, too long for the event loop.
-_PARSE_IN_THREAD_BYTES: Final = 1024 * 1024
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 # In OpenMetrics, prometheus_client 0.23 to 0.26 (vLLM 0.32.0) renames "vllm:x" to "vllm_x" in the samples only.
@@ -65,6 +67,15 @@ class _Flight:
     def __init__(self, task: asyncio.Task[Snapshot]) -> None:
         self.task = task
         self.waiting = 0
+        task.add_done_callback(_free_body)
+
+
+def _free_body(task: asyncio.Task[Snapshot]) -> None:
+    """Free the body of a failed request, which its error would keep. Perhaps nobody waits for the error any more."""
+    error = None if task.cancelled() else task.exception()
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__
 
 
 def open_session() -> aiohttp.ClientSession:
@@ -77,24 +88,37 @@ class MetricsFetcher:
 
     ``url`` is its base, such as ``http://127.0.0.1:8080/path``, or the full URL of its ``/metrics``. A user and
     password in it are sent as basic authentication and appear in no message. ``access`` has its TLS and token, which
-    only this host and port gets. ``lengths``: the snapshots also hold the lengths of requests. Raises
-    :class:`ConfigError` if it is no http(s) URL, or for an ``access`` that cannot work.
+    only this host and port gets. ``lengths``: the snapshots also hold the lengths of requests. ``most_engines`` are
+    read; known ones keep their place. All fetchers of a process share ``large_body``, so that only one of them holds a
+    large body. Raises :class:`ConfigError` if it is no http(s) URL, or for an ``access`` that cannot work.
     """
 
     def __init__(
-        self, session: aiohttp.ClientSession, url: str, *, access: Access = _SYSTEM_TRUST, lengths: bool = False
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        *,
+        access: Access = _SYSTEM_TRUST,
+        lengths: bool = False,
+        most_engines: int = bounds.ENGINES,
+        large_body: asyncio.Lock | None = None,
     ) -> None:
+        self.most_engines = most_engines
         self._session = session
-        self._parse = functools.partial(parse_exposition, lengths=lengths)
+        self._lengths = lengths
+        self._large_body = large_body or asyncio.Lock()
+        self._known: frozenset[EngineKey] = frozenset()
         self._metrics_url, self._base = _endpoints(url)
         self._credentials = Credentials(access, has_password=self._base.user is not None)
         self._flight: _Flight | None = None
+        self._parsing = False
 
     async def fetch(self, timeout_seconds: float) -> Snapshot:
         """Fetch the predictor's ``/metrics``.
 
-        Concurrent calls share one request, which is cancelled when its last caller leaves. Raises :class:`FetchError`,
-        with reason ``timeout`` after this caller's ``timeout_seconds``.
+        Concurrent calls share one request, which is cancelled when its last caller leaves. While its body is being
+        parsed it goes on, for the next caller: so there is never more than one body. Raises :class:`FetchError`, with
+        reason ``timeout`` after this caller's ``timeout_seconds``.
         """
         flight = self._flight
         if flight is None or flight.task.done():
@@ -109,7 +133,7 @@ class MetricsFetcher:
             ) from error
         finally:
             flight.waiting -= 1
-            if not flight.waiting:
+            if not flight.waiting and (flight.task.done() or not self._parsing):
                 flight.task.cancel()
                 if self._flight is flight:
                     self._flight = None
@@ -130,24 +154,41 @@ class MetricsFetcher:
         """Return the JSON at ``path`` below the base; ``None`` if there is no such answer."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                body, _ = await self._get(self._base / path, max_bytes)
+                async with contextlib.AsyncExitStack() as held:
+                    body, _ = await self._get(self._base / path, max_bytes, held)
             return msgspec.json.decode(body, type=kind)
         except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     async def _fetch(self) -> Snapshot:
-        body, content_type = await self._get(self._metrics_url, bounds.BODY_BYTES)
-        try:
-            if len(body) > _PARSE_IN_THREAD_BYTES:
-                snapshot = await asyncio.to_thread(self._parse, body, content_type)
-            else:
-                snapshot = self._parse(body, content_type)
-        except ExpositionError as error:
-            raise FetchError(error.reason, f"GET {_shown(self._metrics_url)}: {error}") from error
-        return msgspec.structs.replace(snapshot, process_start_time_seconds=process_start_time(body))
+        async with contextlib.AsyncExitStack() as held:
+            body, content_type = await self._get(self._metrics_url, bounds.BODY_BYTES, held)
+            parse = functools.partial(
+                parse_exposition,
+                content_type=content_type,
+                lengths=self._lengths,
+                most_engines=self.most_engines,
+                known=self._known,
+            )
+            try:
+                if len(body) > bounds.SMALL_BODY_BYTES:  # parsing 256 KiB takes 10 to 30 ms
+                    self._parsing = True  # the thread cannot be stopped
+                    snapshot = await asyncio.to_thread(parse, body)
+                else:
+                    snapshot = parse(body)
+            except ExpositionError as error:
+                raise FetchError(error.reason, f"GET {_shown(self._metrics_url)}: {error}") from error
+            finally:
+                self._parsing = False
+            started = process_start_time(body)
+        self._known = frozenset((engine.model_name, engine.engine) for engine in snapshot.engines)
+        return msgspec.structs.replace(snapshot, process_start_time_seconds=started)
 
-    async def _get(self, url: URL, max_bytes: int) -> tuple[bytes, str | None]:
-        """Return body and Content-Type of ``url``, after redirects within its host and port."""
+    async def _get(self, url: URL, max_bytes: int, held: contextlib.AsyncExitStack) -> tuple[bytes, str | None]:
+        """Return body and Content-Type of ``url``, after redirects within its host and port.
+
+        A large body waits for ``large_body``, which ``held`` then keeps.
+        """
         target = url
         secure = url.scheme == "https"  # redirects do not change it
         for _ in range(_MAX_REDIRECTS + 1):
@@ -173,7 +214,8 @@ class MetricsFetcher:
                     continue
                 if response.status != HTTPStatus.OK:
                     raise FetchError("http_status", f"GET {_shown(target)} answered {_status(response.status)}")
-                body = await _read(response, max_bytes, f"GET {_shown(target)}")
+                large = functools.partial(held.enter_async_context, self._large_body)
+                body = await _read(response, max_bytes, f"GET {_shown(target)}", large)
                 return body, response.headers.get("Content-Type")
         raise FetchError("redirect", f"GET {_shown(url)} was redirected more than {_MAX_REDIRECTS} times")
 
@@ -230,7 +272,10 @@ def _redirected(source: URL, location: str | None) -> URL:
     raise FetchError("redirect", f"GET {_shown(source)} was redirected to {where}; expected the same host and port")
 
 
-async def _read(response: aiohttp.ClientResponse, max_bytes: int, what: str) -> bytes:
+async def _read(
+    response: aiohttp.ClientResponse, max_bytes: int, what: str, large: Callable[[], Awaitable[object]]
+) -> bytes:
+    """Return the body. One that grows large waits for ``large`` first, and must then arrive soon."""
     too_large = FetchError("too_large", f"{what} answered more than {max_bytes} bytes")
     if (response.content_length or 0) > max_bytes:
         raise too_large
@@ -239,27 +284,73 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int, what: str) -> 
         raise FetchError(
             "encoding", f"{what} answered in Content-Encoding {encoding[:40]!r}; expected identity or gzip"
         )
-    inflate = _inflater() if encoding not in ("", "identity") else None
-    body = bytearray()
-    received = 0
+    body = _Body(inflated=encoding not in ("", "identity"))
     try:
-        async for chunk in response.content.iter_any():
-            received += len(chunk)
-            member = chunk
-            while member:
-                body += inflate.decompress(member, max_bytes + 1 - len(body)) if inflate else member
-                if received > max_bytes or len(body) > max_bytes:
-                    raise too_large
-                member = inflate.unused_data if inflate else b""
-                if inflate and member:  # gzip data may have several members, one behind the other
-                    inflate = _inflater()
+        await body.read(response.content, bounds.SMALL_BODY_BYTES)
+        if not body.ended:
+            await large()
+            async with asyncio.timeout(bounds.LARGE_BODY_SECONDS):
+                await body.read(response.content, max_bytes)
+    except TimeoutError as error:
+        raise FetchError(
+            "timeout", f"{what}: a large body did not arrive within {bounds.LARGE_BODY_SECONDS:g} s"
+        ) from error
     except zlib.error as error:
         raise FetchError("encoding", f"{what}: expected {encoding} data, found other bytes") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise FetchError("truncated", f"{what}: the connection was cut after {received} bytes of the answer") from error
-    if inflate and not inflate.eof:
-        raise FetchError("truncated", f"{what}: the {encoding} data breaks off after {received} bytes")
-    return bytes(body)
+        raise FetchError(
+            "truncated", f"{what}: the connection was cut after {body.received} bytes of the answer"
+        ) from error
+    if not body.ended:
+        raise too_large
+    if not body.whole:
+        raise FetchError("truncated", f"{what}: the {encoding} data breaks off after {body.received} bytes")
+    return bytes(body.data)
+
+
+class _Body:
+    """A body as it arrives, compressed or not."""
+
+    def __init__(self, *, inflated: bool) -> None:
+        self.data = bytearray()
+        self.received = 0
+        self.ended = False
+        self._inflate = _inflater() if inflated else None
+        self._members = 1
+        self._packed = b""  # received, but not inflated yet
+
+    @property
+    def whole(self) -> bool:
+        """Whether compressed data ended where they should."""
+        return self._inflate is None or self._inflate.eof
+
+    async def read(self, content: aiohttp.StreamReader, until: int) -> None:
+        """Read to the end, or until more than ``until`` bytes have arrived or come out."""
+        self._add(self._packed, until)
+        while max(self.received, len(self.data)) <= until:
+            chunk = await content.readany()
+            if not chunk:
+                self.ended = True
+                return
+            self.received += len(chunk)
+            self._add(chunk, until)
+
+    def _add(self, chunk: bytes, until: int) -> None:
+        if self._inflate is None:
+            self.data += chunk
+            return
+        while (room := until + 1 - len(self.data)) > 0:
+            if self._inflate.eof and chunk:  # gzip data may have several members, one behind the other
+                self._members += 1
+                if self._members > bounds.GZIP_MEMBERS:
+                    raise zlib.error("too many members")
+                self._inflate = _inflater()
+            inflated = len(self.data)
+            self.data += self._inflate.decompress(chunk, min(room, bounds.SMALL_BODY_BYTES))
+            chunk = self._inflate.unused_data or self._inflate.unconsumed_tail
+            if not chunk and len(self.data) == inflated:
+                break
+        self._packed = chunk
 
 
 def _inflater() -> zlib._Decompress:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from specdec_exporter import bounds
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.families import Meaning
+from specdec_exporter.predictor.metrics.families import COUNTER_FIELDS, Meaning
 from specdec_exporter.predictor.metrics.snapshot import EngineGeneration, EngineSnapshot, Snapshot
 
 # Identifies a value within its figure: a bucket's bound (float), a draft position (int), a finished reason or one of
@@ -58,7 +59,7 @@ class _Engine(NamedTuple):
 class Recipe:
     """How the values of given series make up the engines of a snapshot.
 
-    ``order`` is the order of the values that :meth:`engines` expects, as indices into ``series``.
+    ``order`` is the order of the values that :meth:`snapshot` expects, as indices into ``series``.
     """
 
     def __init__(self, series: Sequence[Series]) -> None:
@@ -69,11 +70,15 @@ class Recipe:
             figure.setdefault(key, []).append(index)
             shapes[meaning.field] = meaning.shape
         order: list[int] = []
+        self._too_fine = 0
         twins: list[tuple[int, int]] = []  # (place of the kept value, index of another value of the same series)
         self._engines: list[_Engine] = []
         for name in sorted(places):
             recipe = _Engine(*name, [], [], [])
             for (field, _), by_key in sorted(places[name].items(), key=operator.itemgetter(0)):
+                if shapes[field] == "histogram" and len(by_key) > bounds.BUCKETS + 2:  # with sum and count
+                    self._too_fine += 1
+                    continue
                 keys = _ordered_keys(shapes[field], by_key)
                 first = len(order)
                 for place, key in enumerate(keys, first):
@@ -84,16 +89,24 @@ class Recipe:
         self._twins = [(kept, place) for place, (kept, _) in enumerate(twins, len(order))]
         self.order = (*order, *(index for _, index in twins))
 
-    def engines(self, values: list[float]) -> tuple[EngineSnapshot, ...]:
-        """Return the snapshot's engines from ``values``, which are in :attr:`order`.
+    def snapshot(self, values: list[float], generation: EngineGeneration) -> Snapshot:
+        """Return the snapshot of ``values``, which are in :attr:`order`.
 
-        NaN, infinities and negative values give no figure; neither does a map or histogram that holds one. If a series
-        appears twice with equal values, it counts once; with different values, it does not count.
+        A NaN, a negative number and one above :data:`bounds.COUNT` (above 1 for a ratio) give no figure; neither does a
+        map or histogram that holds one. If a series appears twice with equal values, it counts once; with different
+        values, it does not count. ``dropped`` counts the figures that are left out.
         """
         for kept, twin in self._twins:
             if values[kept] != values[twin]:
                 values[kept] = math.nan
-        return tuple(_read(engine, values) for engine in self._engines)
+        read = [_read(engine, values) for engine in self._engines]
+        left_out = {"values": sum(unusable for _, unusable in read), "histograms": self._too_fine}
+        return Snapshot(
+            engines=tuple(engine for engine, _ in read),
+            engine_generation=generation,
+            stats_present=True,
+            dropped={what: number for what, number in left_out.items() if number},
+        )
 
 
 def _ordered_keys(shape: str, by_key: dict[Key, list[int]]) -> list[Key]:
@@ -120,27 +133,35 @@ def _add(recipe: _Engine, field: str, shape: str, keys: list[Key], first: int) -
         recipe.histograms.append(_Histogram(field, bounds, slice(first, end - 2), end - 2, end - 1))
 
 
-def _read(recipe: _Engine, values: list[float]) -> EngineSnapshot:
+def _read(recipe: _Engine, values: list[float]) -> tuple[EngineSnapshot, int]:
     figures: dict[str, Any] = {}
+    unusable = 0
     for field, place in recipe.scalars:
-        if 0 <= values[place] < math.inf and field not in figures:
-            figures[field] = values[place]
+        value = values[place]
+        if 0 <= value <= (1 if field.endswith("_ratio") else bounds.COUNT):
+            figures.setdefault(field, value)
+        elif field in COUNTER_FIELDS or not math.isnan(value):  # a gauge without a value yet reads NaN
+            unusable += 1
     for field, keys, span in recipe.maps:
         numbers = values[span]
-        if field not in figures and all(0 <= number < math.inf for number in numbers):
-            figures[field] = dict(zip(keys, numbers, strict=True))
-    for field, bounds, span, sum_place, count_place in recipe.histograms:
+        if all(0 <= number <= bounds.COUNT for number in numbers):
+            figures.setdefault(field, dict(zip(keys, numbers, strict=True)))
+        else:
+            unusable += 1
+    for field, limits, span, sum_place, count_place in recipe.histograms:
         counts = tuple(values[span])
         total = values[sum_place]
         whole = (
             counts[0] >= 0
             and all(map(operator.le, counts, counts[1:]))
-            and counts[-1] == values[count_place] < math.inf
-            and math.isfinite(total)
+            and counts[-1] == values[count_place] <= bounds.COUNT
+            and 0 <= total <= bounds.COUNT
         )
-        if whole and field not in figures:
-            figures[field] = Histogram(bounds, counts, total)
-    return EngineSnapshot(model_name=recipe.model_name, engine=recipe.engine, **figures)
+        if not whole:
+            unusable += 1
+        elif field not in figures:
+            figures[field] = Histogram(limits, counts, total)
+    return EngineSnapshot(model_name=recipe.model_name, engine=recipe.engine, **figures), unusable
 
 
 _decode_numbers = msgspec.json.Decoder(list[float]).decode
@@ -183,4 +204,4 @@ class Layout:
             return None
         if len(values) != len(self._values):
             return None
-        return Snapshot(engines=self._recipe.engines(values), engine_generation=self._generation, stats_present=True)
+        return self._recipe.snapshot(values, self._generation)

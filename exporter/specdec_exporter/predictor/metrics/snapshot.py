@@ -58,13 +58,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     ``stats_present`` is false when the body is a sound exposition without a single family of the inference engine
     (``--disable-log-stats``, or the wrong port). ``engine_generation`` is ``None`` exactly then.
-    ``process_start_time_seconds`` is Unix time, if the predictor exposes it.
+    ``process_start_time_seconds`` is Unix time, if the predictor exposes it. ``dropped`` counts what the body held
+    beyond a bound (see :mod:`specdec_exporter.bounds`), by what.
     """
 
     engines: tuple[EngineSnapshot, ...]
     engine_generation: EngineGeneration | None
     stats_present: bool
     process_start_time_seconds: float | None = None
+    dropped: dict[str, int] = {}
 
 
 def without_drafts(snapshot: Snapshot) -> Snapshot:

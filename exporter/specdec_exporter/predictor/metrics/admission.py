@@ -1,0 +1,63 @@
+"""Which series of one body have a place in the snapshot. The others are left out while the body is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set as AbstractSet
+
+from specdec_exporter import bounds
+from specdec_exporter.predictor.metrics.layout import Series
+
+EngineKey = tuple[str, str]  # model_name and engine
+_MOST_TOLD_APART = 16 * bounds.ENGINES  # further engines beyond the bound are not told apart
+
+
+class Admission:
+    """Admits the series of one body, up to ``most_engines`` engines; ``known`` ones keep their place.
+
+    ``dropped`` counts what is left out: ``engines``, and single ``series``, ``positions`` and ``labels``.
+    """
+
+    def __init__(self, most_engines: int, known: AbstractSet[EngineKey]) -> None:
+        self.dropped: Counter[str] = Counter()
+        self._most = most_engines
+        self._known = known
+        self._series: Counter[EngineKey] = Counter()
+        self._new = 0
+        self._others: set[EngineKey] = set()
+
+    def admits(self, series: Series) -> bool:
+        """Whether the series has a place so far; :meth:`engines` decides in the end."""
+        key = (series.model_name, series.engine)
+        texts = [text for text in (*key, series.key) if isinstance(text, str)]
+        if max(map(len, texts)) > bounds.LABEL_CHARACTERS:
+            what = "labels"
+        elif isinstance(series.key, int) and series.key >= bounds.POSITIONS:
+            what = "positions"
+        elif key not in self._series and not self._has_place(key):
+            return False
+        elif self._series[key] >= bounds.SERIES:
+            what = "series"
+        else:
+            self._series[key] += 1
+            return True
+        self.dropped[what] += 1
+        return False
+
+    def _has_place(self, key: EngineKey) -> bool:
+        if key in self._known:
+            return True
+        if self._new < self._most:
+            self._new += 1
+            return True
+        if len(self._others) < _MOST_TOLD_APART:
+            self._others.add(key)
+        return False
+
+    def engines(self) -> set[EngineKey]:
+        """Return the engines that stay: the known ones of this body, then the others in its order."""
+        ordered = sorted(self._series, key=lambda key: key not in self._known)
+        kept = ordered[: self._most]
+        if left_out := len(ordered) - len(kept) + len(self._others):
+            self.dropped["engines"] += left_out
+        return set(kept)

@@ -1,0 +1,375 @@
+"""What a hostile predictor, log, file or scraper can do to the exporter; :class:`Target` runs one and measures it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import gzip
+import re
+import resource
+import sys
+import time
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from builders import CAPTURES
+from running import Exporter, Predictor, exporter, predictor
+
+LIMIT_MIB: Final = 128  # of the manifests
+# A runaway dies at once, not the machine. It counts reserved memory, so it is above the limit on what is used.
+_DATA_BYTES: Final = 1 << 30
+_MIB: Final = 1 << 20
+HONEST: Final = (CAPTURES / "0.32.0-draft_model-k3" / "metrics-5-p60.txt").read_bytes()
+_TWO_ENGINES: Final = (CAPTURES / "0.32.0-draft_model-dp2-api1" / "metrics-1-after.txt").read_text()
+_TEXT: Final = {"Content-Type": "text/plain; version=0.0.4"}
+# A process of its own, so that this one's work is not measured. It answers each line with the longest wait so far.
+_HEALTH: Final = """
+import http.client, select, sys, time
+longest = 0.0
+while True:
+    started = time.monotonic()
+    connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+    connection.request("GET", "/-/healthy")
+    assert connection.getresponse().read()
+    connection.close()
+    longest = max(longest, time.monotonic() - started)
+    if select.select([sys.stdin], [], [], 0.02)[0]:
+        if not sys.stdin.readline():
+            break
+        print(longest, flush=True)
+        longest = 0.0
+"""
+_RUNNING: Final = 'vllm:num_requests_running{{model_name="{}",engine="{}"}} 1\n'
+
+
+@dataclass
+class Measured:
+    """What happened while a bomb was there: memory in MiB, the longest waits in seconds, how the scrapes ended."""
+
+    peak_mib: float = 0.0
+    scrape_seconds: float = 0.0
+    health_seconds: float = 0.0
+    up: set[float] = field(default_factory=set)
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+class Target:
+    """An exporter with one predictor, whose answer and log the bombs change."""
+
+    def __init__(
+        self, playing: Predictor, running: Exporter, health: asyncio.subprocess.Process, log: Path, config: Path
+    ) -> None:
+        self.playing = playing
+        self.running = running
+        self._health = health
+        self.log = log
+        self.config = config
+        self.measured = Measured()
+
+    async def scrape(self, **headers: str) -> dict[str, float]:
+        """One scrape, whose time counts."""
+        started = time.monotonic()
+        samples = await self.running.samples(**headers)
+        self.measured.scrape_seconds = max(self.measured.scrape_seconds, time.monotonic() - started)
+        self.measured.up.add(samples['specdec_up{inference_service="svc"}'])
+        return samples
+
+    async def answers(self, body: bytes, scrapes: int = 3, encoding: str = "identity") -> None:
+        """Let the predictor answer ``body`` to so many scrapes."""
+        self.playing.body, self.playing.headers = body, {**_TEXT, "Content-Encoding": encoding}
+        for _ in range(scrapes):
+            await self.scrape()
+
+    def logs(self, *chunks: bytes, name: str = "vllm.log") -> None:
+        """Append to the log, or to another file beside it."""
+        with (self.log.parent / name).open("ab") as file:
+            for chunk in chunks:
+                file.write(chunk)
+
+    async def log_read(self) -> None:
+        """Wait until the log is read."""
+        size = 'specdec_log_reader_bytes_total{inference_service="svc"}'
+        written = sum(path.stat().st_size for path in self.log.parent.glob("*.log"))
+        async with asyncio.timeout(120):
+            while (await self.scrape())[size] < written:
+                await asyncio.sleep(0.1)
+
+    async def longest_wait_for_health(self) -> float:
+        """Seconds, since it was last asked."""
+        assert self._health.stdin is not None
+        assert self._health.stdout is not None
+        self._health.stdin.write(b"\n")
+        return float(await self._health.stdout.readline())
+
+    def _memory(self, key: str) -> float:
+        status = Path(f"/proc/{self.running.process.pid}/status").read_text()
+        found = re.search(rf"{key}:\s+(\d+) kB", status)
+        assert found is not None
+        return int(found[1]) / 1024
+
+    async def survive(self, bomb: Bomb) -> Measured:
+        """Set off ``bomb``; then the honest predictor must be read as ever. Returns what was measured."""
+        before = await self.dropped()
+        self.measured = Measured()
+        Path(f"/proc/{self.running.process.pid}/clear_refs").write_text("5")  # the peak begins anew
+        await self.longest_wait_for_health()
+        await bomb(self)
+        self.measured.health_seconds = await self.longest_wait_for_health()
+        self.playing.answer, self.playing.version_body = None, None
+        measured, self.measured = self.measured, Measured()
+        await self.answers(HONEST, 2)
+        samples = await self.running.until(lambda found: found['specdec_up{inference_service="svc"}'] == 1)
+        assert any(name.startswith("specdec_drafts_total") for name in samples)
+        measured.peak_mib = self._memory("VmHWM")
+        after = await self.dropped()
+        measured.dropped = {what: number - before[what] for what, number in after.items() if number > before[what]}
+        return measured
+
+    async def dropped(self) -> dict[str, int]:
+        """What was dropped since the start."""
+        samples = await self.running.samples()
+        found = {re.search(r'dropped_total\{what="(\w+)"\}', name): int(value) for name, value in samples.items()}
+        return {match[1]: value for match, value in found.items() if match}
+
+
+Bomb = Callable[[Target], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def target(folder: Path) -> AsyncIterator[Target]:
+    """An exporter that dies if it takes far more than its limit."""
+    log, config = folder / "logs" / "vllm.log", folder / "specdec.yaml"
+    log.parent.mkdir()
+    log.touch()
+    async with predictor(HONEST) as playing:
+        config.write_text(
+            f"predictors:\n  - name: svc\n    url: {playing.url}\n    log_paths: ['{log.parent}/*.log']\n"
+        )
+        async with exporter(f"--config.file={config}", "--web.enable-lifecycle") as running:
+            resource.prlimit(running.process.pid, resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))
+            health = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", _HEALTH, running.url.rpartition(":")[2]),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            try:
+                yield Target(playing, running, health, log, config)
+            finally:
+                health.kill()
+                await health.wait()
+
+
+# -- bodies ----------------------------------------------------------------------------------------------------------
+
+
+def engines(number: int) -> bytes:
+    """The whole body of a real server, for so many engines, within 16 MB."""
+    lines: list[str] = []
+    for line in _TWO_ENGINES.splitlines():
+        if 'engine="0"' in line:
+            lines += [line.replace('engine="0"', f'engine="{n}"') for n in range(number)]
+        elif 'engine="1"' not in line:
+            lines.append(line)
+    return ("\n".join(lines) + "\n").encode()
+
+
+def wide(number: int) -> bytes:
+    """As many series of interest as a body may hold, of so many engines."""
+    labels = [f'model_name="m",engine="{n}"' for n in range(number)]
+    lines: list[str] = []
+    for family in (
+        "inter_token_latency_seconds",
+        "request_time_per_output_token_seconds",
+        "e2e_request_latency_seconds",
+    ):
+        for each in labels:
+            lines += [f'vllm:{family}_seconds_bucket{{{each},le="{le}"}} 1' for le in (*range(97), "+Inf")]
+            lines += [f"vllm:{family}_seconds_{part}{{{each}}} 1" for part in ("sum", "count")]
+    for each in labels:
+        name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+        lines += [f'{name}{{{each},position="{n}"}} 1' for n in range(64)]
+    return ("\n".join(lines[:199_000]) + "\n").encode()
+
+
+def _body(make: Callable[[], bytes], encoding: str = "identity") -> Bomb:
+    async def bomb(on: Target) -> None:
+        await on.answers(make(), encoding=encoding)
+
+    return bomb
+
+
+def _series(count: int, line: str) -> Bomb:
+    return _body(lambda: "".join(line.format(n) for n in range(count)).encode())
+
+
+def _models(count: int) -> Bomb:
+    return _series(count, 'vllm:num_requests_running{{model_name="m{}",engine="0"}} 1\n')
+
+
+def _deflated(body: bytes) -> bytes:
+    return zlib.compress(body, 9)
+
+
+async def _impatient(on: Target) -> None:
+    on.playing.body = engines(470)[: 16 * _MIB - 1].rpartition(b"\n")[0] + b"\n"
+    header = {"X-Prometheus-Scrape-Timeout-Seconds": "0.7"}
+    for _ in range(15):
+        await on.scrape(**header)
+    await asyncio.gather(*(on.scrape(**header) for _ in range(8)))
+
+
+async def _new_names(on: Target) -> None:
+    for body in range(6):
+        await on.answers("".join(_RUNNING.format(f"m{body}-{n}", 0) for n in range(2000)).encode(), 1)
+
+
+async def _headers(on: Target) -> None:
+    async def many(_: web.Request) -> web.Response:
+        return web.Response(body=HONEST, headers={f"X-{n}": "x" * 100 for n in range(1000)})
+
+    on.playing.answer = many
+    for _ in range(3):
+        await on.scrape()
+
+
+async def _endless_headers(on: Target) -> None:
+    async def endless(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.write(b"HTTP/1.1 200 OK\r\n")
+        while request.transport is not None and not request.transport.is_closing():
+            request.transport.write(b"X: " + b"x" * 60_000 + b"\r\n" + b"Y: y\r\n" * 1000)
+            await asyncio.sleep(0)
+        return web.Response()
+
+    on.playing.answer = endless
+    for _ in range(3):
+        await on.scrape(**{"X-Prometheus-Scrape-Timeout-Seconds": "2"})
+
+
+def _nested_version(text: bytes) -> Bomb:
+    async def bomb(on: Target) -> None:
+        on.playing.version_body = text
+        on.playing.status = 503  # after an outage it asks for the version again
+        await on.scrape()
+        on.playing.status = 200
+        await on.scrape()
+
+    return bomb
+
+
+# -- logs ------------------------------------------------------------------------------------------------------------
+
+
+def log_lines(engines: int, pid: Callable[[int], int] = lambda _: 7) -> Iterator[bytes]:
+    """A statistics line and a spec-decode line of each engine, as 0.32.0 writes them."""
+    for n in range(engines):
+        head = f"(APIServer pid={pid(n)}) INFO 11-20 21:37:51 "
+        yield (
+            f"{head}[loggers.py:257] Engine {n:03}: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: "
+            "1.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.1%, Prefix cache hit rate: 0.0%\n"
+            f"{head}[metrics.py:120] SpecDecoding metrics: Mean acceptance length: 3.00, Accepted throughput: 1.00 "
+            "tokens/s, Drafted throughput: 1.00 tokens/s, Accepted: 2 tokens, Drafted: 3 tokens, Per-position "
+            "acceptance rate: 1.000, 1.000, 0.000, Avg Draft acceptance rate: 66.7%\n"
+        ).encode()
+
+
+def _log(*chunks: Callable[[], Iterator[bytes]]) -> Bomb:
+    async def bomb(on: Target) -> None:
+        for chunk in chunks:
+            on.logs(*chunk())
+        await on.log_read()
+
+    return bomb
+
+
+async def _streams(on: Target, files: int, size: int = 60) -> None:
+    piece = b"2026-11-20T21:37:51.0Z stdout P " + b"x" * 16_000 + b"\n"
+    for n in range(files):
+        on.logs(piece * size, name=f"pod{n}.log")
+    await on.log_read()
+    for n in range(files):
+        (on.log.parent / f"pod{n}.log").unlink()
+
+
+# -- files and scrapers ----------------------------------------------------------------------------------------------
+
+
+async def _config(on: Target) -> None:
+    good = on.config.read_text()
+    for bad in (
+        "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(f"k{n}: &k{n} [{'*a, ' * 9}]\n" for n in range(200)),
+        "predictors: " + "[" * 100_000,
+        "x" * 5_000_000,
+        good + "    baseline: /dev/zero\n",
+    ):
+        on.config.write_text(bad)
+        async with on.running.session.post(f"{on.running.url}/-/reload") as response:
+            assert response.status == 500
+        await on.scrape()
+    on.config.write_text(good)
+
+
+async def _idle(on: Target) -> None:
+    address = on.running.url.rpartition(":")[2]
+    idle = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", int(address)) for _ in range(1000)))
+    await on.scrape()
+    for _, writer in idle:
+        writer.close()
+
+
+async def _many_scrapers(on: Target) -> None:
+    on.playing.body = engines(400)
+    await on.scrape()
+    await asyncio.gather(*(on.scrape(**{"Accept-Encoding": "identity"}) for _ in range(8)))
+
+
+async def _status_loop(on: Target) -> None:
+    on.playing.body = engines(400)
+    for _ in range(10):
+        await on.running.get("/api/v1/status")
+    await on.scrape()
+
+
+QUICK: Final[dict[str, Bomb]] = {
+    "10,000 models": _models(10_000),
+    "10,000 positions": _series(
+        10_000, 'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{}"}} 1\n'
+    ),
+    "a label of 1 MB": _body(lambda: _RUNNING.format("m" * 1_000_000, 0).encode() + HONEST),
+    "16 MiB of newlines": _body(lambda: b"\n" * (16 * _MIB - 1)),
+    "gzip of 100 MB in 100 KB": _body(lambda: gzip.compress(b"#\n" * 50_000_000, 6), "gzip"),
+    "100,000 gzip members": _body(lambda: gzip.compress(b"#\n") * 100_000, "gzip"),
+    "/version of 30,000 brackets": _nested_version(b"[" * 30_000),
+    "1,000 headers": _headers,
+    "never-ending headers": _endless_headers,
+    "10,000 engines in the log": _log(lambda: log_lines(10_000)),
+    "config and baseline files": _config,
+    "1,000 idle connections": _idle,
+}
+ALL: Final[dict[str, Bomb]] = {
+    **QUICK,
+    "100,000 models": _models(100_000),
+    "2,000 new models at each scrape": _new_names,
+    "400 engines of 0.32.0": _body(lambda: engines(400)),
+    "3,000 engines": _body(lambda: "".join(_RUNNING.format("m", n) for n in range(3000)).encode()),
+    "16 MiB, 199,000 series of 512 engines": _body(lambda: wide(512)),
+    "199,000 series of 64 engines": _body(lambda: wide(64)),
+    "one series 199,000 times": _series(199_000, 'vllm:num_requests_running{{engine="0"}} {}\n'),
+    "a label of 16 MB": _body(lambda: _RUNNING.format("m" * 16_000_000, 0).encode()),
+    "16 MiB, scrapers that wait for 0.7 s": _impatient,
+    "deflate of 100 MB in 100 KB": _body(lambda: _deflated(b"#\n" * 50_000_000), "deflate"),
+    "/version of 64 KiB": _nested_version(b'{"version":"' + b"9" * 65_000 + b'"}'),
+    "100,000 engines in the log": _log(lambda: log_lines(100_000)),
+    "100,000 processes in the log": _log(lambda: log_lines(100_000, pid=lambda n: n)),
+    "a line of 100 MB": _log(lambda: iter([b"x" * _MIB] * 100), lambda: iter([b"\n"])),
+    "100,000 torn lines": _log(lambda: (line[: 200 + n % 300] + b"\n" for n, line in enumerate(log_lines(100_000)))),
+    "unfinished lines of 60 containers": functools.partial(_streams, files=60),
+    "8 scrapers of 400 engines": _many_scrapers,
+    "10 status pages of 400 engines": _status_loop,
+}
