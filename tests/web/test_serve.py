@@ -262,11 +262,12 @@ async def test_lines_written_as_soon_as_it_is_ready_count(tmp_path: Path) -> Non
     log = tmp_path / "vllm.log"
     log.write_bytes(b"there before\n" * 1000)
     windows = 'specdec_log_windows_total{engine="0",inference_service="default",model_name=""}'
-    line = (CAPTURES / "0.32.0-draft_model-k3" / "server.log").read_bytes().split(b"SpecDecoding metrics: ")[1]
+    lines = (CAPTURES / "0.32.0-draft_model-k3" / "server.log").read_bytes().splitlines(keepends=True)
+    line = next(line for line in lines if b"SpecDecoding metrics: " in line)
     async with predictor() as vllm:
         for _ in range(5):
             async with exporter(f"--predictor.url={vllm.url}", f"--predictor.log-path={log}") as running:
                 with log.open("ab") as stream:
-                    stream.write(b"SpecDecoding metrics: " + line.partition(b"\n")[0] + b"\n")
+                    stream.write(line)
                 samples = await running.until(lambda samples: windows in samples)
                 assert samples[windows] == 1
