@@ -171,7 +171,7 @@ def _read_line(text: str, how: How, *, nested: int) -> Event | Malformed | None:
 
 def _read_prefix(prefix: str) -> Origin | None:
     """Return the writer that the text before a header names; ``None`` where that text is no prefix."""
-    if _USER_TEXT.search(prefix) is not None:
+    if _USER_TEXT.search(prefix) is not None or prefix.startswith("  "):  # indented: an exception's source line
         return None
     origin = NOWHERE
     prefix = prefix.lstrip()

@@ -44,6 +44,7 @@ _MOST_WRITERS: Final = 1024
 _DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
 _STATISTICS: Final = b"Running: "
 _REQUEST: Final = b"Received request "
+_REQUEST_TEXT: Final = _REQUEST.decode()
 _WARNING: Final = Words((b"WARNING",))
 _ENGINE_INIT: Final = Words((b"LLM engine (v",))
 _SERVER_ARGUMENTS: Final = Words((b"non-default args: {",), place=18)
@@ -56,7 +57,7 @@ _MANY_BYTES: Final = 128 * 1024
 _OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request |non-default args: ")
 _COLOUR: Final = r"(?:(?:\x1b|\\u001b)\[[0-9;]*m)*"
 _ANY_HEADER: Final = re.compile(
-    rf"\b(?:DEBUG|INFO|WARNING|ERROR){_COLOUR} +{_COLOUR}\d\d-\d\d \d\d:\d\d:\d\d{_COLOUR} +{_COLOUR}"
+    rf"(?:DEBUG|INFO|WARNING|ERROR){_COLOUR} +{_COLOUR}\d\d-\d\d \d\d:\d\d:\d\d{_COLOUR} +{_COLOUR}"
     r'\[?[\w/.-]{1,200}:\d{1,6}\]|"(?:name|logger|logger_name|loggername)": ?"vllm\.'
     r"|\bvllm\.[\w.]{0,80}(?:loggers|metrics)\b|\b(?:loggers|metrics)\.py:\d".encode()
 )
@@ -66,6 +67,7 @@ _DOCKER_COMPLETE: Final = rb'\n","stream":"'
 class _BrokenLine(msgspec.Struct):
     """A line that breaks off: its possible readings so far, and the lines that may continue it."""
 
+    beginning: str
     readings: list[str]
     timestamp: str | None
     continuations: list[str] = msgspec.field(default_factory=list)
@@ -129,6 +131,8 @@ class LogScanner:
         if self._configured_format == "auto":
             self._detect_format(buffer, end)
         self._await_header(buffer, end)
+        if self._ends_in_crlf and self._format not in ("cri", "docker"):
+            self._ends_in_crlf = buffer[max(_line_end(buffer, 0, end) - 1, 0)] == ord("\r")
         self._read(buffer, end)
         self._last_line = _line_before(buffer, end)
         if len(self._engines) > _MOST_WRITERS:
@@ -298,7 +302,7 @@ class LogScanner:
             self._give_up()
         if _OF_INTEREST.search(text) is None:
             return
-        if RequestParams not in self._kinds and "Received request " in text:
+        if RequestParams not in self._kinds and _REQUEST_TEXT in text:
             return  # such a line holds no other kind; any match is in the prompt
         said, readings = None, [text]
         may_be_torn = 0 < len(previous) < _MOST_PREVIOUS_BYTES
@@ -311,9 +315,9 @@ class LogScanner:
             self._counters.dropped["untrusted_lines"] += 1
         elif isinstance(said, Malformed) or (goes_on and _may_go_on(said)):
             if isinstance(said, Malformed) and not said.incomplete:
-                self._count_error()
+                self._count_error(text)
             else:
-                self._broken = _BrokenLine(readings, timestamp)
+                self._broken = _BrokenLine(text, readings, timestamp)
         elif said is not None:
             self._take_event(said, timestamp)
 
@@ -333,11 +337,13 @@ class LogScanner:
         """Count the broken line as one error, and read the lines after it by themselves."""
         broken, self._broken = self._broken, None
         if broken is not None:
-            self._count_error()
+            self._count_error(broken.beginning)
             for text in broken.continuations:
                 self._take_text(text, broken.timestamp)
 
-    def _count_error(self) -> None:
+    def _count_error(self, text: str) -> None:
+        if _REQUEST_TEXT in text:
+            return  # a user can break this line by line ends in the request's id
         self._counters.parse_errors += 1
         self._engines.clear()  # the line may have named the engine of the next spec-decode line
 
