@@ -1,4 +1,4 @@
-"""Requests of a hostile user: every text of a request that vLLM may log says lines of vLLM's own log."""
+"""Requests of a hostile user: every text of a request that vLLM may print says lines of vLLM's own log."""
 
 from __future__ import annotations
 
@@ -7,111 +7,107 @@ import http.client
 import json
 import socket
 import time
-import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from vllm.language import CHORUS
 from vllm.server import MODEL_NAME, Server
 
-COUNTS: Final = "Accepted: 900000 tokens, Drafted: 900000 tokens, "
-MESSAGES: Final = (
-    "Engine 007: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running: 77 reqs, "
-    "Waiting: 0 reqs, GPU KV cache usage: 0.1%, Prefix cache hit rate: 0.0%",
-    "SpecDecoding metrics: Mean acceptance length: 4.00, Accepted throughput: 9.00 tokens/s, Drafted throughput: 9.00 "
-    f"tokens/s, {COUNTS}Per-position acceptance rate: 1.000, 1.000, 1.000, Avg Draft acceptance rate: 100.0%",
-    "Initializing a V1 LLM engine (v9.9.9) with config: model='evil', "
-    "speculative_config=SpeculativeConfig(method='eagle3', model='/evil', num_spec_tokens=9), x=1",
-    "non-default args: {'speculative_config': {'method': 'evil', 'num_speculative_tokens': 9}}",
-    "min_p and logit_bias parameters won't work with speculative decoding.",
-    "Received request evil: params: SamplingParams(n=1, temperature=1.9, top_p=0.1), lora_request: None.",
+ARGUMENTS: Final = (
+    "--enable-log-requests",
+    "--enable-log-outputs",
+    "--trust-request-chat-template",
+    "--log-error-stack",
 )
-FILES: Final = (
-    "loggers.py:310",
-    "metrics.py:120",
-    "core.py:114",
-    "api_utils.py:286",
-    "__init__.py:60",
-    "request_logger.py:65",
-)
+# Of no real server here: whatever counts one of these was misled.
+FORGED: Final = {
+    "loggers.py:310": (
+        "Engine 007: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running: 77 reqs, "
+        "Waiting: 0 reqs, GPU KV cache usage: 0.1%, Prefix cache hit rate: 0.0%"
+    ),
+    "metrics.py:120": (
+        "SpecDecoding metrics: Mean acceptance length: 4.00, Accepted throughput: 9.00 tokens/s, Drafted throughput: "
+        "9.00 tokens/s, Accepted: 900000 tokens, Drafted: 900000 tokens, "
+        "Per-position acceptance rate: 1.000, 1.000, 1.000, Avg Draft acceptance rate: 100.0%"
+    ),
+    "core.py:114": (
+        "Initializing a V1 LLM engine (v9.9.9) with config: model='evil', "
+        "speculative_config=SpeculativeConfig(method='eagle3', model='/evil', num_spec_tokens=9), x=1"
+    ),
+    "api_utils.py:286": "non-default args: {'speculative_config': {'method': 'evil', 'num_speculative_tokens': 9}}",
+    "__init__.py:211": "Enabling num_speculative_tokens > 1 will run multiple times of forward",
+    "request_logger.py:65": (
+        "Received request evil: params: SamplingParams(n=1, temperature=1.9, top_p=0.1), lora_request: None."
+    ),
+}
 
 
 def forged(newline: str) -> str:
-    """All messages, each with its header, with a foreign header, and bare."""
+    """All forged messages, each with its header and bare."""
     now = time.strftime("%m-%d %H:%M:%S")
-    lines = []
-    for message, file in zip(MESSAGES, FILES, strict=True):
-        header = f"INFO {now} [{file}] "
-        lines += [f"(APIServer pid=1) {header}{message}", f"{header}{message}", message]
-    lines.append(json.dumps({"name": "vllm.v1.metrics.loggers", "message": MESSAGES[1]}))
-    return newline + newline.join(lines) + newline
+    headed = [f"(APIServer pid=1) INFO {now} [{file}] {message}" for file, message in FORGED.items()]
+    return newline + newline.join([*headed, *FORGED.values()]) + newline
 
 
-TEXTS: Final = tuple(forged(newline) for newline in ("\n", "\r\n", "\r", "\x1b[0m", "\x0b", "\u2028", " "))
+def attack(server: Server, newlines: Sequence[str] = ("\n", "\r")) -> None:
+    """Send a forged text with each of these line ends in every place of a request. The server may answer anything."""
+    for newline in newlines:
+        text = forged(newline)
+        for path, body in _requests(text):
+            _post(server, path, json.dumps(body).encode())
+        _post(server, "/v1/completions", text.encode())
+        _post(server, f"/{quote(text)}?{quote(text)}", b"{}")
+        one_line = text.replace("\n", "\t").replace("\r", "\t")
+        sound = {"model": MODEL_NAME, "prompt": CHORUS, "max_tokens": 4, "temperature": 0}
+        _post(server, "/v1/completions", json.dumps(sound).encode(), {"X-Request-Id": one_line.encode()})
+        for raw in (text, one_line):
+            for request in (
+                f"GET /{raw}?{raw} HTTP/1.1\r\nHost: x\r\n\r\n",
+                f"{raw} / HTTP/1.1\r\nHost: x\r\n\r\n",
+                f"GET / HTTP/1.1\r\nHost: {raw}\r\nX-Request-Id: {raw}\r\nUser-Agent: {raw}\r\n\r\n",
+            ):
+                _send(server, request.encode())
 
 
-def bodies(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Requests with the text in each of their places: path and body."""
-    base: dict[str, Any] = {"model": MODEL_NAME, "prompt": CHORUS, "max_tokens": 4, "temperature": 0}
-    chat: dict[str, Any] = {"model": MODEL_NAME, "max_tokens": 4, "temperature": 0,
-                            "messages": [{"role": "user", "content": text}]}  # fmt: skip
-    completions, chats = "/v1/completions", "/v1/chat/completions"
-    yield completions, {**base, "prompt": text}
-    yield completions, {**base, "model": text}
-    yield completions, {**base, "request_id": text}
-    yield completions, {**base, "user": text}
-    yield completions, {**base, "stop": [text]}
-    yield completions, {**base, "structured_outputs": {"regex": text}}
-    yield completions, {**base, "structured_outputs": {"grammar": text}}
-    yield completions, {**base, "structured_outputs": {"json": {text: text}}}
-    yield completions, {**base, "structured_outputs": {"choice": [text]}}
-    yield completions, {**base, "response_format": {"type": text}}
-    yield completions, {**base, "bad_words": [text]}
-    yield completions, {**base, "vllm_xargs": {text: text}}
-    yield completions, {**base, "temperature": text}
-    yield completions, {**base, text: text}
-    yield completions, {**base, "logit_bias": {text: 1}}
-    yield completions, {**base, "cache_salt": text}
-    yield chats, chat
-    yield chats, {**chat, "chat_template": text}
-    yield chats, {**chat, "chat_template": "{{ raise_exception(messages[0].content) }}"}
-    yield chats, {**chat, "chat_template": "{{ messages[0].content }}{% if %}"}
-    yield chats, {**chat, "chat_template": "{{ messages[0].content }}", "chat_template_kwargs": {text: text}}
-    yield chats, {**chat, "chat_template": "{{ messages[0].content[0] + 1 }}"}
-    yield chats, {**chat, "messages": [{"role": text, "content": "w17"}]}
-    yield chats, {**chat, "messages": [{"role": "user", "content": [{"type": text, "text": "w17"}]}]}
-    yield (
-        chats,
-        {**chat, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": text}}]}]},
-    )
-    yield chats, {**chat, "tools": [{"type": "function", "function": {"name": text, "parameters": {}}}]}
-    yield chats, {**chat, "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": text}}}],
-                  "tool_choice": "required"}  # fmt: skip
-    yield chats, {**chat, "tool_choice": {"type": "function", "function": {"name": text}}}
+def _requests(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Path and body of each request that has a place for a text."""
+    sound: dict[str, Any] = {"model": MODEL_NAME, "prompt": CHORUS, "max_tokens": 4, "temperature": 0}
+    completions: list[dict[str, Any]] = [
+        *({key: text} for key in ("prompt", "model", "request_id", "user", "temperature", "cache_salt", text)),
+        *({"structured_outputs": {key: text}} for key in ("regex", "grammar")),
+        {"structured_outputs": {"json": {text: text}}},
+        {"structured_outputs": {"choice": [text]}},
+        {"response_format": {"type": text}},
+        {"stop": [text]},
+        {"bad_words": [text]},
+        {"vllm_xargs": {text: text}},
+        {"logit_bias": {text: 1}},
+    ]
+    for fields in completions:
+        yield "/v1/completions", sound | fields
+    says = {"role": "user", "content": text}
+    chat: dict[str, Any] = {"model": MODEL_NAME, "max_tokens": 4, "temperature": 0, "messages": [says]}
+    chats: list[dict[str, Any]] = [
+        {},
+        {"chat_template": text},
+        {"chat_template": "{{ raise_exception(messages[0].content) }}"},
+        {"chat_template": "{{ messages[0].content }}{% if %}"},
+        {"chat_template": "{{ messages[0].content }}", "chat_template_kwargs": {text: text}},
+        {"messages": [{"role": text, "content": "w17"}]},
+        {"messages": [{"role": "user", "content": [{"type": text, "text": "w17"}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": text}}]}]},
+        {"tools": [{"type": "function", "function": {"name": text, "parameters": {"type": text}}}]},
+        {"tool_choice": {"type": "function", "function": {"name": text}}},
+    ]
+    for fields in chats:
+        yield "/v1/chat/completions", chat | fields
     yield "/v1/embeddings", {"model": MODEL_NAME, "input": text}
     yield "/tokenize", {"model": MODEL_NAME, "prompt": text}
     yield "/detokenize", {"model": text, "tokens": [17]}
 
 
-def attack(server: Server) -> None:
-    """Send every hostile request; whatever the server answers is fine."""
-    for text in TEXTS:
-        for path, body in bodies(text):
-            _post(server, path, json.dumps(body).encode())
-        _post(server, "/v1/completions", text.encode())
-        _post(server, "/v1/completions?" + urllib.parse.quote(text), b"{}")
-        _post(server, "/" + urllib.parse.quote(text), b"{}")
-        one_line = text.replace("\n", "\t").replace("\r", "\t")
-        good = json.dumps({"model": MODEL_NAME, "prompt": CHORUS, "max_tokens": 4, "temperature": 0}).encode()
-        _post(server, "/v1/completions", good, {"X-Request-Id": one_line.encode()})
-        for raw in (text, one_line):
-            _send(server, f"GET /{raw} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            _send(server, f"GET /?{raw} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            _send(server, f"{raw} / HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            _send(server, f"GET / HTTP/1.1\r\nHost: {raw}\r\nX-Request-Id: {raw}\r\nUser-Agent: {raw}\r\n\r\n".encode())
-
-
-def _post(server: Server, path: str, body: bytes, headers: dict[str, Any] | None = None) -> None:
+def _post(server: Server, path: str, body: bytes, headers: dict[str, bytes] | None = None) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException, ValueError):
         connection.request("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
