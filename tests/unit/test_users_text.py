@@ -3,111 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Final
-from urllib.parse import quote
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loglines import ARGUMENTS, CONFIG, PARAMS, SPEC, SPEC_0_9, SPEC_V0, STATS
-from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import Event, RequestParams, SpecDecoding
-from specdec_exporter.predictor.log.logline import parse_line
-from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
+from loglines import PARAMS, SPEC, STATS
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    PredictorWarning,
+    RequestParams,
+    ServerArguments,
+    SpecDecoding,
+)
+from specdec_exporter.predictor.log.scan import LogScanner
+from userstext import (
+    BEFORE,
+    CAPTURES,
+    LINE_ENDS,
+    MESSAGES,
+    PARTS,
+    PLACES,
+    in_json,
+    printed,
+    read,
+    servers_lines,
+    without_requests,
+)
 
-CAPTURES: Final = Path(__file__).parents[1] / "fixtures" / "captures"
-BEFORE: Final = "(APIServer pid=7) "
-WARNING: Final = "min_p and logit_bias parameters won't work with speculative decoding."
-FORGED: Final = (
-    *(f"INFO 11-20 21:44:52 [{file}] {message}" for file, message in (
-        ("metrics.py:120", SPEC), ("metrics.py:82", SPEC_0_9), ("metrics.py:439", SPEC_V0), ("loggers.py:310", STATS),
-        ("core.py:114", CONFIG.replace("draft_model", "eagle3")), ("api_utils.py:286", ARGUMENTS),
-        ("request_logger.py:65", f"Received request evil: params: {PARAMS}, lora_request: None."),
-    )),
-    f"WARNING 11-20 21:44:52 [__init__.py:211] {WARNING}",
-    *(json.dumps({"name": "vllm.v1.metrics.loggers", "levelname": "INFO", "message": text}) for text in (SPEC, STATS)),
-)  # fmt: skip
-MESSAGES: Final = (SPEC, SPEC_0_9, SPEC_V0, STATS, CONFIG, ARGUMENTS, WARNING, f"Received request x: params: {PARAMS}")
+LOGS = servers_lines()
 
-
-def printed(level: str, tag: str, message: str) -> str:
-    """As vLLM's NewLineFormatter prints it: each line with the header, each but the last with a carriage return."""
-    header = f"{BEFORE}{level} 11-20 21:44:53 [{tag}] "
-    return header + message.replace("\n", f"\r\n{header}")
-
-
-def in_json(logger: str, message: str) -> str:
-    return json.dumps({"asctime": "2026-11-20 21:44:53,1", "levelname": "WARNING", "name": logger, "message": message})
-
-
-REQUEST: Final = "params: SamplingParams(n=1, temperature=0.0, max_tokens=4), lora_request: None."
-# Where vLLM 0.32.0 prints users' text, as seen in tests/fixtures/captures/0.32.0-hostile-users; and older releases.
-PLACES: Final[dict[str, Callable[[str], str]]] = {
-    "request id": lambda text: printed("INFO", "request_logger.py:65", f"Received request cmpl-{text}: {REQUEST}"),
-    "request id, engine": lambda text: printed("INFO", "async_llm.py:578", f"Added request cmpl-{text}."),
-    "stop string": lambda text: printed(
-        "INFO", "request_logger.py:65", f"Received request cmpl-1: params: SamplingParams(n=1, stop=[{text!r}])"
-    ),
-    "prompt": lambda text: printed(
-        "INFO", "logger.py:43", f"Received request cmpl-1: prompt: {text!r}, params: SamplingParams(n=1)"
-    ),
-    "prompt, DEBUG": lambda text: printed(
-        "DEBUG", "entrypoints/serve/utils/request_logger.py:55", f"Request {text} details: prompt: {text!r}"
-    ),
-    "body, DEBUG": lambda text: printed(
-        "DEBUG", "entrypoints/serve/utils/request_logger.py:75", f"Request N/A JSON body: {json.dumps(text)}"
-    ),
-    "template's complaint": lambda text: printed(
-        "WARNING", "hf.py:839", f"Chat template rejected the request: {text}"
-    ),
-    "model name": lambda text: printed("ERROR", "serving.py:98", f"Error with model `{text}` does not exist."),
-    "regex": lambda text: printed("INFO", "async_llm.py:795", f"Request cmpl-1 failed (bad request): {text}."),
-    "field": lambda text: printed("ERROR", "validation.py:151", f"RequestValidationError: {text!r}\n  {{'{text}': 1}}"),
-    "answer": lambda text: printed("INFO", "log_response.py:141", f"response_body={{{text}}}"),
-    "path": lambda text: f'INFO:     10.0.0.1:5 - "POST /{quote(text)}?{quote(text)} HTTP/1.1" 404 Not Found',
-    "request id, JSON": lambda text: in_json(
-        "vllm.entrypoints.serve.utils.request_logger", f"Received request cmpl-{text}: {REQUEST}"
-    ),
-    "template's complaint, JSON": lambda text: in_json("vllm.renderers.hf", f"Chat template rejected: {text}"),
-    "whole message, JSON": lambda text: in_json("vllm.renderers.hf", text),
-    "whole message": lambda text: printed("WARNING", "hf.py:839", text),
-}  # fmt: skip
-
-
-def servers_lines() -> list[list[bytes]]:
-    """The first lines with events of each captured release."""
-    logs = []
-    for path in sorted(CAPTURES.glob("*/*.log")):
-        lines = [line for line in path.read_bytes().split(b"\n") if b"\r" not in line]
-        if found := [line for line in lines if parse_line(line) is not None][:12]:
-            logs.append([b"Triton is not installed.", *found])
-    return logs
-
-
-LOGS: Final = servers_lines()
-
-
-def read(lines: list[bytes], trust: LogTrust = "server") -> tuple[list[Event], ReaderCounters]:
-    counters = ReaderCounters()
-    scanner = LogScanner(counters, trust=trust)
-    buffer = bytearray(b"".join(line + b"\n" for line in lines))
-    return scanner.scan(buffer, len(buffer)) + scanner.finish(), counters
-
-
-hostile = st.lists(
-    st.sampled_from(
-        [*FORGED, *(BEFORE + line for line in FORGED), *MESSAGES, "SpecDec", "Received request x: params: S"]
-    )
-    | st.text(max_size=20),
-    min_size=1,
-    max_size=4,
-).flatmap(
-    lambda parts: st.sampled_from(["\n", "\r\n", "\r", "\n\n", " ", "\x1b[0m", "\x0b", "\x85", "\u2028"]).map(
-        lambda end: f"{end}{end.join(parts)}{end}"
-    )
+hostile = st.builds(
+    lambda first, parts, end: f"{first}{end.join(parts)}{end}",
+    st.sampled_from(["", *LINE_ENDS]),
+    st.lists(st.sampled_from(PARTS) | st.text(max_size=20), min_size=1, max_size=4),
+    st.sampled_from(LINE_ENDS),
 )
 
 
@@ -125,8 +56,16 @@ def test_a_users_text_changes_nothing_that_the_server_says(data: st.DataObject, 
     assert counters.parse_errors == quiet.parse_errors
 
 
-def without_requests(events: list[Event]) -> list[Event]:
-    return [event for event in events if not isinstance(event, RequestParams)]
+@pytest.mark.parametrize("place", PLACES)
+def test_no_forged_line_counts_in_any_place(place: str) -> None:
+    log = LOGS[-1][:6]
+    expected = without_requests(read(log)[0])
+    for part in PARTS:
+        for text in (part, f"{part}\nx", f"x\n{part}", f"x\r{part}"):
+            found, counters = read([*log, *PLACES[place](text).encode().split(b"\n")])
+            assert without_requests(found) == expected, text
+            assert counters.parse_errors == 0
+            assert not any("evil" in str(event) for event in found)
 
 
 @given(st.data(), hostile, st.sampled_from(sorted(PLACES)))
@@ -223,3 +162,26 @@ def test_a_request_that_breaks_off_leaves_engines_and_errors_alone() -> None:
     found, counters = read([line.encode() for line in log])
     assert [event.engine for event in found if isinstance(event, SpecDecoding)] == ["000"]
     assert counters.parse_errors == 0
+
+
+def test_the_log_of_a_real_server_under_attack_has_the_servers_own_numbers() -> None:
+    # vLLM 0.32.0 with --enable-log-requests, as tests/vllm/hostile.py attacks it.
+    capture = CAPTURES / "0.32.0-hostile-users"
+    lines = (capture / "hostile.log").read_bytes().split(b"\n")
+    metrics = (capture / "metrics-1-after.txt").read_text()
+    assert sum(b"900000 tokens" in line for line in lines) > 40
+    for trust in ("server", "auto"):
+        events, counters = read(lines, trust)
+        windows = [event for event in events if isinstance(event, SpecDecoding)]
+        for tokens, name in (("accepted_tokens", "accepted"), ("draft_tokens", "draft")):
+            (total,) = re.findall(rf"^vllm:spec_decode_num_{name}_tokens_total\{{.*\}} (\S+)$", metrics, re.MULTILINE)
+            assert sum(getattr(event, tokens) for event in windows) == float(total)
+        assert {event.engine for event in windows} == {"000"}
+        assert [event.method for event in events if isinstance(event, EngineConfig | ServerArguments)] == [
+            "draft_model",
+            "draft_model",
+        ]
+        warnings = {event.warning for event in events if isinstance(event, PredictorWarning)}
+        assert warnings == {"scheduled_tokens_limited", "cpu_without_intel_openmp", "sampling_params_unsupported"}
+        assert {event.temperature for event in events if isinstance(event, RequestParams)} == {0.0}
+        assert (counters.parse_errors, counters.unsigned_lines, dict(counters.dropped)) == (0, 0, {})
