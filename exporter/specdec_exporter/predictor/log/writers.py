@@ -31,7 +31,8 @@ _FILES: Final[Mapping[type, frozenset[str]]] = {
     RequestParams: _REQUESTS,
     PredictorWarning: frozenset(
         {
-            *("vllm", "speculative", "config", "arg_utils", "__init__"),  # checks of the configuration
+            *("vllm", "speculative", "config", "arg_utils"),  # checks of the configuration
+            *("__init__", "logits_processor"),  # the file of the package, and its logger
             *("scheduler", "kv_cache_manager", "kv_cache_coordinator", "cpu_worker"),
             *("loggers", "async_llm", "jit_monitor"),
         }
