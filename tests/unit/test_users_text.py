@@ -122,6 +122,7 @@ def test_a_file_that_prints_users_text_is_never_trusted() -> None:
 
 
 def test_a_file_of_a_later_release_counts_only_on_trust() -> None:
+    assert len(read([printed("INFO", "v1/metrics/spec_log.py:7", SPEC).encode()])[0]) == 1
     line = printed("INFO", "spec_log.py:7", SPEC).encode()
     assert read([line])[1].dropped["untrusted_lines"] == 1
     assert len(read([line], "any")[0]) == 1

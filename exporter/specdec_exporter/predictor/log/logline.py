@@ -1,7 +1,8 @@
 r"""One line of a predictor's log -> its event. Pure; raises on no input.
 
 A line counts only if vLLM itself wrote it: the message begins directly after the line's first header, or at the line's
-start if the operator's formatter prints no header. A line that a user's text quotes does not count.
+start if the operator's formatter prints no header. A line that a user's text quotes does not count. Which file or
+logger the header must name is in :mod:`writers`.
 
 Shapes, where log collectors and VLLM_LOGGING_PREFIX add the PREFIX::
 

@@ -42,7 +42,11 @@ _FILES: Final[Mapping[type, frozenset[str]]] = {
 
 def module(tag: str) -> str:
     """``"v1/metrics/loggers.py"``, ``"vllm.v1.metrics.loggers"`` -> ``"loggers"``."""
-    return re.split(r"[/.]", tag.removesuffix(".py").removesuffix(".rs"))[-1]
+    return _path(tag)[-1]
+
+
+def _path(tag: str) -> list[str]:
+    return re.split(r"[/.]", tag.removesuffix(".py").removesuffix(".rs"))
 
 
 def writes(tag: str | None, kind: type, *, any_writer: bool = False) -> bool:
@@ -52,5 +56,7 @@ def writes(tag: str | None, kind: type, *, any_writer: bool = False) -> bool:
     """
     if tag is None:
         return any_writer
-    name = module(tag)
-    return name in _FILES[kind] or (any_writer and name not in _REQUESTS)
+    *packages, name = _path(tag)
+    if name in _FILES[kind] or (any_writer and name not in _REQUESTS):
+        return True
+    return _FILES[kind] is _STATISTICS and packages[-1:] == ["metrics"]  # a new file beside the known ones
