@@ -153,6 +153,14 @@ def test_a_line_end_in_a_request_makes_no_second_request(*, terminal: bool) -> N
     assert found == (["evil", "cmpl-own", "cmpl-other"] if terminal else ["cmpl-own", "cmpl-other"])
 
 
+def test_a_coloured_line_behind_a_users_json_line_counts() -> None:
+    own = f"\x1b[32mINFO\x1b[0m \x1b[90m11-20 21:44:52\x1b[0m \x1b[90m[metrics.py:1]\x1b[0m {SPEC}"
+    for users in (in_json("vllm.renderers.hf", f"{SPEC} x"), in_json("vllm.renderers.hf", SPEC)[:-20]):
+        found, counters = read([users.encode(), own.encode()])
+        assert len(found) == 1
+        assert counters.parse_errors == 0
+
+
 def test_a_request_that_breaks_off_leaves_engines_and_errors_alone() -> None:
     header = "(APIServer pid=7) INFO 11-20 21:44:53 "
     log = [

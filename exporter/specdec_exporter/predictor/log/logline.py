@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from specdec_exporter.predictor.log.events import EngineConfig, Event, Malformed
+from specdec_exporter.predictor.log.events import EngineConfig, Event, Malformed, SpecDecoding
 from specdec_exporter.predictor.log.message import (
     NOWHERE,
     SERVERS_OWN,
@@ -30,6 +30,7 @@ from specdec_exporter.predictor.log.message import (
     Origin,
     read_message,
 )
+from specdec_exporter.predictor.log.writers import writes
 
 _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
 # The following also fit verbose patterns.
@@ -115,6 +116,9 @@ _PID_KEYS: Final = ("process", "pid", "process_id", "process.pid")
 _BROKEN_JSON: Final = re.compile(
     rf'"(?:{"|".join(map(re.escape, _MESSAGE_KEYS))})"\s*:\s*"(?:{SPEC_DECODING}|{SPECULATIVE_V0})', re.IGNORECASE
 )
+_BROKEN_LOGGER: Final = re.compile(
+    rf'"(?:{"|".join(map(re.escape, _LOGGER_KEYS))})"\s*:\s*"([^"\\]{{1,200}})"', re.IGNORECASE
+)
 _MOST_NESTED: Final = 2  # a collector's object around vLLM's
 
 
@@ -142,7 +146,7 @@ def continues(previous: str, text: str) -> bool:
 
 def has_header(text: str) -> bool:
     """Whether the text is a line of its own and not the rest of another: it has vLLM's header or is a JSON object."""
-    return _HEADER.search(text) is not None or text.startswith("{")
+    return _HEADER.search(_ANSI.sub("", text)) is not None or text.startswith("{")
 
 
 def _after_progress_bar(text: str) -> str:
@@ -245,7 +249,10 @@ def _read_json(text: str, brace: int, how: How, *, nested: int) -> Event | Malfo
         said = _read_fields(fields, how, nested=nested)
         if isinstance(said, EngineConfig):
             return said
-    if _BROKEN_JSON.search(text, brace) is None:
+    logger = _BROKEN_LOGGER.search(text, brace)
+    if _BROKEN_JSON.search(text, brace) is None or not writes(
+        logger[1] if logger else None, SpecDecoding, any_writer=how.any_writer
+    ):
         return None
     return Malformed(reason="the JSON object cannot be read", incomplete=not text.rstrip().endswith("}"))
 

@@ -309,8 +309,10 @@ class LogScanner:
         if may_be_torn and not has_header(text) and not isinstance(parse_text(previous, self._how), LogEvent):
             # This may be the rest of a line that was wrapped in its header or inside the words that find it.
             said, readings = _read_joined([previous], text, self._how_joined)
-        if said is None:
-            said, readings = parse_text(text, self._how), [text]
+        if not isinstance(said, LogEvent):
+            alone = parse_text(text, self._how)
+            if said is None or isinstance(alone, LogEvent):
+                said, readings = alone, [text]
         if isinstance(said, Malformed) and said.untrusted:
             self._counters.dropped["untrusted_lines"] += 1
         elif isinstance(said, Malformed) or (goes_on and _may_go_on(said)):
