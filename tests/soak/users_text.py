@@ -31,7 +31,9 @@ def main(texts_per_place: int) -> int:
             expected = without_requests(read(quiet)[0])
             misled += without_requests(read(attacked)[0]) != expected
             forged += _events(after) - _events(before)
-        example = re.sub(r"^\(.*?(?=\[)|\"asctime.*?\", ", "", PLACES[place]("TEXT").partition("\r")[0])[:110]
+        example = re.sub(r"^\(.*?(?=\[)|\"asctime.*?\", ", "", PLACES[place]("TEXT").partition("\r")[0])[:110].replace(
+            "`", "'"
+        )
         rows.append((place, f"`{example}`", f"{texts_per_place:,}", f"{forged:,}", f"{misled:,}"))
         changed += misled
     header = (
