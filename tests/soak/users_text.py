@@ -31,9 +31,8 @@ def main(texts_per_place: int) -> int:
             expected = without_requests(read(quiet)[0])
             misled += without_requests(read(attacked)[0]) != expected
             forged += _events(after) - _events(before)
-        example = re.sub(r"^\(.*?(?=\[)|\"asctime.*?\", ", "", PLACES[place]("TEXT").partition("\r")[0])[:110].replace(
-            "`", "'"
-        )
+        line = PLACES[place]("TEXT").partition("\r")[0].replace("`", "'")
+        example = re.sub(r"^\(.*?(?=\[)|\"asctime.*?\", ", "", line)[:110]
         rows.append((place, f"`{example}`", f"{texts_per_place:,}", f"{forged:,}", f"{misled:,}"))
         changed += misled
     header = (
