@@ -9,7 +9,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare soak-memory lock clean
+.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare soak-memory users-text lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -85,6 +85,10 @@ pictures: $(VENV)/.dev $(TOOLS)/.test ## Draw previews of the dashboards into do
 bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run
 	@tests/debian.sh mtail
 	$(BIN)/python tests/bench/run.py
+
+TEXTS ?= 2000
+users-text: $(VENV)/.dev ## Hostile texts of users in every place of the log; TEXTS=N for each place
+	PYTHONPATH=tests:tools $(BIN)/python -m soak.users_text $(TEXTS)
 
 bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARGS=--quick for an eighth of them
 	@tests/debian.sh promtool prometheus

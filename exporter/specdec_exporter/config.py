@@ -132,6 +132,7 @@ class PredictorSettings(Access, frozen=True, kw_only=True):
     timeout: Annotated[float, parse_duration] = 5.0
     log_paths: tuple[str, ...] = ()
     log_format: PredictorLogFormat = "auto"
+    log_trust: Literal["server", "any"] = "server"
     log_from: Literal["end", "start"] = "end"
     log_source: Literal["file", "kubernetes"] = "file"
     log_state: str | None = None

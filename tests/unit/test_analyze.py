@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from loglines import HEADER, SPEC
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
@@ -318,3 +319,16 @@ def test_a_real_server_that_extracts_hidden_states_is_not_judged() -> None:
     assert analysis.windows > 10
     assert analysis.judged is None
     assert (analysis.verdict.code, analysis.verdict.headline) == ("off", "Speculative decoding is off")
+
+
+# --- whose lines count ---
+
+
+def test_the_report_says_which_lines_count_without_a_header_and_which_do_not() -> None:
+    bare = Run("-", stdin=f"{SPEC}\n{SPEC}\n".encode())
+    assert "2 lines count although they name no logger" in " ".join(bare.text.split())
+    mixed = f"{HEADER}{SPEC}\n{SPEC}\n".encode()
+    assert "1 lines that look like statistics do not count" in " ".join(Run("-", stdin=mixed).text.split())
+    as_json = Run("-", stdin=mixed, output="jsonl")
+    assert [found["kind"] for found in as_json.objects] == ["spec_decoding"]
+    assert "--log-trust=any" in as_json.stderr

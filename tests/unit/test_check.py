@@ -583,6 +583,16 @@ async def test_two_api_servers_explain_the_missing_lines(predictor: Predictor, r
     assert "method draft_model" in result.finding("Speculation")
 
 
+async def test_lines_of_the_log_that_name_no_logger_are_a_warning(
+    predictor: Predictor, run: Check, tmp_path: Path
+) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
+    own = Path(log("0.25.1-draft_model-k3")).read_bytes()
+    (tmp_path / "vllm.log").write_bytes(own + b"SpecDecoding metrics: x\n")
+    result = await run(predictor.url, str(tmp_path / "vllm.log"))
+    assert "WARN Log: 1 lines that look like statistics do not count" in " ".join(result.text.split())
+
+
 async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, tmp_path: Path) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
     result = await run(predictor.url, str(tmp_path / "gone.log"))

@@ -310,6 +310,11 @@ def test_what_is_no_exposition_is_refused(body: bytes) -> None:
     assert reason(body) == "not_metrics"
 
 
+def test_a_sample_of_ours_behind_a_carriage_return_is_refused_and_not_skipped() -> None:
+    for series in (b"vllm:spec_decode_num_drafts_total{", b"vllm:num_requests_running{"):
+        assert reason(REAL_DUMP.replace(b"\n" + series, b"\n\r" + series)) == "not_metrics"
+
+
 def test_a_refusal_says_what_was_found() -> None:
     with pytest.raises(ExpositionError, match="expected Prometheus text or OpenMetrics, found '<html>"):
         parse_exposition(b"<html><title>Login</title></html>")

@@ -68,7 +68,7 @@ WORDS = OTHER_WORDS | {word: word for word in SAME_WORDS | {"process", "pid", "t
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['version']}-{case['scenario']}")
 def test_a_line_of_a_real_release_gives_what_it_says(case: dict[str, Any]) -> None:
     expected = case["expect"]
-    event = parse(case["line"])
+    event = parse_line(case["line"].encode())
     kind = KINDS[expected["kind"]]
     if kind is None:
         assert event is None

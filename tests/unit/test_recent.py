@@ -47,7 +47,8 @@ NOISE = 'INFO:     10.0.0.1:4 - "POST /v1/completions HTTP/1.1" 200 OK'
 
 
 def line(message: str, at: datetime) -> str:
-    return f"(APIServer pid=7) INFO {at:%m-%d %H:%M:%S} [metrics.py:120] {message}\n"
+    file = {"n": "api_utils.py:286", "I": "core.py:114"}.get(message[0], "metrics.py:120")
+    return f"(APIServer pid=7) INFO {at:%m-%d %H:%M:%S} [{file}] {message}\n"
 
 
 def logged(*kinds: str, begin: datetime = datetime(2026, 11, 20, 12, tzinfo=UTC), every: float = 10.0) -> str:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES
-from loglines import ARGUMENTS, HEADER
+from loglines import ARGUMENTS, ARGUMENTS_HEADER
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
@@ -27,7 +27,7 @@ from specdec_exporter.predictor.log.events import (
     SpecDecoding,
 )
 from specdec_exporter.predictor.log.logline import parse_line
-from specdec_exporter.predictor.log.scan import LogFormat, LogScanner
+from specdec_exporter.predictor.log.scan import LogFormat, LogScanner, LogTrust
 
 ACCESS = b'INFO:     10.0.0.1:5 - "POST /v1/completions HTTP/1.1" 200 OK'
 UNKNOWN_WARNING = b"WARNING 11-20 21:44:52 [vllm.py:5] Enforce eager set"
@@ -76,10 +76,14 @@ class Read:
 
 
 def read(
-    *chunks: bytes, tail: bytes = b"", log_format: LogFormat = "auto", kinds: frozenset[type] | None = None
+    *chunks: bytes,
+    tail: bytes = b"",
+    log_format: LogFormat = "auto",
+    trust: LogTrust = "server",
+    kinds: frozenset[type] | None = None,
 ) -> Read:
     counters = ReaderCounters()
-    scanner = LogScanner(counters, log_format=log_format, kinds=kinds)
+    scanner = LogScanner(counters, log_format=log_format, trust=trust, kinds=kinds)
     events: list[Event] = []
     for chunk in chunks:
         buffer = bytearray(chunk) + b"not yet read\n"
@@ -122,8 +126,14 @@ def test_the_lines_of_a_real_run_sum_to_what_the_run_did(name: str) -> None:
     assert sum(event.draft_tokens for event in found) == sum(truth["num_draft_tokens"] for truth in truths)
 
 
+WARNING = (
+    b"(Worker pid=9) WARNING 11-20 21:44:52 [__init__.py:211] "
+    b"min_p and logit_bias parameters won't work with speculative decoding."
+)
+
+
 def test_kinds_limit_what_is_given() -> None:
-    log = lines(stats(), drafts(), V0_DRAFTS, b"min_p and logit_bias parameters won't work with speculative decoding.")
+    log = lines(stats(), drafts(), V0_DRAFTS, WARNING)
     assert [type(event) for event in read(log).events] == [EngineStats, SpecDecoding, SpecDecoding, PredictorWarning]
     only = read(log, kinds=frozenset({SpecDecoding}))
     assert only.accepted == [9, 376]
@@ -224,10 +234,10 @@ def test_a_line_wrapped_at_any_column_counts_exactly_once(line: bytes) -> None:
 
 
 def test_arguments_wrapped_at_any_column_give_the_same_or_an_error() -> None:
-    line = (HEADER + ARGUMENTS).encode()
+    line = (ARGUMENTS_HEADER + ARGUMENTS).encode()
     whole = parse_line(line)
     assert isinstance(whole, ServerArguments)
-    first = len(HEADER) + len("non-default args: {")
+    first = len(ARGUMENTS_HEADER) + len("non-default args: {")
     for column in range(first, len(line)):
         for eaten in {b"", b" "} if line[column : column + 1] == b" " else {b""}:
             rest = line[column + len(eaten) :]
@@ -282,7 +292,7 @@ def test_a_line_that_another_writer_cuts_is_an_error() -> None:
 
 def test_lines_that_might_have_gone_on_stand_for_themselves() -> None:
     bare = drafts(3).partition(b"] ")[2]
-    found = read(lines(drafts()[:200], b"", b"", ACCESS, bare, drafts(4)))
+    found = read(lines(drafts()[:200], b"", b"", ACCESS, bare, drafts(4)), trust="any")
     assert found.accepted == [3, 4]
     assert found.counters.parse_errors == 1
 
@@ -361,10 +371,8 @@ def test_pieces_of_a_docker_line_are_joined_by_stream(log_format: LogFormat) -> 
 
 def test_a_bare_message_takes_the_containers_time() -> None:
     bare = drafts().partition(b"] ")[2]
-    assert [event.timestamp for event in read(cri(("stdout", "F", bare))).events] == ["2026-11-20T21:44:52.1Z"]
-    assert [event.timestamp for event in read(docker(("stdout", bare.decode() + "\n"))).events] == [
-        "2026-11-20T21:44:52.1Z"
-    ]
+    for log in (cri(("stdout", "F", bare)), docker(("stdout", bare.decode() + "\n"))):
+        assert [event.timestamp for event in read(log, trust="any").events] == ["2026-11-20T21:44:52.1Z"]
     assert [event.timestamp for event in read(cri(("stdout", "F", drafts()))).events] == ["11-20 21:44:52"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from running import wait_until
 from specdec_exporter.predictor.versions import parse_release
+from vllm import hostile
 from vllm.exporter import Exposition, run_command
 from vllm.language import CHORUS, Prompt, excerpt, flawed_copy
 from vllm.server import Installation, Server, running
@@ -19,7 +21,7 @@ K = 5
 NGRAM = {"method": "ngram", "num_speculative_tokens": K, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
 ARGUMENTS = (
     *("--speculative-config", json.dumps(NGRAM)),
-    *("--per-request-spec-decode-metrics", "detailed", "--enable-log-requests"),
+    *("--per-request-spec-decode-metrics", "detailed", *hostile.ARGUMENTS),
 )
 
 
@@ -41,6 +43,20 @@ def saved_responses(server: Server) -> list[str]:
     return lines
 
 
+def await_drafts_in_log(server: Server) -> int:
+    """The draft tokens that the server counted, as soon as its log has all of them."""
+    drafted = VLLM.count(Exposition(server.metrics())).draft_tokens
+    own_line = re.compile(
+        r"^\(\w+ pid=\d+\) INFO [\d: -]+\[metrics\.py:\d+\] SpecDec.* Drafted: (\d+) tokens", re.MULTILINE
+    )
+    wait_until(
+        lambda: sum(map(int, own_line.findall(server.log()))) >= drafted,
+        seconds=30,
+        what=f"sum of {drafted} draft tokens in vLLM's log",
+    )
+    return drafted
+
+
 def test_saved_responses_sum_up_to_the_counters(installation: Installation, models: Path, tmp_path: Path) -> None:
     release = parse_release(installation.release())
     if release is None or release < (0, 29, 0):
@@ -54,11 +70,21 @@ def test_saved_responses_sum_up_to_the_counters(installation: Installation, mode
         counted = VLLM.count(Exposition((tmp_path / "metrics.txt").read_text()))
         # Several choices carry no record, so this is not compared.
         lines += complete(server, CHORUS, n=2, temperature=0.7, max_tokens=9)
+        hostile.attack(server)
+        complete(server, CHORUS, temperature=0, max_tokens=9)
+        drafted = await_drafts_in_log(server)
     responses.write_text("\n".join(lines) + "\n")
 
     result = run_command("analyze", str(server.log_path), "--responses", str(responses), "--output", "jsonl")
     assert result.returncode == 0, result.stderr
     objects = [json.loads(line) for line in result.stdout.splitlines()]
+    # The log is full of forged lines, and has the server's own numbers all the same.
+    assert server.log().count("900000 tokens") > 100
+    assert sum(said["draft_tokens"] for said in objects if said["kind"] == "spec_decoding") == drafted
+    assert {said["method"] for said in objects if said["kind"] in ("engine_config", "server_arguments")} == {"ngram"}
+    assert not [said for said in objects if "evil" in json.dumps(said)]
+    assert not [said for said in objects if said.get("warning") == "mtp_layer_reused"]
+    assert "could not be read" not in result.stderr
     summary = objects[-1]
     assert summary["kind"] == "responses"
     assert summary["junk"] == 0

@@ -306,11 +306,32 @@ async def test_lines_written_as_soon_as_it_is_ready_count(tmp_path: Path) -> Non
     log = tmp_path / "vllm.log"
     log.write_bytes(b"there before\n" * 1000)
     windows = 'specdec_log_windows_total{engine="0",inference_service="default",model_name=""}'
-    line = (CAPTURES / "0.32.0-draft_model-k3" / "server.log").read_bytes().split(b"SpecDecoding metrics: ")[1]
+    lines = (CAPTURES / "0.32.0-draft_model-k3" / "server.log").read_bytes().splitlines(keepends=True)
+    line = next(line for line in lines if b"SpecDecoding metrics: " in line)
     async with predictor() as vllm:
         for _ in range(5):
             async with exporter(f"--predictor.url={vllm.url}", f"--predictor.log-path={log}") as running:
                 with log.open("ab") as stream:
-                    stream.write(b"SpecDecoding metrics: " + line.partition(b"\n")[0] + b"\n")
+                    stream.write(line)
                 samples = await running.until(lambda samples: windows in samples)
                 assert samples[windows] == 1
+
+
+async def test_statistics_without_a_header_count_only_on_trust(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    windows = 'specdec_log_windows_total{engine="0",inference_service="default",model_name=""}'
+    lines = (K3 / "server.log").read_bytes().splitlines(keepends=True)
+    bare = next(line for line in lines if b"SpecDecoding metrics: " in line).partition(b"] ")[2]
+    log.write_bytes(bare * 2)
+    async with predictor() as vllm:
+        words = (f"--predictor.url={vllm.url}", f"--predictor.log-path={log}", "--predictor.log-from=start")
+        async with exporter(*words) as running:
+            read = 'specdec_log_reader_lines_total{inference_service="default"}'
+            samples = await running.until(lambda samples: samples.get(read) == 2)
+            assert samples.get(windows, 0) == 0
+            await running.samples()
+            assert "--predictor.log-trust=any" in await running.said("lines of the log do not count")
+            assert sum("do not count" in line for line in running.log) == 1
+        async with exporter(*words, "--predictor.log-trust=any") as running:
+            await running.until(lambda samples: samples.get(windows) == 2)
+            assert not any("do not count" in line for line in running.log)

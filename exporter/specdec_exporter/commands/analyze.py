@@ -19,8 +19,10 @@ import msgspec
 
 from specdec_exporter.commands import PROG
 from specdec_exporter.commands.flags import DURATION
+from specdec_exporter.predictor.log.counters import on_trust
 from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.recent import MOST_EVENTS, LastPart, RecentEvents
+from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
 
@@ -30,6 +32,7 @@ def analyze(
     *,
     output: Literal["text", "jsonl"] = "text",
     last_seconds: float | None = None,
+    trust: LogTrust = "auto",
     stdin: BinaryStream | None = None,
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
@@ -38,13 +41,14 @@ def analyze(
 
     ``-`` is ``stdin``; gzipped files are unpacked. ``text`` is one report over everything. ``jsonl`` is one object per
     recognised line of any kind, in order; unreadable lines are counted on ``stderr``. ``last_seconds`` before the last
-    recognised line count, and the lines of the last start. Returns the exit code: 0, even if no line was recognised
+    recognised line count, and the lines of the last start. ``trust`` as for :class:`LogScanner`.
+    Returns the exit code: 0, even if no line was recognised
     (the report gives possible reasons), or 1 if an input could not be read to its end. Such an input is named on
     ``stderr`` and the others are still read. Ctrl-C and a closed output pipe are not failures. Raises SpecdecError if
     ``last_seconds`` is given and no line has a time.
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
-    inputs = LogInputs(paths, stdin=stdin)
+    inputs = LogInputs(paths, stdin=stdin, trust=trust)
     try:
         if output == "jsonl":
             _write_json_lines(inputs, last_seconds, stdout, stderr)
@@ -71,6 +75,7 @@ def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: Tex
     complain(inputs.failed.values(), stderr)
     if inputs.counters.parse_errors:
         print(f"{PROG}: {inputs.counters.parse_errors} lines could not be read (cut or garbled)", file=stderr)
+    complain(on_trust(inputs.counters), stderr)
 
 
 def _last_part(events: Iterable[Event], seconds: float, stderr: TextIO) -> LastPart:
@@ -133,6 +138,14 @@ def discard(stdout: TextIO) -> None:
     help="A report, or one JSON object per recognised line.",
 )
 @click.option(
+    "--log-trust",
+    type=click.Choice(["auto", "server", "any"]),
+    default="auto",
+    show_default=True,
+    help="Whose lines count: those that name vLLM's own loggers (server), or any. auto: any, if the log has no header "
+    "of vLLM's, such as a pasted message.",
+)
+@click.option(
     "--last",
     type=DURATION,
     help="Only the log's end, e.g. 30m before its last line, and the lines of vLLM's start whatever their age.",
@@ -145,7 +158,11 @@ def discard(stdout: TextIO) -> None:
     "repeatable. The temperature of each request comes from the log, if FILE is given too.",
 )
 def command(
-    paths: tuple[str, ...], output: Literal["text", "jsonl"], last: float | None, responses: tuple[str, ...]
+    paths: tuple[str, ...],
+    output: Literal["text", "jsonl"],
+    log_trust: LogTrust,
+    last: float | None,
+    responses: tuple[str, ...],
 ) -> int:
     """Report what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
     if responses:
@@ -153,6 +170,6 @@ def command(
             raise click.UsageError("--last and --responses exclude each other: a response has no time")
         from specdec_exporter.commands.responses import analyze_responses
 
-        return analyze_responses(paths, responses, output=output)
+        return analyze_responses(paths, responses, output=output, trust=log_trust)
     gc.set_threshold(100_000)  # importing modules and reading a log leave little garbage
-    return analyze(paths or ("-",), output=output, last_seconds=last)
+    return analyze(paths or ("-",), output=output, last_seconds=last, trust=log_trust)

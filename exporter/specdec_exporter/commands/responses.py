@@ -14,6 +14,7 @@ from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestStory
 from specdec_exporter.predictor.log.events import Event, RequestParams
+from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, log_request_ids, parse_response
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 
@@ -23,6 +24,7 @@ def analyze_responses(
     response_paths: Sequence[str],
     *,
     output: Literal["text", "jsonl"] = "text",
+    trust: LogTrust = "auto",
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
 ) -> int:
@@ -35,7 +37,7 @@ def analyze_responses(
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     responses = _Responses(response_paths)
-    inputs = LogInputs(log_paths) if log_paths else None
+    inputs = LogInputs(log_paths, trust=trust) if log_paths else None
     try:
         with suppress(KeyboardInterrupt):
             if output == "jsonl":

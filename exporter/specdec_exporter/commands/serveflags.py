@@ -100,6 +100,11 @@ FLAGS = (
         choices=("auto", "plain", "cri", "docker"),
     ),
     Flag(
+        "--predictor.log-trust",
+        "Whose lines count: those that name the server's own loggers, or any.  [default: server]",
+        choices=("server", "any"),
+    ),
+    Flag(
         "--predictor.log-from",
         "Where to begin in logs that exist when the exporter starts.  [default: end]",
         choices=("end", "start"),

@@ -12,7 +12,7 @@ import msgspec
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import count, percent
 from specdec_exporter.inspection.logstory import Analysis
-from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import k_choice
@@ -197,6 +197,8 @@ def _log(reading: LogReading, look: Look) -> list[Finding]:
         findings.append(
             Finding("WARN", "Log", found, "Several processes that share the file may cut each other's lines.")
         )
+    doubt: Level = "WARN" if reading.counters.dropped["untrusted_lines"] else "PASS"
+    findings += [Finding(doubt, "Log", words) for words in on_trust(reading.counters)]
     if log.last_config is not None and is_foreign(log.last_config, version):
         found = f"it comes from vLLM {log.last_config.vllm_version}, the predictor runs {version}"
         findings.append(Finding("WARN", "Log", found, "Give the log of this predictor."))

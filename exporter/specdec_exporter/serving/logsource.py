@@ -43,10 +43,11 @@ class LogSource(Protocol):
 
 def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> LogSource:
     """Return the source that the settings name. Raises :class:`ConfigError` if it cannot work."""
-    new_scanner = partial(LogScanner, counters, log_format=settings.log_format, kinds=SERVED_KINDS)
+    read = partial(LogScanner, log_format=settings.log_format, trust=settings.log_trust)
+    new_scanner = partial(read, counters, kinds=SERVED_KINDS)
     # Lines from before the start are not counted, but the last arguments and the last engine-init line among them tell
     # what runs.
-    new_config_scanner = partial(LogScanner, ReaderCounters(), log_format=settings.log_format, kinds=START_KINDS)
+    new_config_scanner = partial(read, ReaderCounters(), kinds=START_KINDS)
     if settings.log_source == "kubernetes":
         from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader  # noqa: PLC0415  only where it is used
 

@@ -60,6 +60,7 @@ class PredictorRuntime:
         self._task: asyncio.Task[None] | None = None
         self._failure: str | None = None
         self._left_out = False
+        self._said_untrusted = False
         self.pinned: PinnedBaseline | None = None
         self._refusal: str | None = None
         self._observed: Snapshot | None = None  # the last
@@ -78,6 +79,17 @@ class PredictorRuntime:
             self._source.begin()
             self._task = asyncio.create_task(self._source.follow(self.state.observe_event, self._stop))
 
+    def _say_untrusted(self) -> None:
+        """Log once that lines which look like statistics do not count."""
+        reader = self.state.reader
+        if reader is not None and reader.dropped["untrusted_lines"] and not self._said_untrusted:
+            self._said_untrusted = True
+            reason = (
+                "they name none of vLLM's loggers, so a user's text may have written them; if your log format prints "
+                "no logger and no file, set --predictor.log-trust=any"
+            )
+            LOG.warning("lines of the log do not count", extra={"predictor": self.state.name, "reason": reason})
+
     async def stop(self) -> None:
         """Read the log to its end and close it."""
         self._stop.set()
@@ -86,6 +98,7 @@ class PredictorRuntime:
 
     async def refresh(self, timeout_seconds: float) -> None:
         """Fetch the predictor's metrics within ``timeout_seconds`` and record success or failure."""
+        self._say_untrusted()
         started = time.monotonic()
         timeout_seconds = min(timeout_seconds, self.settings.timeout)
         try:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from specdec_exporter.formatting import percent, plain, size
 from specdec_exporter.inspection.logstory import Account, Analysis, NotableWindow
-from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import load_policy
@@ -40,6 +40,8 @@ def print_analysis(
     for path in paths:
         console.print(Text("stdin" if path == "-" else plain(path), style="bold"))
     console.print(_reading(analysis, counters, last_seconds))
+    for words in on_trust(counters):
+        console.print(words)
     _print_configurations(console, analysis)
     judged = analysis.judged
     if judged is not None and judged.figures is not None:

@@ -13,6 +13,7 @@ class ReaderCounters(msgspec.Struct):
     lines: int = 0
     bytes: int = 0
     matched_lines: int = 0  # lines that gave an event
+    unsigned_lines: int = 0  # of these, lines of a log without vLLM's headers
     parse_errors: int = 0  # lines of vLLM that could not be read
     rotations: int = 0
     truncations: int = 0
@@ -23,3 +24,20 @@ class ReaderCounters(msgspec.Struct):
     dropped: Counter[str] = msgspec.field(default_factory=Counter)  # beyond a bound, by what
     held_bytes: int = 0  # of unfinished lines that container runtimes cut
     round_seconds: float = 0.0  # duration of the last round of reading
+
+
+def on_trust(counters: ReaderCounters) -> list[str]:
+    """Say which lines do not count, or count without a sign that vLLM wrote them."""
+    words = []
+    if untrusted := counters.dropped["untrusted_lines"]:
+        words.append(
+            f"{untrusted:,} lines that look like statistics do not count, because they name none of vLLM's loggers "
+            "if its log format "
+            "prints none, use --log-trust=any (serve: --predictor.log-trust=any)"
+        )
+    if counters.unsigned_lines:
+        words.append(
+            f"{counters.unsigned_lines:,} lines count although they name no logger, because the log has none of vLLM's "
+            "headers: whoever can write into it can write statistics"
+        )
+    return words

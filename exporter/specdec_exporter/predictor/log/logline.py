@@ -1,7 +1,8 @@
 r"""One line of a predictor's log -> its event. Pure; raises on no input.
 
 A line counts only if vLLM itself wrote it: the message begins directly after the line's first header, or at the line's
-start if the operator's formatter prints no header. A line that a user's text quotes does not count.
+start if the operator's formatter prints no header. A line that a user's text quotes does not count. Which file or
+logger the header must name is in :mod:`writers`.
 
 Shapes, where log collectors and VLLM_LOGGING_PREFIX add the PREFIX::
 
@@ -19,8 +20,17 @@ from typing import Final
 
 import msgspec
 
-from specdec_exporter.predictor.log.events import EngineConfig, Event, Malformed
-from specdec_exporter.predictor.log.message import NOWHERE, SPEC_DECODING, SPECULATIVE_V0, Origin, read_message
+from specdec_exporter.predictor.log.events import EngineConfig, Event, Malformed, SpecDecoding
+from specdec_exporter.predictor.log.message import (
+    NOWHERE,
+    SERVERS_OWN,
+    SPEC_DECODING,
+    SPECULATIVE_V0,
+    How,
+    Origin,
+    read_message,
+)
+from specdec_exporter.predictor.log.writers import writes
 
 _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
 # The following also fit verbose patterns.
@@ -29,8 +39,9 @@ _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _TIME: Final = rf"{_DAY}[T\ ]{_CLOCK}(?:\ [AP]M)?"
 _PROCESS: Final = r"\((?P<process>[A-Za-z][\w:.-]{0,63})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"
 _LOGGER: Final = r"vllm(?:\.\w+)*"
-# Other words that formatters print: level, source position, process id, names of the process and the thread.
-_WORD: Final = rf"(?:{_LEVEL}|[\w/.-]{{1,200}}\.(?:py|rs):\d{{1,6}}|\d{{1,10}}|Main(?:Process|Thread))"
+_FILE: Final = r"[\w/.-]{1,200}\.(?:py|rs)"
+# Other words that formatters print: level, process id, names of the process and the thread.
+_WORD: Final = rf"(?:{_LEVEL}|\d{{1,10}}|Main(?:Process|Thread))"
 _BRACKETED_TIME: Final = rf"\[(?P<bracketed_time>{_TIME})\]"
 
 _HEADER: Final = re.compile(
@@ -53,7 +64,7 @@ _WRAPPING: Final = re.compile(
         | (?!{_LEVEL}\ )[\w.-]{{1,100}}\ [\w./@:-]{{1,100}}\[\d{{1,10}}\]:\ +                # syslog with an ISO time
       )?
     | {_BRACKETED_TIME}\ *
-    | \[(?!(?:{_LOGGER}|{_WORD})\])(?:
+    | \[(?!(?:{_LOGGER}|{_WORD}|{_FILE}:\d{{1,6}})\])(?:
           (?P<bracketed_name>(?!vllm)[^\s\[\]/]{{1,200}})           # a collector's word, or the name of another server
         | [^\s\[\]]{{1,200}}                                 # pod/name/container
       )\]\ *
@@ -72,18 +83,19 @@ _OPERATORS_WORD: Final = re.compile(
 )
 _OPERATORS_WORDS: Final = 2
 _NAME_MARK: Final = re.compile(r"[\d\[\]():|/=_-]", re.ASCII)  # as in names of pods and nodes
-_USER_TEXT: Final = re.compile(rf"[\"'`{{}}\\\u2018-\u201e\xab\xbb]|\b{_LEVEL}\b", re.ASCII)
+_USER_TEXT: Final = re.compile(rf"[\"'`{{}}\\\r\n\u2018-\u201e\xab\xbb]|\b{_LEVEL}\b", re.ASCII)
+_BAR: Final = re.compile(r"\d{1,3}%(?:\|| Completed \|)|\dit \[", re.ASCII)
 
 # Headers of operators' own formatters.
 _OWN_HEADER: Final = re.compile(
     rf"""(?:[|:-][ \t]+)?(?:
     (?: (?P<time>{_TIME}) | (?P<clock>(?:\d\d-\d\d\ )?{_CLOCK}|{_DAY}) | {_PROCESS}
-      | \[?(?P<logger>{_LOGGER})\]? | \[?(?P<word>{_WORD})\]? | {_BRACKETED_TIME}
+      | \[?(?P<logger>{_LOGGER})\]? | \[?(?P<file>{_FILE}):\d{{1,6}}\]? | \[?(?P<word>{_WORD})\]? | {_BRACKETED_TIME}
       | \[(?P<bracketed_name>[^\s\[\]]{{1,200}})\]
     )[ \t]*[|:-]?[ \t]*)""",
     re.ASCII | re.VERBOSE,
 )
-_FORMATTED: Final = frozenset({"time", "bracketed_time", "clock", "word"})
+_FORMATTED: Final = frozenset({"time", "bracketed_time", "clock", "word", "file"})
 _MOST_PARTS: Final = 12
 
 # JSON keys of the message, in order of preference, and of the other parts. All in lower case.
@@ -104,51 +116,67 @@ _PID_KEYS: Final = ("process", "pid", "process_id", "process.pid")
 _BROKEN_JSON: Final = re.compile(
     rf'"(?:{"|".join(map(re.escape, _MESSAGE_KEYS))})"\s*:\s*"(?:{SPEC_DECODING}|{SPECULATIVE_V0})', re.IGNORECASE
 )
+_BROKEN_LOGGER: Final = re.compile(
+    rf'"(?:{"|".join(map(re.escape, _LOGGER_KEYS))})"\s*:\s*"([^"\\]{{1,200}})"', re.IGNORECASE
+)
 _MOST_NESTED: Final = 2  # a collector's object around vLLM's
 
 
-def parse_line(line: bytes) -> Event | Malformed | None:
+def parse_line(line: bytes, how: How = SERVERS_OWN) -> Event | Malformed | None:
     """Return the event of one line (without its newline); ``None`` where vLLM did not write it, or it is of no use."""
-    return parse_text(line.decode("utf-8", "replace"))
+    return parse_text(line.decode("utf-8", "replace"), how)
 
 
-def parse_text(text: str, *, joined: bool = False) -> Event | Malformed | None:
-    """Like :func:`parse_line`, for decoded text. ``joined`` as in :func:`message.read_message`."""
+def parse_text(text: str, how: How = SERVERS_OWN) -> Event | Malformed | None:
+    """Like :func:`parse_line`, for decoded text."""
     text = _ANSI.sub("", text.lstrip("\0\ufeff").rstrip("\r\n"))
-    return _read_line(_after_progress_bar(text), joined=joined, nested=0)
+    return _read_line(_after_progress_bar(text), how, nested=0)
+
+
+def continues(previous: str, text: str) -> bool:
+    """Whether the text goes on with the previous line's message, which ends in a carriage return.
+
+    vLLM prints a message of several lines with a carriage return at the end of all but the last, and repeats the
+    header. A user's text with line ends is the usual reason.
+    """
+    if not previous.endswith("\r") or (header := _HEADER.search(text := _ANSI.sub("", text))) is None:
+        return False
+    return _ANSI.sub("", previous).startswith(text[: header.end()])
 
 
 def has_header(text: str) -> bool:
     """Whether the text is a line of its own and not the rest of another: it has vLLM's header or is a JSON object."""
-    return _HEADER.search(text) is not None or text.startswith("{")
+    return _HEADER.search(_ANSI.sub("", text)) is not None or text.startswith("{")
 
 
 def _after_progress_bar(text: str) -> str:
     """Return the text after a progress bar, which ends in a carriage return instead of a newline."""
     bars, returned, line = text.rpartition("\r")
-    if not returned or _HEADER.search(bars) is not None or _USER_TEXT.search(bars) is not None:
-        return text
-    return line
+    return line if returned and all(map(_is_bar, bars.split("\r"))) else text
 
 
-def _read_line(text: str, *, joined: bool, nested: int) -> Event | Malformed | None:
+def _is_bar(text: str) -> bool:
+    return not text.strip() or (_BAR.search(text) is not None and _USER_TEXT.search(text) is None)
+
+
+def _read_line(text: str, how: How, *, nested: int) -> Event | Malformed | None:
     header = _HEADER.search(text)
     brace = text.find("{", 0, len(text) if header is None else header.start())
     if brace >= 0 and _read_prefix(text[:brace]) is not None:
-        return _read_json(text, brace, joined=joined, nested=nested)
+        return _read_json(text, brace, how, nested=nested)
     if header is None:
-        return _read_without_header(text, joined=joined)
+        return _read_without_header(text, how)
     if (around := _read_prefix(text[: header.start()])) is None:
         return None
     origin = around._replace(
         timestamp=header["timestamp"], level=header["level"], tag=header["tag"] or header["old_tag"]
     )
-    return read_message(text[header.end() :], origin, joined=joined)
+    return read_message(text[header.end() :], origin, how)
 
 
 def _read_prefix(prefix: str) -> Origin | None:
     """Return the writer that the text before a header names; ``None`` where that text is no prefix."""
-    if _USER_TEXT.search(prefix) is not None:
+    if _USER_TEXT.search(prefix) is not None or prefix.startswith("  "):  # indented: an exception's source line
         return None
     origin = NOWHERE
     prefix = prefix.lstrip()
@@ -178,7 +206,7 @@ def _with_process(origin: Origin, part: re.Match[str]) -> Origin:
     return origin._replace(timestamp=part["time"] or part["bracketed_time"] or origin.timestamp)
 
 
-def _read_without_header(text: str, *, joined: bool) -> Event | Malformed | None:
+def _read_without_header(text: str, how: How) -> Event | Malformed | None:
     """Read a line of an operator's formatter: perhaps times, level, logger and the like, then the message."""
     origin = NOWHERE
     position = 0
@@ -190,7 +218,9 @@ def _read_without_header(text: str, *, joined: bool) -> Event | Malformed | None
             position = part.end()
             origin = _with_process(origin, part)
             kinds.add(part.lastgroup)
-    return None if _is_another_servers(kinds) else read_message(text[position:], origin, joined=joined)
+            if part.lastgroup in ("logger", "file"):
+                origin = origin._replace(tag=part[part.lastgroup])
+    return None if _is_another_servers(kinds) else read_message(text[position:], origin, how)
 
 
 def _is_another_servers(kinds: set[str | None]) -> bool:
@@ -201,7 +231,7 @@ def _is_another_servers(kinds: set[str | None]) -> bool:
     """
     if "logger" in kinds:
         return False
-    if "bracketed_time" in kinds and "word" not in kinds:
+    if "bracketed_time" in kinds and kinds.isdisjoint({"word", "file"}):
         return True
     return "bracketed_name" in kinds and not kinds.isdisjoint(_FORMATTED)
 
@@ -209,17 +239,20 @@ def _is_another_servers(kinds: set[str | None]) -> bool:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _read_json(text: str, brace: int, *, joined: bool, nested: int) -> Event | Malformed | None:
+def _read_json(text: str, brace: int, how: How, *, nested: int) -> Event | Malformed | None:
     if nested >= _MOST_NESTED:
         return None
     if (fields := _decode(text[brace:])) is not None:
-        return _read_fields(fields, joined=joined, nested=nested)
+        return _read_fields(fields, how, nested=nested)
     # An object that was cut inside the message may still hold the engine's configuration, at the message's beginning.
     if (fields := _decode(text[brace:] + '"}')) is not None:
-        said = _read_fields(fields, joined=joined, nested=nested)
+        said = _read_fields(fields, how, nested=nested)
         if isinstance(said, EngineConfig):
             return said
-    if _BROKEN_JSON.search(text, brace) is None:
+    logger = _BROKEN_LOGGER.search(text, brace)
+    if _BROKEN_JSON.search(text, brace) is None or not writes(
+        logger[1] if logger else None, SpecDecoding, any_writer=how.any_writer
+    ):
         return None
     return Malformed(reason="the JSON object cannot be read", incomplete=not text.rstrip().endswith("}"))
 
@@ -232,7 +265,7 @@ def _decode(text: str) -> dict[str, object] | None:
     return {key.lower(): value for key, value in found.items()} if isinstance(found, dict) else None
 
 
-def _read_fields(fields: Mapping[str, object], *, joined: bool, nested: int) -> Event | Malformed | None:
+def _read_fields(fields: Mapping[str, object], how: How, *, nested: int) -> Event | Malformed | None:
     loggers = [name for key in _LOGGER_KEYS if isinstance(name := fields.get(key), str)]
     if loggers and not any(name.startswith("vllm") for name in loggers):
         return None
@@ -245,21 +278,23 @@ def _read_fields(fields: Mapping[str, object], *, joined: bool, nested: int) -> 
     )
     for key in _MESSAGE_KEYS:
         if isinstance(message := fields.get(key), str):
-            return _read_value(message, origin, joined=joined, nested=nested)
+            return _read_value(message, origin, how, nested=nested)
+    if not how.any_writer:
+        return None
     for key, value in fields.items():
         if key not in _USER_CONTENT_KEYS and isinstance(value, str):
-            said = _read_value(value, origin, joined=joined, nested=nested)
+            said = _read_value(value, origin, how, nested=nested)
             if said is not None and not isinstance(said, Malformed):
                 return said
     return None
 
 
-def _read_value(value: str, outer: Origin, *, joined: bool, nested: int) -> Event | Malformed | None:
+def _read_value(value: str, outer: Origin, how: How, *, nested: int) -> Event | Malformed | None:
     """Read a JSON string: the message alone, or a whole line that a collector wrapped."""
     value = _ANSI.sub("", value.rstrip("\r\n"))
-    said = read_message(value, outer, joined=joined)
+    said = read_message(value, outer, how)
     if said is None and outer.tag is None:
-        said = _read_line(value, joined=joined, nested=nested + 1)
+        said = _read_line(value, how, nested=nested + 1)
     if said is None or isinstance(said, Malformed):
         return said
     return msgspec.structs.replace(said, timestamp=said.timestamp or outer.timestamp)

@@ -21,7 +21,17 @@ from specdec_exporter.predictor.log.configline import (
     parse_request_params,
     parse_server_arguments,
 )
-from specdec_exporter.predictor.log.events import EngineStats, Event, Malformed, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    EngineStats,
+    Event,
+    Malformed,
+    PredictorWarning,
+    RequestParams,
+    ServerArguments,
+    SpecDecoding,
+)
+from specdec_exporter.predictor.log.writers import module, writes
 
 
 class Origin(NamedTuple):
@@ -36,6 +46,20 @@ class Origin(NamedTuple):
 
 NOWHERE: Final = Origin()
 
+
+class How(NamedTuple):
+    """How to read a message.
+
+    ``joined``: the text consists of several lines. Then every field must be known by name, because text at a wrong seam
+    may look like a new field. ``any_writer``: as in :func:`writers.writes`.
+    """
+
+    joined: bool = False
+    any_writer: bool = False
+
+
+SERVERS_OWN: Final = How()
+
 SPEC_DECODING: Final = "SpecDecoding metrics: "  # V1 engine, since 0.8.3, and the Rust frontend
 SPECULATIVE_V0: Final = "Speculative metrics: "  # V0 engine, up to 0.9.2
 _ENGINE_STATS: Final = re.compile(
@@ -44,9 +68,7 @@ _ENGINE_STATS: Final = re.compile(
     re.ASCII,
 )
 _REQUEST: Final = "Received request "
-
-# The loggers of requests and responses print users' text.
-_USER_TEXT_TAGS: Final = frozenset({"logger", "request_logger"})
+_UNTRUSTED: Final = Malformed(reason="its header names none of vLLM's files that print statistics", untrusted=True)
 
 
 class _Unreadable(Exception):  # noqa: N818  private: caught in this file
@@ -57,14 +79,10 @@ class _Unreadable(Exception):  # noqa: N818  private: caught in this file
         self.incomplete = incomplete
 
 
-def read_message(message: str, origin: Origin = NOWHERE, *, joined: bool = False) -> Event | Malformed | None:
-    """Return the event of a message; ``None`` where the message is of no known kind.
-
-    ``joined``: the text consists of several lines. Then every field must be known by name, because text at a wrong seam
-    may look like a new field.
-    """
+def read_message(message: str, origin: Origin = NOWHERE, how: How = SERVERS_OWN) -> Event | Malformed | None:
+    """Return the event of a message; ``None`` where it is of no known kind, or not of the server's own statistics."""
     try:
-        said = _read(message.rstrip(), origin, joined=joined)
+        said = _read(message.rstrip(), origin, how)
     except _Unreadable as error:
         return Malformed(reason=str(error), incomplete=error.incomplete)
     if said is None or isinstance(said, Malformed):
@@ -72,30 +90,41 @@ def read_message(message: str, origin: Origin = NOWHERE, *, joined: bool = False
     return msgspec.structs.replace(said, timestamp=origin.timestamp, process=origin.process, pid=origin.pid)
 
 
-def _read(message: str, origin: Origin, *, joined: bool) -> Event | Malformed | None:
+def _read(message: str, origin: Origin, how: How) -> Event | Malformed | None:
+    stats = None
+    kind: type
     if message.startswith(_REQUEST):
-        return parse_request_params(message)
-    if origin.tag is not None and _module(origin.tag) in _USER_TEXT_TAGS:
-        return None
-    if message.startswith(SPEC_DECODING):
-        return _spec_decoding(message[len(SPEC_DECODING) :], origin.tag or "", joined=joined)
-    if message.startswith(SPECULATIVE_V0):
-        return _speculative_v0(message[len(SPECULATIVE_V0) :], joined=joined)
-    if (stats := _ENGINE_STATS.match(message)) is not None:
-        engine = "aggregated" if stats["aggregated"] else stats["engine"]
-        return _engine_stats(message[stats.start("body") :], engine, joined=joined)
-    if message.startswith("Initializing a"):
-        return parse_engine_config(message)
-    if message.startswith(SERVER_ARGUMENTS):
-        return parse_server_arguments(message)
-    if origin.timestamp and len(message) >= len("SpecDec") and SPEC_DECODING.startswith(message):
+        kind = RequestParams
+    elif message.startswith((SPEC_DECODING, SPECULATIVE_V0)):
+        kind = SpecDecoding
+    elif (stats := _ENGINE_STATS.match(message)) is not None:
+        kind = EngineStats
+    elif message.startswith("Initializing a"):
+        kind = EngineConfig
+    elif message.startswith(SERVER_ARGUMENTS):
+        kind = ServerArguments
+    elif origin.timestamp and len(message) >= len("SpecDec") and SPEC_DECODING.startswith(message):
+        if not writes(origin.tag, SpecDecoding, any_writer=how.any_writer):
+            return None
         raise _Unreadable("the line breaks off in its first words", incomplete=True)
-    return _warning(message, origin)
+    else:
+        return _warning(message, origin, how)
 
-
-def _module(tag: str) -> str:
-    """``"entrypoints/openai/request_logger.py"`` or ``"vllm.entrypoints.logger"`` -> ``"logger"``."""
-    return re.split(r"[/.]", tag.removesuffix(".py"))[-1]
+    if not writes(origin.tag, kind, any_writer=how.any_writer):
+        would_count = kind in (SpecDecoding, EngineStats) and writes(origin.tag, kind, any_writer=True)
+        return _UNTRUSTED if would_count else None
+    if kind is RequestParams:
+        return parse_request_params(message)
+    if kind is EngineConfig:
+        return parse_engine_config(message)
+    if kind is ServerArguments:
+        return parse_server_arguments(message)
+    if stats is not None:
+        engine = "aggregated" if stats["aggregated"] else stats["engine"]
+        return _engine_stats(message[stats.start("body") :], engine, joined=how.joined)
+    if message.startswith(SPEC_DECODING):
+        return _spec_decoding(message[len(SPEC_DECODING) :], origin.tag or "", joined=how.joined)
+    return _speculative_v0(message[len(SPECULATIVE_V0) :], joined=how.joined)
 
 
 # --- fields ---------------------------------------------------------------------------------------------------------
@@ -363,12 +392,14 @@ def _engine_stats(body: str, engine: str | None, *, joined: bool) -> EngineStats
 _MAX_WARNING_LENGTH: Final = 500
 
 
-def _warning(message: str, origin: Origin) -> PredictorWarning | None:
+def _warning(message: str, origin: Origin, how: How) -> PredictorWarning | None:
+    if not writes(origin.tag, PredictorWarning, any_writer=how.any_writer):
+        return None
     for code, warned in versions.WARNINGS.items():
-        found = warned.pattern.match(message) is not None
+        found = origin.level in (None, "WARN", "WARNING") and warned.pattern.match(message) is not None
         if code == versions.JIT_COMPILATION:
             # The compilation monitor also logs at INFO that it runs.
-            found = origin.level == "WARNING" and (found or _module(origin.tag or "") == "jit_monitor")
+            found = origin.level == "WARNING" and (found or module(origin.tag or "") == "jit_monitor")
         if found:
             return PredictorWarning(warning=code, message=message[:_MAX_WARNING_LENGTH])
     return None

@@ -24,11 +24,15 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.log.logline import has_header, parse_text
+from specdec_exporter.predictor.log.logline import continues, has_header, parse_text
+from specdec_exporter.predictor.log.message import How
 from specdec_exporter.predictor.log.search import Words, find_words
 from specdec_exporter.predictor.log.usualline import Writer, take_usual_lines
 
 LogFormat = Literal["auto", "plain", "cri", "docker"]
+# Whose statistics count: "server" those of lines that name the file or logger that prints them; "any" also those
+# without a header; "auto" these only until the log shows a header of vLLM's.
+LogTrust = Literal["server", "any", "auto"]
 
 _ALL_KINDS: Final = frozenset(
     {SpecDecoding, EngineStats, EngineConfig, ServerArguments, PredictorWarning, RequestParams}
@@ -40,6 +44,7 @@ _MOST_PREVIOUS_BYTES: Final = 4096
 _DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
 _STATISTICS: Final = b"Running: "
 _REQUEST: Final = b"Received request "
+_REQUEST_TEXT: Final = _REQUEST.decode()
 _WARNING: Final = Words((b"WARNING",))
 _ENGINE_INIT: Final = Words((b"LLM engine (v",))
 _SERVER_ARGUMENTS: Final = Words((b"non-default args: {",), place=18)
@@ -50,12 +55,19 @@ _SPECULATION: Final = Words((b"peculative",), place=3)
 _MANY_BYTES: Final = 128 * 1024
 # The same words, for lines that are read anyway.
 _OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request |non-default args: ")
+_COLOUR: Final = r"(?:(?:\x1b|\\u001b)\[[0-9;]*m)*"
+_ANY_HEADER: Final = re.compile(
+    rf"(?:DEBUG|INFO|WARNING|ERROR){_COLOUR} +{_COLOUR}\d\d-\d\d \d\d:\d\d:\d\d{_COLOUR} +{_COLOUR}"
+    r'\[?[\w/.-]{1,200}:\d{1,6}\]|"(?:name|logger|logger_name|loggername)": ?"vllm\.'
+    r"|\bvllm\.[\w.]{0,80}(?:loggers|metrics)\b|\b(?:loggers|metrics)\.py:\d".encode()
+)
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
 
 
 class _BrokenLine(msgspec.Struct):
     """A line that breaks off: its possible readings so far, and the lines that may continue it."""
 
+    beginning: str
     readings: list[str]
     timestamp: str | None
     continuations: list[str] = msgspec.field(default_factory=list)
@@ -72,7 +84,8 @@ class _Partial(msgspec.Struct):
 class LogScanner:
     """Reads ONE log stream: one file, or stdin.
 
-    ``kinds`` are the event types wanted, ``None`` for all; a scan for :class:`EngineConfig` alone is cheap.
+    ``kinds`` are the event types wanted, ``None`` for all; a scan for :class:`EngineConfig` alone is cheap. ``trust``
+    tells whose lines count, see :data:`LogTrust`; those left out are counted as ``untrusted_lines``.
     ``count_lines=False`` leaves ``counters.lines`` alone. No input makes a method raise.
     """
 
@@ -81,6 +94,7 @@ class LogScanner:
         counters: ReaderCounters,
         *,
         log_format: LogFormat = "auto",
+        trust: LogTrust = "server",
         kinds: frozenset[type] | None = None,
         count_lines: bool = True,
     ) -> None:
@@ -89,6 +103,8 @@ class LogScanner:
         self._count_lines = count_lines
         self._configured_format: LogFormat = log_format
         self._partials: dict[str, _Partial] = {}
+        self._awaits_header = trust == "auto"
+        self._set_trust(any_writer=trust != "server")
         self.reset()
 
     def narrow(self, kinds: frozenset[type]) -> None:
@@ -105,6 +121,7 @@ class LogScanner:
             self._release(partial)
         self._partials = {}
         self._last_line = b""
+        self._ends_in_crlf = True  # all lines so far; a terminal adds the carriage returns
         self._events: list[Event] = []
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
@@ -116,6 +133,9 @@ class LogScanner:
             self._counters.lines += buffer.count(b"\n", 0, end)
         if self._configured_format == "auto":
             self._detect_format(buffer, end)
+        self._await_header(buffer, end)
+        if self._ends_in_crlf and self._format not in ("cri", "docker"):
+            self._ends_in_crlf = buffer[max(_line_end(buffer, 0, end) - 1, 0)] == ord("\r")
         self._read(buffer, end)
         self._last_line = _line_before(buffer, end)
         if len(self._engines) > bounds.LOG_WRITERS:
@@ -129,6 +149,7 @@ class LogScanner:
             if self._count_lines:
                 self._counters.lines += 1
             self._counters.last_line_timestamp = time.time()
+            self._await_header(tail, len(tail))
             self._take_line(tail, self._last_line)
         for partial in self._partials.values():
             text = self._release(partial)
@@ -143,7 +164,26 @@ class LogScanner:
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []
         self._counters.matched_lines += len(events)
+        if self._awaits_header:
+            self._counters.unsigned_lines += len(events)
         return events
+
+    # --- whose lines count ---
+
+    def _set_trust(self, *, any_writer: bool) -> None:
+        self._how = How(any_writer=any_writer)
+        self._how_joined = How(joined=True, any_writer=any_writer)
+
+    def _await_header(self, buffer: bytes | bytearray, end: int) -> None:
+        if self._awaits_header and _ANY_HEADER.search(buffer, 0, end) is not None:
+            self._awaits_header = False
+            self._set_trust(any_writer=False)
+
+    def _goes_on(self, previous: bytes, line: bytes) -> bool:
+        """Whether a line goes on with the message of the line before, see :func:`logline.continues`."""
+        if not line.endswith(b"\r") or (previous and not previous.endswith(b"\r")):
+            self._ends_in_crlf = False
+        return not self._ends_in_crlf and continues(_decode(previous, keep_return=True), _decode(line))
 
     # --- finding lines of interest ---
 
@@ -229,7 +269,8 @@ class LogScanner:
     def _take_line(self, line: bytes, previous: bytes, *, goes_on: bool = False) -> None:
         piece = self._unwrap(line)
         if piece is None:
-            self._take_text(_decode(line), None, previous=_decode(previous), goes_on=goes_on)
+            if not self._goes_on(previous, line):
+                self._take_text(_decode(line), None, previous=_decode(previous), goes_on=goes_on)
             return
         partial = self._partials.get(piece.stream)
         if partial is None and not piece.partial:
@@ -238,11 +279,9 @@ class LogScanner:
                 return
             before = self._unwrap(previous)
             same_stream = before is not None and before.stream == piece.stream and not before.partial
-            self._take_text(
-                _decode(piece.payload),
-                piece.timestamp,
-                previous=_decode(before.payload) if before is not None and same_stream else "",
-            )
+            said_before = before.payload if before is not None and same_stream else b""
+            if not self._goes_on(said_before, piece.payload):
+                self._take_text(_decode(piece.payload), piece.timestamp, previous=_decode(said_before))
             return
         if partial is None:
             partial = self._partials[piece.stream] = _Partial(piece.timestamp)
@@ -280,25 +319,30 @@ class LogScanner:
             self._give_up()
         if _OF_INTEREST.search(text) is None:
             return
-        if RequestParams not in self._kinds and "Received request " in text:
+        if RequestParams not in self._kinds and _REQUEST_TEXT in text:
             return  # such a line holds no other kind; any match is in the prompt
         said, readings = None, [text]
-        if previous and not has_header(text) and not isinstance(parse_text(previous), LogEvent):
+        may_be_torn = 0 < len(previous) < _MOST_PREVIOUS_BYTES
+        if may_be_torn and not has_header(text) and not isinstance(parse_text(previous, self._how), LogEvent):
             # This may be the rest of a line that was wrapped in its header or inside the words that find it.
-            said, readings = _read_joined([previous], text)
-        if said is None:
-            said, readings = parse_text(text), [text]
-        if isinstance(said, Malformed) or (goes_on and _may_go_on(said)):
+            said, readings = _read_joined([previous], text, self._how_joined)
+        if not isinstance(said, LogEvent):
+            alone = parse_text(text, self._how)
+            if said is None or isinstance(alone, LogEvent):
+                said, readings = alone, [text]
+        if isinstance(said, Malformed) and said.untrusted:
+            self._counters.dropped["untrusted_lines"] += 1
+        elif isinstance(said, Malformed) or (goes_on and _may_go_on(said)):
             if isinstance(said, Malformed) and not said.incomplete:
-                self._count_error()
+                self._count_error(text)
             else:
-                self._broken = _BrokenLine(readings, timestamp)
+                self._broken = _BrokenLine(text, readings, timestamp)
         elif said is not None:
             self._take_event(said, timestamp)
 
     def _continue_broken(self, broken: _BrokenLine, text: str, *, goes_on: bool) -> None:
         """Read the broken line together with one more line."""
-        said, readings = _read_joined(broken.readings, text)
+        said, readings = _read_joined(broken.readings, text, self._how_joined)
         if isinstance(said, LogEvent) and not (goes_on and _may_go_on(said)):
             self._broken = None
             self._take_event(said, broken.timestamp)
@@ -312,11 +356,13 @@ class LogScanner:
         """Count the broken line as one error, and read the lines after it by themselves."""
         broken, self._broken = self._broken, None
         if broken is not None:
-            self._count_error()
+            self._count_error(broken.beginning)
             for text in broken.continuations:
                 self._take_text(text, broken.timestamp)
 
-    def _count_error(self) -> None:
+    def _count_error(self, text: str) -> None:
+        if _REQUEST_TEXT in text:
+            return  # a user can break this line by line ends in the request's id
         self._counters.parse_errors += 1
         self._engines.clear()  # the line may have named the engine of the next spec-decode line
 
@@ -336,7 +382,7 @@ class LogScanner:
         self._events.append(event)
 
 
-def _read_joined(beginnings: list[str], text: str) -> tuple[Event | Malformed | None, list[str]]:
+def _read_joined(beginnings: list[str], text: str, how: How) -> tuple[Event | Malformed | None, list[str]]:
     """Read each beginning with one more line, joined directly and with a blank, because a wrap may drop the blank.
 
     Returns the event and its reading, or the last error and all readings that may still go on.
@@ -346,7 +392,7 @@ def _read_joined(beginnings: list[str], text: str) -> tuple[Event | Malformed | 
     for beginning in beginnings:
         for blank in ("", " "):
             reading = f"{beginning}{blank}{text}"
-            said = parse_text(reading, joined=True)
+            said = parse_text(reading, how)
             if isinstance(said, Malformed):
                 if said.incomplete:
                     broken = said
@@ -372,11 +418,18 @@ def _line_end(buffer: bytearray, position: int, end: int) -> int:
 
 
 def _line_before(buffer: bytearray, position: int) -> bytes:
-    """Return the line that ends before ``position``; empty if there is none or it is too long."""
-    stop = position - 1
-    start = buffer.rfind(b"\n", 0, max(stop, 0)) + 1
-    return bytes(buffer[start:stop]) if 0 < stop - start <= _MOST_PREVIOUS_BYTES else b""
+    """Return the line that ends before ``position``; empty if there is none.
+
+    A long one is shortened in its middle to ``_MOST_PREVIOUS_BYTES``.
+    """
+    stop = max(position - 1, 0)
+    start = buffer.rfind(b"\n", 0, stop) + 1
+    if stop - start < _MOST_PREVIOUS_BYTES:
+        return bytes(buffer[start:stop])
+    half = _MOST_PREVIOUS_BYTES // 2
+    return bytes(buffer[start : start + half] + buffer[stop - half : stop])
 
 
-def _decode(line: bytes) -> str:
-    return line.decode("utf-8", "replace").removesuffix("\r")
+def _decode(line: bytes, *, keep_return: bool = False) -> str:
+    text = line.decode("utf-8", "replace")
+    return text if keep_return else text.removesuffix("\r")

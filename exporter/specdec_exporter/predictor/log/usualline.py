@@ -19,7 +19,7 @@ _HEADER: Final = (
     # 0.10.1-0.15.1 colour the process, in files too. The pattern excludes processes named like a level ("INFO").
     r"(?:(?:\x1b\[[\d;]{1,8}m)?\(([A-Z]{1,8}[a-z]\w{0,50}) pid=(\d{1,10})\)(?:\x1b\[[\d;]{1,8}m)? )?"
     r"(?:INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) "
-    r"\[[a-z][\w/]{0,99}(?<!logger)\.py:\d{1,6}\] "  # loggers of requests carry users' text
+    r"\[(?:[a-z][\w/]{0,99}/)?(?:metrics|loggers)\.py:\d{1,6}\] "  # as in writers.py
 )
 # JSON numbers, which have no leading zeros.
 _WHOLE: Final = r"(?:0|[1-9]\d{0,14})"

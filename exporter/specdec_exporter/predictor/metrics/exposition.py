@@ -53,7 +53,7 @@ _POSITION = re.compile(r"[0-9]{1,4}")
 
 # A line of the inference engine: a sample, or a HELP or TYPE line that declares a family.
 _ENGINE_LINE = re.compile(
-    rb"[ \t]*(?:#[ \t]+(?P<comment>HELP|TYPE)[ \t]+)?"
+    rb"[ \t\r]*(?:#[ \t]+(?P<comment>HELP|TYPE)[ \t]+)?"  # a sample behind a carriage return is refused
     rb"(?P<name>(?:" + "|".join(PREFIXES).encode() + rb")"
     rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])"
 )

@@ -22,7 +22,7 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.log.scan import LogScanner
+from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 
 STDIN = "-"
@@ -31,13 +31,17 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class LogInputs:
-    """The inputs of one run. ``failed`` maps each input that could not be read to an error message."""
+    """The inputs of one run. ``failed`` maps each input that could not be read to an error message.
 
-    def __init__(self, paths: Sequence[str], *, stdin: BinaryStream | None = None) -> None:
+    ``trust`` as for :class:`LogScanner`, for each input by itself.
+    """
+
+    def __init__(self, paths: Sequence[str], *, stdin: BinaryStream | None = None, trust: LogTrust = "auto") -> None:
         self.paths = tuple(paths) or (STDIN,)
         self.counters = ReaderCounters()
         self.failed: dict[str, str] = {}
         self._stdin = stdin
+        self._trust: LogTrust = trust
 
     @property
     def live(self) -> bool:
@@ -71,7 +75,7 @@ class LogInputs:
     ) -> Iterator[list[Event]]:
         done = 0
         for path in self.paths:
-            scanner = LogScanner(self.counters, kinds=kinds, count_lines=False)
+            scanner = LogScanner(self.counters, trust=self._trust, kinds=kinds, count_lines=False)
             try:
                 with self._open(path) as (file, position):
                     for events in read_stream(

@@ -1,0 +1,62 @@
+"""Which of vLLM's source files print which messages. A message of another file holds a user's text.
+
+From the sources and captures of 0.6.6 to 0.33.0. A tag is what a header prints: a file's name, its path (with
+``VLLM_LOGGING_LEVEL=DEBUG``) or a logger's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    EngineStats,
+    PredictorWarning,
+    RequestParams,
+    ServerArguments,
+    SpecDecoding,
+)
+
+# The Rust frontend prints log_stats.rs. None of these prints text of a request.
+_STATISTICS: Final = frozenset({"metrics", "loggers", "log_stats"})
+# These print texts of requests, and the first line of a message only says "Received request".
+_REQUESTS: Final = frozenset({"logger", "request_logger"})
+_FILES: Final[Mapping[type, frozenset[str]]] = {
+    SpecDecoding: _STATISTICS,
+    EngineStats: _STATISTICS,
+    EngineConfig: frozenset({"core", "llm_engine", "async_llm_engine"}),
+    ServerArguments: frozenset({"api_utils", "utils", "cli_args", "api_server"}),
+    RequestParams: _REQUESTS,
+    PredictorWarning: frozenset(
+        {
+            *("vllm", "speculative", "config", "arg_utils"),  # checks of the configuration
+            *("__init__", "logits_processor"),  # the file of the package, and its logger
+            *("scheduler", "kv_cache_manager", "kv_cache_coordinator", "cpu_worker"),
+            *("loggers", "async_llm", "jit_monitor"),
+        }
+    ),
+}
+
+
+def module(tag: str) -> str:
+    """``"v1/metrics/loggers.py"``, ``"vllm.v1.metrics.loggers"`` -> ``"loggers"``."""
+    return _path(tag)[-1]
+
+
+def _path(tag: str) -> list[str]:
+    return re.split(r"[/.]", tag.removesuffix(".py").removesuffix(".rs"))
+
+
+def writes(tag: str | None, kind: type, *, any_writer: bool = False) -> bool:
+    """Whether a message of ``kind`` counts under this tag; ``None``: the line names no writer.
+
+    ``any_writer`` lets all count but those that print users' texts (``--predictor.log-trust=any``).
+    """
+    if tag is None:
+        return any_writer
+    *packages, name = _path(tag)
+    if name in _FILES[kind] or (any_writer and name not in _REQUESTS):
+        return True
+    return _FILES[kind] is _STATISTICS and packages[-1:] == ["metrics"]  # a new file beside the known ones
