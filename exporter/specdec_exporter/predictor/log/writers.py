@@ -33,7 +33,8 @@ _FILES: Final[Mapping[type, frozenset[str]]] = {
         {
             *("vllm", "speculative", "config", "arg_utils"),  # checks of the configuration
             *("__init__", "logits_processor"),  # the file of the package, and its logger
-            *("scheduler", "kv_cache_manager", "kv_cache_coordinator", "cpu_worker"),
+            *("scheduler", "kv_cache_manager", "kv_cache_coordinator", "single_type_kv_cache_manager"),
+            *("core", "core_client", "gpu_model_runner", "eagle", "cpu", "cpu_worker", "cpu_model_runner"),
             *("loggers", "async_llm", "jit_monitor"),
         }
     ),
