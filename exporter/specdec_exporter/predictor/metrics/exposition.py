@@ -18,7 +18,6 @@ from specdec_exporter.predictor.metrics.families import (
     LENGTH_MEANINGS,
     MEANINGS,
     PREFIXES,
-    WANTED_FAMILIES,
     Meaning,
     engine_generation,
 )
@@ -77,7 +76,7 @@ def parse_exposition(body: bytes, content_type: str | None = None, *, lengths: b
     lines = body.split(b"\n")
     if lengths:
         return _parse_lines(lines, lengths=True)
-    known = (snapshot for layout in tuple(_layouts) if (snapshot := layout.read(lines)))
+    known = (snapshot for layout in tuple(_layouts) if (snapshot := layout.read(lines, len(body))))
     return next(known, None) or _parse_lines(lines)
 
 
@@ -122,25 +121,17 @@ def _not_metrics(text: bytes) -> ExpositionError:
 def _parse_lines(lines: list[bytes], *, lengths: bool = False) -> Snapshot:
     meanings = MEANINGS | LENGTH_MEANINGS if lengths else MEANINGS
     families: set[str] = set()
-    declared = ""  # by the comment above
     engine_labels = False
-    # Whether the layout can be learnt: the groups of interest hold their own samples, and those only.
+    # Whether the layout can be learnt: each value is the last word of its line.
     plain = not lengths and len(lines) <= _LONGEST_LEARNT_LINES
     series: list[Series] = []
     values: list[float] = []
     places: list[tuple[int, int]] = []
     for index, line in enumerate(lines):
-        name = family = ""
-        comment = line.startswith(b"#")
-        if engine_line := _ENGINE_LINE.match(line):
-            name, family = engine_line["name"].decode(), engine_line["family"].decode()
-            families.add(family)
-            comment = engine_line["comment"] is not None
-        if comment:
-            declared = family
+        if not (engine_line := _ENGINE_LINE.match(line)):
             continue
-        if not (meaning := meanings.get(name)):
-            plain &= declared not in WANTED_FAMILIES or index == len(lines) - 1
+        families.add(engine_line["family"].decode())
+        if engine_line["comment"] or not (meaning := meanings.get(engine_line["name"].decode())):
             continue
         if not (sample := _SAMPLE.fullmatch(line)):
             raise _not_metrics(line)
@@ -150,7 +141,7 @@ def _parse_lines(lines: list[bytes], *, lengths: bool = False) -> Snapshot:
         series.append(Series(labels.get("model_name", ""), labels.get("engine", "0"), meaning, _key(meaning, labels)))
         values.append(float(sample["value"]))
         places.append((index, sample.start("value")))
-        plain &= family == declared and sample.end("value") == len(line)
+        plain &= sample.end("value") == len(line)
     if not families:
         _refuse_unsound(lines)
         return Snapshot(engines=(), engine_generation=None, stats_present=False)
@@ -161,7 +152,7 @@ def _parse_lines(lines: list[bytes], *, lengths: bool = False) -> Snapshot:
     # Do not cache the layout where a series was ignored: it could start to matter if its labels change.
     if plain and len(recipe.order) == len(series) > 1:
         layout = Layout(lines, places, recipe, generation)
-        if layout.read(lines) == snapshot:
+        if layout.read(lines, len(b"\n".join(lines))) == snapshot:
             _layouts.appendleft(layout)
     return snapshot
 
