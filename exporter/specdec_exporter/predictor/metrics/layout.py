@@ -137,7 +137,7 @@ def _read(recipe: _Engine, values: list[float]) -> EngineSnapshot:
             counts[0] >= 0
             and all(map(operator.le, counts, counts[1:]))
             and counts[-1] == values[count_place] < math.inf
-            and math.isfinite(total)
+            and 0 <= total < math.inf
         )
         if whole and field not in figures:
             figures[field] = Histogram(bounds, counts, total)
