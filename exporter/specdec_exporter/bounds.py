@@ -15,3 +15,4 @@ MODELS_BODY_BYTES: Final = 1024 * 1024  # refused
 
 # --- What a log holds -------------------------------------------------------------------------------------------------
 LINE_BYTES: Final = 1 << 20  # skipped to the next newline and counted as oversized
+JOINED_CHARACTERS: Final = 16 * 1024  # of a broken line with the lines that may continue it; counted as a parse error

@@ -16,6 +16,7 @@ from specdec_exporter.errors import SpecdecError
 from specdec_exporter.predictor.log.container import detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineStats, Event, LogEvent, Malformed, SpecDecoding
+from specdec_exporter.predictor.log.lines import CHUNK_BYTES
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.log.recent import LineClock, RecentEvents
 from specdec_exporter.predictor.log.scan import LogFormat, LogScanner
@@ -137,7 +138,7 @@ def check_log(log: bytes) -> None:
     source = chosen_by(log)
     log_format: LogFormat = source.choice(("plain", "cri", "docker"))
     whole, counted = read([log], log_format)
-    assert (whole, counted) == read(pieces(log, source, source.choice((3, 100, 5000))), log_format)
+    assert (whole, counted) == read(pieces(log, source, source.choice((len(log) // 100 + 2, 100, 5000))), log_format)
     for event in whole:
         require_event(event)
     assert counted.matched_lines == len(whole)
@@ -183,7 +184,7 @@ def check_container(line: bytes) -> None:
 def check_kubernetes(log: bytes) -> None:
     """The log through the Kubernetes API: the cuts of the connection do not matter, nor does a new one."""
     source = chosen_by(log)
-    live_after = source.choice((-1, 1_795_211_092_000_000_020, 2**62))
+    live_after = source.choice((-1, 1_795_211_092_000_000_020, 2**62))  # none, some or all lines are old
     whole = stamped([[log]], live_after)
     assert whole == stamped([pieces(log, source, 700)], live_after)
     for event in whole:
@@ -214,9 +215,9 @@ def stamped_logs() -> list[bytes]:
 
 TARGETS = (
     Target("log line", check_line, lines, WORDS),
-    Target("log", check_log, logs, WORDS, share=3),
+    Target("log", check_log, logs, WORDS, CHUNK_BYTES // 2, share=3),
     Target("container line", check_container, lambda: [*framed_lines()], WORDS),
-    Target("kubernetes log", check_kubernetes, stamped_logs, WORDS),
+    Target("kubernetes log", check_kubernetes, stamped_logs, WORDS, CHUNK_BYTES // 2),
 )
 
 

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from specdec_exporter import bounds
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.log.container import Piece, detect_format, unwrap
@@ -281,12 +282,15 @@ class LogScanner:
 
     def _continue_broken(self, broken: _BrokenLine, text: str, *, goes_on: bool) -> None:
         """Read the broken line together with one more line."""
+        broken.continuations.append(text)
+        if len(broken.readings[0]) + len(text) > bounds.JOINED_CHARACTERS:
+            self._give_up()
+            return
         said, readings = _read_joined(broken.readings, text)
         if isinstance(said, LogEvent) and not (goes_on and _may_go_on(said)):
             self._broken = None
             self._take_event(said, broken.timestamp)
             return
-        broken.continuations.append(text)
         broken.readings = readings
         if said is None or len(broken.continuations) >= _MOST_CONTINUATIONS:
             self._give_up()
