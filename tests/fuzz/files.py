@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import tempfile
@@ -153,16 +154,20 @@ def require_baseline(baseline: Baseline) -> None:
         require_numbers(value if isinstance(value, tuple) else [value])
 
 
-STATE = Path(tempfile.mkdtemp(prefix="fuzz")) / "state.json"
+@functools.cache
+def state() -> Path:
+    """A file of this process alone."""
+    return Path(tempfile.mkdtemp(prefix="fuzz")) / "state.json"
 
 
 def check_positions(content: bytes) -> None:
-    STATE.write_bytes(content)
+    path = state()
+    path.write_bytes(content)
     counters = ReaderCounters()
-    found = PositionFile(str(STATE), counters).load()
+    found = PositionFile(str(path), counters).load()
     assert not (found and counters.read_errors)
-    assert PositionFile(str(STATE), counters).save(found, durable=False)
-    again = PositionFile(str(STATE), ReaderCounters()).load()
+    assert PositionFile(str(path), counters).save(found, durable=False)
+    again = PositionFile(str(path), ReaderCounters()).load()
     assert again == found
 
 

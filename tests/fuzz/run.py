@@ -62,14 +62,14 @@ class Tally:
 
 
 @contextlib.contextmanager
-def no_hang() -> Iterator[None]:
-    """Raise :class:`Hang` in the body after a second of CPU."""
+def no_hang(seconds: float) -> Iterator[None]:
+    """Raise :class:`Hang` in the body after so much CPU."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise Hang
 
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
@@ -80,7 +80,7 @@ def no_hang() -> Iterator[None]:
 def finding(target: Target, data: bytes) -> str | None:
     """Check one input; return the traceback of a finding."""
     try:
-        with no_hang():
+        with no_hang(HANG_SECONDS):
             target.check(data)
     except Exception:  # noqa: BLE001  whatever the check does not expect is a finding
         words = traceback.format_exc(limit=-6)

@@ -33,8 +33,7 @@ _SAMPLE = re.compile(
     rb"[ \t]*(?P<labels>(?:" + _ANY_LABEL + rb"(?:[ \t]*,[ \t]*" + _ANY_LABEL + rb")*[ \t]*(?:,[ \t]*)?)?)"
     rb"\}[ \t]*|[ \t]+)(?P<value>" + _NUMBER + rb")"
     rb"(?:[ \t]+" + _NUMBER + rb")?"  # timestamp: milliseconds in the text format, seconds in OpenMetrics; not used
-    rb"(?:[ \t]+#[ \t]*\{.*)?"  # exemplar
-    rb"[ \t\r]*"
+    rb"(?:[ \t]+#[ \t]*\{.*|[ \t\r]*)"  # exemplar
 )
 _LABELS = re.compile(_LABEL)
 _ESCAPE = re.compile(r"\\([\\\"n])")
@@ -47,7 +46,7 @@ _ENGINE_LINE = re.compile(
     rb"(?P<name>(?:" + "|".join(PREFIXES).encode() + rb")"
     rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])"
 )
-_DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF)[ \t\r]*")
+_DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF[ \t\r]*)")
 # The beginning of the first line with content, even if it is cut off.
 _BEGINNING = re.compile(rb"\s*(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
 
