@@ -51,12 +51,20 @@ class Tally:
     seconds: float = 0.0
     slowest: float = 0.0
     slowest_bytes: int = 0
-    findings: int = 0
+    crashes: int = 0
+    hangs: int = 0
+    disagreements: int = 0  # what was read contradicts itself, another parser or a rule
+
+    @property
+    def findings(self) -> int:
+        return self.crashes + self.hangs + self.disagreements
 
     def add(self, other: Tally) -> None:
         self.inputs += other.inputs
         self.seconds += other.seconds
-        self.findings += other.findings
+        self.crashes += other.crashes
+        self.hangs += other.hangs
+        self.disagreements += other.disagreements
         if other.slowest > self.slowest:
             self.slowest, self.slowest_bytes = other.slowest, other.slowest_bytes
 
@@ -101,7 +109,10 @@ def fuzz(target: Target, mutator: Mutator, seconds: float) -> tuple[Tally, list[
         if took > tally.slowest:
             tally.slowest, tally.slowest_bytes = took, len(data)
         if wrong is not None:
-            tally.findings += 1
+            kind = wrong.rstrip().rpartition("\n")[2]
+            tally.hangs += kind.startswith("Hang")
+            tally.disagreements += kind.startswith("AssertionError")
+            tally.crashes += not kind.startswith(("Hang", "AssertionError"))
             findings.append((data, wrong))
             if tally.findings >= MOST_FINDINGS:
                 break
@@ -148,6 +159,13 @@ def keep(name: str, data: bytes, wrong: str) -> None:
     print(f"\n{wrong}{name}: repeat it with: {sys.executable} tests/fuzz/run.py --repeat {shown}", flush=True)
 
 
+def row(name: str, tally: Tally) -> list[str]:
+    """A row of the table."""
+    slowest = f"{tally.slowest * 1000:.0f} ms ({tally.slowest_bytes:,} bytes)"
+    counts = (tally.inputs, tally.crashes, tally.hangs, tally.disagreements)
+    return [name, *(f"{count:,}" for count in counts), slowest]
+
+
 def target_of(path: Path) -> Target:
     """The target of a found input."""
     return TARGETS[path.parent.name.replace("-", " ")]
@@ -187,19 +205,17 @@ def main() -> int:
             total[name].add(tally)
     for worker in workers:
         worker.join()
-    header = ["parser", "inputs", "crashes and hangs", "slowest input"]
-    rows = [
-        [name, f"{one.inputs:,}", str(one.findings), f"{one.slowest * 1000:.0f} ms ({one.slowest_bytes:,} bytes)"]
-        for name, one in total.items()
-    ]
-    rows.append(
-        ["all", f"{sum(one.inputs for one in total.values()):,}", str(sum(one.findings for one in total.values())), ""]
-    )
-    for row in [header, *rows]:
-        print("{:24}{:>12}{:>20}   {}".format(*row))
+    header = ["parser", "inputs", "crashes", "hangs", "disagreements", "slowest input"]
+    rows = [row(name, tally) for name, tally in total.items()]
+    whole = Tally()
+    for tally in total.values():
+        whole.add(tally)
+    rows.append(row("all", whole))
+    for cells in [header, *rows]:
+        print("{:20}{:>12}{:>9}{:>7}{:>15}   {}".format(*cells))
     if asked.record:
         record("fuzz", f"make fuzz MINUTES={asked.minutes:g} ARGS='--record --seed {asked.seed}'", header, rows)
-    return any(one.findings for one in total.values())
+    return whole.findings > 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,8 +21,8 @@ from specdec_exporter.predictor.log import message
 from specdec_exporter.predictor.versions import WARNINGS
 
 # The parser of the standard library: its trees say where a pattern repeats.
-PARSER: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-COMPILER: Any = importlib.import_module("re._compiler" if sys.version_info >= (3, 11) else "sre_compile")
+PARSER: Any = importlib.import_module("re._parser")
+COMPILER: Any = importlib.import_module("re._compiler")
 LENGTH = 16 * 1024
 HANG_SECONDS = 0.2  # of CPU: a hundred times what a linear pattern needs
 MANY = 100  # a repetition with fewer is no attack
@@ -48,7 +47,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[Any], set[str]]]:
                 if isinstance(value, re.Pattern):
                     uses = set(re.findall(USES.format(name), inspect.getsource(module)))
                     uses = {each if each in ("match", "fullmatch") else "search" for each in uses}
-                    yield f"{found.name.removeprefix('specdec_exporter.')}.{name}", value, uses or {"search"}
+                    yield f"{found.name.removeprefix('specdec_exporter.')}.{name}", value, uses or {"match"}
     for fields in (message._SPEC_FIELDS, message._V0_FIELDS, message._STATS_FIELDS):
         yield from ((f"field {name}", pattern, {"fullmatch"}) for name, pattern in fields.items())
     yield from ((f"warning {code}", warned.pattern, {"match"}) for code, warned in WARNINGS.items())
@@ -62,8 +61,8 @@ def parsed(pattern: re.Pattern[Any]) -> Any:
 def members(tree: Any, node: Any) -> list[str]:
     """A few characters that one node of the tree takes."""
     single = COMPILER.compile(PARSER.SubPattern(tree.state, [node]))
-    encode = isinstance(single.pattern, bytes) or (tree.state.str and isinstance(tree.state.str, bytes))
-    return [each for each in CHARACTERS if single.fullmatch(each.encode() if encode else each)]
+    binary = isinstance(tree.state.str, bytes)
+    return [each for each in CHARACTERS if single.fullmatch(each.encode() if binary else each)]
 
 
 def walk(tree: Any, nodes: Any, before: str) -> Iterator[tuple[str, str | None]]:
