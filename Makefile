@@ -9,7 +9,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare soak-memory users-text lock clean
+.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare fuzz soak-memory users-text lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -102,6 +102,10 @@ bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by ser
 
 soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; writes the table in docs/reliability.md
 	PYTHONPATH=tests:tools $(BIN)/python tests/soak/memory.py
+
+MINUTES ?= 60
+fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record writes docs/reliability.md
+	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) $(ARGS)
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml

@@ -22,6 +22,7 @@ GZIP_MEMBERS: Final = 1000  # of a compressed body; refused
 SMALL_BODY_BYTES: Final = 256 * 1024  # of a body that is read at once; larger ones wait: one at a time in the process
 LARGE_BODY_SECONDS: Final = 2.0  # for the rest of a larger body to arrive, as others wait; refused
 LEARNT_BODY_BYTES: Final = 2 * 1024 * 1024  # of a body whose layout is kept; larger ones are read line by line
+LEARNT_BODY_LINES: Final = 20_000  # of a body whose layout is kept; as above
 VERSION_BODY_BYTES: Final = 64 * 1024  # of /version; refused
 MODELS_BODY_BYTES: Final = 1024 * 1024  # of /v1/models; refused
 
@@ -51,3 +52,4 @@ LINE_BYTES: Final = 1 << 20  # of a line; skipped to the next newline; counted a
 HELD_BYTES: Final = 4 << 20  # of a log's unfinished lines, all containers together; skipped; counted as oversized
 LOG_ENGINES: Final = 512  # of all logs, in equal shares; summed as `engine="other"`; counted as log_engines
 LOG_WRITERS: Final = 1024  # of a file: processes between two reads; who wrote what is forgotten; counted as log_writers
+JOINED_CHARACTERS: Final = 16 * 1024  # of a broken line with those that may continue it; a parse error

@@ -1,8 +1,8 @@
 """The reader of all YAML files that people write: strict, typed, and every error names file, line and key.
 
 A file becomes a tree of nodes with their positions. :meth:`Node.read` turns a node into a value of a Python type; the
-fields of a :class:`msgspec.Struct` are the schema of a mapping. A file is refused if it is too large, too deep, or has
-too many values when its aliases are expanded. Importing this module does not import PyYAML.
+fields of a :class:`msgspec.Struct` are the schema of a mapping. A file is refused if it is too large, too long, too
+deep, or has too many values when its aliases are expanded. Importing this module does not import PyYAML.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_BYTES = 1024 * 1024  # more than a ConfigMap can hold
+MAX_LINES = 40_000  # blank lines too: PyYAML reads some 150,000 a second
 MAX_VALUES = 20_000
 MAX_DEPTH = 10
 
@@ -58,6 +59,8 @@ def parse_yaml(content: bytes, name: str, error: type[SpecdecError], *, lines: b
     source = Source(name, error, lines)
     if len(content) > MAX_BYTES:
         source.refuse(None, f"expected at most {MAX_BYTES} bytes, found more")
+    if content.count(b"\n") + content.count(b"\r") > MAX_LINES:
+        source.refuse(None, f"expected at most {MAX_LINES} lines, found more")
     top = _compose(content, source)
     return Node(source, "", None if top is None else _line(top), top)
 

@@ -274,6 +274,26 @@ def mutate(body: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
     return body
 
 
+SAMPLES = [
+    line for dump in DUMPS for line in dump.split(b"\n") if line.startswith((b"vllm:", b"# TYPE vllm:", b"process_"))
+]
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(0, len(DUMPS) - 1),
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from(SAMPLES)), min_size=1, max_size=3),
+)
+def test_a_body_reads_the_same_whatever_was_read_before(which: int, changes: list[tuple[float, bytes]]) -> None:
+    """A few lines give way to lines of these and other releases; the number of lines stays, so layouts look right."""
+    parse_exposition(DUMPS[which])
+    lines = DUMPS[which].split(b"\n")
+    for where, line in changes:
+        lines[int(where * (len(lines) - 1))] = line
+    body = b"\n".join(lines)
+    assert parse_exposition(body) == line_by_line(body)
+
+
 @settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(DUMPS) - 1), MUTATIONS, st.sampled_from([None, "text/plain", "application/openmetrics-text"]))
 def test_a_damaged_dump_is_refused_or_gives_numbers_that_stand_in_it(

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, WANTED_FAMILIES
+from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANINGS
 from specdec_exporter.simulator.engine import Engine
 from specdec_exporter.simulator.exposition import render_metrics
 from specdec_exporter.simulator.settings import SimulatorSettings
@@ -92,7 +92,7 @@ IN_RULES = set(re.findall(r'__name__=~"\(ray_\)\?vllm\[:_\]([^"]+)"', VLLM_RULES
 def is_read(family: str) -> bool:
     """Whether the exporter or a recording takes figures from it, or the rule pack does without an exporter."""
     series = [family + suffix for suffix in ("", "_total", "_bucket", "_sum", "_count")]
-    wanted = family in WANTED_FAMILIES or f"vllm:{family}_count" in LENGTH_MEANINGS
+    wanted = not {f"vllm:{family}", f"vllm:{family}_count"}.isdisjoint(MEANINGS | LENGTH_MEANINGS)
     return wanted or any(re.fullmatch(rule, one) for rule in IN_RULES for one in series)
 
 

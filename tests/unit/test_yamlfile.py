@@ -21,7 +21,7 @@ from specdec_exporter.config import load_settings
 from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
 from specdec_exporter.simulator.settings import load_simulation
 from specdec_exporter.web.webconfig import load_web_config
-from specdec_exporter.yamlfile import MAX_BYTES, MAX_DEPTH, MAX_VALUES, AsWritten, Node, parse_yaml
+from specdec_exporter.yamlfile import MAX_BYTES, MAX_DEPTH, MAX_LINES, MAX_VALUES, AsWritten, Node, parse_yaml
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -156,6 +156,7 @@ def test_an_alias_stands_for_its_anchor_and_a_merge_gives_way_to_keys_of_its_own
         ("[" * 3000, f"FILE, line 1: expected at most {MAX_DEPTH} levels, found more"),
         ("- " * 3000, f"FILE, line 1: expected at most {MAX_DEPTH} levels, found more"),
         ("#" * (MAX_BYTES + 1), f"FILE: expected at most {MAX_BYTES} bytes, found more"),
+        ("\n" * (MAX_LINES + 1), f"FILE: expected at most {MAX_LINES} lines, found more"),
     ],
 )
 def test_a_fault_is_one_line_with_file_line_and_key(text: str | bytes, words: str) -> None:

@@ -36,6 +36,7 @@ from specdec_exporter.yamlfile import number_of
 IDENTITY = ("cluster", "namespace", "job", "inference_service", "model_name")
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _SELECTOR = re.compile(r'\s*\{((?:[^{}"]|"(?:[^"\\]|\\.)*")*)\}\s*')
+_LONGEST_DRAFT = 10_000  # tokens; a larger k is no k
 _STEPS = 500  # samples of the range, to find the part with data
 # The steps that are sorted by load. More would only make the answers larger, shorter ones would hold too few scrapes.
 _MIN_STEP_SECONDS = 60.0
@@ -120,9 +121,10 @@ class Prometheus:
         self._shown = str(base.with_user(None).with_query(None))
 
     async def query(self, expression: str) -> list[Series]:
-        """Return the vector of ``expression``. Raises :class:`BaselineError`."""
+        """Return the vector of ``expression`` without useless values. Raises :class:`BaselineError`."""
         samples = await self._ask("query", {"query": expression, "time": f"{self._at:.3f}"})
-        return [Series(sample.metric, float(sample.value[1])) for sample in samples]
+        values = ((sample.metric, _usable(sample.value[1])) for sample in samples)
+        return [Series(labels, value) for labels, value in values if value is not None]
 
     async def query_steps(self, expression: str, steps: int, step_seconds: float) -> list[Steps]:
         """Return ``expression`` at the end of each of the last ``steps``. Raises :class:`BaselineError`."""
@@ -130,7 +132,7 @@ class Prometheus:
         times = {"start": f"{first:.3f}", "end": f"{self._at:.3f}", "step": f"{step_seconds:.3f}"}
         samples = await self._ask("query_range", {"query": expression, **times})
         return [
-            Steps(sample.metric, {time: value for time, text in sample.values if math.isfinite(value := float(text))})
+            Steps(sample.metric, {time: value for time, text in sample.values if (value := _usable(text)) is not None})
             for sample in samples
         ]
 
@@ -151,7 +153,7 @@ class Prometheus:
             raise BaselineError(f"{self._shown} answered {expression} with more than {_MAX_ANSWER_BYTES} bytes")
         try:
             answer = msgspec.json.decode(body, type=_Answer)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise BaselineError(
                 f"{self._shown} answered {response.status} without a Prometheus result: expected the base URL of its "
                 "API, without /api/v1"
@@ -375,7 +377,7 @@ class _Range:
         """Return release, method and k; ``None`` where the exporter recorded none or several."""
         info = await self._prometheus.query(self._over("last_over_time", "specdec_predictor_info"))
         ks = await self._prometheus.query(self._over("max_over_time", "specdec_num_speculative_tokens"))
-        k = _only(series.value for series in ks)
+        k = _only(series.value for series in ks if series.value < _LONGEST_DRAFT)
         self.v0 = self.v0 or any(series.labels.get("engine_generation") == "v0" for series in info)
         return (
             _only(series.labels.get("vllm_version") for series in info),
@@ -389,7 +391,7 @@ class _Range:
     async def _increase(self, field: str, part: str = "") -> list[Series]:
         for name in self._names(field, part):
             if found := await self._prometheus.query(self._over("increase", name)):
-                return [series for series in found if math.isfinite(series.value)]
+                return found
         return []
 
     async def _total(self, field: str, part: str = "") -> float | None:
@@ -423,6 +425,15 @@ def _engine_of(labels: Mapping[str, str]) -> _Engine:
 
 def _by_engine(found: Iterable[Steps]) -> dict[_Engine, Mapping[float, float]]:
     return {_engine_of(series.labels): series.values for series in found}
+
+
+def _usable(text: str) -> float | None:
+    """Return a sample's value; ``None`` where it is no finite number of at least 0, as all that is asked for is."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < math.inf else None
 
 
 def _bound_of(labels: Mapping[str, str]) -> float | None:

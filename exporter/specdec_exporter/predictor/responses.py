@@ -77,7 +77,7 @@ def parse_response(line: bytes) -> ResponseSpeculation | WithoutRecord | Junk | 
             return None
     try:
         response = _unwrapped(msgspec.json.decode(text))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Junk("not JSON")
     if response is None:
         return Junk("not a response: neither choices nor metrics")

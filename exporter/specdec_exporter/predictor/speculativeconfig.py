@@ -50,7 +50,7 @@ def given_config(command: str | None) -> dict[str, Any]:
     text = _value_of(command, _FLAGS)
     try:
         found = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

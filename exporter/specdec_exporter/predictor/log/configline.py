@@ -11,6 +11,7 @@ The arguments' line has every key of ``--speculative-config``, as the operator w
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -170,7 +171,8 @@ def parse_request_params(message: str) -> RequestParams | Malformed | None:
 
 
 def _number(value: str | None) -> float | None:
-    return float(value) if value is not None and _NUMBER.fullmatch(value) else None
+    number = float(value) if value is not None and _NUMBER.fullmatch(value) else math.nan
+    return number if math.isfinite(number) else None
 
 
 def _integer(value: str | None) -> int | None:

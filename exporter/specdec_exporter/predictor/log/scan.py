@@ -342,12 +342,15 @@ class LogScanner:
 
     def _continue_broken(self, broken: _BrokenLine, text: str, *, goes_on: bool) -> None:
         """Read the broken line together with one more line."""
+        broken.continuations.append(text)
+        if len(broken.readings[0]) + len(text) > bounds.JOINED_CHARACTERS:
+            self._give_up()
+            return
         said, readings = _read_joined(broken.readings, text, self._how_joined)
         if isinstance(said, LogEvent) and not (goes_on and _may_go_on(said)):
             self._broken = None
             self._take_event(said, broken.timestamp)
             return
-        broken.continuations.append(text)
         broken.readings = readings
         if said is None or len(broken.continuations) >= _MOST_CONTINUATIONS:
             self._give_up()

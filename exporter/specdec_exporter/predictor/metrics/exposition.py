@@ -27,7 +27,6 @@ from specdec_exporter.predictor.metrics.families import (
     MEANINGS,
     PREFIXES,
     TELLING_FAMILIES,
-    WANTED_FAMILIES,
     Meaning,
     engine_generation,
 )
@@ -43,8 +42,7 @@ _SAMPLE = re.compile(
     rb"[ \t]*(?P<labels>(?:" + _ANY_LABEL + rb"(?:[ \t]*,[ \t]*" + _ANY_LABEL + rb")*[ \t]*(?:,[ \t]*)?)?)"
     rb"\}[ \t]*|[ \t]+)(?P<value>" + _NUMBER + rb")"
     rb"(?:[ \t]+" + _NUMBER + rb")?"  # timestamp: milliseconds in the text format, seconds in OpenMetrics; not used
-    rb"(?:[ \t]+#[ \t]*\{.*)?"  # exemplar
-    rb"[ \t\r]*"
+    rb"(?:[ \t]+#[ \t]*\{.*|[ \t\r]*)"  # exemplar
 )
 _LABELS = re.compile(_LABEL)
 _ESCAPE = re.compile(r"\\([\\\"n])")
@@ -57,7 +55,7 @@ _ENGINE_LINE = re.compile(
     rb"(?P<name>(?:" + "|".join(PREFIXES).encode() + rb")"
     rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])"
 )
-_DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF)[ \t\r]*")
+_DECLARATION = re.compile(rb"[ \t]*#[ \t]+(?:(?:HELP|TYPE|UNIT)[ \t]+" + _NAME + rb"[ \t].*|EOF[ \t\r]*)")
 # The beginning of the first line with content, even if it is cut off.
 _BEGINNING = re.compile(rb"\s*+(?:#|" + _NAME + rb"(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
 
@@ -98,10 +96,8 @@ def parse_exposition(
     lines = body.split(b"\n")
     if lengths:
         return _parse_lines(lines, admission, lengths=True)
-    for layout in tuple(_layouts):
-        if snapshot := layout.read(lines):
-            return snapshot
-    return _parse_lines(lines, admission)
+    learnt = (snapshot for layout in tuple(_layouts) if (snapshot := layout.read(lines, len(body))))
+    return next(learnt, None) or _parse_lines(lines, admission)
 
 
 def process_start_time(body: bytes) -> float | None:
@@ -158,28 +154,19 @@ def _parse_lines(lines: Iterable[bytes], admission: Admission | None = None, *, 
     meanings = MEANINGS | LENGTH_MEANINGS if lengths else MEANINGS
     families: set[str] = set()
     stats_present = False
-    declared = ""  # by the comment above
     engine_labels = False
-    # Whether the layout can be learnt: the groups of interest hold their own samples, and those only.
-    plain = not lengths and isinstance(lines, list)
-    last = len(lines) - 1 if isinstance(lines, list) else -1  # what comes after the last newline
+    # Whether the layout can be learnt: each value is the last word of its line.
+    plain = not lengths and isinstance(lines, list) and len(lines) <= bounds.LEARNT_BODY_LINES
     series: list[Series] = []
     values: list[float] = []
     places: list[tuple[int, int]] = []
     for index, line in enumerate(lines):
-        name = family = ""
-        comment = line.startswith(b"#")
-        if engine_line := _ENGINE_LINE.match(line):
-            name, family = engine_line["name"].decode(), engine_line["family"].decode()
-            stats_present = True
-            if family in TELLING_FAMILIES:
-                families.add(family)
-            comment = engine_line["comment"] is not None
-        if comment:
-            declared = family
+        if not (engine_line := _ENGINE_LINE.match(line)):
             continue
-        if not (meaning := meanings.get(name)):
-            plain &= declared not in WANTED_FAMILIES or index == last
+        stats_present = True
+        if (family := engine_line["family"].decode()) in TELLING_FAMILIES:
+            families.add(family)
+        if engine_line["comment"] or not (meaning := meanings.get(engine_line["name"].decode())):
             continue
         if len(line) > bounds.SERIES_BYTES:
             admission.dropped["labels"] += 1
@@ -196,7 +183,7 @@ def _parse_lines(lines: Iterable[bytes], admission: Admission | None = None, *, 
         values.append(float(sample["value"]))
         if plain:
             places.append((index, sample.start("value")))
-            plain = family == declared and sample.end("value") == len(line)
+            plain = sample.end("value") == len(line)
     if not stats_present:
         _refuse_unsound(lines)
         return Snapshot(engines=(), engine_generation=None, stats_present=False)
@@ -212,7 +199,7 @@ def _parse_lines(lines: Iterable[bytes], admission: Admission | None = None, *, 
     # Do not cache the layout where a series was ignored: it could start to matter if its labels change.
     if plain and isinstance(lines, list) and len(recipe.order) == len(series) > 1:
         layout = Layout(lines, places, recipe, generation)
-        if layout.read(lines) == snapshot:
+        if layout.read(lines, len(b"\n".join(lines))) == snapshot:
             _layouts.appendleft(layout)
     return snapshot
 

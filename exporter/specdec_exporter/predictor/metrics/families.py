@@ -129,7 +129,6 @@ def _prefixed(by_name: dict[str, Meaning]) -> dict[str, Meaning]:
 MEANINGS = _meanings()  # by full sample name
 LENGTH_MEANINGS = _prefixed(_of_histograms(_LENGTHS))
 COUNTER_FIELDS = frozenset(field for field, _ in _COUNTERS.values())
-WANTED_FAMILIES = frozenset(_COUNTERS).union(*_GAUGES.values(), *_HISTOGRAMS.values())  # no prefix, no "_total"
 
 
 def engine_generation(families: set[str], *, engine_labels: bool) -> EngineGeneration:

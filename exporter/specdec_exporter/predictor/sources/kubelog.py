@@ -276,7 +276,7 @@ class KubernetesLogReader:
 async def _refusal(response: aiohttp.ClientResponse) -> str:
     """Return the API's reason for its refusal, and what to do about it."""
     said = ""
-    with contextlib.suppress(aiohttp.ClientError, msgspec.MsgspecError, UnicodeDecodeError):
+    with contextlib.suppress(aiohttp.ClientError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         said = msgspec.json.decode(await response.content.read(_LONGEST_REFUSAL_BYTES), type=_ApiStatus).message
     advice = '; let the service account "get" "pods/log"' if response.status == HTTPStatus.FORBIDDEN else ""
     return f"the Kubernetes API answered {response.status}: {said[:300] or response.reason}{advice}"

@@ -1,0 +1,170 @@
+"""The predictor's /metrics: against prometheus_client's parser, and against itself with nothing learnt."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from itertools import pairwise
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from fuzz.target import Target, captured, chosen_by, require_numbers, require_one_line
+from specdec_exporter.errors import ExpositionError
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics import exposition
+from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANINGS
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+
+TYPES = (None, "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0", ";")
+REASONS = ("not_metrics", "truncated", "encoding")
+LAYOUTS = 64  # more than in a server, so that one body meets those of many others
+
+Place = tuple[str, str, str, object]  # model, engine, field and key
+Outcome = Snapshot | tuple[str, str]
+
+
+def seeds() -> list[bytes]:
+    """Each capture whole, and reduced to a few lines of each sample and of what is not read."""
+    dumps = captured("metrics-*.txt")
+    return [*dumps, *map(reduced, dumps), *map(reduced, dumps)]
+
+
+def reduced(dump: bytes) -> bytes:
+    seen: dict[bytes, int] = defaultdict(int)
+    kept = []
+    for line in dump.split(b"\n"):
+        name = line.partition(b"{")[0].partition(b" ")[0] if not line.startswith(b"#") else line.split(b" ")[2]
+        wanted = any(name.removesuffix(part).decode() in MEANINGS for part in (b"", b"_bucket", b"_created"))
+        seen[name] += 1
+        if (wanted and seen[name] <= 5) or b"+Inf" in line or (not wanted and len(seen) % 9 == 0) or not line:
+            kept.append(line)
+    return b"\n".join(kept)
+
+
+def check(body: bytes) -> None:
+    content_type = chosen_by(body).choice(TYPES)
+    if exposition._layouts.maxlen != LAYOUTS:
+        exposition._layouts = deque(maxlen=LAYOUTS)
+    found = outcome(body, content_type)
+    learnt, exposition._layouts = exposition._layouts, deque(maxlen=1)
+    fresh, again = outcome(body, content_type), outcome(body, content_type)
+    exposition._layouts = learnt
+    assert found == fresh == again, "not a function of the body alone"
+    require_numbers([exposition.process_start_time(body)])
+    if not isinstance(found, Snapshot):
+        assert found[0] in REASONS
+        require_one_line(found[1])
+        return
+    with_lengths = outcome(body, content_type, lengths=True)
+    if not isinstance(with_lengths, Snapshot):  # for a line of these families
+        assert with_lengths[0] in REASONS
+        return
+    for engine in (*found.engines, *with_lengths.engines):
+        require_sound(engine)
+    names = [(engine.model_name, engine.engine) for engine in found.engines]
+    assert names == sorted(set(names))
+    assert (found.engine_generation is None) is not found.stats_present
+    require_agreement(body, with_lengths)
+
+
+def outcome(body: bytes, content_type: str | None, *, lengths: bool = False) -> Outcome:
+    try:
+        return exposition.parse_exposition(body, content_type, lengths=lengths)
+    except ExpositionError as error:
+        return error.reason, str(error)
+
+
+def figures(engine: EngineSnapshot) -> Iterator[tuple[str, object, float]]:
+    """Field, key (as in layout.Key) and value of every number."""
+    for field in engine.__struct_fields__:
+        match getattr(engine, field):
+            case float() as value:
+                yield field, "", value
+            case dict() as values:
+                for key, value in values.items():
+                    yield field, key, value
+            case Histogram() as histogram:
+                for bound, count in zip(histogram.bounds, histogram.counts, strict=True):
+                    yield field, bound, count
+                yield field, "sum", histogram.sum
+                yield field, "count", histogram.count
+
+
+def require_sound(engine: EngineSnapshot) -> None:
+    for field, _, value in figures(engine):
+        assert 0 <= value < math.inf, (field, value)
+    for field in engine.__struct_fields__:
+        if isinstance(histogram := getattr(engine, field), Histogram):
+            assert all(low < high for low, high in pairwise(histogram.bounds)), histogram
+            assert histogram.bounds[-1] == math.inf
+            assert all(low <= high for low, high in pairwise(histogram.counts)), histogram
+
+
+def require_agreement(body: bytes, snapshot: Snapshot) -> None:
+    """Every number is the one that prometheus_client reads, and no number that it reads is missing."""
+    try:
+        text = body.decode()
+        if any(line.strip() != line.strip(" \t") for line in text.split("\n")):
+            return  # it drops blanks of all alphabets around a line; the format knows two
+        families = list(text_string_to_metric_families(text))
+    except Exception:  # noqa: BLE001  it raises whatever it meets
+        return
+    meanings = MEANINGS | LENGTH_MEANINGS
+    theirs: dict[Place, list[tuple[int, float]]] = defaultdict(list)
+    for sample in (sample for family in families for sample in family.samples):
+        if meaning := meanings.get(sample.name):
+            key = exposition._key(meaning, sample.labels)
+            there: Place = (sample.labels.get("model_name", ""), sample.labels.get("engine", "0"), meaning.field, key)
+            theirs[there].append((meaning.rank, as_float(sample.value)))
+    ours: dict[Place, float] = {
+        (engine.model_name, engine.engine, field, key): value
+        for engine in snapshot.engines
+        for field, key, value in figures(engine)
+    }
+    for place, number in ours.items():
+        assert number in [each for _, each in theirs[place]], (place, number, theirs[place])
+    for place, values in theirs.items():
+        ranks = [rank for rank, _ in values]
+        if len(set(ranks)) == len(ranks) and meanings_shape(place[2]) == "scalar":
+            usable = [value for _, value in sorted(values) if 0 <= value < math.inf]
+            assert not usable or ours.get(place) == usable[0], (place, values)
+
+
+def as_float(value: float) -> float:
+    """It reads whole numbers as integers of any length."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def meanings_shape(field: str) -> str:
+    return next(meaning.shape for meaning in MEANINGS.values() if meaning.field == field) if field in FIELDS else ""
+
+
+FIELDS = {meaning.field for meaning in MEANINGS.values()}
+
+TARGETS = (
+    Target(
+        "exposition",
+        check,
+        seeds,
+        (
+            *(b'{engine="0"', b'engine="1",', b'model_name="', b'le="+Inf"', b'le="', b'position="', b'",', b"} 1\n"),
+            *(
+                b"# TYPE ",
+                b"# HELP ",
+                b"# UNIT ",
+                b" counter\n",
+                b" histogram\n",
+                b" # {",
+                b" 1700000000000",
+                b"_total",
+            ),
+            *(b"_bucket", b"_sum", b"_count", b"_created", b"vllm:", b"vllm_", b"ray_vllm:", b"kserve_vllm_"),
+            *(b"vllm:num_requests_running 3\n", b"vllm:num_requests_swapped 1\n", b"vllm:kv_cache_usage_perc NaN\n"),
+        ),
+        share=4,
+    ),
+)

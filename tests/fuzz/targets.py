@@ -1,0 +1,10 @@
+"""Every parser of what others send."""
+
+from __future__ import annotations
+
+from fuzz import answers, files, log, metrics, requests, served
+
+TARGETS = {
+    target.name: target
+    for target in (*metrics.TARGETS, *log.TARGETS, *answers.TARGETS, *files.TARGETS, *requests.TARGETS, *served.TARGETS)
+}
