@@ -15,3 +15,7 @@ MODELS_BODY_BYTES: Final = 1024 * 1024  # refused
 
 # --- What a log holds -------------------------------------------------------------------------------------------------
 LINE_BYTES: Final = 1 << 20  # skipped to the next newline and counted as oversized
+
+# --- The files of a log, for each predictor ---------------------------------------------------------------------------
+LOG_FILES: Final = 128  # followed at once; further ones, changed longest ago, are left out until one falls silent
+ROTATED_FILES: Final = 128  # of one log, the newest by name; older ones are not read
