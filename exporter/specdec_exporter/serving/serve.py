@@ -52,9 +52,10 @@ async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
         await runtime.stop()
         raise
     await _first_look(runtime, stop)
-    endpoints.ready = True
     give_back_memory()
-    LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
+    if not stop.is_set():
+        endpoints.ready = True
+        LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
     await stop.wait()
     endpoints.ready = False
     await _shut_down(runtime, runner)
