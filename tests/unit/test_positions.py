@@ -142,6 +142,17 @@ def test_a_rotated_file_that_was_packed_while_down_leaves_the_start_to_the_flag(
     assert Reader(log.path, state=state, start="start").read() == ["two"]
 
 
+def test_a_copy_by_hand_with_an_old_name_makes_no_file_unread(log: Log, state: Path) -> None:
+    log.path.rename(log.sibling("-20261101").path)
+    log.write("first")
+    read_and_stop(log, state, "one")
+    os.utime(log.sibling("-20261101").path, (1000, 1000))
+    log.sibling("-20260101").path.write_bytes(log.path.read_bytes())
+    log.truncate()
+    log.write("another log")
+    assert "before" not in Reader(log.path, state=state).read()
+
+
 def test_a_log_that_comes_back_after_the_start_is_gone_on_with(log: Log, state: Path) -> None:
     read_and_stop(log, state, "one")
     away = log.sibling(".away").path
