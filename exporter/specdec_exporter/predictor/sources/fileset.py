@@ -393,7 +393,10 @@ def _newer(position: Position, found: LogFile, rotated: Sequence[LogFile], live:
     newer: list[LogFile] = []
     if position.rotated or position.inode not in {found.identity[1], live.identity[1]}:
         return newer
+    copied = position.inode != found.identity[1]
     for file in rotated[rotated.index(found) + 1 :]:
+        if copied and file.modified_ns < found.modified_ns:
+            continue  # somebody copied the log by hand and gave the copy an old name
         if not any(begin_alike(file.head, other.head) for other in (found, *newer, live)):
             newer.append(file)
     return newer
