@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from logfiles import Log, Reader
+from specdec_exporter import bounds
 from specdec_exporter.predictor.sources.logfile import LogFile
 from specdec_exporter.predictor.sources.positions import PositionFile
 
@@ -52,6 +53,7 @@ class LogLife(RuleBasedStateMachine):
         self.log = Log(self.directory / "vllm.log")
         self.log.write("0 before")
         self.number = 0
+        self.unseen = 0  # rotations since the last look
         self.partial = ""  # the unterminated line at the end of the log
         self.written: set[str] = set()
         self.required: set[str] = set()
@@ -111,6 +113,7 @@ class LogLife(RuleBasedStateMachine):
             shutil.rmtree(self.home)
 
     def take(self, lines: list[str]) -> None:
+        self.unseen = 0
         self.got.update(lines)
         self.unread.clear()
         self.is_open = self.log.path.exists()
@@ -156,6 +159,7 @@ class LogLife(RuleBasedStateMachine):
 
     def move_away(self) -> None:
         """Rename the log, as rotation does, and begin an empty one."""
+        self.unseen += 1
         if self.naming == NUMBERED:
             self.log.rotate()
             self.newest = self.log.sibling(".1")
@@ -335,6 +339,8 @@ class LogLife(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4), padding=PADDING)
     def rotate(self, count: int, padding: int) -> None:
         """Lines before each rotation, so that the files can be told apart."""
+        if self.unseen > bounds.ROTATED_FILES // 2:
+            self.look()
         for _ in range(count):
             self.write(padding)
             self.move_away()
