@@ -1,8 +1,9 @@
-"""Running what may block in a thread of its own: a file system that hangs must hang nothing else."""
+"""A thread for what may block: a file system that hangs must hang nothing else."""
 
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,30 +11,50 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-async def in_thread(function: Callable[[], Result]) -> Result:
-    """Return what ``function`` returns, or raise what it raises.
+class Aside:
+    """Makes calls one after the other in a thread of its own.
 
-    Unlike ``asyncio.to_thread``, this neither waits for other calls that hang nor keeps the process from ending: the
-    thread is a daemon. Cancelling leaves the thread to itself.
+    Unlike an executor's, the thread is a daemon: a call that hangs does not keep the process from ending.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Result] = loop.create_future()
 
-    def deliver(outcome: Callable[[], None]) -> None:
-        if not done.done():  # somebody still waits
-            outcome()
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
 
-    def run() -> None:
-        try:
-            result = function()
-            outcome = lambda: done.set_result(result)  # noqa: E731
-        except BaseException as error:  # noqa: BLE001  raised where the result is awaited
-            failure = error
-            outcome = lambda: done.set_exception(failure)  # noqa: E731
-        try:
-            loop.call_soon_threadsafe(deliver, outcome)
-        except RuntimeError:  # the loop has been closed meanwhile
-            return
+    async def run(self, function: Callable[[], Result]) -> Result:
+        """Return what ``function`` returns, or raise what it raises. Cancelling does not stop it."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Result] = loop.create_future()
 
-    threading.Thread(target=run, name="log reader", daemon=True).start()
-    return await done
+        def deliver(result: Result | None, error: BaseException | None) -> None:
+            if done.done():  # nobody waits any more
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+        def call() -> None:
+            result, failure = None, None
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001  raised where the result is awaited
+                failure = error
+            try:
+                loop.call_soon_threadsafe(deliver, result, failure)
+            except RuntimeError:  # the loop has been closed meanwhile
+                return
+
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="log reader", daemon=True)
+            self._thread.start()
+        self._calls.put(call)
+        return await done
+
+    def end(self) -> None:
+        """Let the thread end after the calls so far."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()

@@ -18,7 +18,7 @@ from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES, Scanner
-from specdec_exporter.predictor.sources.aside import in_thread
+from specdec_exporter.predictor.sources.aside import Aside
 from specdec_exporter.predictor.sources.fileset import FileSet, Start
 from specdec_exporter.predictor.sources.history import search_start
 from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position
@@ -27,7 +27,7 @@ from specdec_exporter.predictor.sources.positions import PositionFile
 
 _logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.25
+POLL_SECONDS = 0.5
 POLL_BYTES = 1024 * 1024  # takes one or two milliseconds
 ROTATE_WAIT_SECONDS = 5.0
 
@@ -76,6 +76,7 @@ class LogFollower:
         self._history: Generator[int, None, list[Event]] | None = None
         self._announced: dict[str, str] = {}
         self._failure: str | None = None
+        self._aside = Aside()
         self._left_out = 0  # files beyond the bound at the last look
         self._rest_seconds = 0.0
         self._begun = False
@@ -161,6 +162,8 @@ class LogFollower:
         except asyncio.CancelledError:
             self._state = None  # another follower may use it when the thread goes on
             raise
+        finally:
+            self._aside.end()
 
     async def _survive(self, read: Callable[[], list[Event]], sink: Callable[[Event], None]) -> bool:
         """Give the events of ``read`` to ``sink``. Return False if either raised; log an error when it first occurs."""
@@ -168,7 +171,7 @@ class LogFollower:
             _LATE_SECONDS, self._fail, f"a look at the log has taken {_LATE_SECONDS:g} s; its file system may hang"
         )
         try:
-            for event in await in_thread(read):
+            for event in await self._aside.run(read):
                 sink(event)
         except Exception as error:  # noqa: BLE001  logged; nothing that happens here may end the server
             self._fail(f"reading the log failed: {error!r}", error)
