@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logfiles import Log, Reader
+from logfiles import Log, Reader, texts
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources.logfile import HEAD_BYTES, MARKER_BYTES, Position
 from specdec_exporter.predictor.sources.positions import PositionFile
@@ -176,6 +176,18 @@ def test_a_half_line_of_a_rotated_file_is_read_by_the_next_start(log: Log, state
         writer.write(b"a line\n")
     log.write("next")
     assert Reader(log.path, state=state).read() == ["half a line", "next"]
+
+
+def test_a_kill_in_the_middle_of_a_backlog_doubles_and_loses_nothing(log: Log, state: Path) -> None:
+    reader = Reader(log.path, state=state)
+    reader.read()
+    lines = [f"{number:099}" for number in range(6000)]
+    log.write(*lines)
+    given = texts(reader.follower.poll(1))
+    assert given
+    assert reader.follower.more
+    reader.kill()
+    assert given + Reader(log.path, state=state).read() == lines
 
 
 def test_a_place_inside_an_oversized_line_is_remembered(log: Log, state: Path) -> None:

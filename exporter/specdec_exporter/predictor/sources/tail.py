@@ -343,7 +343,7 @@ class LogFollower:
     def _save(self, now: float, *, found: bool) -> None:
         """Save before events are given. A kill in between loses them, but the next start does not count them twice."""
         due = now - self._saved_at >= _SAVE_SECONDS
-        if due or self._set.moved or (found and not self.more):
+        if due or self._set.moved or found:
             if due:
                 self._saved_at = now
             self._set.moved = False
