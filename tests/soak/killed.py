@@ -54,7 +54,7 @@ class Writer:
             for piece in (content[:cut], content[cut:]):
                 log.write(piece)
                 await asyncio.sleep(0.002)
-        if self._chance.random() < 0.02:
+        if self._chance.random() < 0.05:
             self.rotate()
 
     def rotate(self) -> None:
