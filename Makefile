@@ -9,7 +9,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare fuzz soak-memory users-text lock clean
+.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare fuzz soak-memory soak-tail soak-killed users-text lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -106,6 +106,13 @@ soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; writ
 MINUTES ?= 60
 fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record writes docs/reliability.md
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) $(ARGS)
+
+STEPS ?= 1000000
+soak-tail: $(VENV)/.dev ## The log reader through STEPS random steps of a log's life (1,000,000: 40 minutes on 2 cores)
+	PYTHONPATH=tests:tools $(BIN)/python -m soak.tail_model --steps $(STEPS)
+
+soak-killed: $(VENV)/.dev ## The exporter killed KILLS times at random moments while it follows a log that rotates
+	PYTHONPATH=tests:tools $(BIN)/python -m soak.killed --kills $(or $(KILLS),200)
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml

@@ -30,12 +30,13 @@ def wait_until(condition: Callable[[], bool], *, seconds: float, what: str, ever
 class Exporter:
     """``specdec-exporter serve`` as a process of its own, listening on a port that the kernel chose."""
 
-    def __init__(self, process: asyncio.subprocess.Process, session: aiohttp.ClientSession) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, session: aiohttp.ClientSession, awaited: str) -> None:
         self.process = process
         self.session = session
         self.url = ""
         self.log: list[str] = []
-        self._listening = asyncio.Event()
+        self._awaited = awaited
+        self._started = asyncio.Event()
         self._changed = asyncio.Condition()
         self._reader = asyncio.create_task(self._read_log())
 
@@ -45,16 +46,16 @@ class Exporter:
             text = line.decode().rstrip()
             if match := re.search(r"msg=listening address=127\.0\.0\.1:(\d+) tls=(\w+)", text):
                 self.url = f"{'https' if match[2] == 'true' else 'http'}://127.0.0.1:{match[1]}"
-            if "msg=ready" in text:
-                self._listening.set()
+            if self._awaited in text:
+                self._started.set()
             async with self._changed:
                 self.log.append(text)
                 self._changed.notify_all()
-        self._listening.set()
+        self._started.set()
 
     async def started(self) -> None:
         async with asyncio.timeout(START_SECONDS):
-            await self._listening.wait()
+            await self._started.wait()
         assert self.url, "\n".join(self.log)
 
     async def said(self, text: str) -> str:
@@ -105,8 +106,10 @@ class Exporter:
 
 
 @contextlib.asynccontextmanager
-async def exporter(*arguments: str, stdin: int | None = None, **environment: str) -> AsyncIterator[Exporter]:
-    """Run the exporter with ``arguments``; it is stopped at the end, whatever happens."""
+async def exporter(
+    *arguments: str, stdin: int | None = None, awaited: str = "msg=ready", **environment: str
+) -> AsyncIterator[Exporter]:
+    """Run the exporter with ``arguments`` from the time its log says ``awaited``. It is stopped in any case."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -119,7 +122,7 @@ async def exporter(*arguments: str, stdin: int | None = None, **environment: str
         env=environment or None,
     )
     async with aiohttp.ClientSession() as session:
-        running = Exporter(process, session)
+        running = Exporter(process, session, awaited)
         try:
             await running.started()
             yield running

@@ -11,7 +11,7 @@ from typing import Final
 # The label ``what``. Each is 0 from the start.
 DROPPED: Final = (
     *("engines", "series", "positions", "histograms", "labels", "values"),  # of a predictor's metrics
-    *("log_engines", "log_positions", "log_writers", "untrusted_lines"),  # of its log
+    *("log_engines", "log_positions", "log_writers", "log_files", "untrusted_lines"),  # of its log
     "connections",
 )
 
@@ -53,3 +53,7 @@ HELD_BYTES: Final = 4 << 20  # of a log's unfinished lines, all containers toget
 LOG_ENGINES: Final = 512  # of all logs, in equal shares; summed as `engine="other"`; counted as log_engines
 LOG_WRITERS: Final = 1024  # of a file: processes between two reads; who wrote what is forgotten; counted as log_writers
 JOINED_CHARACTERS: Final = 16 * 1024  # of a broken line with those that may continue it; a parse error
+
+# --- The files of a log, for each predictor ---------------------------------------------------------------------------
+LOG_FILES: Final = 128  # followed at once; those that changed longest ago wait; counted as log_files
+ROTATED_FILES: Final = 128  # of one log, the newest by name; older ones are not read

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logfiles import Log, Reader
+from logfiles import Log, Reader, texts
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources.logfile import HEAD_BYTES, MARKER_BYTES, Position
 from specdec_exporter.predictor.sources.positions import PositionFile
@@ -142,6 +142,17 @@ def test_a_rotated_file_that_was_packed_while_down_leaves_the_start_to_the_flag(
     assert Reader(log.path, state=state, start="start").read() == ["two"]
 
 
+def test_a_copy_by_hand_with_an_old_name_makes_no_file_unread(log: Log, state: Path) -> None:
+    log.path.rename(log.sibling("-20261101").path)
+    log.write("first")
+    read_and_stop(log, state, "one")
+    os.utime(log.sibling("-20261101").path, (1000, 1000))
+    log.sibling("-20260101").path.write_bytes(log.path.read_bytes())
+    log.truncate()
+    log.write("another log")
+    assert "before" not in Reader(log.path, state=state).read()
+
+
 def test_a_log_that_comes_back_after_the_start_is_gone_on_with(log: Log, state: Path) -> None:
     read_and_stop(log, state, "one")
     away = log.sibling(".away").path
@@ -167,6 +178,18 @@ def test_a_half_line_of_a_rotated_file_is_read_by_the_next_start(log: Log, state
     assert Reader(log.path, state=state).read() == ["half a line", "next"]
 
 
+def test_a_kill_in_the_middle_of_a_backlog_doubles_and_loses_nothing(log: Log, state: Path) -> None:
+    reader = Reader(log.path, state=state)
+    reader.read()
+    lines = [f"{number:099}" for number in range(6000)]
+    log.write(*lines)
+    given = texts(reader.follower.poll(1))
+    assert given
+    assert reader.follower.more
+    reader.kill()
+    assert given + Reader(log.path, state=state).read() == lines
+
+
 def test_a_place_inside_an_oversized_line_is_remembered(log: Log, state: Path) -> None:
     reader = Reader(log.path, state=state)
     reader.read()
@@ -187,6 +210,7 @@ def test_saving_is_given_up_quietly_and_taken_up_again(log: Log, state: Path, ca
         assert reader.read() == [f"line {number}"]
     assert reader.follower.healthy
     assert len(caplog.records) == 1
+    assert reader.counters.read_errors == 4
     assert "going on without" in caplog.text
     state.parent.mkdir()
     log.write("last")

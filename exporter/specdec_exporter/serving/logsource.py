@@ -28,14 +28,14 @@ SERVED_KINDS: frozenset[type] = frozenset(
 
 
 class LogSource(Protocol):
-    """Follows a log and passes its events to a sink until it is stopped; never raises."""
+    """Follows a log and passes its events to a sink until it is stopped or cancelled; raises nothing else."""
 
     @property
     def healthy(self) -> bool:
         """Whether the last round of reading succeeded."""
 
-    def begin(self) -> None:
-        """Note what the log holds already; called before the exporter reports that it is ready."""
+    async def begin(self) -> None:
+        """Note what the log holds already; awaited before the exporter reports that it is ready."""
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
         """Read until ``stop`` is set, then once more to the end."""

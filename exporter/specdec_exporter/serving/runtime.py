@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("specdec")
 
+STOP_SECONDS = 2.5  # for reading a log to its end; a process has 5 s to end
+
 
 @dataclass(slots=True)
 class CollectorHealth:
@@ -57,6 +59,7 @@ class PredictorRuntime:
         self.fetcher = MetricsFetcher(session, settings.url, access=settings, large_body=large_body)
         self._source: LogSource | None = open_log_source(settings, reader) if reader is not None else None
         self._stop = asyncio.Event()
+        self._first_look: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: str | None = None
         self._left_out = False
@@ -76,8 +79,17 @@ class PredictorRuntime:
     def start(self) -> None:
         """Begin to follow the log."""
         if self._source is not None:
-            self._source.begin()
-            self._task = asyncio.create_task(self._source.follow(self.state.observe_event, self._stop))
+            self._first_look = asyncio.create_task(self._source.begin())
+            self._task = asyncio.create_task(self._follow(self._source, self._first_look))
+
+    async def _follow(self, source: LogSource, first_look: asyncio.Task[None]) -> None:
+        await first_look
+        await source.follow(self.state.observe_event, self._stop)
+
+    async def begun(self) -> None:
+        """Wait until the reader knows what the log held at the start."""
+        if self._first_look is not None:
+            await asyncio.wait({self._first_look})
 
     def _say_untrusted(self) -> None:
         """Log once that lines which look like statistics do not count."""
@@ -91,10 +103,14 @@ class PredictorRuntime:
             LOG.warning("lines of the log do not count", extra={"predictor": self.state.name, "reason": reason})
 
     async def stop(self) -> None:
-        """Read the log to its end and close it."""
+        """Read the log to its end and close it; give it up if that takes too long."""
         self._stop.set()
-        if self._task is not None:
-            await self._task
+        if self._task is None:
+            return
+        _, late = await asyncio.wait({self._task}, timeout=STOP_SECONDS)
+        for task in late:
+            task.cancel()
+            LOG.warning("stopped before the end of the log was read", extra={"predictor": self.state.name})
 
     async def refresh(self, timeout_seconds: float) -> None:
         """Fetch the predictor's metrics within ``timeout_seconds`` and record success or failure."""
@@ -203,6 +219,10 @@ class ExporterRuntime:
         """Start all predictors. Raises :class:`ConfigError` or :class:`BaselineError` for settings that cannot work."""
         self._session = open_session()
         await self._apply(self.settings)
+
+    async def begun(self) -> None:
+        """Wait until every log reader knows what its log held at the start."""
+        await asyncio.gather(*(predictor.begun() for predictor in self.predictors))
 
     async def stop(self) -> None:
         """Let every reader finish, then close the session."""

@@ -26,9 +26,10 @@ from specdec_exporter.web.server import Endpoints, one_line_errors
 
 LOG = logging.getLogger("specdec")
 
-# Shutdown must end within 5 s, because the grace period is the operator's setting.
+# With runtime.STOP_SECONDS, shutdown must end within 5 s, because the grace period is the operator's setting.
 SHUTDOWN_REQUESTS_SECONDS = 2.0
-SHUTDOWN_READERS_SECONDS = 2.5
+# A file system that hangs may delay readiness no longer than this.
+FIRST_LOOK_SECONDS = 5.0
 
 
 def run(settings: Settings, load: Callable[[], Settings]) -> int:
@@ -55,13 +56,23 @@ async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
     except BaseException:
         await runtime.stop()
         raise
-    site.endpoints.ready = True
+    await _first_look(runtime, stop)
     give_back_memory()
-    LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
+    if not stop.is_set():
+        site.endpoints.ready = True
+        LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
     await stop.wait()
     site.endpoints.ready = False
     await _shut_down(runtime, site.connections, runner)
     return 0
+
+
+async def _first_look(runtime: ExporterRuntime, stop: asyncio.Event) -> None:
+    """Wait until all logs have been looked at, but neither for long nor after ``stop``."""
+    waiting = {asyncio.create_task(runtime.begun()), asyncio.create_task(stop.wait())}
+    _, left = await asyncio.wait(waiting, timeout=FIRST_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    for task in left:
+        task.cancel()
 
 
 def _stop_signal() -> asyncio.Event:
@@ -140,9 +151,5 @@ async def _shut_down(runtime: ExporterRuntime, connections: Connections, runner:
     LOG.info("stopping")
     connections.close()
     await runner.cleanup()
-    try:
-        async with asyncio.timeout(SHUTDOWN_READERS_SECONDS):
-            await runtime.stop()
-    except TimeoutError:
-        LOG.warning("stopped before the end of the log was read")
+    await runtime.stop()
     LOG.info("stopped", extra={"seconds": round(time.monotonic() - started, 2)})

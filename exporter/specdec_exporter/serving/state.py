@@ -341,7 +341,8 @@ class PredictorState:
     @property
     def dropped(self) -> Counter[str]:
         """What metrics and log held beyond a bound, by what (see :mod:`specdec_exporter.bounds`)."""
-        return self._dropped + self.log.dropped + (self.reader.dropped if self.reader else Counter())
+        of_reader = dict(self.reader.dropped) if self.reader else {}  # a copy: its thread goes on counting
+        return self._dropped + self.log.dropped + Counter(of_reader)
 
     @property
     def too_many_engines(self) -> str | None:

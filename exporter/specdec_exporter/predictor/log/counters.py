@@ -18,7 +18,7 @@ class ReaderCounters(msgspec.Struct):
     rotations: int = 0
     truncations: int = 0
     oversized_lines: int = 0  # skipped to the next newline
-    read_errors: int = 0  # permission, I/O, unusable position file
+    read_errors: int = 0  # permission, I/O, position file unusable or not saved
     last_line_timestamp: float | None = None  # Unix time of the last reading of a whole line
     bytes_behind: int = 0
     dropped: Counter[str] = msgspec.field(default_factory=Counter)  # beyond a bound, by what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import time
@@ -11,15 +12,23 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import LineCutter, Scanner
 from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position, bases_of, open_regular
-from specdec_exporter.predictor.sources.places import Place
-from specdec_exporter.predictor.sources.rotation import KnownRotatedFiles, Sibling, base_of, begin_alike, siblings
+from specdec_exporter.predictor.sources.places import Findings, Place
+from specdec_exporter.predictor.sources.rotation import (
+    KnownRotatedFiles,
+    Sibling,
+    base_of,
+    begin_alike,
+    siblings,
+    sorted_names,
+)
 
 _logger = logging.getLogger(__name__)
 
-_MAX_PAST = 64  # remembered positions in closed files
+_MAX_PAST = 4 * bounds.LOG_FILES  # remembered positions in closed files
 _CLOCK_TICK_NS = 1_000_000_000  # the coarsest modification times, on some network file systems
 
 Start = Literal["end", "start"]
@@ -45,12 +54,15 @@ class FileSet:
         self._known = KnownRotatedFiles()
         self._past: deque[Position] = deque(maxlen=_MAX_PAST)  # in closed files, which may return
         self._directories: dict[str, list[int]] = {}  # modification times of a log's directories, ns, by its path
-        self._unopened: dict[Identity, int] = {}  # size in bytes at the start of files that could not be opened
+        self._unopened: dict[Identity, int] = {}  # size in bytes at the start of files that were not opened then
+        self._names_in = functools.cache(sorted_names)  # many logs may share a directory: it is read once in a look
 
-    def begin(self, places: Iterable[Place], positions: Iterable[Position], now: float) -> None:
+    def begin(self, findings: Findings, positions: Iterable[Position], now: float) -> None:
         """Take up the files of the first look, at their saved positions or where ``start`` says."""
         self.moved = True
-        for place in places:
+        self._names_in.cache_clear()
+        self._unopened = {place.identity: place.size_bytes for place in findings.left_out}
+        for place in findings.places:
             if file := self._open(place.path, now):
                 if place.rotated:
                     file.belong(base_of(place.path) or place.path)
@@ -73,9 +85,13 @@ class FileSet:
                 self._place(file, None)
         self._note_rotated_files([*map(bases_of, self._paths), *(file.bases for file in self.files)])
 
-    def update(self, places: Sequence[Place], now: float) -> None:
+    def update(self, findings: Findings, now: float) -> None:
         """Take in a further look: which files have left their path, which are new, and what each new file follows."""
-        by_identity = {place.identity: place for place in places}
+        self._names_in.cache_clear()
+        left_out = {place.identity for place in findings.left_out if not place.rotated}
+        for file in [file for file in self.files if file.identity in left_out and file.retired_at is None]:
+            self.close(file)
+        by_identity = {place.identity: place for place in findings.places}
         left: list[LogFile] = []
         stayed = [file for file in self.files if file.retired_at is None]
         for file in self.files:
@@ -107,6 +123,7 @@ class FileSet:
             return
         self._counters.truncations += 1
         self.moved = True
+        self._names_in.cache_clear()  # the copy may be new
         self._queue([*self._unread_copies(file, now), file])
         file.cutter.scanner.reset()
         try:
@@ -210,15 +227,19 @@ class FileSet:
     def _note_rotated_files(self, bases: Iterable[Sequence[str]]) -> None:
         """Note the rotated files that exist when a path is first followed."""
         for base in dict.fromkeys(itertools.chain.from_iterable(bases)):
-            self._known.look(base, self._open_heads())
+            self._known.look(base, self.rotated_paths(base), self._open_heads())
 
     # --- rotated files -----------------------------------------------------------------------------------------------
+
+    def rotated_paths(self, base: str) -> list[str]:
+        """Return the rotated files of the log at ``base``, oldest first, as of the last look."""
+        return siblings(base, self._names_in)
 
     def _siblings(self, file: LogFile) -> list[Sibling]:
         """Return the rotated files of the same log, oldest first; each once, even if several paths lead to it."""
         found: dict[Identity, Sibling] = {}
         for base in file.bases:
-            for sibling in self._known.look(base, self._open_heads()):
+            for sibling in self._known.look(base, self.rotated_paths(base), self._open_heads()):
                 if sibling.identity not in found or not sibling.new:
                     found[sibling.identity] = sibling
         return list(found.values())
@@ -316,7 +337,8 @@ class FileSet:
         """Find the file of ``position`` among the rotated files and queue it; return all files that this places."""
         live = next((file for file in self.files if file.path == position.path and file not in placed), None)
         for base in bases_of(position.path) if position.path in self._paths or live else ():
-            rotated = [file for path in siblings(base) if (file := self._open_retired(path, position.path, now))]
+            paths = self.rotated_paths(base)
+            rotated = [file for path in paths if (file := self._open_retired(path, position.path, now))]
             found = _matching(position, rotated, anywhere=True)
             newer = _newer(position, found, rotated, live) if found and live else []
             for file in rotated:
@@ -371,7 +393,10 @@ def _newer(position: Position, found: LogFile, rotated: Sequence[LogFile], live:
     newer: list[LogFile] = []
     if position.rotated or position.inode not in {found.identity[1], live.identity[1]}:
         return newer
+    copied = position.inode != found.identity[1]
     for file in rotated[rotated.index(found) + 1 :]:
+        if copied and file.modified_ns < found.modified_ns:
+            continue  # somebody copied the log by hand and gave the copy an old name
         if not any(begin_alike(file.head, other.head) for other in (found, *newer, live)):
             newer.append(file)
     return newer

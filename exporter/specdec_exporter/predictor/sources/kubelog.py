@@ -200,7 +200,7 @@ class KubernetesLogReader:
         """Whether the last connection worked, or none has been tried yet."""
         return self.problem is None
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Do nothing: the constructor noted the time of the start."""
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:

@@ -30,7 +30,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PositionFile:
-    """Reads and writes the position file at ``path``. Never raises; logs a problem once."""
+    """Reads and writes the position file at ``path``. Never raises; counts each failure and logs a problem once."""
 
     def __init__(self, path: str, counters: ReaderCounters) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class PositionFile:
         self._written: tuple[tuple[Position, ...], bool] | None = None
 
     def load(self) -> tuple[Position, ...]:
-        """Return the saved positions; none if the file is missing or unusable (which counts in ``read_errors``)."""
+        """Return the saved positions; none if the file is missing or unusable."""
         try:
             fd, status = open_regular(self.path)
             try:
@@ -69,6 +69,7 @@ class PositionFile:
             self._replace(content, durable=durable)
         except OSError as error:
             self._written = None
+            self._counters.read_errors += 1
             with contextlib.suppress(OSError):
                 Path(self.temporary_path).unlink()
             if not self._failing:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from specdec_exporter import bounds
 from specdec_exporter.predictor.sources.logfile import HEAD_BYTES, Identity, open_regular
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".Z")
@@ -19,25 +21,40 @@ _NUMBERED = re.compile(r"\.(\d{1,4})")
 # logrotate's dateext: vllm.log-20261120; TimedRotatingFileHandler: vllm.log.2026-11-20_21; kubelet:
 # 0.log.20261120-214452; lumberjack, before the extension: vllm-2026-11-20T21-44-52.000.log.
 _DATED = re.compile(r"[._-]\d{4}-?\d\d-?\d\d[\dTZ:._+-]*")
+_ROTATED = tuple(re.compile(f"(.+?){suffix.pattern}") for suffix in (_NUMBERED, _DATED))
+_LAST_CHARACTERS = frozenset("0123456789TZ:._+-")  # of a rotated name; spares most names the regular expressions
 
 
 def base_of(path: str) -> str | None:
     """Return the log that a file of this name was rotated from; None if it is not the name of a rotated file."""
+    if path[-1:] not in _LAST_CHARACTERS:
+        return None
     directory, slash, name = path.rpartition("/")
-    for suffix in (_NUMBERED, _DATED):
-        if match := re.fullmatch(f"(.+?){suffix.pattern}", name):
+    for pattern in _ROTATED:
+        if match := pattern.fullmatch(name):
             return f"{directory}{slash}{match[1]}"
     return None
 
 
-def siblings(path: str) -> list[str]:
-    """Return the uncompressed rotated files of ``path``, oldest first by name; none if the directory is unreadable."""
-    directory, slash, base = path.rpartition("/")
-    names: list[str] = []
+def sorted_names(directory: str) -> list[str]:
+    """Return the names in ``directory``; none if it is unreadable."""
     with contextlib.suppress(OSError):
-        names = [entry.name for entry in os.scandir(f"{directory}{slash}" or ".")]
-    aged = sorted((age, name) for name in names if (age := _age(name, base)) is not None)
-    return [f"{directory}{slash}{name}" for _, name in aged]
+        return sorted(os.listdir(directory))  # noqa: PTH208  a Path for each name would cost ten times as much
+    return []
+
+
+def siblings(path: str, names_in: Callable[[str], Sequence[str]] = sorted_names) -> list[str]:
+    """Return the newest uncompressed rotated files of ``path``, oldest first by name.
+
+    ``names_in`` gives the sorted names in a directory; it may remember them.
+    """
+    directory, slash, base = path.rpartition("/")
+    names = names_in(f"{directory}{slash}" or ".")
+    beginning = base.rpartition(".")[0] or base
+    begin = bisect.bisect_left(names, beginning)
+    end = bisect.bisect_right(names, f"{beginning}\U0010ffff")
+    aged = sorted((age, name) for name in names[begin:end] if (age := _age(name, base)) is not None)
+    return [f"{directory}{slash}{name}" for _, name in aged[-bounds.ROTATED_FILES :]]
 
 
 def _age(name: str, base: str) -> tuple[int, ...] | None:
@@ -81,8 +98,8 @@ class KnownRotatedFiles:
         """Remember a file rotated from ``base``."""
         self._heads.setdefault(base, {})[identity] = head
 
-    def look(self, base: str, held: Mapping[Identity, bytes]) -> list[Sibling]:
-        """Return the rotated files of ``base``, oldest first. ``held`` are the first bytes of the open files.
+    def look(self, base: str, paths: Iterable[str], held: Mapping[Identity, bytes]) -> list[Sibling]:
+        """Return the rotated files of ``base``, which are at ``paths``. ``held`` are the first bytes of the open files.
 
         A file is not new if it is open or starts like an open or known one. At the first look at ``base``, no file is.
         """
@@ -90,13 +107,14 @@ class KnownRotatedFiles:
         known = self._heads.setdefault(base, {})
         # A file with the same bytes and another identity is a copy, perhaps of an open file.
         heads = [*known.values(), *held.values()]
+        same = set(heads)  # finds most of them at once
         found: list[Sibling] = []
-        for path in siblings(base):
+        for path in paths:
             if (first := _first_bytes(path)) is None:
                 continue
             identity, head = first
             unheld = asked_before and identity not in held
-            new = unheld and head != b"" and not any(begin_alike(head, other) for other in heads)
+            new = unheld and head not in same and head != b"" and not any(begin_alike(head, other) for other in heads)
             found.append(Sibling(path, identity, head, new))
             if new:
                 heads.append(head)

@@ -39,7 +39,7 @@ class StreamFollower:
         """Whether the log is being read or has been read to its end."""
         return self.problem is None
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Do nothing: a stream is read from its first byte."""
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:

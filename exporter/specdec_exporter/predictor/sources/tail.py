@@ -11,30 +11,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Generator, Sequence
 
+from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES, Scanner
+from specdec_exporter.predictor.sources.aside import Aside
 from specdec_exporter.predictor.sources.fileset import FileSet, Start
 from specdec_exporter.predictor.sources.history import search_start
-from specdec_exporter.predictor.sources.logfile import LogFile
-from specdec_exporter.predictor.sources.places import look
+from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position
+from specdec_exporter.predictor.sources.places import Findings, look
 from specdec_exporter.predictor.sources.positions import PositionFile
-from specdec_exporter.predictor.sources.rotation import siblings
 
 _logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.25
-POLL_BYTES = 1024 * 1024  # takes one or two milliseconds of the event loop
+POLL_SECONDS = 0.5
+POLL_BYTES = 1024 * 1024  # takes one or two milliseconds
 ROTATE_WAIT_SECONDS = 5.0
 
 _MAX_RETIRED = 16  # rotated files kept open
 _SAVE_SECONDS = 10.0
 _LAST_BYTES = 64 * POLL_BYTES  # read when stopping, which so takes about a second at most
 _LONGEST_BACKOFF_SECONDS = 30.0
+_REST = 20  # rests this many times as long as a round takes, so that a directory of many files costs 5 % of a core
+_LATE_SECONDS = 10.0  # a round that takes longer is a problem: a network file system that does not answer
+_SILENT_SECONDS = 60.0  # then a file may yield its place to one beyond the bound
 
 
 class LogFollower:
@@ -46,7 +49,7 @@ class LogFollower:
     engine configuration and gives them as events, unless it reads a newer configuration first. ``state_path`` is the
     position file. The scanners may share ``counters``.
 
-    :meth:`poll` is one bounded, synchronous round; :meth:`follow` repeats it.
+    :meth:`poll` is one bounded, synchronous round; :meth:`follow` repeats it in a thread.
     """
 
     def __init__(
@@ -73,6 +76,9 @@ class LogFollower:
         self._history: Generator[int, None, list[Event]] | None = None
         self._announced: dict[str, str] = {}
         self._failure: str | None = None
+        self._aside = Aside()
+        self._left_out = 0  # files beyond the bound at the last look
+        self._rest_seconds = 0.0
         self._begun = False
         self._closed = False
         self._saved_at = clock()
@@ -93,9 +99,9 @@ class LogFollower:
         """Whether at least one file exists and all are being read."""
         return self.problem is None
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Look for the first time. What the files hold now was there at the start."""
-        self.poll(0)
+        await self._survive(lambda: self.poll(0), lambda _: None)
 
     def poll(self, max_bytes: int = POLL_BYTES) -> list[Event]:
         """Do one round: look at the paths, read at most about ``max_bytes`` of new bytes, return events in order.
@@ -105,6 +111,7 @@ class LogFollower:
         if self._closed:
             return []
         began = time.perf_counter()
+        began_work = time.thread_time()  # without waiting for a disk
         now = self._clock()
         self._look(now)
         events = self._read(max_bytes, now)
@@ -114,6 +121,7 @@ class LogFollower:
         self._announce()
         self._save(now, found=bool(events))
         self.counters.round_seconds = time.perf_counter() - began
+        self._rest_seconds = _REST * (time.thread_time() - began_work)
         return events
 
     def close(self, *, final: bool = True) -> list[Event]:
@@ -137,34 +145,49 @@ class LogFollower:
             self._set.files.clear()
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
-        """Give events to ``sink`` until ``stop`` is set, then :meth:`close`. No exception ends it."""
-        failures = 0
-        while not stop.is_set():
-            failures = 0 if self._survive(self.poll, sink) else failures + 1
-            if self.more and not failures:
-                await asyncio.sleep(0)
-                continue
-            wait_seconds = min(POLL_SECONDS * 2 ** min(failures, 10), _LONGEST_BACKOFF_SECONDS)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), wait_seconds)
-        self._survive(self.close, sink)
+        """Give events to ``sink`` until ``stop`` is set, then :meth:`close`. No exception ends it.
 
-    def _survive(self, read: Callable[[], list[Event]], sink: Callable[[Event], None]) -> bool:
-        """Give the events of ``read`` to ``sink``. Return False if either raised; log an error when it first occurs."""
+        Cancel it if it does not come back, because a file system hangs; then nothing is saved any more.
+        """
+        failures = 0
         try:
-            for event in read():
+            while not stop.is_set():
+                failures = 0 if await self._survive(self.poll, sink) else failures + 1
+                if self.more and not failures:
+                    continue
+                wait_seconds = max(POLL_SECONDS * 2 ** min(failures, 10), self._rest_seconds)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), min(wait_seconds, _LONGEST_BACKOFF_SECONDS))
+            await self._survive(self.close, sink)
+        except asyncio.CancelledError:
+            self._state = None  # another follower may use it when the thread goes on
+            raise
+        finally:
+            self._aside.end()
+
+    async def _survive(self, read: Callable[[], list[Event]], sink: Callable[[Event], None]) -> bool:
+        """Give the events of ``read`` to ``sink``. Return False if either raised; log an error when it first occurs."""
+        late = asyncio.get_running_loop().call_later(
+            _LATE_SECONDS, self._fail, f"a look at the log has taken {_LATE_SECONDS:g} s; its file system may hang"
+        )
+        try:
+            for event in await self._aside.run(read):
                 sink(event)
-        except Exception as error:  # nothing that happens here may end the server
-            self.counters.read_errors += 1
-            reason = f"reading the log failed: {error!r}"
-            if self._failure != reason:
-                self._failure = reason
-                _logger.exception("%s; trying again", reason)
+        except Exception as error:  # noqa: BLE001  logged; nothing that happens here may end the server
+            self._fail(f"reading the log failed: {error!r}", error)
             return False
+        finally:
+            late.cancel()
         if self._failure:
             self._failure = None
             _logger.info("the log is being read again")
         return True
+
+    def _fail(self, reason: str, error: Exception | None = None) -> None:
+        self.counters.read_errors += 1
+        if self._failure != reason:
+            self._failure = reason
+            _logger.error("%s; trying again", reason, exc_info=error)
 
     # --- one round -------------------------------------------------------------------------------------------------
 
@@ -186,18 +209,40 @@ class LogFollower:
                 file.grew_at = now
                 file.flushed = False
         state_paths = [self._state.path, self._state.temporary_path] if self._state else []
+        positions = self._state.load() if self._state and not self._begun else ()
         findings = look(
             self._paths,
-            ignored={os.path.realpath(path) for path in state_paths},
+            ignored=state_paths,
             bases={file.path for file in self._set.files},
+            active=self._active(positions, now),
         )
         self._set.troubles.update(findings.problems)
+        self._note_left_out(findings)
         if self._begun:
-            self._set.update(findings.places, now)
+            self._set.update(findings, now)
             return
         self._begun = True
-        self._set.begin(findings.places, self._state.load() if self._state else (), now)
+        self._set.begin(findings, positions, now)
         self._begin_history()
+
+    def _active(self, positions: Sequence[Position], now: float) -> set[Identity]:
+        """Return the files that must not yield their place: there is more to read in them, or may be soon."""
+        active = {position.identity for position in positions}
+        for file in self._set.files:
+            if file.bytes_behind or now - file.grew_at < _SILENT_SECONDS:
+                active.add(file.identity)
+        return active
+
+    def _note_left_out(self, findings: Findings) -> None:
+        """Count the files beyond the bound; log it once when there are any, and once when there are none."""
+        left_out = sum(not place.rotated for place in findings.left_out)
+        self.counters.dropped["log_files"] += max(0, left_out - self._left_out)
+        if left_out and not self._left_out:
+            files = f"{left_out + bounds.LOG_FILES} log files, of which it reads {bounds.LOG_FILES}"
+            _logger.warning("%s: the exporter finds %s, those changed last", ", ".join(self._paths), files)
+        if self._left_out and not left_out:
+            _logger.info("%s: all log files are read again", ", ".join(self._paths))
+        self._left_out = left_out
 
     def _read(self, max_bytes: int, now: float) -> list[Event]:
         events: list[Event] = []
@@ -272,7 +317,7 @@ class LogFollower:
         live = {file.path for file in newest_first if file.offset and file.retired_at is None}
         held = {file.path for file in newest_first}
         for base in sorted(live):
-            parts += [(path, None) for path in reversed(siblings(base)) if path not in held]
+            parts += [(path, None) for path in reversed(self._set.rotated_paths(base)) if path not in held]
         if parts:
             self._history = search_start(parts, self._config_scanner_factory, self._buffer)
 
@@ -298,15 +343,15 @@ class LogFollower:
     def _save(self, now: float, *, found: bool) -> None:
         """Save before events are given. A kill in between loses them, but the next start does not count them twice."""
         due = now - self._saved_at >= _SAVE_SECONDS
-        if due or self._set.moved or (found and not self.more):
+        if due or self._set.moved or found:
             if due:
                 self._saved_at = now
             self._set.moved = False
             self._save_positions(durable=due)
 
     def _save_positions(self, *, durable: bool) -> None:
-        if self._state:
-            self._state.save([file.position() for file in self._set.files if file.resumable], durable=durable)
+        if state := self._state:
+            state.save([file.position() for file in self._set.files if file.resumable], durable=durable)
 
     def _announce(self) -> None:
         """Log each problem once when it begins and once when it ends."""
