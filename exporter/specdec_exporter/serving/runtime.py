@@ -16,6 +16,7 @@ from specdec_exporter import __version__
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.metrics.continuity import Continuity
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.logsource import LogSource, open_log_source
@@ -48,6 +49,7 @@ class PredictorRuntime:
         )
         self.metrics_health = CollectorHealth(success=False)
         self._fetcher = MetricsFetcher(session, settings.url)
+        self._continuity = Continuity()
         self._source: LogSource | None = open_log_source(settings, reader) if reader is not None else None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -81,7 +83,10 @@ class PredictorRuntime:
         timeout_seconds = min(timeout_seconds, self.settings.timeout)
         try:
             snapshot = await self._fetcher.fetch(timeout_seconds)
+            self._continuity.check(snapshot)
         except FetchError as error:
+            if error.reason == "connect":
+                self._continuity.lost()
             self.state.observe_failure(str(error))
             self._say_once(error)
             self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)

@@ -1,0 +1,126 @@
+"""Whether an answer of ``/metrics`` continues the answers before it.
+
+Counters of one process never fall and never vanish. An answer that breaks this is old (a cache), cut off between two
+lines, or of another predictor behind the same URL. To Prometheus a fall is a restart: it would count everything twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from operator import lt
+from typing import Final
+
+from specdec_exporter import bounds
+from specdec_exporter.errors import FetchError
+from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later
+
+SCALARS: Final = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions")
+MAPS: Final = ("accepted_tokens_per_position", "requests_finished")
+HISTOGRAMS: Final = (
+    "time_to_first_token",
+    "time_per_output_token",
+    "step_latency",
+    "request_latency",
+    "request_decode",
+    "prompt_length",
+    "generation_length",
+)
+
+
+def fallen(before: EngineSnapshot, now: EngineSnapshot) -> str | None:
+    """Return in words the first counter of an engine that fell, or the first histogram with other buckets."""
+    for name in SCALARS:
+        one, other = getattr(before, name), getattr(now, name)
+        if one is not None and other is not None and other < one:
+            return f"{name} fell from {one:g} to {other:g}"
+    for name in MAPS:
+        was, is_now = getattr(before, name) or {}, getattr(now, name) or {}
+        for key in was.keys() & is_now.keys():
+            if is_now[key] < was[key]:
+                return f"{name} {plain(str(key))} fell from {was[key]:g} to {is_now[key]:g}"
+    for name in HISTOGRAMS:
+        histogram, later = getattr(before, name), getattr(now, name)
+        if histogram is None or later is None:
+            continue
+        if histogram.bounds != later.bounds:
+            return f"the buckets of {name} changed"
+        if later.sum < histogram.sum or any(map(lt, later.counts, histogram.counts)):
+            return f"{name} fell"
+    return None
+
+
+def _vanished(before: EngineSnapshot, now: EngineSnapshot) -> str | None:
+    for name in (*SCALARS, *MAPS, *HISTOGRAMS):
+        was, is_now = getattr(before, name), getattr(now, name)
+        if was is not None and (is_now is None or (name in MAPS and was.keys() - is_now.keys())):
+            return f"{name} is missing"
+    return None
+
+
+def _break(before: Snapshot, now: Snapshot) -> str | None:
+    """Return in words why ``now`` cannot come from the process of ``before``, later."""
+    engines = {(engine.model_name, engine.engine): engine for engine in now.engines}
+    for engine in before.engines:
+        later = engines.get((engine.model_name, engine.engine))
+        found = "it is missing" if later is None else fallen(engine, later) or _vanished(engine, later)
+        if found:
+            return f"of engine {plain(engine.engine)}, {found}"
+    if before.stats_present and not now.stats_present:
+        return "the engine's statistics are missing"
+    return None
+
+
+class Continuity:
+    """Compares each answer of one predictor with the last good one.
+
+    A later start time proves a restart. Anything else that breaks the counters is refused until it has lasted for
+    ``bounds.DOUBT_SECONDS``; then it is taken for a restart that shows no later start time. A predictor without start
+    time (several API servers, the Rust frontend) may also have restarted while nothing answered.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._good: Snapshot | None = None
+        self._doubted: Snapshot | None = None  # the last answer that was refused, if the next one may follow it
+        self._doubted_since = 0.0
+        self._lost = False  # nothing answered since the last good answer
+
+    def lost(self) -> None:
+        """Note that nothing answers: the predictor may be restarting."""
+        self._lost = True
+
+    def check(self, now: Snapshot) -> None:
+        """Take an answer for good, or raise :class:`FetchError` with the reason ``went_back``."""
+        problem = self._problem(now)
+        if problem and not self._lasts(now):
+            raise FetchError(
+                "went_back",
+                f"the answer does not continue the one before: {problem}. It may be an old one, or several predictors "
+                f"answer at this URL. If it stays so for {bounds.DOUBT_SECONDS} s, it counts as a restart",
+            )
+        self._good, self._doubted, self._lost = now, None, False
+
+    def _problem(self, now: Snapshot) -> str | None:
+        good = self._good
+        if good is None or (good.engine_generation and now.engine_generation not in (None, good.engine_generation)):
+            return None
+        times = (good.process_start_time_seconds, now.process_start_time_seconds)
+        if started_later(*times) or (self._lost and (None in times or times[0] != times[1])):
+            return None
+        if started_later(times[1], times[0]):
+            return "its process started earlier"
+        return _break(good, now)
+
+    def _lasts(self, now: Snapshot) -> bool:
+        """Whether the answers have been refused for long enough, and each follows from the one before it."""
+        before, self._doubted = self._doubted, now
+        follows = (
+            before is not None
+            and before.process_start_time_seconds == now.process_start_time_seconds
+            and _break(before, now) is None
+        )
+        if not follows:
+            self._doubted_since = self._clock()
+        return self._clock() - self._doubted_since >= bounds.DOUBT_SECONDS

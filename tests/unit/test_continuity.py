@@ -1,0 +1,150 @@
+"""Answers that cannot follow the one before: refused at first, since Prometheus would count everything twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import Clock, engine, latency, snapshot
+from specdec_exporter import bounds
+from specdec_exporter.errors import FetchError
+from specdec_exporter.predictor.metrics.continuity import Continuity
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+
+NO_STATISTICS = Snapshot(engines=(), engine_generation=None, stats_present=False, process_start_time_seconds=1000.0)
+
+
+def answer(steps: float, started: float | None = 1000.0, **changes: object) -> Snapshot:
+    whole = engine(steps, (steps * 0.8, steps * 0.6, steps * 0.4), requests=steps / 100)
+    return msgspec.structs.replace(
+        snapshot(msgspec.structs.replace(whole, **changes)), process_start_time_seconds=started
+    )
+
+
+@dataclass
+class Watch:
+    """Shows one answer after the other, 15 s apart; ``refusals`` are the reasons in words."""
+
+    clock: Clock = field(default_factory=Clock)
+    refusals: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.continuity = Continuity(self.clock.monotonic)
+
+    def takes(self, *answers: Snapshot) -> list[bool]:
+        return [self._takes(each) for each in answers]
+
+    def _takes(self, shown: Snapshot) -> bool:
+        self.clock.advance(15)
+        try:
+            self.continuity.check(shown)
+        except FetchError as error:
+            self.refusals.append(f"{error.reason}: {error}")
+            return False
+        return True
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.mark.parametrize("started", [1000.0, None])
+def test_an_old_answer_is_refused_and_the_next_fresh_one_taken(watch: Watch, started: float | None) -> None:
+    assert watch.takes(*(answer(steps, started) for steps in (100, 200, 150, 300))) == [True, True, False, True]
+    assert watch.refusals[0].startswith("went_back: ")
+    assert "drafts fell from 200 to 150" in watch.refusals[0]
+
+
+def test_an_answer_that_comes_again_is_no_fault(watch: Watch) -> None:
+    assert watch.takes(answer(100), answer(100), answer(100)) == [True] * 3
+
+
+def test_a_later_start_time_is_a_restart(watch: Watch) -> None:
+    assert watch.takes(answer(100), answer(3, 2000.0), answer(5, 2000.0)) == [True] * 3
+
+
+@pytest.mark.parametrize("generations", [("v0", "v1"), ("v1", "v0")])
+def test_another_engine_generation_is_a_restart(watch: Watch, generations: tuple[str, str]) -> None:
+    answers = (
+        msgspec.structs.replace(answer(steps, None), engine_generation=generation)
+        for steps, generation in zip((100, 3), generations, strict=True)
+    )
+    assert watch.takes(*answers) == [True] * 2
+
+
+def test_without_start_time_a_restart_shows_by_a_time_without_answer(watch: Watch) -> None:
+    watch.takes(answer(100, None))
+    watch.continuity.lost()
+    assert watch.takes(answer(3, None), answer(5, None), answer(4, None)) == [True, True, False]
+
+
+def test_an_answer_lost_on_the_way_does_not_excuse_an_old_one_of_the_same_process(watch: Watch) -> None:
+    watch.takes(answer(100), answer(200))
+    watch.continuity.lost()
+    assert watch.takes(answer(150), answer(300)) == [False, True]
+
+
+def test_of_two_predictors_in_turn_one_is_followed(watch: Watch) -> None:
+    answers = [answer(5000 + step, 2000.0) if step % 2 else answer(100 + step, 1000.0) for step in range(20)]
+    assert watch.takes(*answers) == [True, *(bool(step % 2) for step in range(1, 20))]
+    watch = Watch()
+    unknown = [answer(100 + step if step % 2 else 5000 + step, None) for step in range(20)]
+    assert watch.takes(*unknown) == [not step % 2 for step in range(20)]
+
+
+def test_what_lasts_is_taken_for_a_restart(watch: Watch) -> None:
+    """The wall clock was set back before the restart, or the server began to count anew by itself."""
+    earlier = [answer(steps, 500.0) for steps in range(10)]
+    assert watch.takes(answer(100), *earlier) == [True, *[False] * 4, *[True] * 6]
+    anew = [answer(steps, 500.0) for steps in range(8)]
+    assert watch.takes(*anew) == [*[False] * 4, *[True] * 4]
+    assert bounds.DOUBT_SECONDS == 60
+
+
+@pytest.mark.parametrize(
+    ("cut", "words"),
+    [
+        (answer(200, accepted_tokens=None), "accepted_tokens is missing"),
+        (answer(200, accepted_tokens_per_position={0: 160.0}), "accepted_tokens_per_position is missing"),
+        (answer(200, step_latency=None), "step_latency is missing"),
+        (answer(200, step_latency=msgspec.structs.replace(latency(200), bounds=(1.0, 2.0, float("inf")))), "buckets"),
+        (msgspec.structs.replace(snapshot(), process_start_time_seconds=1000.0), "of engine 0, it is missing"),
+        (NO_STATISTICS, "of engine 0, it is missing"),
+    ],
+)
+def test_an_answer_that_lacks_counters_was_cut_off_between_two_lines(watch: Watch, cut: Snapshot, words: str) -> None:
+    assert watch.takes(answer(100), cut, answer(300)) == [True, False, True]
+    assert words in watch.refusals[0]
+
+
+def test_gauges_may_go_and_counters_may_come(watch: Watch) -> None:
+    first = answer(100, time_to_first_token=None, requests_finished={"stop": 1.0})
+    later = answer(200, requests_running=None, kv_cache_usage_ratio=None, requests_finished={"stop": 2.0, "abort": 1.0})
+    assert watch.takes(first, later) == [True, True]
+
+
+@given(
+    runs=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=8), min_size=1, max_size=5),
+    old=st.sets(st.integers(0, 40)),
+)
+def test_whatever_is_old_prometheus_never_counts_more_than_happened(runs: list[list[int]], old: set[int]) -> None:
+    """Each run is a process that tells its start; before some answers, an older one of any process comes again."""
+    watch, sent, taken = Watch(), list[Snapshot](), list[EngineSnapshot]()
+    for number, increases in enumerate(runs):
+        steps = 0
+        for increase in increases:
+            steps += increase
+            if sent and len(sent) in old:
+                stale = sent[len(sent) // 2]
+                taken += [stale.engines[0]] if watch.takes(stale) == [True] else []
+            sent.append(answer(steps, 1000.0 + number))
+            assert watch.takes(sent[-1]) == [True]
+            taken += sent[-1].engines
+    drafts: list[float] = [each.drafts or 0.0 for each in taken]
+    assert sum(now - before if now >= before else now for before, now in pairwise(drafts)) <= sum(map(sum, runs))
