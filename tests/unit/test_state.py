@@ -404,6 +404,16 @@ def test_the_history_has_points_from_the_second_reading_on_and_is_an_hour_long_a
     assert max(distances[:-1]) <= 64
 
 
+@pytest.mark.parametrize("step", [3600.0, -3600.0, -1_790_000_000.0])
+def test_the_history_goes_on_when_the_wall_clock_is_set(state: PredictorState, clock: Clock, step: float) -> None:
+    for number in range(40):
+        clock.ahead += step if number == 20 else 0.0
+        state.observe_snapshot(snapshot(engine(number * 100, (50.0 * number, 0.0, 0.0))))
+        clock.advance(60)
+    times = [point.timestamp for point in state.status().history]
+    assert times == pytest.approx([clock.wall() - 60 * number for number in range(39, 1, -1)] + [clock.wall()])
+
+
 def test_the_newest_point_of_the_history_is_the_window(state: PredictorState, clock: Clock) -> None:
     for step in range(50):
         state.observe_snapshot(snapshot(engine(step * 100, (30.0 * step + step * step, 0.0, 0.0))))
