@@ -12,7 +12,7 @@ from typing import Final
 BODY_BYTES: Final = 16 * 1024 * 1024  # of /metrics, compressed and decompressed; 300 times the body of 0.32.0; refused
 VERSION_BODY_BYTES: Final = 64 * 1024  # refused
 MODELS_BODY_BYTES: Final = 1024 * 1024  # refused
-# Counters that went back, or another process that did not start later: refused for so long, then taken for a restart.
+# Counters that go back without a proof of a restart: refused for so long, then taken for a restart.
 DOUBT_SECONDS: Final = 60
 
 # --- What a log holds -------------------------------------------------------------------------------------------------

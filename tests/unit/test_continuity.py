@@ -34,7 +34,7 @@ class Watch:
     refusals: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.continuity = Continuity(self.clock.monotonic)
+        self.continuity = Continuity(self.clock.monotonic, self.clock.wall)
 
     def takes(self, *answers: Snapshot) -> list[bool]:
         return [self._takes(each) for each in answers]
@@ -65,8 +65,16 @@ def test_an_answer_that_comes_again_is_no_fault(watch: Watch) -> None:
     assert watch.takes(answer(100), answer(100), answer(100)) == [True] * 3
 
 
-def test_a_later_start_time_is_a_restart(watch: Watch) -> None:
-    assert watch.takes(answer(100), answer(3, 2000.0), answer(5, 2000.0)) == [True] * 3
+def test_a_process_that_started_after_the_last_answer_is_a_restart(watch: Watch) -> None:
+    assert watch.takes(answer(100)) == [True]
+    started = watch.clock.wall() + 1
+    assert watch.takes(answer(3, started), answer(5, started)) == [True] * 2
+
+
+def test_another_process_after_a_time_without_answer_is_a_restart_whatever_the_clocks_say(watch: Watch) -> None:
+    for started in (1000.0, 500.0, 2000.0):
+        assert watch.takes(answer(100, started)) == [True]
+        watch.continuity.lost()
 
 
 @pytest.mark.parametrize("generations", [("v0", "v1"), ("v1", "v0")])
@@ -90,12 +98,12 @@ def test_an_answer_lost_on_the_way_does_not_excuse_an_old_one_of_the_same_proces
     assert watch.takes(answer(150), answer(300)) == [False, True]
 
 
-def test_of_two_predictors_in_turn_one_is_followed(watch: Watch) -> None:
-    answers = [answer(5000 + step, 2000.0) if step % 2 else answer(100 + step, 1000.0) for step in range(20)]
-    assert watch.takes(*answers) == [True, *(bool(step % 2) for step in range(1, 20))]
-    watch = Watch()
-    unknown = [answer(100 + step if step % 2 else 5000 + step, None) for step in range(20)]
-    assert watch.takes(*unknown) == [not step % 2 for step in range(20)]
+def test_of_two_predictors_in_turn_one_is_followed() -> None:
+    for started in ((1000.0, 2000.0), (2000.0, 1000.0), (None, None)):
+        watch = Watch()
+        steps = ((100, 5000) if started[0] else (5000, 100), started)
+        answers = [answer(steps[0][turn % 2] + turn, started[turn % 2]) for turn in range(20)]
+        assert watch.takes(*answers) == [turn % 2 == 0 for turn in range(20)]
 
 
 def test_what_lasts_is_taken_for_a_restart(watch: Watch) -> None:
@@ -136,14 +144,14 @@ def test_gauges_may_go_and_counters_may_come(watch: Watch) -> None:
 def test_whatever_is_old_prometheus_never_counts_more_than_happened(runs: list[list[int]], old: set[int]) -> None:
     """Each run is a process that tells its start; before some answers, an older one of any process comes again."""
     watch, sent, taken = Watch(), list[Snapshot](), list[EngineSnapshot]()
-    for number, increases in enumerate(runs):
-        steps = 0
+    for increases in runs:
+        steps, started = 0, watch.clock.wall() + 1
         for increase in increases:
             steps += increase
             if sent and len(sent) in old:
                 stale = sent[len(sent) // 2]
                 taken += [stale.engines[0]] if watch.takes(stale) == [True] else []
-            sent.append(answer(steps, 1000.0 + number))
+            sent.append(answer(steps, started))
             assert watch.takes(sent[-1]) == [True]
             taken += sent[-1].engines
     drafts: list[float] = [each.drafts or 0.0 for each in taken]

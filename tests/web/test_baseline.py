@@ -16,7 +16,7 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 NOTHING = (CAPTURES / "0.32.0-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()
 FIRST = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
-RESTARTED = FIRST.replace(b"process_start_time_seconds 1.79521", b"process_start_time_seconds 1.79522")
+RESTARTED = FIRST.replace(b"process_start_time_seconds 1.79521", b"process_start_time_seconds 2.79521")
 MODEL = 'inference_service="default",model_name="tiny"'
 RATIO = f"specdec_baseline_acceptance_ratio{{{MODEL}}}"
 RELOADED = "specdec_exporter_config_last_reload_successful"

@@ -14,7 +14,7 @@ from typing import Final
 from specdec_exporter import bounds
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import plain
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 SCALARS: Final = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions")
 MAPS: Final = ("accepted_tokens_per_position", "requests_finished")
@@ -75,16 +75,21 @@ def _break(before: Snapshot, now: Snapshot) -> str | None:
 class Continuity:
     """Compares each answer of one predictor with the last good one.
 
-    A later start time proves a restart. Anything else that breaks the counters is refused until it has lasted for
-    ``bounds.DOUBT_SECONDS``; then it is taken for a restart that shows no later start time. A predictor without start
-    time (several API servers, the Rust frontend) may also have restarted while nothing answered.
+    A process that started after that answer proves a restart. So does another process after a time without answer, or
+    any process that tells no start time then (several API servers, the Rust frontend). Other breaks are refused until
+    they have lasted for ``bounds.DOUBT_SECONDS``; then they count as a restart, too. ``clock`` gives monotonic seconds,
+    ``wall_clock`` Unix seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
+    ) -> None:
         self._clock = clock
+        self._wall_clock = wall_clock
         self._good: Snapshot | None = None
-        self._doubted: Snapshot | None = None  # the last answer that was refused, if the next one may follow it
-        self._doubted_since = 0.0
+        self._good_at = 0.0  # Unix time
+        self._doubted: Snapshot | None = None  # refused, and no good answer since
+        self._doubted_since = 0.0  # monotonic
         self._lost = False  # nothing answered since the last good answer
 
     def lost(self) -> None:
@@ -100,18 +105,19 @@ class Continuity:
                 f"the answer does not continue the one before: {problem}. It may be an old one, or several predictors "
                 f"answer at this URL. If it stays so for {bounds.DOUBT_SECONDS} s, it counts as a restart",
             )
-        self._good, self._doubted, self._lost = now, None, False
+        self._good, self._good_at, self._doubted, self._lost = now, self._wall_clock(), None, False
 
     def _problem(self, now: Snapshot) -> str | None:
         good = self._good
         if good is None or (good.engine_generation and now.engine_generation not in (None, good.engine_generation)):
             return None
-        times = (good.process_start_time_seconds, now.process_start_time_seconds)
-        if started_later(*times) or (self._lost and (None in times or times[0] != times[1])):
-            return None
-        if started_later(times[1], times[0]):
-            return "its process started earlier"
-        return _break(good, now)
+        before, start = good.process_start_time_seconds, now.process_start_time_seconds
+        if before is None or start is None:
+            return None if self._lost else _break(good, now)
+        if before == start:
+            return _break(good, now)
+        together = start <= self._good_at and not self._lost
+        return "another process answered when this one was already running" if together else None
 
     def _lasts(self, now: Snapshot) -> bool:
         """Whether the answers have been refused for long enough, and each follows from the one before it."""
