@@ -71,10 +71,10 @@ def test_a_process_that_started_after_the_last_answer_is_a_restart(watch: Watch)
     assert watch.takes(answer(3, started), answer(5, started)) == [True] * 2
 
 
-def test_another_process_after_a_time_without_answer_is_a_restart_whatever_the_clocks_say(watch: Watch) -> None:
-    for started in (1000.0, 500.0, 2000.0):
-        assert watch.takes(answer(100, started)) == [True]
-        watch.continuity.lost()
+def test_after_a_time_without_answer_a_later_process_is_a_restart_whatever_the_clock_says(watch: Watch) -> None:
+    assert watch.takes(answer(100, 1000.0)) == [True]
+    watch.continuity.failed(lost=True)
+    assert watch.takes(answer(3, 500.0), answer(3, 1001.0)) == [False, True]
 
 
 @pytest.mark.parametrize("generations", [("v0", "v1"), ("v1", "v0")])
@@ -88,13 +88,13 @@ def test_another_engine_generation_is_a_restart(watch: Watch, generations: tuple
 
 def test_without_start_time_a_restart_shows_by_a_time_without_answer(watch: Watch) -> None:
     watch.takes(answer(100, None))
-    watch.continuity.lost()
+    watch.continuity.failed(lost=True)
     assert watch.takes(answer(3, None), answer(5, None), answer(4, None)) == [True, True, False]
 
 
 def test_an_answer_lost_on_the_way_does_not_excuse_an_old_one_of_the_same_process(watch: Watch) -> None:
     watch.takes(answer(100), answer(200))
-    watch.continuity.lost()
+    watch.continuity.failed(lost=True)
     assert watch.takes(answer(150), answer(300)) == [False, True]
 
 
@@ -113,6 +113,13 @@ def test_what_lasts_is_taken_for_a_restart(watch: Watch) -> None:
     anew = [answer(steps, 500.0) for steps in range(8)]
     assert watch.takes(*anew) == [*[False] * 4, *[True] * 4]
     assert bounds.DOUBT_SECONDS == 60
+
+
+def test_nothing_lasts_over_a_failed_fetch(watch: Watch) -> None:
+    watch.takes(answer(100))
+    for steps in range(20):
+        assert watch.takes(answer(steps)) == [False]
+        watch.continuity.failed(lost=False)
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,22 @@ def test_processes_that_answer_in_turn_are_known_once_each_has_answered(state: P
     assert state.restarts == 1  # that the first later one is no restart, its answer alone does not show
 
 
+def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(
+    state: PredictorState, clock: Clock
+) -> None:
+    v0 = EngineSnapshot(model_name="tiny", engine="0", draft_tokens=50_000.0, accepted_tokens=49_000.0)
+    for factor in (1, 2, 3):
+        later = msgspec.structs.replace(v0, draft_tokens=50_000.0 * factor, accepted_tokens=49_000.0 * factor)
+        state.observe_snapshot(Snapshot(engines=(later,), engine_generation="v0", stats_present=True))
+        clock.advance(15)
+    for steps in (100, 200):
+        state.observe_snapshot(snapshot(drafting(steps, steps * 3, steps * 1.5, steps * 2.5)))
+        clock.advance(15)
+    window = known(state.window())
+    assert (window.drafts, window.acceptance_ratio, window.mean_acceptance_length) == (100, 0.5, 2.5)
+    assert state.restarts == 1
+
+
 def test_a_failed_fetch_leaves_nothing_stale(state: PredictorState, clock: Clock) -> None:
     state.observe_snapshot(snapshot(engine()))
     clock.advance(60)

@@ -85,8 +85,8 @@ class PredictorRuntime:
             snapshot = await self._fetcher.fetch(timeout_seconds)
             self._continuity.check(snapshot)
         except FetchError as error:
-            if error.reason == "connect":
-                self._continuity.lost()
+            if error.reason != "went_back":
+                self._continuity.failed(lost=error.reason == "connect")
             self.state.observe_failure(str(error))
             self._say_once(error)
             self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)

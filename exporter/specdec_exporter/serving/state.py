@@ -22,7 +22,13 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later, without_drafts
+from specdec_exporter.predictor.metrics.snapshot import (
+    EngineGeneration,
+    EngineSnapshot,
+    Snapshot,
+    started_later,
+    without_drafts,
+)
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC, special_rejection_sampling
 from specdec_exporter.serving.loads import EngineLoads, LoadCounters, LoadTotals
 from specdec_exporter.serving.status import (
@@ -125,6 +131,7 @@ class PredictorState:
         self.cost: MeasuredCost | None = None  # of the window, for the baseline's model
         self._loads: dict[str, LoadCounters] = {}  # by served model
         self._tracks: dict[tuple[str, str], EngineTrack] = {}
+        self._generation: EngineGeneration | None = None  # of the last engines
         self._process_start: float | None = None  # the latest that came with statistics, Unix time
         self._settled_at = -math.inf  # monotonic: until then the process is in its slow first time
         self._engine_names: tuple[str, ...] = ()
@@ -153,6 +160,10 @@ class PredictorState:
             # V0 shows no engine before the first request: only the names of the earlier engines stay valid.
             engines = tuple(EngineSnapshot(model_name=model, engine=name) for model, name in self._tracks)
         restarted = another_process = self._is_another_process(snapshot, now)
+        if snapshot.engines:
+            if self._generation not in (None, snapshot.engine_generation):
+                restarted, self._tracks = True, {}  # V0 counts something else, so nothing of it may stay in a window
+            self._generation = snapshot.engine_generation
         for engine in engines:
             key = (engine.model_name, engine.engine)
             track = self._tracks.get(key) or self._new_track(engine, now)

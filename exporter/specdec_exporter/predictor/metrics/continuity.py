@@ -75,10 +75,10 @@ def _break(before: Snapshot, now: Snapshot) -> str | None:
 class Continuity:
     """Compares each answer of one predictor with the last good one.
 
-    A process that started after that answer proves a restart. So does another process after a time without answer, or
-    any process that tells no start time then (several API servers, the Rust frontend). Other breaks are refused until
-    they have lasted for ``bounds.DOUBT_SECONDS``; then they count as a restart, too. ``clock`` gives monotonic seconds,
-    ``wall_clock`` Unix seconds.
+    A process that started after that answer proves a restart. So does, after a time without answer, one that started
+    later than the process before, or that tells no start time (several API servers, the Rust frontend). Other breaks
+    are refused until they have lasted for ``bounds.DOUBT_SECONDS``; then they count as a restart, too. ``clock`` gives
+    monotonic seconds, ``wall_clock`` Unix seconds.
     """
 
     def __init__(
@@ -88,13 +88,14 @@ class Continuity:
         self._wall_clock = wall_clock
         self._good: Snapshot | None = None
         self._good_at = 0.0  # Unix time
-        self._doubted: Snapshot | None = None  # refused, and no good answer since
+        self._doubted: Snapshot | None = None  # refused; no other fetch since
         self._doubted_since = 0.0  # monotonic
         self._lost = False  # nothing answered since the last good answer
 
-    def lost(self) -> None:
-        """Note that nothing answers: the predictor may be restarting."""
-        self._lost = True
+    def failed(self, *, lost: bool) -> None:
+        """Note a failed fetch. ``lost``: nothing answered, so the predictor may be restarting."""
+        self._lost |= lost
+        self._doubted = None
 
     def check(self, now: Snapshot) -> None:
         """Take an answer for good, or raise :class:`FetchError` with the reason ``went_back``."""
@@ -109,15 +110,18 @@ class Continuity:
 
     def _problem(self, now: Snapshot) -> str | None:
         good = self._good
-        if good is None or (good.engine_generation and now.engine_generation not in (None, good.engine_generation)):
+        if good is None:
             return None
+        if good.engines and now.engines and good.engine_generation != now.engine_generation:
+            return None  # another release
         before, start = good.process_start_time_seconds, now.process_start_time_seconds
         if before is None or start is None:
             return None if self._lost else _break(good, now)
         if before == start:
             return _break(good, now)
-        together = start <= self._good_at and not self._lost
-        return "another process answered when this one was already running" if together else None
+        if start > self._good_at or (self._lost and start > before):
+            return None
+        return "another process answered when this one was already running"
 
     def _lasts(self, now: Snapshot) -> bool:
         """Whether the answers have been refused for long enough, and each follows from the one before it."""
