@@ -11,9 +11,22 @@ from pathlib import Path
 import pytest
 
 from builders import Clock
-from faults.incident import FAULTS, SLOW, STEPS, Increase, Judgement, Scrape, Step, increase_problems, judge, play
+from faults.incident import (
+    DOUBTED,
+    FAULTS,
+    SLOW,
+    STEPS,
+    Increase,
+    Judgement,
+    Scrape,
+    Step,
+    increase_problems,
+    judge,
+    play,
+)
 from faults.predictor import COUNTERS, World, serving
 from promtool import promtool
+from specdec_exporter import bounds
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.metrics.continuity import Continuity
 from specdec_exporter.serving.collector import SpecdecCollector
@@ -66,7 +79,7 @@ def _key(name: str, labels: dict[str, str]) -> str:
 async def test_nothing_is_counted_twice_and_only_faults_leave_gaps(tmp_path: Path) -> None:
     scrapes, judgement = await scraped(STEPS, 5.0)
     assert judgement.wrong == []
-    assert judgement.gaps.total() == 0
+    assert +judgement.gaps == {DOUBTED: bounds.DOUBT_SECONDS / SCRAPE_SECONDS}
     for fault in FAULTS:
         assert judgement.failed[fault.name] == 3, fault.name
     assert list(increase_problems(_increases(scrapes, tmp_path), scrapes)) == []
