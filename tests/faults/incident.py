@@ -58,24 +58,39 @@ def _restarts(**changes: object) -> Callable[[World], None]:
     return lambda world: world.restart(**changes)
 
 
-STEPS = (
-    *(Step(fault.name, [fault] * TIMES) for fault in FAULTS),
-    Step("all faults, one after the other", FAULTS),
-    Step("old answers in between", [Fault("old", whole, broken.old), GOOD] * TIMES),
-    Step("two predictors answer in turn", [OF_THE_TWIN, GOOD] * TIMES),
-    Step("gzip of several members", [IN_GZIP] * TIMES),
-    Step("restart between two scrapes", [], _restarts()),
-    Step("restart, and nothing answers meanwhile", [LOST] * TIMES, _restarts()),
-    Step(DOUBTED, [LOST, *[GOOD] * 4], World.restart_in_the_past),
-    Step("restart: V0 engine of 0.6.6", [LOST], _restarts(vllm_version="0.6.6.post1")),
-    Step("restart: V1 engine of 0.8.5", [LOST], _restarts(vllm_version="0.8.5", engine_generation="v1")),
-    Step("restart: 0.20.2", [LOST], _restarts(vllm_version="0.20.2")),
-    Step("restart: 0.32.0, Rust front end", [LOST], _restarts(vllm_version="0.32.0", frontend="rust")),
-    Step("restart: two API servers, which tell no start time", [LOST], _restarts(api_servers=2)),
-    Step("old answers in between, no start time", [Fault("old", whole, broken.old), GOOD] * TIMES),
-    Step("two predictors answer in turn, no start time", [OF_THE_TWIN, GOOD] * TIMES),
-    Step("restart: 0.32.0", [LOST], _restarts()),
-)
+def steps(doubted_scrapes: int) -> list[Step]:
+    """The incident. ``doubted_scrapes``: as many as fit into ``bounds.DOUBT_SECONDS``."""
+    return [
+        *(Step(fault.name, [fault] * TIMES) for fault in FAULTS),
+        Step("all faults, one after the other", FAULTS),
+        Step("old answers in between", [Fault("old", whole, broken.old), GOOD] * TIMES),
+        Step("two predictors answer in turn", [OF_THE_TWIN, GOOD] * TIMES),
+        Step("gzip of several members", [IN_GZIP] * TIMES),
+        Step("restart between two scrapes", [], _restarts()),
+        Step("restart, and nothing answers meanwhile", [LOST] * TIMES, _restarts()),
+        Step(DOUBTED, [LOST, *[GOOD] * doubted_scrapes], World.restart_in_the_past),
+        Step("restart: V0 engine of 0.6.6", [LOST], _restarts(vllm_version="0.6.6.post1")),
+        Step("restart: V1 engine of 0.8.5", [LOST], _restarts(vllm_version="0.8.5", engine_generation="v1")),
+        Step("restart: 0.20.2", [LOST], _restarts(vllm_version="0.20.2")),
+        Step("restart: 0.32.0, Rust front end", [LOST], _restarts(vllm_version="0.32.0", frontend="rust")),
+        Step("restart: two API servers, which tell no start time", [LOST], _restarts(api_servers=2)),
+        Step("old answers in between, no start time", [Fault("old", whole, broken.old), GOOD] * TIMES),
+        Step("two predictors answer in turn, no start time", [OF_THE_TWIN, GOOD] * TIMES),
+        Step("restart: 0.32.0", [LOST], _restarts()),
+    ]
+
+
+def beyond_detection(doubted_scrapes: int) -> list[Step]:
+    """What no reader can tell from the truth. The counters fall afterwards, which is refused as long as it is new."""
+    digit, other = Fault("digit", whole, broken.a_digit_more), Fault("taller", whole, broken.taller)
+    return [
+        Step("a digit more in a counter", [*[digit] * TIMES, *[GOOD] * doubted_scrapes]),
+        Step(
+            "one answer of another predictor that counted more, no start time",
+            [LOST, GOOD, GOOD, other, *[GOOD] * doubted_scrapes],
+            _restarts(api_servers=2),
+        ),
+    ]
 
 
 def play(predictor: FaultyPredictor, step: Step) -> None:
@@ -102,11 +117,13 @@ class Judgement:
     failed: Counter[str] = field(default_factory=Counter)
     gaps: Counter[str] = field(default_factory=Counter)  # scrapes without data where the answer was sound
     wrong: list[tuple[str, str]] = field(default_factory=list)  # step, words
+    good: list[tuple[Scrape, Answer]] = field(default_factory=list)  # with the predictor up
 
 
 def judge(scrapes: Iterable[Scrape], answers: Sequence[Answer], window_seconds: float) -> Judgement:
     """Compare each scrape with the last answer within it. The scrapes are in order; none may be missing."""
-    found, good = Judgement(), list[tuple[Scrape, Answer]]()
+    found = Judgement()
+    good = found.good
     ordered = list(scrapes)
     for scrape, answer in _paired(ordered, answers):
         step, up = answer.step, scrape.values.get("specdec_up")
@@ -129,7 +146,7 @@ def _paired(scrapes: Sequence[Scrape], answers: Sequence[Answer]) -> Iterator[tu
     times = [scrape.at for scrape in scrapes]
     last: dict[int, Answer] = {}
     for answer in answers:
-        last[bisect_right(times, answer.at) - 1] = answer
+        last[bisect_right(times, answer.at + 0.005) - 1] = answer  # Prometheus rounds its times
     yield from ((scrapes[index], answer) for index, answer in sorted(last.items()) if index >= 0)
 
 
@@ -159,15 +176,22 @@ def _derived_problems(scrape: Scrape, good: Sequence[tuple[Scrape, Answer]], win
     """A quotient of sums lies within the quotients of the parts: here the intervals between good scrapes."""
     if good[-1][1].v0:
         return  # of V0 there is a lifetime's ratio only
-    begin = bisect_left(good, scrape.at - 1.5 * window_seconds - 1, key=lambda pair: pair[0].at)
-    intervals = [_since(one, other) for (_, one), (_, other) in pairwise(good[begin:]) if not other.v0]
     for name, (above, below, bonus) in RATIOS.items():
         value = scrape.values.get(name)
-        if value is None:
-            continue
-        parts = [bonus + part[above] / part[below] for part in intervals if part.get(below)]
-        if not parts or not min(parts) - 1e-9 <= value <= max(parts) + 1e-9:
-            yield f"{name} {value}, expected it within {parts}"
+        low, high = quotients(good, scrape.at - 1.5 * window_seconds - 1, scrape.at, above, below)
+        if value is not None and not low - 1e-9 <= value - bonus <= high + 1e-9:
+            yield f"{name} {value}, expected {low + bonus} to {high + bonus}"
+
+
+def quotients(
+    good: Sequence[tuple[Scrape, Answer]], begin: float, end: float, above: str, below: str
+) -> tuple[float, float]:
+    """The least and the greatest quotient of two counters in the intervals between good scrapes."""
+    first = bisect_left(good, begin, key=lambda pair: pair[0].at)
+    last = bisect_right(good, end, key=lambda pair: pair[0].at)
+    parts = [_since(one, other) for (_, one), (_, other) in pairwise(good[first:last]) if not other.v0]
+    found = [part[above] / part[below] for part in parts if part.get(below)]
+    return min(found, default=math.inf), max(found, default=-math.inf)
 
 
 def _since(one: Answer, other: Answer) -> dict[str, float]:

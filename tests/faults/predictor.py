@@ -78,9 +78,9 @@ class Answer:
 
 
 class World:
-    """The predictor that the exporter should watch, and two others that may answer in its place.
+    """The predictor that the exporter should watch, and others that may answer in its place.
 
-    They started earlier, and have counted less.
+    Twin and stranger started earlier. The twin counts less, ``taller`` more.
     """
 
     def __init__(self, clock: Clock, speed: float = 1.0, **changes: Any) -> None:
@@ -91,10 +91,11 @@ class World:
         self.begin(**changes)
 
     def begin(self, **changes: Any) -> None:
-        """Let all processes begin anew, the two others some time ago."""
+        """Let all processes begin anew, the others some time ago."""
         now = self._clock()
         self.current = self._process(now, changes)
         self.twin = self._process(now, changes | {"seed": 7, "load": "0.5/s"}, started=now - 1000)
+        self.taller = self._process(now, changes | {"load": "8/s"})
         self.stranger = self._process(now, changes | {"served_model_name": "other"}, started=now - 2000)
 
     def _process(self, now: float, changes: dict[str, Any], started: float | None = None) -> Process:
@@ -265,6 +266,10 @@ def old(world: World) -> bytes:
 
 def twin(world: World) -> bytes:
     return world.now(world.twin).body()
+
+
+def taller(world: World) -> bytes:
+    return world.now(world.taller).body()
 
 
 def stranger(world: World) -> bytes:

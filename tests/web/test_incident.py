@@ -15,7 +15,6 @@ from faults.incident import (
     DOUBTED,
     FAULTS,
     SLOW,
-    STEPS,
     Increase,
     Judgement,
     Scrape,
@@ -23,6 +22,7 @@ from faults.incident import (
     increase_problems,
     judge,
     play,
+    steps,
 )
 from faults.predictor import COUNTERS, World, serving
 from promtool import promtool
@@ -35,11 +35,12 @@ from tsdb import ask, prometheus
 
 SCRAPE_SECONDS = 15
 WINDOW_SECONDS = 300
+DOUBTED_SCRAPES = bounds.DOUBT_SECONDS // SCRAPE_SECONDS
 SOUND_SCRAPES = 3  # after each step
 LABELS = ("engine", "inference_service", "model_name")
 
 
-async def scraped(steps: Iterable[Step], timeout_seconds: float) -> tuple[list[Scrape], Judgement]:
+async def scraped(incident: Iterable[Step], timeout_seconds: float) -> tuple[list[Scrape], Judgement]:
     """Scrape an exporter through the steps."""
     clock = Clock()
     world = World(clock.wall)
@@ -54,7 +55,7 @@ async def scraped(steps: Iterable[Step], timeout_seconds: float) -> tuple[list[S
         collector = SpecdecCollector(runtime)
         scrapes: list[Scrape] = []
         try:
-            for step in (Step("start", []), *steps):
+            for step in (Step("start", []), *incident):
                 clock.advance(1)
                 play(predictor, step)
                 sound = SOUND_SCRAPES
@@ -77,9 +78,9 @@ def _key(name: str, labels: dict[str, str]) -> str:
 
 @pytest.mark.debian
 async def test_nothing_is_counted_twice_and_only_faults_leave_gaps(tmp_path: Path) -> None:
-    scrapes, judgement = await scraped(STEPS, 5.0)
+    scrapes, judgement = await scraped(steps(DOUBTED_SCRAPES), 5.0)
     assert judgement.wrong == []
-    assert +judgement.gaps == {DOUBTED: bounds.DOUBT_SECONDS / SCRAPE_SECONDS}
+    assert +judgement.gaps == {DOUBTED: DOUBTED_SCRAPES}
     for fault in FAULTS:
         assert judgement.failed[fault.name] == 3, fault.name
     assert list(increase_problems(_increases(scrapes, tmp_path), scrapes)) == []
