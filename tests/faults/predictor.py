@@ -85,6 +85,7 @@ class World:
 
     def __init__(self, clock: Clock, speed: float = 1.0, **changes: Any) -> None:
         self._clock, self._speed = clock, speed
+        self._time = clock()  # all of an answer is of one moment
         self._ended: Totals = {}
         self.restarts = 0
         self.bodies: deque[bytes] = deque(maxlen=OLD)
@@ -92,7 +93,7 @@ class World:
 
     def begin(self, **changes: Any) -> None:
         """Let all processes begin anew, the others some time ago."""
-        now = self._clock()
+        now = self._time
         self.current = self._process(now, changes)
         self.twin = self._process(now, changes | {"seed": 7, "load": "0.5/s"}, started=now - 1000)
         self.taller = self._process(now, changes | {"load": "8/s"})
@@ -104,6 +105,7 @@ class World:
 
     def restart(self, **changes: Any) -> None:
         """End the process and begin another. ``changes``: of the settings, such as ``vllm_version``."""
+        self.look()
         self._ended = self.happened()
         self.restarts += 1
         self.bodies.clear()
@@ -112,16 +114,19 @@ class World:
     def restart_in_the_past(self) -> None:
         """The wall clock of the predictor was set back by an hour before this restart."""
         self.restart()
-        now = self._clock()
-        self.current = self._process(now, {}, started=now - 3600)
+        self.current = self._process(self._time, {}, started=self._time - 3600)
 
     def happened(self) -> Totals:
         """The counts of all processes so far."""
         found = self.now(self.current).totals()
         return {name: found.get(name, 0.0) + self._ended.get(name, 0.0) for name in found.keys() | self._ended.keys()}
 
+    def look(self) -> None:
+        """Let time pass up to this moment."""
+        self._time = self._clock()
+
     def now(self, process: Process) -> Process:
-        return process.at(self._clock())
+        return process.at(self._time)
 
 
 class Wire:
@@ -344,6 +349,7 @@ class FaultyPredictor:
 
     async def _answer(self, wire: Wire) -> None:
         world, fault = self.world, self.plan.popleft() if self.plan else GOOD
+        world.look()
         body = fault.body(world)
         self.answers.append(
             Answer(

@@ -67,6 +67,7 @@ async def main() -> int:
             with prometheus(Path(folder), running.url.removeprefix("http://"), await pack.text("rules")) as url:
                 await _play(predictor, [Step("start", []), *incident, *undetectable])
                 seen = await asyncio.to_thread(_read, url, predictor.answers)
+                log = running.log
     judgement = judge(seen.scrapes, predictor.answers, WINDOW_SECONDS)
     limits = {step.name for step in undetectable}
     bad = [f"{step}: {words}" for step, words in judgement.wrong if step not in limits]
@@ -74,7 +75,11 @@ async def main() -> int:
     bad += increase_problems(seen.increases, seen.scrapes)
     bad += [f"shown although the predictor was down: {each}" for each in seen.stale]
     bad += _recorded_problems(seen.recorded, judgement, detectable_until)
-    print("\n".join(bad[:100]), f"{len(seen.recorded)} recorded ratios, {len(seen.increases)} increases", sep="\n")
+    print(
+        "\n".join([*(line for line in log if "does not continue" in line), *bad[:100]]),
+        f"{len(seen.recorded)} recorded ratios, {len(seen.increases)} increases",
+        sep="\n",
+    )
     return _report(judgement, bad)
 
 

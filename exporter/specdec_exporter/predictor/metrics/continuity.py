@@ -16,6 +16,9 @@ from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
+# Start times count from the machine's boot time, which has whole seconds; and an answer is older than its reading.
+_COARSE_SECONDS: Final = 2.0
+
 SCALARS: Final = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions")
 MAPS: Final = ("accepted_tokens_per_position", "requests_finished")
 HISTOGRAMS: Final = (
@@ -119,7 +122,7 @@ class Continuity:
             return None if self._lost else _break(good, now)
         if before == start:
             return _break(good, now)
-        if start > self._good_at or (self._lost and start > before):
+        if start > self._good_at - _COARSE_SECONDS or (self._lost and start > before):
             return None
         return "another process answered when this one was already running"
 
