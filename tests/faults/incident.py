@@ -230,5 +230,5 @@ def increase_problems(increases: Iterable[Increase], scrapes: Iterable[Scrape]) 
         seen = [(scrape.at, scrape.values[name]) for scrape in inside if name in scrape.values]
         counted = sum(now - was if now >= was else now for (_, was), (_, now) in pairwise(seen))
         most = counted * seconds / (seen[-1][0] - seen[0][0])
-        if not counted * (1 - 1e-9) <= value <= most * (1 + 1e-9):
+        if not counted * (1 - 1e-6) <= value <= most * (1 + 1e-6):
             yield f"increase({name}[{seconds:g}s]) at {at} is {value}, expected {counted} to {most}"
