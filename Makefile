@@ -9,7 +9,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare fuzz soak-memory soak-tail soak-killed users-text lock clean
+.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare fuzz soak-memory soak-tail soak-killed soak-incident users-text lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -113,6 +113,9 @@ soak-tail: $(VENV)/.dev ## The log reader through STEPS random steps of a log's 
 
 soak-killed: $(VENV)/.dev ## The exporter killed KILLS times at random moments while it follows a log that rotates
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.killed --kills $(or $(KILLS),200)
+
+soak-incident: $(VENV)/.dev $(TOOLS)/.test ## A faulty predictor before a real Prometheus, 9 minutes; writes its table
+	PYTHONPATH=tests:deploy:tools $(BIN)/python tests/soak/incident.py
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml

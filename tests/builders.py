@@ -22,15 +22,16 @@ def known(value: T | None) -> T:
 
 @dataclasses.dataclass
 class Clock:
-    """A monotonic clock and a wall clock that move together, by hand."""
+    """A monotonic clock and a wall clock that move together, by hand; ``ahead`` sets the wall clock."""
 
     now: float = 1000.0
+    ahead: float = 1_790_000_000.0
 
     def monotonic(self) -> float:
         return self.now
 
     def wall(self) -> float:
-        return 1_790_000_000.0 + self.now
+        return self.ahead + self.now
 
     def advance(self, seconds: float) -> None:
         self.now += seconds

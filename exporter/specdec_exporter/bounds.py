@@ -25,6 +25,7 @@ LEARNT_BODY_BYTES: Final = 2 * 1024 * 1024  # of a body whose layout is kept; la
 LEARNT_BODY_LINES: Final = 20_000  # of a body whose layout is kept; as above
 VERSION_BODY_BYTES: Final = 64 * 1024  # of /version; refused
 MODELS_BODY_BYTES: Final = 1024 * 1024  # of /v1/models; refused
+DOUBT_SECONDS: Final = 60  # of refusing what cannot follow from the answer before; then it counts as a restart
 
 # 300 data-parallel engines behind one server is the most that is known; one is usual.
 ENGINES: Final = 512  # of the process, in equal shares; known engines stay, new ones are left out; counted as engines

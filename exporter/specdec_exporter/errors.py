@@ -23,7 +23,8 @@ class FetchError(SpecdecError):
     """The predictor's ``/metrics`` could not be fetched or understood.
 
     ``reason`` is a short code from a bounded set (``connect``, ``timeout``, ``http_status``, ``too_large``,
-    ``redirect``, ``not_metrics``, ``truncated``, ``encoding``, ``credentials``); the message says the same in words.
+    ``redirect``, ``not_metrics``, ``truncated``, ``encoding``, ``credentials``, ``went_back``); the message says the
+    same in words.
     """
 
     def __init__(self, reason: str, message: str) -> None:

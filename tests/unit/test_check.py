@@ -541,6 +541,15 @@ async def test_a_predictor_that_goes_away_in_between_is_a_failure(predictor: Pre
     assert "a later fetch failed" in result.finding("Metrics")
 
 
+async def test_an_old_answer_in_between_is_a_failure_and_no_figure(predictor: Predictor, run: Check) -> None:
+    predictor.bodies = [
+        body("0.25.1-draft_model-k3", f"metrics-{name}.txt") for name in ("1-p90", "0-before-any-request")
+    ]
+    result = await run(predictor.url)
+    assert result.code == 1
+    assert "does not continue the one before" in result.finding("Metrics")
+
+
 async def test_a_password_in_the_url_is_not_shown(predictor: Predictor, run: Check) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
     result = await run(predictor.url.replace("http://", "http://user:secret@"))

@@ -255,6 +255,22 @@ def test_the_first_time_after_a_start_is_left_out() -> None:
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
 
 
+@pytest.mark.parametrize("step", [3600.0, -3600.0, -1_790_000_000.0])
+@pytest.mark.parametrize("when", [0, 2, 5])
+def test_a_wall_clock_that_is_set_changes_nothing(step: float, when: int) -> None:
+    clock = Clock()
+    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
+    state.observe_baseline(plain((1.0, 0.02)))
+    server = Server(clock, (0.5,))
+    server.started = clock.wall()
+    state.observe_snapshot(server.snapshot())
+    for turn, step_seconds in enumerate([0.2] * 4 + [0.025] * 5):  # a minute of slow first steps
+        clock.ahead += step if turn == when else 0.0
+        run(state, server, 1, step_seconds)
+        assert (state.cost is None) == (turn < 4)
+    assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
+
+
 def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)

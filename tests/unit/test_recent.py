@@ -201,13 +201,21 @@ def test_an_event_without_a_time_has_the_time_of_the_one_before() -> None:
     assert recent.last_part().events == [late, without]
 
 
-def test_a_clock_that_goes_back_loses_no_recent_line() -> None:
-    log = logged("start", *["good"] * 360) + logged(*["bad"] * 30, begin=datetime(2026, 11, 20, 12, tzinfo=UTC))
+@pytest.mark.parametrize("back", [timedelta(hours=1), timedelta(minutes=2), timedelta(days=17_000)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_last_part_is_right_when_the_clock_was_set_back(shape: str, back: timedelta) -> None:
+    """Such as the end of summer time, just after New Year, or a machine that begins in 1980."""
+    if shape == "vLLM's own" and back.days:
+        back = timedelta(days=100)  # without a year, more than half a year back is forward
+    recent = RecentEvents(600)
+    moment = datetime(2027, 1, 1, 0, 30, tzinfo=UTC)
+    for number in range(120):
+        moment += timedelta(seconds=10) - (back if number == 90 else timedelta(0))
+        recent.add([SpecDecoding(accepted_tokens=number, draft_tokens=200, timestamp=_printed(moment, shape))])
 
-    analysis = _analysis(log, 300)
+    found = [event.accepted_tokens for event in recent.last_part().events if isinstance(event, SpecDecoding)]
 
-    assert analysis.judged is not None
-    assert analysis.windows >= 30
+    assert found in ([*range(59, 120)], [*range(58, 120)])  # of the step itself nothing is known
 
 
 def test_a_log_without_times_is_refused() -> None:

@@ -215,6 +215,22 @@ def test_processes_that_answer_in_turn_are_known_once_each_has_answered(state: P
     assert state.restarts == 1  # that the first later one is no restart, its answer alone does not show
 
 
+def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(
+    state: PredictorState, clock: Clock
+) -> None:
+    v0 = EngineSnapshot(model_name="tiny", engine="0", draft_tokens=50_000.0, accepted_tokens=49_000.0)
+    for factor in (1, 2, 3):
+        later = msgspec.structs.replace(v0, draft_tokens=50_000.0 * factor, accepted_tokens=49_000.0 * factor)
+        state.observe_snapshot(Snapshot(engines=(later,), engine_generation="v0", stats_present=True))
+        clock.advance(15)
+    for steps in (100, 200):
+        state.observe_snapshot(snapshot(drafting(steps, steps * 3, steps * 1.5, steps * 2.5)))
+        clock.advance(15)
+    window = known(state.window())
+    assert (window.drafts, window.acceptance_ratio, window.mean_acceptance_length) == (100, 0.5, 2.5)
+    assert state.restarts == 1
+
+
 def test_a_failed_fetch_leaves_nothing_stale(state: PredictorState, clock: Clock) -> None:
     state.observe_snapshot(snapshot(engine()))
     clock.advance(60)
@@ -402,6 +418,16 @@ def test_the_history_has_points_from_the_second_reading_on_and_is_an_hour_long_a
     distances = [later - earlier for earlier, later in pairwise(times)]
     assert 3500 <= times[-2] - times[0] <= 3600
     assert max(distances[:-1]) <= 64
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0, -1_790_000_000.0])
+def test_the_history_goes_on_when_the_wall_clock_is_set(state: PredictorState, clock: Clock, step: float) -> None:
+    for number in range(40):
+        clock.ahead += step if number == 20 else 0.0
+        state.observe_snapshot(snapshot(engine(number * 100, (50.0 * number, 0.0, 0.0))))
+        clock.advance(60)
+    times = [point.timestamp for point in state.status().history]
+    assert times == pytest.approx([clock.wall() - 60 * number for number in range(39, 1, -1)] + [clock.wall()])
 
 
 def test_the_newest_point_of_the_history_is_the_window(state: PredictorState, clock: Clock) -> None:

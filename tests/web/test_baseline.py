@@ -16,6 +16,7 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 NOTHING = (CAPTURES / "0.32.0-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()
 FIRST = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
+RESTARTED = FIRST.replace(b"process_start_time_seconds 1.79521", b"process_start_time_seconds 2.79521")
 MODEL = 'inference_service="default",model_name="tiny"'
 RATIO = f"specdec_baseline_acceptance_ratio{{{MODEL}}}"
 RELOADED = "specdec_exporter_config_last_reload_successful"
@@ -92,7 +93,7 @@ async def test_a_baseline_of_another_model_is_refused_and_said_once(tmp_path: Pa
             assert not [series for series in await running.samples() if "baseline" in series]
         (status,) = await shown(running)
         assert (status["served"], status["refusal"]) == (False, "it is of model 'large', the predictor serves tiny")
-        vllm.body = FIRST.replace(b'"tiny"', b'"large"')
+        vllm.body = RESTARTED.replace(b'"tiny"', b'"large"')
         assert [series for series in await running.samples() if "baseline_acceptance_ratio" in series]
         await running.said("baseline is served")
         assert len([line for line in running.log if "baseline is not served" in line]) == 1

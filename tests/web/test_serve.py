@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import ssl
 import subprocess
 import sys
@@ -24,6 +25,7 @@ K3 = CAPTURES / "0.32.0-draft_model-k3"
 FIRST, SECOND = (K3 / name for name in ("metrics-8-p90.txt", "metrics-5-p60.txt"))
 ENGINE = 'engine="0",inference_service="default",model_name="tiny"'
 UP = 'specdec_up{inference_service="default"}'
+START_TIME = re.compile(rb"^(process_start_time_seconds) .*$", re.MULTILINE)
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
 
@@ -77,6 +79,12 @@ async def answer_half(request: web.Request) -> web.StreamResponse:
     assert request.transport is not None
     request.transport.abort()
     return response
+
+
+async def answer_nothing(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
 
 
 async def answer_drip(request: web.Request) -> web.StreamResponse:
@@ -221,8 +229,12 @@ async def test_the_api_says_what_the_metrics_say() -> None:
 @pytest.mark.debian
 async def test_promtool_is_content_with_whatever_release_is_read() -> None:
     async with predictor() as vllm, exporter(f"--predictor.url={vllm.url}") as running:
-        for capture in sorted(CAPTURES.glob("*/metrics-*.txt")):
-            vllm.body = capture.read_bytes()
+        for number, capture in enumerate(sorted(CAPTURES.glob("*/metrics-*.txt"))):
+            # Each is a process of its own, after a time without answer.
+            vllm.answer = answer_nothing
+            assert (await running.samples())[UP] == 0
+            body = START_TIME.sub(rb"\g<1> %d" % (2_000_000_000 + number), capture.read_bytes())
+            vllm.answer, vllm.body = None, body
             text = await running.get("/metrics")
             assert "NaN" not in text, capture
             assert "_created" not in text, capture
@@ -231,6 +243,7 @@ async def test_promtool_is_content_with_whatever_release_is_read() -> None:
                 [tool("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, check=False
             )
             assert (checked.returncode, checked.stderr) == (0, ""), capture
+        assert not [line for line in running.log if "does not continue" in line]
 
 
 async def test_sigterm_ends_within_five_seconds_with_exit_code_0(tmp_path: Path) -> None:

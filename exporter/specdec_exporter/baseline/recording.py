@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from operator import add, lt
+from operator import add
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +17,7 @@ from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.continuity import fallen
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks
@@ -27,9 +28,6 @@ from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin, LoadB
 # Prometheus extrapolates each series separately.
 _TOLERANCE = 0.05
 _DIGITS = 6
-
-_SCALARS = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions")
-_MAPS = ("accepted_tokens_per_position", "requests_finished")
 
 
 class Increases(NamedTuple):
@@ -146,29 +144,8 @@ def discontinuity(before: Snapshot, now: Snapshot) -> str | None:
     if engines[0] and engines[0].keys() != engines[1].keys():
         return f"{len(engines[0])} engines became {len(engines[1])}, or others"
     for key, engine in engines[0].items():
-        if fallen := _fallen(engine, engines[1][key]):
-            return f"{fallen} of engine {plain(key[1])}"
-    return None
-
-
-def _fallen(before: EngineSnapshot, now: EngineSnapshot) -> str | None:
-    for name in _SCALARS:
-        one, other = getattr(before, name), getattr(now, name)
-        if one is not None and other is not None and other < one:
-            return f"{name} fell from {one:g} to {other:g}"
-    for name in _MAPS:
-        was, is_now = getattr(before, name) or {}, getattr(now, name) or {}
-        for key in was.keys() & is_now.keys():
-            if is_now[key] < was[key]:
-                return f"{name} {plain(str(key))} fell from {was[key]:g} to {is_now[key]:g}"
-    for name in (*HISTOGRAMS.values(), *LENGTHS, "step_latency"):
-        histogram, later = getattr(before, name), getattr(now, name)
-        if histogram is None or later is None:
-            continue
-        if histogram.bounds != later.bounds:
-            return f"the buckets of {name} changed"
-        if later.sum < histogram.sum or any(map(lt, later.counts, histogram.counts)):
-            return f"{name} fell"
+        if problem := fallen(engine, engines[1][key]):
+            return f"{problem} of engine {plain(key[1])}"
     return None
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
+import msgspec
+
 from specdec_exporter import bounds
 from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -21,7 +23,13 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, started_later, without_drafts
+from specdec_exporter.predictor.metrics.snapshot import (
+    EngineGeneration,
+    EngineSnapshot,
+    Snapshot,
+    started_later,
+    without_drafts,
+)
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC, KnownPitfall, special_rejection_sampling
 from specdec_exporter.serving.loads import EngineLoads, LoadCounters, LoadTotals
 from specdec_exporter.serving.status import (
@@ -127,8 +135,9 @@ class PredictorState:
         self.cost: MeasuredCost | None = None  # of the window, for the baseline's model
         self._loads: dict[str, LoadCounters] = {}  # by served model
         self._tracks: dict[tuple[str, str], EngineTrack] = {}
+        self._generation: EngineGeneration | None = None  # of the last engines
         self._process_start: float | None = None  # the latest that came with statistics, Unix time
-        self._restarted_at: float | None = None  # monotonic, of the last restart that was seen
+        self._settled_at = -math.inf  # monotonic: until then the process is in its slow first time
         self._engine_names: tuple[str, ...] = ()
         self._engines_found = 0  # in the last snapshot, with those that were left out
         self._positions = 0  # of the last snapshot
@@ -138,7 +147,7 @@ class PredictorState:
         self._arguments: ServerArguments | None = None
         self._api_version: str | None = None
         self.version_asked = False  # since the last known restart
-        self._history: list[HistoryPoint] = []
+        self._history: list[HistoryPoint] = []  # their timestamps are monotonic: the wall clock may be set
         self._history_spacing = 0.0  # seconds between two points, at least
         self._verdict: Remembered | None = None  # None: nothing is remembered
 
@@ -157,9 +166,11 @@ class PredictorState:
         if snapshot.stats_present and not engines:
             # V0 shows no engine before the first request: only the names of the earlier engines stay valid.
             engines = tuple(EngineSnapshot(model_name=model, engine=name) for model, name in self._tracks)
-        restarted = another_process = self._is_another_process(snapshot)
-        if another_process:
-            self._restarted_at = now
+        restarted = another_process = self._is_another_process(snapshot, now)
+        if snapshot.engines:
+            if self._generation not in (None, snapshot.engine_generation):
+                restarted, self._tracks = True, {}  # V0 counts something else, so nothing of it may stay in a window
+            self._generation = snapshot.engine_generation
         self._engines_found = len(engines) + snapshot.dropped.get("engines", 0)
         self._positions = max((len(engine.accepted_tokens_per_position or ()) for engine in engines), default=0)
         samples = _samples_each(len(engines))
@@ -170,11 +181,14 @@ class PredictorState:
             track.ring.spacing = self.window_seconds / samples
             track.loads.shortest = self.policy.cost.interval_seconds * MOST_SAMPLES / samples
             resets, glitches = track.ring.resets, track.ring.glitches
-            track.ring.add(now, timed_counts_of(engine), restarted=another_process, settled=self._is_settled(now))
+            settled = now >= self._settled_at
+            track.ring.add(now, timed_counts_of(engine), restarted=another_process, settled=settled)
             if track.ring.glitches > glitches:
                 self._dropped["values"] += 1
             if track.ring.resets > resets:
-                restarted, self._restarted_at = True, now
+                restarted = True
+                if self._process_start is None:
+                    self._settled_at = now + self.policy.cost.warm_up_seconds
             self._take_load(track)
             tracks[key] = track
         if engines:  # a snapshot without statistics says nothing about the engines: keep the earlier ones
@@ -197,13 +211,6 @@ class PredictorState:
         # V0 adds up lifetime totals, ever faster.
         fastest = math.inf if self.engine_generation == "v0" else bounds.COUNT_PER_SECOND
         return EngineTrack(SampleRing(self.window_seconds, fastest=fastest), engine, now, loads)
-
-    def _is_settled(self, now: float) -> bool:
-        """Whether the predictor has left the slow first time after its start."""
-        warm_up = self.policy.cost.warm_up_seconds
-        if self._process_start is not None:
-            return self._wall_clock() - self._process_start >= warm_up
-        return self._restarted_at is None or now - self._restarted_at >= warm_up
 
     def _take_load(self, track: EngineTrack) -> None:
         """Sort the interval that has just ended by its concurrency."""
@@ -235,13 +242,17 @@ class PredictorState:
         ]
         self.cost = measure(loads, baseline.step_times, self.policy.cost)
 
-    def _is_another_process(self, snapshot: Snapshot) -> bool:
+    def _is_another_process(self, snapshot: Snapshot, now: float) -> bool:
         """Whether the process started later than the one before; processes without statistics are ignored."""
-        if not snapshot.stats_present:
+        start = snapshot.process_start_time_seconds
+        if not snapshot.stats_present or start is None:
             return False
-        later = started_later(self._process_start, snapshot.process_start_time_seconds)
+        later = started_later(self._process_start, start)
         if later or self._process_start is None:
-            self._process_start = snapshot.process_start_time_seconds
+            self._process_start = start
+            # The wall clock is asked once for each process: somebody may set it later, even to 1970.
+            age = max(self._wall_clock() - start, 0.0)
+            self._settled_at = now + self.policy.cost.warm_up_seconds - age
         return later
 
     def observe_failure(self, reason: str) -> None:
@@ -331,10 +342,16 @@ class PredictorState:
         if window is None:
             return None
         return HistoryPoint(
-            timestamp=self._wall_clock(),
+            timestamp=self._clock(),
             acceptance_ratio=window.acceptance_ratio,
             mean_acceptance_length=window.mean_acceptance_length,
         )
+
+    def _shown_history(self, window: Figures | None) -> tuple[HistoryPoint, ...]:
+        """Return the history with Unix times, with the window as it is now as its newest point."""
+        point, ahead = self._point(window), self._wall_clock() - self._clock()
+        points = (*self._history[:-1], point) if point else self._history
+        return tuple(msgspec.structs.replace(each, timestamp=each.timestamp + ahead) for each in points)
 
     # --- Status ---
 
@@ -606,7 +623,7 @@ class PredictorState:
                 )
                 for view in self.engines()
             ),
-            history=(*self._history[:-1], point) if (point := self._point(window)) else tuple(self._history),
+            history=self._shown_history(window),
             warnings=warning_counts(self.warnings),
             pitfalls=judgement.pitfalls
             if self.too_many_engines is None

@@ -22,17 +22,21 @@ _DAYS_BEFORE_MONTH: Final = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 3
 _WITHOUT_YEAR: Final = re.compile(r"(0[1-9]|1[0-2])-(\d\d) (\d\d):(\d\d):(\d\d)", re.ASCII)
 _UNIX_TIME: Final = re.compile(r"\d{9,20}(?:\.\d{1,9})?", re.ASCII)
 _MOST_UNIX_SECONDS: Final = 1e11  # larger numbers are milli-, micro- or nanoseconds
+_LATE_SECONDS: Final = 60  # processes that share a log may write a line so much later than its time
 
 
 class LineClock:
     """Reads the times that a log prints, in seconds; only their differences mean something.
 
-    vLLM prints no year: such a time gets the year that brings it nearest to the line before.
+    vLLM prints no year: such a time gets the year that brings it nearest to the line before. If the clock is set back
+    (the end of summer time), time goes on from there. If it is set forward, that looks like a pause.
     """
 
     def __init__(self) -> None:
         self._has_year: bool | None = None  # as in the first line; a log is of one kind
         self._now = 0.0
+        self._newest = -math.inf  # with what the clock was set back
+        self._set_back = 0.0
         self._year_begin = 0.0
         self._leap_days = 0  # 1 once this year has shown 29 February
 
@@ -44,8 +48,13 @@ class LineClock:
         if self._has_year not in (None, without_year is None):
             return None
         time = self._in_nearest_year(without_year) if without_year else _absolute(printed)
-        if time is not None:
-            self._has_year, self._now = without_year is None, time
+        if time is None:
+            return None
+        self._has_year, self._now = without_year is None, time
+        if time + self._set_back < self._newest - _LATE_SECONDS:
+            self._set_back = self._newest - time
+        time += self._set_back
+        self._newest = max(self._newest, time)
         return time
 
     def _in_nearest_year(self, printed: re.Match[str]) -> float:
