@@ -9,7 +9,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare lock clean
+.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare soak lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -95,6 +95,10 @@ bench-compare: $(VENV)/.dev ## How often compare is wrong, over simulated record
 
 bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by services; ARGS=--quick for up to 1,000
 	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)
+
+soak: $(VENV)/.dev ## Scrapes, log and predictors of weeks in an hour; MINUTES=10 for a sixth of them
+	@tests/debian.sh prometheus
+	PYTHONPATH=tests:tools:deploy $(BIN)/python -m soak.soak --minutes $(or $(MINUTES),60)
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
