@@ -74,7 +74,7 @@ def memory(pid: int) -> Memory:
 
 def descriptors(pid: int) -> int:
     """How many files and sockets a running process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def threads(pid: int) -> int:

@@ -10,7 +10,7 @@ from bench.predictor_log import beginning, make_log
 
 _BLOCK_MEGABYTES = 4
 _FILE_BYTES = 200_000_000
-_ROTATED = 3  # files kept beside the one that grows: 0.8 GB at most
+ROTATED_FILES = 3  # kept beside the one that grows: 0.8 GB at most
 AHEAD_BYTES = 2 * _FILE_BYTES  # the reader must not be further behind, or rotation would delete unread lines
 
 
@@ -55,7 +55,7 @@ class GrowingLog:
         self.lines += lines
 
     def _rotate(self) -> None:
-        names = [self.path.with_name(f"{self.path.name}.{number}") for number in range(1, _ROTATED + 1)]
+        names = [self.path.with_name(f"{self.path.name}.{number}") for number in range(1, ROTATED_FILES + 1)]
         for older, newer in reversed(list(zip(names[1:], names, strict=False))):
             if newer.exists():
                 newer.rename(older)

@@ -10,8 +10,8 @@ from typing import Literal, cast
 
 from bench.counting import ONE_ENGINE, count_up
 
-Mood = Literal["well", "refused", "silent", "cut"]
-TROUBLES: tuple[Mood, ...] = ("refused", "silent", "cut")
+Mood = Literal["well", "refused", "silent", "closed", "cut"]
+TROUBLES: tuple[Mood, ...] = ("refused", "silent", "closed", "cut")
 
 _DRAFTS = 2675  # of the capture
 _START_TIME = b"process_start_time_seconds 1.79521062627e+09"
@@ -112,6 +112,9 @@ class _Connection(asyncio.Protocol):
         seen.longest_request = max(seen.longest_request, len(self._request))
         self._request = b""
         if self._predictor.mood == "silent":
+            return
+        if self._predictor.mood == "closed":
+            self._transport.close()
             return
         body = b'{"version": "0.32.0"}' if path == "/version" else self._predictor.counting.body
         kind = b"application/json" if path == "/version" else b"text/plain; version=0.0.4; charset=utf-8"

@@ -28,10 +28,11 @@ from bench.processes import ENVIRONMENT
 from demo.processes import Server, free_port
 from demo.processes import running as running_server
 from running import Exporter, exporter
-from soak.growinglog import AHEAD_BYTES, GrowingLog
+from soak.growinglog import AHEAD_BYTES, ROTATED_FILES, GrowingLog
 from soak.predictors import TROUBLES, Counting, Predictor, Seen
 from soak.report import record
 from soak.watch import HEADER, Phase
+from specdec_exporter.predictor.sources.tail import ROTATE_WAIT_SECONDS
 
 # In an hour; the last phase has the time that the others leave.
 SCRAPES = 200_000
@@ -47,6 +48,7 @@ WARM_UP_SHARE_OF_LAST_PHASE = 0.6  # an exporter keeps the loads of 15 minutes (
 
 _TICK_SECONDS = 0.25
 _READ_SECONDS = 2.0
+_CALM_SECONDS, _AWAY_SECONDS = 45.0, 15.0
 
 _OPENMETRICS = {
     "Accept": "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.1",
@@ -63,7 +65,7 @@ class Soak:
 
     def __init__(self, minutes: float, directory: Path) -> None:
         self._share = minutes / 60
-        self._minute = minutes  # seconds: every run has as many reloads and troubles
+        self._minute = minutes  # seconds: every run has as many reloads
         self._until = time.monotonic() + 60 * minutes
         self._directory = directory
         self.predictor_rows: list[tuple[str, str]] = []
@@ -126,15 +128,15 @@ class Soak:
         reading = (f"--predictor.log-path={log.path}", "--predictor.log-from=start")
         try:
             async with exporter(f"--predictor.url={predictor.url}", *reading, stdin=None, **ENVIRONMENT) as running:
-                phase = Phase("log", running.process.pid)
+                phase = Phase("log", running.process.pid, more_descriptors=ROTATED_FILES)
                 async with self._busy(running, phase, [counting]):
                     await self._write(running, Phase("", 0), log, round(WARM_UP_SHARE * amount))
                 before = log.bytes
                 async with phase.measured(), self._busy(running, phase, [counting]):
                     await self._write(running, phase, log, amount)
+                    await asyncio.sleep(2 * ROTATE_WAIT_SECONDS)  # rotated files are left alone for so long
                 samples = await running.samples(**_TEXT)
                 for what, expected in {
-                    "specdec_log_reader_bytes_total": log.bytes,
                     "specdec_log_reader_lines_total": log.lines,
                     "specdec_log_reader_rotations_total": log.renamed,
                     "specdec_log_reader_truncations_total": log.truncated,
@@ -146,6 +148,9 @@ class Soak:
                     "specdec_log_draft_tokens_total": log.draft_tokens,
                 }.items():
                     phase.equal(what, _total(samples, what), expected)
+                # The part of a line that was read before its file was cut is read again in the copy.
+                read = _total(samples, "specdec_log_reader_bytes_total")
+                phase.check(read >= log.bytes, f"{read:,.0f} bytes read, {log.bytes:,} written")
                 written = log.bytes - before
                 speed = written / 1e6 / phase.seconds
                 phase.amount = f"{written / 1e9:.1f} GB of log at {speed:.0f} MB/s, {log.rotations} rotations"
@@ -156,14 +161,15 @@ class Soak:
 
     async def _write(self, running: Exporter, phase: Phase, log: GrowingLog, amount: int) -> None:
         """Write so many bytes and wait until they are read; scrape all the while."""
-        read = 0.0
+        read = lines = 0.0
         wanted = log.bytes + amount
-        async with asyncio.timeout(120 * 60 * self._share + 600):
-            while read < log.bytes or log.bytes < wanted:
+        async with asyncio.timeout(120 * self._minute + 600):
+            while lines < log.lines or log.bytes < wanted:
                 began = time.perf_counter()
                 samples = await running.samples(**_TEXT)
                 phase.latencies.append(time.perf_counter() - began)
                 read = _total(samples, "specdec_log_reader_bytes_total")
+                lines = _total(samples, "specdec_log_reader_lines_total")
                 for _ in range(25):  # 100 MB to a scrape
                     if log.bytes < wanted and log.bytes - read < AHEAD_BYTES:
                         log.write()
@@ -271,12 +277,12 @@ class Soak:
 
         async def trouble() -> None:
             for mood in itertools.cycle(TROUBLES):
-                await asyncio.sleep(0.8 * self._minute)
+                await asyncio.sleep(_CALM_SECONDS)
                 asked.troubles.append((time.time(), float("inf")))
                 try:
                     for predictor in troubled:
                         await predictor.suffer(mood)
-                    await asyncio.sleep(0.2 * self._minute)
+                    await asyncio.sleep(_AWAY_SECONDS)
                 finally:
                     counting[-1].restart()
                     for predictor in troubled:
