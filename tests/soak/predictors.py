@@ -49,6 +49,11 @@ class Seen:
     most_connections: int = 0
     longest_request: int = 0  # bytes
 
+    def forget(self) -> None:
+        """Count from here; connections that are open stay known."""
+        self.requests.clear()
+        self.most_connections, self.longest_request = self.connections, 0
+
 
 class Predictor:
     """One server of ``/metrics`` and ``/version``."""
@@ -56,6 +61,7 @@ class Predictor:
     def __init__(self, counting: Counting) -> None:
         self.counting = counting
         self.mood: Mood = "well"
+        self.silent_paths: set[str] = set()
         self.seen = Seen()
         self.transports: set[asyncio.Transport] = set()
         self._server: asyncio.Server | None = None
@@ -111,7 +117,7 @@ class _Connection(asyncio.Protocol):
         seen.requests[path] += 1
         seen.longest_request = max(seen.longest_request, len(self._request))
         self._request = b""
-        if self._predictor.mood == "silent":
+        if self._predictor.mood == "silent" or path in self._predictor.silent_paths:
             return
         if self._predictor.mood == "closed":
             self._transport.close()

@@ -29,7 +29,7 @@ from demo.processes import Server, free_port
 from demo.processes import running as running_server
 from running import Exporter, exporter
 from soak.growinglog import AHEAD_BYTES, ROTATED_FILES, GrowingLog
-from soak.predictors import TROUBLES, Counting, Predictor, Seen
+from soak.predictors import TROUBLES, Counting, Predictor
 from soak.report import record
 from soak.watch import HEADER, Phase
 from specdec_exporter.predictor.sources.tail import ROTATE_WAIT_SECONDS
@@ -199,7 +199,7 @@ class Soak:
                 async with self._prometheus_servers(running), busy():
                     await asyncio.sleep(WARM_UP_SHARE_OF_LAST_PHASE * left)
                 for predictor in predictors:
-                    predictor.seen = Seen()
+                    predictor.seen.forget()
                 async with phase.measured():
                     async with self._prometheus_servers(running) as servers:
                         async with busy() as asked:
@@ -253,7 +253,7 @@ class Soak:
         edit: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Asked]:
         """Move the counters, read the status, reload; let ``troubled`` predictors go away. At the end all are well."""
-        asked, loaded = Asked(), sum("configuration loaded" in line for line in running.log)
+        asked, loaded = Asked(), _loaded(running)
 
         async def count() -> None:
             while True:
@@ -301,7 +301,9 @@ class Soak:
             await asyncio.gather(*tasks, return_exceptions=True)
         complaints = [line for line in running.log if "level=error" in line or "Traceback" in line]
         phase.check(not complaints, f"the exporter said: {complaints[:1]}")
-        phase.equal("reloads", sum("configuration loaded" in line for line in running.log) - loaded, asked.reloads)
+        async with asyncio.timeout(60):
+            while _loaded(running) < loaded + asked.reloads:
+                await asyncio.sleep(0.1)
 
     @contextlib.asynccontextmanager
     async def _prometheus_servers(self, running: Exporter) -> AsyncIterator[list[Server]]:
@@ -319,7 +321,12 @@ class Soak:
         config.write_text(
             yaml.safe_dump(
                 {
-                    "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"},
+                    "global": {
+                        "scrape_interval": f"{SCRAPE_SECONDS}s",
+                        "scrape_timeout": f"{SCRAPE_SECONDS}s",
+                        # By them a server chooses the moment of its scrapes: every second one comes with another.
+                        "external_labels": {"pair": str(number // 2)},
+                    },
                     "scrape_configs": [{"job_name": "specdec", "static_configs": [{"targets": [target]}]}],
                 }
             )
@@ -352,6 +359,11 @@ def _exporter_config(predictors: Sequence[Predictor], odd_timeout: int) -> str:
             ]
         }
     )
+
+
+def _loaded(running: Exporter) -> int:
+    """How often the exporter has loaded its configuration again."""
+    return sum("configuration loaded" in line for line in running.log)
 
 
 def _total(samples: dict[str, float], family: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 from collections.abc import AsyncIterator
 
@@ -16,7 +17,9 @@ from soak.predictors import Counting, Mood, Predictor
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
-from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.state import PredictorState
 
 SCRAPERS = 8
 
@@ -35,6 +38,17 @@ async def serving() -> AsyncIterator[Predictor]:
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
     async with open_session() as opened:
         yield opened
+
+
+@contextlib.asynccontextmanager
+async def running(url: str) -> AsyncIterator[ExporterRuntime]:
+    settings = Settings(predictors=(PredictorSettings(url=url),))
+    runtime = ExporterRuntime(settings, lambda: settings)
+    await runtime.start()
+    try:
+        yield runtime
+    finally:
+        await runtime.stop()
 
 
 async def all_closed(predictor: Predictor) -> None:
@@ -79,6 +93,63 @@ async def test_a_failure_is_not_retried_until_the_next_scrape(
         with pytest.raises(FetchError):
             await MetricsFetcher(session, predictor.url).fetch(30)
         assert 1 <= predictor.seen.requests.total() <= most
+
+
+async def test_scrapers_share_the_question_for_the_version_too() -> None:
+    async with serving() as predictor, running(predictor.url) as runtime:
+        await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
+        assert predictor.seen.requests == {"/metrics": 1, "/version": 1}
+        assert runtime.predictors[0].state.vllm_version == "0.32.0"
+
+
+async def test_a_scraper_waits_for_the_version_of_another_within_its_own_deadline() -> None:
+    async with serving() as predictor, running(predictor.url) as runtime:
+        predictor.silent_paths = {"/version"}
+        patient = asyncio.create_task(runtime.refresh(30))
+        async with asyncio.timeout(30):
+            while not predictor.seen.requests["/version"]:
+                await asyncio.sleep(0)
+            await runtime.refresh(0.2)
+        assert not patient.done()
+        assert predictor.seen.requests["/version"] == 1
+        patient.cancel()
+        await asyncio.wait({patient})
+
+
+async def test_what_scrapers_share_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Snapshot] = []
+    judge = PredictorState.observe_snapshot
+
+    def observe(self: PredictorState, found: Snapshot) -> None:
+        seen.append(found)
+        judge(self, found)
+
+    monkeypatch.setattr(PredictorState, "observe_snapshot", observe)
+    async with serving() as predictor, running(predictor.url) as runtime:
+        await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
+    assert len(seen) == 1
+
+
+async def test_a_reload_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: set[PredictorRuntime] = set()
+    late: list[PredictorRuntime] = []
+
+    async def stop(self: PredictorRuntime) -> None:
+        await asyncio.sleep(0)
+        stopped.add(self)
+
+    monkeypatch.setattr(PredictorRuntime, "stop", stop)
+    monkeypatch.setattr(PredictorRuntime, "start", lambda self: late.append(self) if self in stopped else None)
+    timeouts = itertools.count(1.0)
+
+    def changing() -> Settings:
+        return Settings(predictors=(PredictorSettings(timeout=next(timeouts)),))
+
+    runtime = ExporterRuntime(changing(), changing)
+    await runtime.start()
+    assert await asyncio.gather(*(runtime.reload() for _ in range(4))) == [None] * 4
+    await runtime.stop()
+    assert late == []
 
 
 async def test_no_task_and_no_descriptor_stays_after_scrapes_failures_and_reloads() -> None:

@@ -67,6 +67,8 @@ class Endpoints:
     async def metrics(self, request: web.Request) -> web.Response:
         """Fetch the predictors within the scraper's timeout, then render their metrics."""
         await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
+        if request.transport is None:  # the scraper has left; rendering for it would make the next ones leave too
+            return web.Response()
         chosen = choose_format(_joined(request, "Accept"))
         render = render_openmetrics if chosen is ExpositionFormat.OPENMETRICS_1_0_0 else render_text
         return _answer(request, render(self._registry), chosen.content_type)
