@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from aiohttp import web
@@ -41,6 +41,13 @@ class Exporter(Protocol):
         """Return the current status, which msgspec can encode."""
 
 
+class _Body(NamedTuple):
+    """The bytes of an answer, with the headers that say how they are packed."""
+
+    data: bytes
+    headers: dict[str, str]
+
+
 class Endpoints:
     """The handlers. The owner sets ``ready`` when the sockets are bound."""
 
@@ -50,6 +57,7 @@ class Endpoints:
         # Changing a link is allowed: the Content-Security-Policy hashes only script and style.
         link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
+        self._renderings: dict[tuple[ExpositionFormat, bool], asyncio.Future[_Body]] = {}
         self.ready = False
 
     def routes(self) -> list[web.RouteDef]:
@@ -70,8 +78,24 @@ class Endpoints:
         if request.transport is None:  # the scraper has left; rendering for it would make the next ones leave too
             return web.Response()
         chosen = choose_format(_joined(request, "Accept"))
+        return _response(await self._rendering(chosen, gzipped=_wants_gzip(request)), chosen.content_type)
+
+    async def _rendering(self, chosen: ExpositionFormat, *, gzipped: bool) -> _Body:
+        """Return what stands in the metrics now. Scrapes that get here at once share it, so that eight cost one."""
+        key = chosen, gzipped
+        if key not in self._renderings:
+            loop = asyncio.get_running_loop()
+            self._renderings[key] = loop.create_future()
+            loop.call_soon(self._render, chosen, gzipped)  # not before the others that go on in this round of the loop
+        return await asyncio.shield(self._renderings[key])
+
+    def _render(self, chosen: ExpositionFormat, gzipped: bool) -> None:
+        rendering = self._renderings.pop((chosen, gzipped))
         render = render_openmetrics if chosen is ExpositionFormat.OPENMETRICS_1_0_0 else render_text
-        return _answer(request, render(self._registry), chosen.content_type)
+        try:
+            rendering.set_result(_packed(render(self._registry), gzipped=gzipped))
+        except Exception as error:  # noqa: BLE001  it is raised in those that wait
+            rendering.set_exception(error)
 
     async def status(self, request: web.Request) -> web.Response:
         """Return everything that the page shows, as JSON."""
@@ -132,9 +156,21 @@ def _joined(request: web.Request, header: str) -> str | None:
     return ", ".join(values) if values else None
 
 
-def _answer(request: web.Request, body: bytes, content_type: str) -> web.Response:
+def _wants_gzip(request: web.Request) -> bool:
+    return accepts_gzip(_joined(request, "Accept-Encoding"))
+
+
+def _packed(body: bytes, *, gzipped: bool) -> _Body:
+    """Compress what is worth it."""
+    if gzipped and len(body) >= GZIP_FROM_BYTES:
+        return _Body(gzip.compress(body, compresslevel=4, mtime=0), {"Content-Encoding": "gzip"})
+    return _Body(body, {})
+
+
+def _response(body: _Body, content_type: str) -> web.Response:
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", "Cache-Control": "no-store"}
-    if len(body) >= GZIP_FROM_BYTES and accepts_gzip(_joined(request, "Accept-Encoding")):
-        headers["Content-Encoding"] = "gzip"
-        body = gzip.compress(body, compresslevel=4, mtime=0)
-    return web.Response(body=body, headers=headers)
+    return web.Response(body=body.data, headers=headers | body.headers)
+
+
+def _answer(request: web.Request, body: bytes, content_type: str) -> web.Response:
+    return _response(_packed(body, gzipped=_wants_gzip(request)), content_type)
