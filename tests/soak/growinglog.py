@@ -11,7 +11,7 @@ from bench.predictor_log import beginning, make_log
 _BLOCK_MEGABYTES = 4
 _FILE_BYTES = 200_000_000
 ROTATED_FILES = 3  # kept beside the one that grows: 0.8 GB at most
-AHEAD_BYTES = 2 * _FILE_BYTES  # the reader must not be further behind, or rotation would delete unread lines
+_AHEAD_BYTES = 2 * _FILE_BYTES  # the reader must not be further behind, or rotation would delete unread lines
 
 
 class GrowingLog:
@@ -21,11 +21,17 @@ class GrowingLog:
         self.path = directory / "vllm.log"
         self.bytes = self.lines = self.windows = self.accepted_tokens = self.draft_tokens = 0
         self.renamed = self.truncated = 0
+        self._rotated_at = 0  # bytes
         self._made = make_log(directory, _BLOCK_MEGABYTES)
         self._block = self._made.path.read_bytes()[len(beginning()) :]
         self._block_lines = self._block.count(b"\n")
         self._file = self.path.open("ab", buffering=0)
         self._begin()
+
+    def may_grow(self, read_bytes: float) -> bool:
+        """Whether the reader keeps up; it has begun a file before that is rotated, as real rotations are far apart."""
+        full = self._file.tell() >= _FILE_BYTES
+        return self.bytes - read_bytes < _AHEAD_BYTES and not (full and read_bytes <= self._rotated_at)
 
     def write(self) -> None:
         """Write a block; rotate the file when it is full."""
@@ -55,6 +61,7 @@ class GrowingLog:
         self.lines += lines
 
     def _rotate(self) -> None:
+        self._rotated_at = self.bytes
         names = [self.path.with_name(f"{self.path.name}.{number}") for number in range(1, ROTATED_FILES + 1)]
         for older, newer in reversed(list(zip(names[1:], names, strict=False))):
             if newer.exists():

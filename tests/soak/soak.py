@@ -28,7 +28,7 @@ from bench.processes import ENVIRONMENT
 from demo.processes import Server, free_port
 from demo.processes import running as running_server
 from running import Exporter, exporter
-from soak.growinglog import AHEAD_BYTES, ROTATED_FILES, GrowingLog
+from soak.growinglog import ROTATED_FILES, GrowingLog
 from soak.predictors import TROUBLES, Counting, Predictor
 from soak.report import record
 from soak.watch import HEADER, Phase
@@ -171,7 +171,7 @@ class Soak:
                 read = _total(samples, "specdec_log_reader_bytes_total")
                 lines = _total(samples, "specdec_log_reader_lines_total")
                 for _ in range(25):  # 100 MB to a scrape
-                    if log.bytes < wanted and log.bytes - read < AHEAD_BYTES:
+                    if log.bytes < wanted and log.may_grow(read):
                         log.write()
                     await asyncio.sleep(0.005)
 
