@@ -9,7 +9,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare fuzz soak-memory soak-tail soak-killed soak-incident users-text lock clean
+.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-tail soak-killed soak-incident users-text lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -116,6 +116,10 @@ soak-killed: $(VENV)/.dev ## The exporter killed KILLS times at random moments w
 
 soak-incident: $(VENV)/.dev $(TOOLS)/.test ## A faulty predictor before a real Prometheus, 9 minutes; writes its table
 	PYTHONPATH=tests:deploy:tools $(BIN)/python tests/soak/incident.py
+
+soak: $(VENV)/.dev ## Scrapes, log and predictors of weeks in an hour; MINUTES=10 for a sixth of them
+	@tests/debian.sh prometheus
+	PYTHONPATH=tests:tools:deploy $(BIN)/python -m soak.soak --minutes $(or $(MINUTES),60)
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml

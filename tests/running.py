@@ -157,6 +157,12 @@ class Predictor:
         return web.json_response({"version": self.version})
 
 
+async def answer_nothing(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
 @contextlib.asynccontextmanager
 async def predictor(body: bytes = b"", port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Predictor]:
     """Run a real HTTP server that plays the predictor."""

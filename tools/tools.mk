@@ -79,3 +79,16 @@ $(JSONNET_TOOLS):
 $(JB_TOOLS):
 	$(call go_build,jb) -o $(TOOLS)/bin/jb github.com/jsonnet-bundler/jsonnet-bundler/cmd/jb
 	$(call stamp,jb)
+
+# In an environment of its own: what audits the locked packages shall not be one of them.
+PIP_AUDIT := $(TOOLS)/pip-audit-2.10.1
+
+$(PIP_AUDIT):
+	$(PYTHON) -m venv $@.new
+	$@.new/bin/pip install --quiet --disable-pip-version-check pip-audit==$(@:$(TOOLS)/pip-audit-%=%)
+	@mv $@.new $@
+
+# `--strict`: a package that the service does not know is no clean package.
+.PHONY: audit
+audit: $(PIP_AUDIT) ## Known vulnerabilities of the locked packages; asks PyPI's JSON API, or OSV with SERVICE=osv
+	$(PIP_AUDIT)/bin/python -m pip_audit --strict --disable-pip --progress-spinner off --vulnerability-service $(or $(SERVICE),pypi) -r requirements.lock -r requirements-dev.lock

@@ -69,7 +69,7 @@ def _write(path: Path, size_bytes: int) -> PredictorLog:
     others = _other_lines()
     written = windows = accepted_tokens = draft_tokens = 0
     with path.open("wb") as file:
-        written += file.write(_beginning())
+        written += file.write(beginning())
         for stamp in _stamps():
             lines, accepted, drafted = _window(rng, stamp)
             between = b"".join(rng.choices(others, k=LINES_PER_WINDOW - 2))
@@ -82,7 +82,7 @@ def _write(path: Path, size_bytes: int) -> PredictorLog:
     return PredictorLog(path, written, windows, accepted_tokens, draft_tokens)
 
 
-def _beginning() -> bytes:
+def beginning() -> bytes:
     """A server's lines up to its first statistics: the engine-init line and its warnings among them."""
     text = (CAPTURES / "0.32.0-draft_model-k3" / "server.log").read_bytes()
     statistics = re.compile(rb"^.* Engine 0|^.*SpecDecoding", re.MULTILINE).search(text)

@@ -72,6 +72,16 @@ def memory(pid: int) -> Memory:
     return Memory(_figure(pid, "status", "VmRSS") / 1024, _figure(pid, "status", "VmHWM") / 1024)
 
 
+def descriptors(pid: int) -> int:
+    """How many files and sockets a running process has open."""
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def threads(pid: int) -> int:
+    """How many threads a running process has."""
+    return _figure(pid, "status", "Threads")
+
+
 def _figure(pid: int, file: str, name: str) -> int:
     found = re.search(rf"^{name}:\s*(\d+)", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
     assert found is not None, f"/proc/{pid}/{file} has no {name}"

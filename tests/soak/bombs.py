@@ -19,7 +19,7 @@ from typing import Final
 from aiohttp import web
 
 from builders import CAPTURES
-from running import Exporter, Predictor, exporter, predictor
+from running import Exporter, Predictor, answer_nothing, exporter, predictor
 
 LIMIT_MIB: Final = 128  # of the manifests
 # A runaway dies at once, not the machine. It counts reserved memory, so it is above the limit on what is used.
@@ -81,7 +81,10 @@ class Target:
         return samples
 
     async def answers(self, body: bytes, scrapes: int = 3, encoding: str = "identity") -> None:
-        """Let the predictor answer ``body`` to so many scrapes."""
+        """Let the predictor go away, and another answer ``body`` to so many scrapes."""
+        self.playing.answer = answer_nothing  # without this, an answer that does not follow would be refused
+        await self.running.samples()
+        self.playing.answer = None
         self.playing.body, self.playing.headers = body, {**_TEXT, "Content-Encoding": encoding}
         for _ in range(scrapes):
             await self.scrape()

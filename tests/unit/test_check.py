@@ -542,9 +542,7 @@ async def test_a_predictor_that_goes_away_in_between_is_a_failure(predictor: Pre
 
 
 async def test_an_old_answer_in_between_is_a_failure_and_no_figure(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [
-        body("0.25.1-draft_model-k3", f"metrics-{name}.txt") for name in ("1-p90", "0-before-any-request")
-    ]
+    predictor.bodies = [body("0.25.1-draft_model-k3", f"metrics-{name}.txt") for name in ("3-p30", "2-p60")]
     result = await run(predictor.url)
     assert result.code == 1
     assert "does not continue the one before" in result.finding("Metrics")

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from builders import CAPTURES
 from certificates import issue
 from fieldtools import tool
-from running import exporter, predictor
+from running import answer_nothing, exporter, predictor
 
 K3 = CAPTURES / "0.32.0-draft_model-k3"
 FIRST, SECOND = (K3 / name for name in ("metrics-8-p90.txt", "metrics-5-p60.txt"))
@@ -79,12 +79,6 @@ async def answer_half(request: web.Request) -> web.StreamResponse:
     assert request.transport is not None
     request.transport.abort()
     return response
-
-
-async def answer_nothing(request: web.Request) -> web.StreamResponse:
-    assert request.transport is not None
-    request.transport.abort()
-    return web.Response()
 
 
 async def answer_drip(request: web.Request) -> web.StreamResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -66,6 +67,7 @@ class PredictorRuntime:
         self._failure: str | None = None
         self._left_out = False
         self._said_untrusted = False
+        self._asking_version = asyncio.Lock()
         self.pinned: PinnedBaseline | None = None
         self._refusal: str | None = None
         self._observed: Snapshot | None = None  # the last
@@ -136,8 +138,19 @@ class PredictorRuntime:
         self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
         left = timeout_seconds - (time.monotonic() - started)
         if not self.state.version_asked and left > 0:
-            self.state.observe_version(await self.fetcher.version(left))
-            self._look_at_baseline()
+            await self._ask_version(left)
+
+    async def _ask_version(self, timeout_seconds: float) -> None:
+        """Ask once; callers at the same time wait for that answer, each within its own ``timeout_seconds``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await self._asking_version.acquire()
+            try:
+                if not self.state.version_asked:
+                    self.state.observe_version(await self.fetcher.version(timeout_seconds))
+                    self._look_at_baseline()
+            finally:
+                self._asking_version.release()
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take in a snapshot of the predictor's metrics."""
@@ -204,6 +217,7 @@ class ExporterRuntime:
         self._session: aiohttp.ClientSession | None = None
         self._large_body = asyncio.Lock()
         self._predictors: dict[str, PredictorRuntime] = {}
+        self._reloading = asyncio.Lock()
 
     @property
     def predictors(self) -> list[PredictorRuntime]:
@@ -243,8 +257,12 @@ class ExporterRuntime:
     async def reload(self) -> str | None:
         """Load the configuration again; return what is wrong with it. After an error the old one stays in force.
 
-        Predictors with unchanged settings keep running. Listen addresses cannot change at run time.
+        Predictors with unchanged settings keep running. Listen addresses cannot change at run time. Reloads take turns.
         """
+        async with self._reloading:
+            return await self._reload()
+
+    async def _reload(self) -> str | None:
         try:
             settings = self._load()
             await self._apply(settings)

@@ -58,7 +58,7 @@ class Endpoints:
         # Changing a link is allowed: the Content-Security-Policy hashes only script and style.
         link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
-        self._rendering: dict[tuple[ExpositionFormat, bool], asyncio.Task[bytes]] = {}  # long expositions
+        self._renderings: dict[tuple[ExpositionFormat, bool], asyncio.Task[bytes]] = {}
         self.ready = False
 
     def routes(self) -> list[web.RouteDef]:
@@ -76,23 +76,30 @@ class Endpoints:
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         """Fetch the predictors within the scraper's timeout, then render their metrics."""
         await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
+        if request.transport is None:  # the scraper has left; rendering for it would make the next ones leave too
+            return web.Response()
         chosen = choose_format(_joined(request, "Accept"))
         packed = accepts_gzip(_joined(request, "Accept-Encoding"))
-        exposition = _Exposition(self._registry.collect(), chosen, packed=packed)
-        if exposition.render(RENDERED_AT_ONCE_BYTES):
-            return _response(bytes(exposition.body), chosen.content_type, packed=packed)
-        body = await self._render_beside((chosen, packed), exposition)
-        if request.method == "HEAD":
+        body = await self._rendering(chosen, packed=packed)
+        if len(body) <= RENDERED_AT_ONCE_BYTES or request.method == "HEAD":
             return _response(body, chosen.content_type, packed=packed)
         return await _send(request, body, _headers(chosen.content_type, packed=packed))
 
-    async def _render_beside(self, key: tuple[ExpositionFormat, bool], exposition: _Exposition) -> bytes:
-        """Render in a thread. Scrapers that come meanwhile get the same, which so is in memory only once."""
-        task = self._rendering.get(key)
-        if task is None:
-            task = self._rendering[key] = asyncio.create_task(asyncio.to_thread(exposition.render_rest))
-            task.add_done_callback(lambda _: self._rendering.pop(key))
-        return await asyncio.shield(task)
+    async def _rendering(self, chosen: ExpositionFormat, *, packed: bool) -> bytes:
+        """Return what stands in the metrics now. Scrapes that get here at once share it, so that eight cost one."""
+        key = chosen, packed
+        if key not in self._renderings:
+            # A task begins after the others that go on in this round of the loop.
+            task = self._renderings[key] = asyncio.create_task(self._render(chosen, packed=packed))
+            task.add_done_callback(lambda _: self._renderings.pop(key))
+        return await asyncio.shield(self._renderings[key])
+
+    async def _render(self, chosen: ExpositionFormat, *, packed: bool) -> bytes:
+        """Render the metrics, a long exposition in a thread. The values are those of its beginning."""
+        exposition = _Exposition(self._registry.collect(), chosen, packed=packed)
+        if exposition.render(RENDERED_AT_ONCE_BYTES):
+            return bytes(exposition.body)
+        return await asyncio.to_thread(exposition.render_rest)
 
     async def status(self, request: web.Request) -> web.Response:
         """Return everything that the page shows, as JSON."""

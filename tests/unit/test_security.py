@@ -1,0 +1,23 @@
+"""SECURITY.md: its limits are those of bounds.py."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from specdec_exporter import bounds
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "SECURITY.md").read_text()
+UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024}
+
+
+def test_limits_are_those_of_the_code() -> None:
+    found = re.findall(r"([\d,.]+) ?(KiB|MiB|) \(`([A-Z_]+)`\)", PAGE)
+    assert len(found) == len(re.findall(r"\(`[A-Z_]+`\)", PAGE)) > 0
+    for number, unit, name in found:
+        assert float(number.replace(",", "")) * UNITS[unit] == getattr(bounds, name), name
+
+
+def test_no_limit_stands_there_without_its_name() -> None:
+    assert len(re.findall(r"\d (?:KiB|MiB|GiB)", PAGE)) == len(re.findall(r"\d (?:KiB|MiB|GiB) \(`[A-Z_]+`\)", PAGE))

@@ -1,0 +1,181 @@
+"""How little the exporter asks of a predictor, whoever scrapes it and whatever the predictor does; nothing piles up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import AsyncIterator
+
+import aiohttp
+import msgspec
+import pytest
+
+from bench.processes import descriptors
+from soak.predictors import Counting, Mood, Predictor
+from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.errors import FetchError
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.state import PredictorState
+
+SCRAPERS = 8
+
+
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[Predictor]:
+    predictor = Predictor(Counting())
+    await predictor.open()
+    try:
+        yield predictor
+    finally:
+        await predictor.close()
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with open_session() as opened:
+        yield opened
+
+
+@contextlib.asynccontextmanager
+async def running(url: str) -> AsyncIterator[ExporterRuntime]:
+    settings = Settings(predictors=(PredictorSettings(url=url),))
+    runtime = ExporterRuntime(settings, lambda: settings)
+    await runtime.start()
+    try:
+        yield runtime
+    finally:
+        await runtime.stop()
+
+
+async def all_closed(predictor: Predictor) -> None:
+    async with asyncio.timeout(30):
+        while predictor.seen.connections:
+            await asyncio.sleep(0)
+
+
+async def test_scrapers_share_a_request_and_no_connection_stays_open(session: aiohttp.ClientSession) -> None:
+    async with serving() as predictor:
+        fetcher = MetricsFetcher(session, predictor.url)
+        rounds = 5
+        for _ in range(rounds):
+            await asyncio.gather(*(fetcher.fetch(30) for _ in range(SCRAPERS)))
+        assert predictor.seen.requests == {"/metrics": rounds}
+        assert predictor.seen.most_connections == 1
+        assert predictor.seen.longest_request <= 512
+        await all_closed(predictor)
+
+
+async def test_a_predictor_that_is_silent_has_one_request_to_answer_and_then_none(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with serving() as predictor:
+        await predictor.suffer("silent")
+        fetcher = MetricsFetcher(session, predictor.url)
+        rounds = 5
+        for _ in range(rounds):
+            found = await asyncio.gather(*(fetcher.fetch(0.05) for _ in range(SCRAPERS)), return_exceptions=True)
+            assert [error.reason for error in found if isinstance(error, FetchError)] == ["timeout"] * SCRAPERS
+            await all_closed(predictor)
+        assert predictor.seen.requests.total() <= rounds
+        assert predictor.seen.most_connections == 1
+
+
+@pytest.mark.parametrize(("mood", "most"), [("cut", 1), ("closed", 2)])  # aiohttp tries once more without an answer
+async def test_a_failure_is_not_retried_until_the_next_scrape(
+    session: aiohttp.ClientSession, mood: Mood, most: int
+) -> None:
+    async with serving() as predictor:
+        await predictor.suffer(mood)
+        with pytest.raises(FetchError):
+            await MetricsFetcher(session, predictor.url).fetch(30)
+        assert 1 <= predictor.seen.requests.total() <= most
+
+
+async def test_scrapers_share_the_question_for_the_version_too() -> None:
+    async with serving() as predictor, running(predictor.url) as runtime:
+        await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
+        assert predictor.seen.requests == {"/metrics": 1, "/version": 1}
+        assert runtime.predictors[0].state.vllm_version == "0.32.0"
+
+
+async def test_a_scraper_waits_for_the_version_of_another_within_its_own_deadline() -> None:
+    async with serving() as predictor, running(predictor.url) as runtime:
+        predictor.silent_paths = {"/version"}
+        patient = asyncio.create_task(runtime.refresh(30))
+        async with asyncio.timeout(30):
+            while not predictor.seen.requests["/version"]:
+                await asyncio.sleep(0)
+            await runtime.refresh(0.2)
+        assert not patient.done()
+        assert predictor.seen.requests["/version"] == 1
+        patient.cancel()
+        await asyncio.wait({patient})
+
+
+async def test_what_scrapers_share_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Snapshot] = []
+    judge = PredictorState.observe_snapshot
+
+    def observe(self: PredictorState, found: Snapshot) -> None:
+        seen.append(found)
+        judge(self, found)
+
+    monkeypatch.setattr(PredictorState, "observe_snapshot", observe)
+    async with serving() as predictor, running(predictor.url) as runtime:
+        await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
+    assert len(seen) == 1
+
+
+async def test_a_reload_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: set[PredictorRuntime] = set()
+    late: list[PredictorRuntime] = []
+
+    async def stop(self: PredictorRuntime) -> None:
+        await asyncio.sleep(0)
+        stopped.add(self)
+
+    monkeypatch.setattr(PredictorRuntime, "stop", stop)
+    monkeypatch.setattr(PredictorRuntime, "start", lambda self: late.append(self) if self in stopped else None)
+    timeouts = itertools.count(1.0)
+
+    def changing() -> Settings:
+        return Settings(predictors=(PredictorSettings(timeout=next(timeouts)),))
+
+    runtime = ExporterRuntime(changing(), changing)
+    await runtime.start()
+    assert await asyncio.gather(*(runtime.reload() for _ in range(4))) == [None] * 4
+    await runtime.stop()
+    assert late == []
+
+
+async def test_no_task_and_no_descriptor_stays_after_scrapes_failures_and_reloads() -> None:
+    moods: tuple[Mood, ...] = ("well", "silent", "cut", "refused")
+    async with serving() as one, serving() as other:
+        settings = Settings(predictors=tuple(PredictorSettings(name=each.url, url=each.url) for each in (one, other)))
+        timeouts = [1.0, 2.0]
+
+        def load() -> Settings:
+            """Change the predictors' settings, so that they are built anew."""
+            timeouts.reverse()
+            return msgspec.structs.replace(
+                settings,
+                predictors=tuple(msgspec.structs.replace(each, timeout=timeouts[0]) for each in settings.predictors),
+            )
+
+        runtime = ExporterRuntime(settings, load)
+        await runtime.start()
+        held: list[tuple[int, int]] = []
+        for _ in range(4):
+            for mood in moods:
+                await other.suffer(mood)
+                await asyncio.gather(*(runtime.refresh(0.05 if mood == "silent" else 30) for _ in range(SCRAPERS)))
+                await other.open()
+            assert await runtime.reload() is None
+            await asyncio.gather(all_closed(one), all_closed(other))
+            held.append((len(asyncio.all_tasks()), descriptors(os.getpid())))
+        await runtime.stop()
+    assert held[1:] == [held[1]] * 3

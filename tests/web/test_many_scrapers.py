@@ -1,0 +1,135 @@
+"""Many scrapers at once: they share a rendering, and one that has given up costs none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+
+import aiohttp
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from specdec_exporter.config import Settings
+from specdec_exporter.web.server import Endpoints
+
+SCRAPERS = 8
+
+
+class Counting(Collector):
+    """Counts how often it is rendered, and shows the count; or fails."""
+
+    collected = 0
+    fails = False
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        self.collected += 1
+        if self.fails:
+            raise ArithmeticError
+        return [GaugeMetricFamily("collected", "How often.", self.collected)]
+
+
+class SlowExporter:
+    """Every scrape's fetch ends at the same time: when the test says so."""
+
+    settings = Settings()
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answered = asyncio.Event()
+
+    async def refresh(self, timeout_seconds: float) -> None:
+        self.asked += 1
+        await self.answered.wait()
+
+    async def reload(self) -> str | None:
+        raise NotImplementedError
+
+    def status(self) -> object:
+        raise NotImplementedError
+
+
+class Served:
+    """The endpoints on a port."""
+
+    def __init__(self) -> None:
+        self.exporter = SlowExporter()
+        self.counting = Counting()
+        self.requests: list[web.Request] = []
+        self.finished = asyncio.Event()
+        self.address: tuple[str, int] = ("", 0)
+
+    @web.middleware
+    async def watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self.requests.append(request)
+        try:
+            return await handler(request)
+        finally:
+            self.finished.set()
+
+    async def asked(self, times: int) -> None:
+        while self.exporter.asked < times:
+            await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def served() -> AsyncIterator[Served]:
+    found = Served()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(found.counting)
+    app = web.Application(middlewares=[found.watch])
+    app.add_routes(Endpoints(found.exporter, registry).routes())
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        found.address = runner.addresses[0][:2]
+        async with asyncio.timeout(30):
+            yield found
+    finally:
+        await runner.cleanup()
+
+
+async def scrape(at: Served) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get("http://{}:{}/metrics".format(*at.address)) as response:
+        return response.status, await response.text()
+
+
+async def test_scrapers_at_once_share_a_rendering_and_the_next_gets_its_own() -> None:
+    async with served() as at:
+        scrapes = [asyncio.create_task(scrape(at)) for _ in range(SCRAPERS)]
+        await at.asked(SCRAPERS)
+        at.exporter.answered.set()
+        bodies = {body for _, body in await asyncio.gather(*scrapes)}
+        assert len(bodies) == at.counting.collected == 1
+        assert "collected 2.0" in (await scrape(at))[1]
+
+
+async def test_a_rendering_that_fails_fails_for_all_and_not_for_the_next() -> None:
+    async with served() as at:
+        at.counting.fails = True
+        scrapes = [asyncio.create_task(scrape(at)) for _ in range(SCRAPERS)]
+        await at.asked(SCRAPERS)
+        at.exporter.answered.set()
+        assert [status for status, _ in await asyncio.gather(*scrapes)] == [500] * SCRAPERS
+        at.counting.fails = False
+        assert (await scrape(at))[0] == 200
+
+
+async def test_nothing_is_rendered_for_a_scraper_that_has_left() -> None:
+    async with served() as at:
+        _, writer = await asyncio.open_connection(*at.address)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        await at.asked(1)
+        writer.transport.abort()
+        while at.requests[0].transport is not None:
+            await asyncio.sleep(0)
+        at.exporter.answered.set()
+        await at.finished.wait()
+        assert at.counting.collected == 0
