@@ -107,10 +107,18 @@ class Exporter:
 
 @contextlib.asynccontextmanager
 async def exporter(
-    *arguments: str, stdin: int | None = None, awaited: str = "msg=ready", **environment: str
+    *arguments: str,
+    stdin: int | None = None,
+    awaited: str = "msg=ready",
+    descriptors: str = "",
+    **environment: str,
 ) -> AsyncIterator[Exporter]:
-    """Run the exporter with ``arguments`` from the time its log says ``awaited``. It is stopped in any case."""
+    """Run the exporter with ``arguments`` from the time its log says ``awaited``. It is stopped in any case.
+
+    ``descriptors``: the most that it may have open.
+    """
     process = await asyncio.create_subprocess_exec(
+        *(("prlimit", f"--nofile={descriptors}") if descriptors else ()),
         sys.executable,
         "-m",
         "specdec_exporter",

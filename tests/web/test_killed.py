@@ -11,4 +11,5 @@ from soak.killed import run
 async def test_five_kills(tmp_path: Path) -> None:
     """Each needs a process to kill and another to look; `make soak-killed` does 200."""
     tally, _ = await run(5, random.Random(16), tmp_path)
-    assert (tally.kills, tally.torn, tally.lost, tally.doubled) == (5, 0, 0, 0)
+    assert tally.kills >= 5
+    assert (tally.torn, tally.lost, tally.doubled) == (0, 0, 0)

@@ -7,7 +7,7 @@ import contextlib
 import resource
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -172,25 +172,12 @@ async def test_connections_that_never_agree_upon_tls_make_room_too(
 # --- the whole exporter ----------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def descriptors(count: int) -> Iterator[None]:
-    """Processes that start meanwhile may have ``count`` descriptors."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
 def port_of(running: Exporter) -> int:
     return int(running.url.rpartition(":")[2])
 
 
 async def test_a_scrape_is_answered_beside_hundreds_of_idle_and_slow_connections_with_few_descriptors() -> None:
-    async with predictor(BODY) as vllm, contextlib.AsyncExitStack() as stack:
-        with descriptors(100):
-            running = await stack.enter_async_context(exporter(f"--predictor.url={vllm.url}"))
+    async with predictor(BODY) as vllm, exporter(f"--predictor.url={vllm.url}", descriptors="100") as running:
         async with opened(port_of(running), 400), opened(port_of(running), 400, send=HALF):
             for _ in range(20):
                 assert (await running.samples())[UP] == 1

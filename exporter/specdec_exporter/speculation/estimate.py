@@ -115,7 +115,8 @@ def independent_draws(share: Spread) -> float | None:
     if share.error is None:
         return None
     width = share.value * share.error * t_quantile(Z, share.freedom) / Z
-    return max(share.value * (1.0 - share.value), 0.0) / width**2 if width else math.inf
+    variance = width**2  # 0 also where it is too small for a float
+    return max(share.value * (1.0 - share.value), 0.0) / variance if variance else math.inf
 
 
 _MAX_LOGARITHM: Final = 20.0  # a wider interval says nothing, and would overflow
