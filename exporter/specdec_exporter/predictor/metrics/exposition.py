@@ -88,16 +88,18 @@ def parse_exposition(
     """
     _refuse_other_text(body)
     _refuse_fragment(body, content_type)
+    lines: list[bytes] | _Lines
+    if len(body) > bounds.LEARNT_BODY_BYTES:
+        lines = _Lines(body)
+    else:
+        lines = body.split(b"\n")
+        if not lengths:
+            for layout in tuple(_layouts):
+                if snapshot := layout.read(lines, len(body)):
+                    return snapshot
     if (found := body.count(b"\n")) > bounds.BODY_LINES:
         raise ExpositionError("too_large", f"expected at most {bounds.BODY_LINES} lines, found {found}")
-    admission = Admission(most_engines, known)
-    if len(body) > bounds.LEARNT_BODY_BYTES:
-        return _parse_lines(_Lines(body), admission, lengths=lengths)
-    lines = body.split(b"\n")
-    if lengths:
-        return _parse_lines(lines, admission, lengths=True)
-    learnt = (snapshot for layout in tuple(_layouts) if (snapshot := layout.read(lines, len(body))))
-    return next(learnt, None) or _parse_lines(lines, admission)
+    return _parse_lines(lines, Admission(most_engines, known), lengths=lengths)
 
 
 def process_start_time(body: bytes) -> float | None:
