@@ -101,7 +101,7 @@ bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by ser
 	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)
 
 soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; writes the table in docs/reliability.md
-	PYTHONPATH=tests:tools $(BIN)/python tests/soak/memory.py
+	PYTHONPATH=tests:tools $(BIN)/python -m soak.memory
 
 MINUTES ?= 60
 fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record writes docs/reliability.md
@@ -115,7 +115,7 @@ soak-killed: $(VENV)/.dev ## The exporter killed KILLS times at random moments w
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.killed --kills $(or $(KILLS),200)
 
 soak-incident: $(VENV)/.dev $(TOOLS)/.test ## A faulty predictor before a real Prometheus, 9 minutes; writes its table
-	PYTHONPATH=tests:deploy:tools $(BIN)/python tests/soak/incident.py
+	PYTHONPATH=tests:deploy:tools $(BIN)/python -m soak.incident
 
 soak: $(VENV)/.dev ## Scrapes, log and predictors of weeks in an hour; MINUTES=10 for a sixth of them
 	@tests/debian.sh prometheus
