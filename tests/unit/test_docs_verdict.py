@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from specdec_exporter.predictor.versions import KNOWN_PITFALLS
+from specdec_exporter.predictor.facts.known import load_facts
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import VerdictCode
 from unit.test_docs import ROOT, rows, section
@@ -34,6 +34,4 @@ def test_the_thresholds_in_the_text_are_the_policys() -> None:
 
 def test_every_pitfall_is_told_with_its_releases_and_what_to_do() -> None:
     found = {code: (row["Releases"], row["Meaning"], row["What to do"]) for code, row in rows(PAGE, "Pitfall").items()}
-    assert found == {
-        rule.pitfall.code: (rule.pitfall.releases, rule.pitfall.meaning, rule.pitfall.action) for rule in KNOWN_PITFALLS
-    }
+    assert found == {fact.code: (fact.releases, fact.found, fact.action) for fact in load_facts("running")}

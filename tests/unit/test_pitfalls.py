@@ -4,103 +4,25 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import pytest
 
 from builders import Clock, engine, snapshot
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.versions import (
-    KNOWN_PITFALLS,
     WARNINGS,
-    Facts,
-    KnownPitfall,
-    Release,
     Warned,
-    parse_release,
-    pitfalls_of,
     releases_in_words,
 )
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.facts import warning_counts
 
-QUIET = Facts(release=(0, 32, 0), engine_generation="v1", method="draft_model", drafting=True, log_windows=3)
 
-
-def codes(facts: Facts) -> set[str]:
-    return {pitfall.code for pitfall in pitfalls_of(facts)}
-
-
-def at(release: str, **facts: object) -> Facts:
-    return msgspec.structs.replace(QUIET, release=parse_release(release), **facts)
-
-
-def test_a_predictor_without_peculiarities_has_none() -> None:
-    assert codes(QUIET) == set()
-    assert codes(Facts()) == set()
-
-
-@pytest.mark.parametrize(
-    ("facts", "code"),
-    [
-        (at("0.9.2", engine_generation="v0"), "v0_counters_sum_lifetimes"),
-        (at("dev", engine_generation="v0"), "v0_counters_sum_lifetimes"),
-        (at("0.8.4"), "no_draft_counter"),
-        (at("0.8.5"), "length_without_bonus"),
-        (at("0.8.5"), "line_depends_on_last_step"),
-        (at("0.9.1", engines=2), "last_engine_only"),
-        (at("0.10.2", engines=2), "several_engines_refused"),
-        (at("0.13.0", drafting=False), "unsupported_params_skip_drafts"),
-        (at("0.16.0", drafting=False), "batch_size_switches_off"),
-        (at("0.24.0", drafting=False), "dynamic_k_is_silent"),
-        (at("0.32.0", method="ngram"), "ngram_without_async_scheduling"),
-        (at("0.10.1", method="deepseek_mtp"), "method_name_changes"),
-        (at("0.20.2", engines=4, log_windows=0), "data_parallel_disables_log"),
-        (at("0.32.0", warnings=frozenset({"cpu_without_intel_openmp"})), "cpu_draft_model_temperature"),
-    ],
-)
-def test_a_pitfall_is_raised_where_it_is_seen(facts: Facts, code: str) -> None:
-    assert code in codes(facts)
-
-
-@pytest.mark.parametrize(
-    ("facts", "code"),
-    [
-        (at("0.9.2"), "v0_counters_sum_lifetimes"),  # V1 runs
-        (at("0.9.0"), "length_without_bonus"),
-        (at("0.8.5", log_windows=None), "length_without_bonus"),  # no log is read
-        (at("0.14.1", drafting=False), "unsupported_params_skip_drafts"),
-        (at("0.13.0"), "unsupported_params_skip_drafts"),  # it drafts
-        (at("0.33.0", method="ngram"), "ngram_without_async_scheduling"),
-        (at("0.32.0", method="ngram_gpu"), "ngram_without_async_scheduling"),
-        (at("0.20.2", engines=4), "data_parallel_disables_log"),  # lines are there
-        (at("0.20.2", engines=4, log_windows=None), "data_parallel_disables_log"),
-        (at("dev", method="ngram"), "ngram_without_async_scheduling"),  # no release, no claim
-    ],
-)
-def test_a_pitfall_is_not_raised_where_it_is_not(facts: Facts, code: str) -> None:
-    assert code not in codes(facts)
-
-
-@pytest.mark.parametrize(
-    ("known", "since", "until"),
-    [
-        *((rule.pitfall, rule.since, rule.until) for rule in KNOWN_PITFALLS),
-        *((warned, warned.since, warned.until) for warned in WARNINGS.values()),
-    ],
-    ids=lambda value: getattr(value, "code", ""),
-)
-def test_what_is_known_has_a_meaning_and_a_next_step(
-    known: KnownPitfall | Warned, since: Release | None, until: Release | None
-) -> None:
-    for text in (known.meaning, known.action):
+@pytest.mark.parametrize("warned", WARNINGS.values(), ids=lambda warned: warned.code)
+def test_a_warning_has_a_meaning_and_a_next_step(warned: Warned) -> None:
+    for text in (warned.meaning, warned.action):
         assert re.fullmatch(r"[A-Z].*[a-z0-9)]\.", text)
-    assert since is None or until is None or since <= until
-
-
-def test_what_costs_requests_something_comes_first() -> None:
-    found = pitfalls_of(at("0.13.0", drafting=False))
-    assert [pitfall.costly for pitfall in found] == [True, False]
+    assert warned.since is None or warned.until is None or warned.since <= warned.until
 
 
 @pytest.mark.parametrize(

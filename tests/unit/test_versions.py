@@ -8,11 +8,9 @@ import pytest
 
 from builders import CAPTURES
 from specdec_exporter.predictor.versions import (
-    KNOWN_PITFALLS,
     METHOD_ALIASES,
     WARNING_HINT,
     WARNINGS,
-    Facts,
     canonical_method,
     parse_release,
 )
@@ -76,14 +74,3 @@ def test_renamed_methods_have_one_name(printed: str, canonical: str) -> None:
 
 def test_aliases_lead_to_names_that_are_no_aliases() -> None:
     assert not METHOD_ALIASES.keys() & set(METHOD_ALIASES.values())
-
-
-def test_a_pitfall_covers_both_ends_of_its_range() -> None:
-    by_code = {rule.pitfall.code: rule for rule in KNOWN_PITFALLS}
-    assert len(by_code) == len(KNOWN_PITFALLS)
-    no_counter = by_code["no_draft_counter"]
-    covered = [(0, 8, 2), (0, 8, 3), (0, 8, 4), (0, 8, 5)]
-    assert [no_counter.concerns(Facts(release=release)) for release in covered] == [False, True, True, False]
-    assert by_code["v0_counters_sum_lifetimes"].concerns(Facts(release=(0, 6, 6), engine_generation="v0"))
-    silent = Facts(release=(1, 0, 0), engines=2, drafting=True, log_windows=0)
-    assert by_code["data_parallel_disables_log"].concerns(silent)

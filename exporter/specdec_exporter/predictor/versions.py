@@ -1,4 +1,4 @@
-"""Facts about vLLM releases, as data: warnings in its log, renamed methods, pitfalls of some releases.
+"""vLLM releases: how they are written and compared, the warnings in their logs, and the names of their methods.
 
 ``since`` and ``until`` are the first and the last release known to have the fact; ``None`` leaves that end open.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -191,27 +190,6 @@ def special_rejection_sampling(rejection_sample_method: str | None) -> str | Non
     return rejection_sample_method if special else None
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts about one predictor that decide on its pitfalls. ``method`` is as printed.
-
-    ``engines``: number in its metrics or log. ``drafting``: whether it drafted while it generated tokens; ``None`` if
-    it generated none. ``log_windows``: number of spec-decode lines; ``None`` without a log. ``warnings``: codes.
-    """
-
-    release: Release | None = None
-    engine_generation: str | None = None
-    method: str | None = None
-    engines: int = 1
-    drafting: bool | None = None
-    log_windows: int | None = None
-    warnings: frozenset[str] = frozenset()
-
-    @property
-    def v1(self) -> bool:
-        """Whether the V1 engine runs; true if unknown."""
-        return self.engine_generation != "v0"
-
-
 class KnownPitfall(msgspec.Struct, frozen=True, kw_only=True):
     """A known problem of some ``releases`` (in words), and what to do about it.
 
@@ -223,151 +201,3 @@ class KnownPitfall(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     action: str
     costly: bool
-
-
-class PitfallRule(msgspec.Struct, frozen=True):
-    """A pitfall and its condition: a release from ``since`` to ``until`` whose facts ``seen`` accepts."""
-
-    pitfall: KnownPitfall
-    seen: Callable[[Facts], bool]
-    since: Release | None
-    until: Release | None
-
-    def concerns(self, facts: Facts) -> bool:
-        """Whether the facts show the pitfall. An unknown release has those without ``since``."""
-        release = facts.release
-        if release is None:
-            return self.since is None and self.seen(facts)
-        after = self.since is None or release >= self.since
-        return after and (self.until is None or release <= self.until) and self.seen(facts)
-
-
-def pitfalls_of(facts: Facts) -> tuple[KnownPitfall, ...]:
-    """Return the known pitfalls that the facts show, costly ones first."""
-    found = [rule.pitfall for rule in KNOWN_PITFALLS if rule.concerns(facts)]
-    return tuple(sorted(found, key=lambda pitfall: not pitfall.costly))
-
-
-def _pitfall(
-    code: str,
-    meaning: str,
-    action: str,
-    seen: Callable[[Facts], bool],
-    *,
-    since: Release | None = None,
-    until: Release | None = None,
-    costly: bool = False,
-) -> PitfallRule:
-    releases = releases_in_words(since, until)
-    known = KnownPitfall(code=code, releases=releases, meaning=meaning, action=action, costly=costly)
-    return PitfallRule(known, seen, since, until)
-
-
-KNOWN_PITFALLS: Final = (
-    _pitfall(
-        "v0_counters_sum_lifetimes",
-        "The V0 engine adds its lifetime totals to its counters again and again and counts steps as generated tokens: "
-        "only its lifetime ratio can be used.",
-        "Read its log too, whose lines can be differenced, or run the V1 engine (0.8.5 and later).",
-        lambda facts: facts.engine_generation == "v0",
-        until=(0, 9, 2),
-    ),
-    _pitfall(
-        "no_draft_counter",
-        "Drafts are not counted and the log prints no length, so mean acceptance length is unknown.",
-        "Judge by the acceptance rate, or move to 0.8.5 or later.",
-        lambda facts: facts.v1,
-        since=(0, 8, 3),
-        until=(0, 8, 4),
-    ),
-    _pitfall(
-        "line_depends_on_last_step",
-        "The log line appears only if the last step before it had drafts; otherwise its figures carry over.",
-        "Take windows from the metrics, not from single lines of the log.",
-        lambda facts: facts.v1 and facts.log_windows is not None,
-        since=(0, 8, 3),
-        until=(0, 8, 5),
-    ),
-    _pitfall(
-        "length_without_bonus",
-        "The printed mean acceptance length leaves out the bonus token; all later releases include it.",
-        "Add 1 to a printed length before comparing it with another release's; the exporter's figures include it.",
-        lambda facts: facts.v1 and facts.log_windows is not None,
-        since=(0, 8, 5),
-        until=(0, 8, 5),
-    ),
-    _pitfall(
-        "last_engine_only",
-        "With several engines behind one API server only the last one's series are exported.",
-        "Do not rely on its totals; move to 0.11.0 or later.",
-        lambda facts: facts.engines > 1,
-        since=(0, 8, 5),
-        until=(0, 9, 2),
-    ),
-    _pitfall(
-        "several_engines_refused",
-        "With several engines behind one API server speculative decoding fails at start.",
-        "Run one API server per engine, or move to 0.11.0 or later.",
-        lambda facts: facts.engines > 1,
-        since=(0, 10, 0),
-        until=(0, 10, 2),
-    ),
-    _pitfall(
-        "unsupported_params_skip_drafts",
-        "Requests with sampling parameters that speculation does not support silently run without drafts.",
-        "Look whether clients send min_p, logit_bias or min_tokens; since 0.14.1 such requests are refused (HTTP 400).",
-        lambda facts: facts.v1 and facts.drafting is False,
-        since=(0, 9, 2),
-        until=(0, 13, 0),
-        costly=True,
-    ),
-    _pitfall(
-        "batch_size_switches_off",
-        "Above disable_by_batch_size nothing is drafted, and no line of the log says so.",
-        "Compare requests_running with the disable_by_batch_size of --speculative-config.",
-        lambda facts: facts.drafting is False,
-        until=(0, 16, 0),
-    ),
-    _pitfall(
-        "dynamic_k_is_silent",
-        "Dynamic k (num_speculative_tokens_per_batch_size) shortens drafts or stops them in big batches, and no line "
-        "of the log says so.",
-        "Compare requests_running with the batch sizes of --speculative-config.",
-        lambda facts: facts.drafting is False,
-        since=(0, 24, 0),
-    ),
-    _pitfall(
-        "ngram_without_async_scheduling",
-        "The n-gram method switches asynchronous scheduling off, which costs some throughput: a gain in tokens per "
-        "step is smaller in tokens per second.",
-        "Compare with a run without speculation before trusting the length; on a GPU try ngram_gpu.",
-        lambda facts: facts.method == "ngram",
-        since=(0, 14, 1),
-        until=(0, 32, 0),
-        costly=True,
-    ),
-    _pitfall(
-        "method_name_changes",
-        "The method is printed under a name that later releases do not use: every model's own MTP method became mtp in "
-        "0.11.0.",
-        "Write mtp into --speculative-config when upgrading, and into label selectors.",
-        lambda facts: facts.method is not None and facts.method.endswith("_mtp"),
-        until=(0, 10, 2),
-    ),
-    _pitfall(
-        "data_parallel_disables_log",
-        "Data parallelism starts one API server per rank by default, and several of them log no statistics.",
-        "Read the metrics, which stay complete, or start vLLM with --api-server-count 1.",
-        lambda facts: facts.engines > 1 and facts.drafting is True and facts.log_windows == 0,
-        since=(0, 15, 1),
-    ),
-    _pitfall(
-        "cpu_draft_model_temperature",
-        "On a CPU, a draft model with a temperature above 0 gives wrong output and an acceptance near 0.",
-        "Use another release, another method, or temperature 0.",
-        lambda facts: facts.method == "draft_model" and "cpu_without_intel_openmp" in facts.warnings,
-        since=(0, 32, 0),
-        until=(0, 32, 0),
-        costly=True,
-    ),
-)

@@ -8,8 +8,9 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.versions import WARNINGS, Facts, KnownPitfall, parse_release, releases_in_words
-from specdec_exporter.predictor.versions import pitfalls_of as _pitfalls_of
+from specdec_exporter.predictor.facts.deployment import Deployment
+from specdec_exporter.predictor.facts.known import pitfalls_of
+from specdec_exporter.predictor.versions import WARNINGS, KnownPitfall, parse_release, releases_in_words
 from specdec_exporter.speculation.cost import MeasuredCost, StepTimes
 from specdec_exporter.speculation.figures import Figures
 
@@ -48,7 +49,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline at like load. ``log_windows``
     counts spec-decode lines; ``None``: no log is read. ``rejection_sampling`` is the method if it is synthetic or
-    lossy. ``published`` compares with published lengths, in words.
+    lossy. ``published`` compares with published lengths, in words. ``deployment`` has what the server's arguments say.
     """
 
     state: StateName | SilenceName
@@ -64,14 +65,17 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     cost: MeasuredCost | None = None
     rejection_sampling: str | None = None
     published: str | None = None
+    deployment: Deployment = Deployment()
 
     def pitfalls(self) -> tuple[KnownPitfall, ...]:
         """Return the known pitfalls that apply to this evidence; those that cost requests come first."""
-        return _pitfalls_of(
-            Facts(
+        return pitfalls_of(
+            msgspec.structs.replace(
+                self.deployment,
                 release=parse_release(self.vllm_version or ""),
                 engine_generation=self.engine_generation,
                 method=self.method,
+                num_speculative_tokens=self.num_speculative_tokens,
                 engines=self.engines,
                 drafting=_DRAFTING.get(self.state),
                 log_windows=self.log_windows,

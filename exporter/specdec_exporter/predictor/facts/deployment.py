@@ -1,0 +1,187 @@
+"""What is known of one deployment of vLLM: its release, its arguments, and what its log and metrics show. Pure.
+
+The fields are the words of the conditions in ``*.yaml``. ``None``: not known, or not given where vLLM has a default.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from specdec_exporter.predictor.versions import NOT_SPECULATIVE, Release
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """One deployment. Arguments have vLLM's names; those of the draft begin with ``draft_``. Sizes are in bytes.
+
+    ``arguments`` and ``speculative_keys`` are the names of all arguments, and of all keys of ``speculative_config``,
+    that were given. ``method`` is as given or printed. ``engines``: number in metrics or log. ``drafting``: whether it
+    drafted while it generated tokens; ``None`` if it generated none. ``log_windows``: number of spec-decode lines;
+    ``None`` without a log. ``warnings``: their codes. ``n_predict``: MTP layers of the checkpoint.
+    """
+
+    release: Release | None = None
+    engine_generation: str | None = None  # "v0" or "v1"
+    second_runner: bool | None = None  # model runner V2
+
+    arguments: frozenset[str] = frozenset()
+    model: str | None = None
+    runner: str | None = None  # "generate", "pooling"...
+    dtype: str | None = None
+    quantization: str | None = None
+    tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int | None = None
+    data_parallel_size: int | None = None
+    enable_expert_parallel: bool | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_model_len: int | None = None
+    gpu_memory_utilization: float | None = None
+    enable_chunked_prefill: bool | None = None
+    async_scheduling: bool | None = None
+    enable_lora: bool | None = None
+    enforce_eager: bool | None = None
+    kv_cache_dtype: str | None = None
+    attention_backend: str | None = None
+    structured_outputs_backend: str | None = None
+    kv_connector: str | None = None
+    kv_role: str | None = None  # "kv_producer" prefills, "kv_consumer" decodes, "kv_both"
+
+    speculative: bool | None = None
+    speculative_keys: frozenset[str] = frozenset()
+    method: str | None = None
+    draft_model: str | None = None
+    num_speculative_tokens: int | None = None
+    draft_tensor_parallel_size: int | None = None
+    draft_quantization: str | None = None
+    rejection_sample_method: str | None = None
+    parallel_drafting: bool | None = None
+    prompt_lookup_min: int | None = None
+    prompt_lookup_max: int | None = None
+
+    architecture: str | None = None
+    n_predict: int | None = None
+    target_parameters: float | None = None
+    draft_parameters: float | None = None
+    target_bytes: float | None = None
+    draft_bytes: float | None = None
+    gpu_memory_bytes: float | None = None  # of all GPUs that share the target
+    target_vocabulary: int | None = None  # tokens
+    draft_vocabulary: int | None = None
+    kv_cache_tokens: int | None = None
+
+    engines: int = 1
+    drafting: bool | None = None
+    log_windows: int | None = None
+    warnings: frozenset[str] = frozenset()
+
+    @property
+    def draft_ratio(self) -> float | None:
+        """How many times smaller than its target the draft is, by parameters."""
+        return _ratio(self.target_parameters, self.draft_parameters)
+
+    @property
+    def draft_memory_share(self) -> float | None:
+        """Share of the GPU's memory that the draft's weights take."""
+        return _ratio(self.draft_bytes, self.gpu_memory_bytes)
+
+    @property
+    def target_memory_share(self) -> float | None:
+        """Share of the GPU's memory that the target's weights take."""
+        return _ratio(self.target_bytes, self.gpu_memory_bytes)
+
+    def known(self, field: str) -> Any:
+        """Return the value of a field or property; ``None`` if unknown."""
+        return getattr(self, field)
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None
+
+
+# Field of Deployment -> where vLLM's arguments have it; of several, the first that is given.
+_ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
+    "model": [("model",), ("model_tag",)],
+    "runner": [("runner",), ("task",)],
+    "dtype": [("dtype",)],
+    "quantization": [("quantization",)],
+    "tensor_parallel_size": [("tensor_parallel_size",)],
+    "pipeline_parallel_size": [("pipeline_parallel_size",)],
+    "data_parallel_size": [("data_parallel_size",)],
+    "enable_expert_parallel": [("enable_expert_parallel",)],
+    "max_num_seqs": [("max_num_seqs",)],
+    "max_num_batched_tokens": [("max_num_batched_tokens",)],
+    "max_model_len": [("max_model_len",)],
+    "gpu_memory_utilization": [("gpu_memory_utilization",)],
+    "enable_chunked_prefill": [("enable_chunked_prefill",)],
+    "async_scheduling": [("async_scheduling",)],
+    "enable_lora": [("enable_lora",)],
+    "enforce_eager": [("enforce_eager",)],
+    "kv_cache_dtype": [("kv_cache_dtype",)],
+    "attention_backend": [("attention_backend",), ("attention_config", "backend")],
+    "structured_outputs_backend": [("structured_outputs_config", "backend"), ("guided_decoding_backend",)],
+    "kv_connector": [("kv_transfer_config", "kv_connector")],
+    "kv_role": [("kv_transfer_config", "kv_role")],
+    "method": [("speculative_config", "method")],
+    "draft_model": [("speculative_config", "model"), ("speculative_model",)],
+    "num_speculative_tokens": [("speculative_config", "num_speculative_tokens"), ("num_speculative_tokens",)],
+    "draft_tensor_parallel_size": [("speculative_config", "draft_tensor_parallel_size")],
+    "draft_quantization": [("speculative_config", "quantization")],
+    "rejection_sample_method": [("speculative_config", "rejection_sample_method")],
+    "parallel_drafting": [("speculative_config", "parallel_drafting")],
+    "prompt_lookup_min": [("speculative_config", "prompt_lookup_min")],
+    "prompt_lookup_max": [("speculative_config", "prompt_lookup_max")],
+}
+# The arguments whose values are kept. The values of all others may be secrets, so only their names are.
+KEPT_ARGUMENTS: Final = frozenset(path[0] for paths in _ARGUMENTS.values() for path in paths)
+
+
+def of_arguments(arguments: Mapping[str, Any]) -> Deployment:
+    """Return what arguments say of the deployment that they start.
+
+    ``arguments``: by vLLM's names, with underscores; values are numbers, booleans, text, or mappings for arguments
+    that take JSON. A value of another type than its field's is left out, as if it was not given.
+    """
+    found = {
+        field: value
+        for field, paths in _ARGUMENTS.items()
+        if (value := next((each for path in paths if (each := _at(arguments, path)) is not None), None)) is not None
+    }
+    speculative = arguments.get("speculative_config")
+    keys = frozenset(map(str, speculative)) if isinstance(speculative, Mapping) else frozenset()
+    known = {field: value for field, value in found.items() if _fits(field, value)}
+    on = bool(keys) or "speculative_model" in arguments
+    return Deployment(
+        arguments=frozenset(arguments),
+        speculative_keys=keys,
+        speculative=on and known.get("method") not in NOT_SPECULATIVE,
+        **known,
+    )
+
+
+def _at(arguments: Mapping[str, Any], path: Sequence[str]) -> Any:
+    value: Any = arguments
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _fits(field: str, value: Any) -> bool:
+    """Whether a value has its field's type; a whole number is also a float."""
+    kind = _TYPES[field]
+    if isinstance(value, bool) or kind is bool:
+        return kind is bool and isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, kind)
+
+
+_TYPES: Final[Mapping[str, type]] = {
+    field.name: kind
+    for field in msgspec.structs.fields(Deployment)
+    for kind in (str, bool, int, float)
+    if field.type in (kind, kind | None)
+}
