@@ -383,3 +383,59 @@ def test_one_label_makes_the_operator_see_all(monitoring: list[Any]) -> None:
 
     assert seen == ["kube-prometheus-stack"] * len(monitoring)
     assert {one["metadata"]["namespace"] for one in monitoring} == {"monitoring"}
+
+
+# --- EAGLE-3: a target and its draft head ----------------------------------------------------------------------------
+
+EXAMPLES = ("storage-uris", "modelcar", "pvc")
+
+
+@functools.cache
+def eagle3(example: str) -> Any:
+    (service,) = (one for one in built(KUBERNETES / "eagle3" / example) if one["kind"] == "InferenceService")
+    return service
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_kserve_allows_each_way_to_bring_two_models(example: str) -> None:
+    service = eagle3(example)
+    known = schema("serving.kserve.io_inferenceservices.yaml", "v1beta1")
+
+    assert list(faults(known["properties"]["spec"], service["spec"])) == []
+    assert service["metadata"]["annotations"]["serving.knative.dev/progress-deadline"] == "1800s"
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_both_models_are_where_the_arguments_say(example: str) -> None:
+    predictor = eagle3(example)["spec"]["predictor"]
+    vllm, sidecar = predictor["containers"]
+    speculative = json.loads(vllm["args"][-1])
+    stored = {one["name"]: one["value"] for one in vllm.get("env", ())}
+
+    places = ["/mnt/models/target", "/mnt/models/draft"]
+    assert f"--model={places[0]}" in vllm["args"]
+    assert (speculative["method"], speculative["model"]) == ("eagle3", places[1])
+    assert sidecar["name"] == "specdec-exporter"
+    # One storageUri, or several storageUris: KServe refuses both together.
+    assert bool(stored) != ("storageUris" in predictor)
+    if stored:
+        assert re.fullmatch(r"(oci://[^/]+/.+|pvc://[a-z]+)", stored["STORAGE_URI"])
+    else:
+        assert [one["mountPath"] for one in predictor["storageUris"]] == places
+
+
+def test_the_documentation_names_each_way() -> None:
+    text = (KUBERNETES / "README.md").read_text(encoding="utf-8")
+
+    assert {folder.parent.name for folder in (KUBERNETES / "eagle3").glob("*/kustomization.yaml")} == {
+        *EXAMPLES,
+        "arguments",
+    }
+    assert all(f"(eagle3/{example}/)" in text for example in EXAMPLES)
+
+
+def test_storage_uris_below_model_are_found() -> None:
+    known = schema("serving.kserve.io_inferenceservices.yaml", "v1beta1")["properties"]["spec"]
+    wrong = {"predictor": {"model": {"modelFormat": {"name": "vLLM"}, "storageUris": [{"uri": "hf://a/b"}]}}}
+
+    assert [fault.split(" does")[0] for fault in faults(known, wrong)] == [".predictor.model.storageUris"]
