@@ -77,7 +77,7 @@ def test_the_report_has_the_logs_part_and_the_requests(monkeypatch: pytest.Monke
 def test_junk_is_counted_with_the_first_reason(tmp_path: Path) -> None:
     mixed = tmp_path / "mixed.jsonl"
     mixed.write_bytes(b"\xff\x00\n" + Path(RESPONSES).read_bytes() + b'{"cut": ')
-    assert "2 lines that are no response (the first: not JSON)" in " ".join(Result([], [str(mixed)]).out.split())
+    assert "2 lines that are no response (the first: not UTF-8)" in " ".join(Result([], [str(mixed)]).out.split())
 
 
 def test_responses_without_any_record_say_how_to_get_them(tmp_path: Path) -> None:
