@@ -136,6 +136,15 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     bearer_token_file: str | None = None
 
 
+class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of ``tap`` alone. ``start``: where to begin in files that exist when it starts."""
+
+    paths: tuple[str, ...] = ("-",)
+    header: str | None = None
+    start: Literal["end", "start"] = "end"
+    state: str | None = None
+
+
 class PredictorSettings(Access, frozen=True, kw_only=True):
     """One entry of ``predictors:``, or ``--predictor.*`` and ``--baseline.file``. ``timeout`` is in seconds."""
 

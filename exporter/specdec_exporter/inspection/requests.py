@@ -8,7 +8,7 @@ import msgspec
 
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, WithoutRecord
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.requests import RequestCounter, RequestGroup, RequestGroups
+from specdec_exporter.speculation.requests import KindGroup, RequestCounter, RequestGroup, RequestGroups
 
 # Groups are a tenth apart; one group holds this temperature and all above it, which few requests use.
 _HIGHEST_TEMPERATURE = 2.0
@@ -20,14 +20,6 @@ class TemperatureGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     temperature: float
     at_least: bool
-    group: RequestGroup
-
-
-class KindGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests of one kind, see :class:`RequestGroups`."""
-
-    by: str
-    value: str
     group: RequestGroup
 
 
@@ -116,11 +108,7 @@ class RequestStory:
                 for key, group in sorted(self._by_temperature.items())
             ),
             requests_without_temperature=self._unknown,
-            groups=tuple(
-                KindGroup(by=by, value=value, group=counter.close())
-                for by, value, counter in self._groups.groups()
-                if counter.requests
-            ),
+            groups=self._groups.closed(),
             least_accepted=tuple(found for _, _, found in sorted(self._least, reverse=True)),
             least_accepted_min_drafts=self._min_drafts,
             without_record=self.without_record,

@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 import msgspec
 
 from specdec_exporter import bounds
+from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.speculation.acceptance import (
@@ -67,6 +68,14 @@ class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
     exact: ExactCurve | None
 
 
+class KindGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of one kind, see :class:`RequestGroups`."""
+
+    by: str
+    value: str
+    group: RequestGroup
+
+
 class RequestCounter:
     """A :class:`RequestGroup` while it is being summed. Its memory does not grow."""
 
@@ -84,10 +93,6 @@ class RequestCounter:
         upto = [0, *accumulate(self._spread.parts)]
         within = [upto[round(bound * (len(upto) - 2)) + 1] for bound in upper_bounds]
         return Histogram((*upper_bounds, math.inf), (*within, upto[-1]), self._ratio_sum)
-
-    def percentiles(self) -> dict[str, float]:
-        """Return :attr:`RequestGroup.percentiles`."""
-        return self._spread.spread(PERCENTILES, None, (), None).by_part
 
     def add(self, record: ResponseSpeculation) -> None:
         """Count one request."""
@@ -197,13 +202,21 @@ class RequestGroups:
             for name, counter in groups.items():
                 yield by, name, counter
 
+    def closed(self) -> tuple[KindGroup, ...]:
+        """Return the figures of the groups that have requests."""
+        return tuple(
+            KindGroup(by=by, value=name, group=counter.close())
+            for by, name, counter in self.groups()
+            if counter.requests
+        )
+
     def _group(self, by: str, record: ResponseSpeculation) -> str:
         if by == "structured":
             return _STRUCTURED[record.structured]
         if by == "temperature":
             known = record.temperature
             return UNKNOWN if known is None else self._names[bisect_left(self._bands, known)]
-        return (record.model if by == "adapter" else record.header) or UNKNOWN
+        return plain((record.model if by == "adapter" else record.header) or UNKNOWN)
 
 
 def band_names(upper: Sequence[float]) -> list[str]:

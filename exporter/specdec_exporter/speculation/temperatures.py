@@ -9,7 +9,7 @@ from specdec_exporter.predictor.responses import ResponseSpeculation, log_reques
 
 
 class RequestTemperatures:
-    """The temperatures of at most ``most`` requests, the latest; ``None``: of all. ``forgotten`` counts the others.
+    """The temperatures of requests. With ``most``, of the latest so many that have no response yet.
 
     Clients can choose ids. If two requests of one id have different temperatures, no response gets either.
     """
@@ -17,7 +17,6 @@ class RequestTemperatures:
     def __init__(self, most: int | None = None) -> None:
         self._most = most
         self._known: dict[str, float | None] = {}
-        self.forgotten = 0
 
     def observe_event(self, event: Event) -> str | None:
         """Note the temperature in a line of the log; return the id of its request."""
@@ -27,14 +26,12 @@ class RequestTemperatures:
         self._known[event.request_id] = event.temperature if before == event.temperature else None
         if self._most is not None and len(self._known) > self._most:
             del self._known[next(iter(self._known))]
-            self.forgotten += 1
         return event.request_id
 
     def joined(self, record: ResponseSpeculation) -> ResponseSpeculation | None:
-        """Return the record with its temperature; ``None`` if it is not known."""
-        if record.temperature is not None:
-            return record
+        """Return the record with its temperature; ``None`` if neither it nor the log tells so far."""
         for name in log_request_ids(record.request_id or ""):
             if name in self._known:
-                return msgspec.structs.replace(record, temperature=self._known[name])
-        return None
+                found = self._known[name] if self._most is None else self._known.pop(name)
+                return record if record.temperature is not None else msgspec.structs.replace(record, temperature=found)
+        return None if record.temperature is None else record

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter.formatting import count, decimal, percent, plain
-from specdec_exporter.inspection.requests import KindGroup, RequestsAnalysis
+from specdec_exporter.inspection.requests import RequestsAnalysis
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES
-from specdec_exporter.speculation.requests import UNKNOWN, ExactCurve, RequestGroup
+from specdec_exporter.speculation.requests import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
 from specdec_exporter.terminal.figures import print_spread
 
@@ -159,7 +159,7 @@ def _print_least_accepted(console: Console, analysis: RequestsAnalysis) -> None:
     ]
     indented(console, table("request", "rate", "drafts", "model", rows=rows))
     note = (
-        f"Of the requests with at least {least} drafts: with fewer, chance alone gives some nearly no acceptance. Their "
-        "texts are candidates for training the draft model."
+        f"Of the requests with at least {least} drafts: with fewer, chance alone gives some nearly no acceptance. "
+        "Their texts are candidates for training the draft model."
     )
     indented(console, Text(note, style="dim"))
