@@ -137,7 +137,7 @@ def test_what_a_user_adds_to_a_request_changes_neither_numbers_nor_header(
 
 
 @pytest.mark.parametrize("field", ["id", "model"])
-@pytest.mark.parametrize("value", ["x" * 257, "", 7, None, ["a"]])
+@pytest.mark.parametrize("value", ["x" * 257, "", " ", 7, None, ["a"]])
 def test_a_long_or_odd_name_is_not_kept(field: str, value: object) -> None:
     found = read(response([1, 2], **{field: value}))
     assert (found.request_id, found.model).count(None) == 1

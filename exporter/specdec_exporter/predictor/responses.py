@@ -138,7 +138,8 @@ def _checked(saved: Saved, found: _Speculation) -> ResponseSpeculation | Junk:
 
 def _name(value: object) -> str | None:
     """Return a short name. What is longer than a name is text of somebody's, so nothing of it is kept."""
-    return value if isinstance(value, str) and 0 < len(value) <= bounds.LABEL_CHARACTERS else None
+    name = value.strip() if isinstance(value, str) else ""
+    return name if 0 < len(name) <= bounds.LABEL_CHARACTERS else None
 
 
 class ResponseScanner:
