@@ -69,7 +69,7 @@ def simulator_page(page: str) -> str:
 def tap_page(page: str) -> str:
     """Return the page with the table of the flags of ``tap``."""
     rows = (
-        (f"`{_flag(option)}`", f"`{option.envvar}`", _said_default(option) or "none", _meaning(option))
+        (f"`{_flag(option)}`", f"`{option.envvar}`", _said_default(option) or _value(option, None), _meaning(option))
         for option in _options("tap")
         if option.envvar
     )

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
+from pathlib import Path
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders import Clock
+from builders import FIXTURES, Clock
 from specdec_exporter import bounds
+from specdec_exporter.config import PredictorSettings, Settings, TapSettings
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import RequestParams
-from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, WithoutRecord
+from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, SavedLine, WithoutRecord
+from specdec_exporter.predictor.sources.responses import ResponseFollower
+from specdec_exporter.serving.tap import TapRuntime
 from specdec_exporter.serving.tapfamilies import RATIO_BOUNDS
 from specdec_exporter.serving.tapstate import TapState
 from specdec_exporter.speculation.requests import OTHER, RequestGroups, band_names
@@ -51,7 +59,8 @@ records = st.builds(
 )
 
 
-@given(st.lists(records, max_size=20))
+@settings(max_examples=30)
+@given(st.lists(records, max_size=12))
 def test_the_groups_of_each_grouping_sum_to_all_requests(found: list[ResponseSpeculation]) -> None:
     groups = RequestGroups(with_header=True)
     for each in found:
@@ -196,3 +205,36 @@ def test_lines_are_counted_by_what_they_hold() -> None:
         state.observe_response(line)
     assert state.lines_by_result == {"record": 1, "without_record": 2, "unreadable": 1, "too_long": 4}
     assert state.junk_reason == "not UTF-8"
+
+
+# --- where responses come from ---
+
+
+async def read_to_the_end(path: Path, state_path: Path) -> int:
+    """The records that a follower finds which starts and is stopped again."""
+    stop, found = asyncio.Event(), list[SavedLine]()
+    follower = ResponseFollower((str(path),), ReaderCounters(), state_path=str(state_path))
+    await follower.begin()
+    assert follower.problem is None
+    stop.set()
+    await follower.follow(found.append, stop)
+    return sum(isinstance(each, ResponseSpeculation) for each in found)
+
+
+async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    stored, state = tmp_path / "responses.jsonl", tmp_path / "state.json"
+    real = (FIXTURES / "responses" / "0.32.0-gateway.jsonl").read_bytes()
+    stored.write_bytes(real)
+    assert await read_to_the_end(stored, state) == 0  # it begins at the end
+    with stored.open("ab") as file:
+        file.write(real)
+    assert await read_to_the_end(stored, state) == 8
+    assert await read_to_the_end(stored, state) == 0
+
+
+def test_stdin_is_read_once() -> None:
+    with pytest.raises(ConfigError, match="together with files"):
+        ResponseFollower(("-", "a.jsonl"), ReaderCounters())
+    both = Settings(predictors=(PredictorSettings(log_paths=("-",)),))
+    with pytest.raises(ConfigError, match="cannot both be read from stdin"):
+        TapRuntime(both, TapSettings(paths=("-",)))

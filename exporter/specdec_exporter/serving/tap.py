@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from specdec_exporter import __version__, bounds
-from specdec_exporter.config import PredictorSettings, Settings, TapSettings
+from specdec_exporter.config import Settings, TapSettings
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.formatting import count, decimal, percent, plain
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -65,10 +65,14 @@ class TapRuntime:
             joins_log=self.log_reader is not None,
             problem=lambda: self._responses.problem,
         )
+        if "-" in self._predictor.log_paths and "-" in tap.paths:
+            raise ConfigError("saved responses and --predictor.log-path cannot both be read from stdin ('-')")
         self._responses = ResponseFollower(
             tap.paths, self.state.reader, header=tap.header, start=tap.start, state_path=tap.state
         )
-        self._log = _open_log(self._predictor, tap, self.log_reader)
+        self._log: LogSource | None = None
+        if self.log_reader is not None:
+            self._log = open_log_source(self._predictor, self.log_reader, frozenset({RequestParams}))
         self._stop = asyncio.Event()
         self._first_look: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -165,14 +169,6 @@ def _head(status: TapStatus) -> Iterator[str]:
     yield "Lines: " + ", ".join(f"{number:,} {result}" for result, number in status.lines.items())
     if status.unreadable_reason:
         yield f"The last unreadable line: {plain(status.unreadable_reason)}"
-
-
-def _open_log(predictor: PredictorSettings, tap: TapSettings, reader: ReaderCounters | None) -> LogSource | None:
-    if reader is None:
-        return None
-    if "-" in predictor.log_paths and "-" in tap.paths:
-        raise ConfigError("saved responses and --predictor.log-path cannot both be read from stdin ('-')")
-    return open_log_source(predictor, reader, frozenset({RequestParams}))
 
 
 def _by(by: str, header: str | None) -> str:
