@@ -52,6 +52,7 @@ def read(line: object, header: str | None = "X-Tenant") -> ResponseSpeculation:
         lambda body: {"response": body},
         lambda body: {"response_body": body},
         lambda body: {"response": {"status": 200, "headers": {}, "body": body}},
+        lambda body: {"metrics": {"seconds": 1}, "response": {"metrics": {"bytes": 9}, "body": body}},
     ],
 )
 def test_a_response_is_found_as_an_object_as_text_and_as_the_text_of_a_stream(

@@ -103,12 +103,11 @@ def _has_prompt(data: Object) -> bool:
 
 
 def _inner_response(data: Object) -> Object | None:
-    for key in _RESPONSE_KEYS:
-        outer = data.get(key)
-        if (found := _as_response(outer)) is not None:
-            return found
-        if isinstance(outer, dict) and (found := _as_response(outer.get("body"))) is not None:
-            return found
+    for outer in map(data.get, _RESPONSE_KEYS):
+        # The gateway's own object may have metrics too, so its body comes first.
+        for value in (outer.get("body") if isinstance(outer, dict) else None, outer):
+            if (found := _as_response(value)) is not None:
+                return found
     return None
 
 
