@@ -120,7 +120,7 @@ def test_more_positions_than_are_kept_are_counted() -> None:
 
 
 def joining(clock: Clock | None = None) -> TapState:
-    return TapState(joins_log=True, clock=(clock or Clock()).monotonic)
+    return TapState(log_readable=lambda: True, clock=(clock or Clock()).monotonic)
 
 
 def test_a_temperature_joins_before_and_after_the_response() -> None:

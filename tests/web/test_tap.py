@@ -124,9 +124,14 @@ async def test_it_reads_a_pipe_to_its_end_and_serves_on() -> None:
 
 
 async def test_a_missing_file_is_down_in_words(tmp_path: Path) -> None:
-    async with exporter(str(tmp_path / "gone.jsonl"), "--predictor.name=chat", command="tap") as tap:
-        assert (await tap.samples())['specdec_tap_up{inference_service="chat"}'] == 0
-        assert "Problem: there is no log file at" in await tap.get("/")
+    flags = ("--predictor.name=chat", f"--predictor.log-path={tmp_path / 'gone.log'}")
+    async with exporter(str(tmp_path / "gone.jsonl"), *flags, command="tap") as tap:
+        samples = await tap.samples()
+        assert samples['specdec_tap_up{inference_service="chat"}'] == 0
+        assert samples['specdec_tap_log_up{inference_service="chat"}'] == 0
+        page = await tap.get("/")
+        assert "Problem: there is no log file at" in page
+        assert "Problem: the predictor's log cannot be read" in page
 
 
 @pytest.mark.parametrize(

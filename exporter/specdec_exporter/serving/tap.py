@@ -33,7 +33,8 @@ LOG = logging.getLogger("specdec")
 class TapStatus(msgspec.Struct, frozen=True, kw_only=True):
     """``/api/v1/status`` of ``tap``: counts since ``started_at``. Ratios are 0..1, timestamps Unix seconds.
 
-    ``problem`` says why nothing can be read, ``unreadable_reason`` why the last line without a response was none.
+    ``problem`` says why nothing can be read; ``log_readable`` is null without a log. ``unreadable_reason`` says why the
+    last unreadable line was no response.
     """
 
     exporter_version: str
@@ -42,6 +43,7 @@ class TapStatus(msgspec.Struct, frozen=True, kw_only=True):
     inference_service: str
     header: str | None
     problem: str | None
+    log_readable: bool | None
     lines: dict[str, int]
     unreadable_reason: str | None
     dropped: dict[str, int]
@@ -59,10 +61,10 @@ class TapRuntime:
         self.left_out: Counter[str] = Counter()
         self._tap = tap
         (self._predictor,) = settings.predictors
-        self.log_reader = ReaderCounters() if self._predictor.log_paths else None
+        self._log_reader = ReaderCounters()
         self.state = TapState(
             with_header=tap.header is not None,
-            joins_log=self.log_reader is not None,
+            log_readable=(lambda: self._log is not None and self._log.healthy) if self._predictor.log_paths else None,
             problem=lambda: self._responses.problem,
         )
         if "-" in self._predictor.log_paths and "-" in tap.paths:
@@ -71,8 +73,8 @@ class TapRuntime:
             tap.paths, self.state.reader, header=tap.header, start=tap.start, state_path=tap.state
         )
         self._log: LogSource | None = None
-        if self.log_reader is not None:
-            self._log = open_log_source(self._predictor, self.log_reader, frozenset({RequestParams}))
+        if self._predictor.log_paths:
+            self._log = open_log_source(self._predictor, self._log_reader, frozenset({RequestParams}))
         self._stop = asyncio.Event()
         self._first_look: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,8 +87,8 @@ class TapRuntime:
     @property
     def dropped(self) -> dict[str, int]:
         """What was beyond a bound, by what."""
-        log = self.log_reader.dropped if self.log_reader else Counter[str]()
-        return {**dict.fromkeys(bounds.DROPPED, 0), **(self.left_out + self.state.dropped + log)}
+        found = self.left_out + self.state.dropped + self._log_reader.dropped
+        return {**dict.fromkeys(bounds.DROPPED, 0), **found}
 
     async def start(self) -> None:
         """Begin to read."""
@@ -138,6 +140,7 @@ class TapRuntime:
             inference_service=self._predictor.name,
             header=self._tap.header,
             problem=state.problem,
+            log_readable=state.log_readable,
             lines=state.lines_by_result,
             unreadable_reason=state.junk_reason,
             dropped=self.dropped,
@@ -166,6 +169,8 @@ def _head(status: TapStatus) -> Iterator[str]:
     yield f"specdec-exporter {status.exporter_version}, tap of {plain(status.inference_service)}, since {since}"
     if status.problem:
         yield f"Problem: {plain(status.problem)}"
+    if status.log_readable is False:
+        yield "Problem: the predictor's log cannot be read, so it tells no temperatures."
     yield "Lines: " + ", ".join(f"{number:,} {result}" for result, number in status.lines.items())
     if status.unreadable_reason:
         yield f"The last unreadable line: {plain(status.unreadable_reason)}"
@@ -203,7 +208,6 @@ class _TapCollector(Collector):
             [
                 *shown(TAP, [(labels, runtime.state)]),
                 *shown(TAP_READER, [(labels, runtime.state)]),
-                *shown(families.READER, [(labels, runtime.log_reader)] if runtime.log_reader else []),
                 *shown(families.EXPORTER, [([], runtime)]),
             ]
         )

@@ -31,7 +31,7 @@ TAP: Group[TapState] = Group(
             "specdec_tap_drafts_total",
             "Drafts of these requests.",
             _by_group(lambda c: c.drafts),
-            "`num_spec_steps`",
+            "`acceptance_histogram`",
             labels=("by", "group"),
         ),
         counter(
@@ -76,6 +76,12 @@ TAP_READER: Group[TapState] = Group(
     SERVICE,
     (
         gauge("specdec_tap_up", "1 if the saved responses can be read, else 0.", lambda s: s.problem is None),
+        gauge(
+            "specdec_tap_log_up",
+            "1 if the predictor's log, for temperatures, can be read, else 0.",
+            lambda s: s.log_readable,
+            absent="no log is read",
+        ),
         counter(
             "specdec_tap_lines_total",
             "Lines of saved responses: with a `record` of speculation, `without_record` (also each earlier chunk of a "

@@ -23,15 +23,15 @@ class _Waiting(NamedTuple):
 class TapState:
     """Counts of requests since the start.
 
-    ``joins_log``: a log tells temperatures, so a response without one waits a while for its request in the log, which
-    may be read later. ``problem`` says why the saved responses cannot be read.
+    ``log_readable``: whether the log can be read that tells temperatures. With a log, a response without a temperature
+    waits a while for its request, whose line may be read later. ``problem``: why the saved responses cannot be read.
     """
 
     def __init__(
         self,
         *,
         with_header: bool = False,
-        joins_log: bool = False,
+        log_readable: Callable[[], bool] | None = None,
         problem: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -40,15 +40,21 @@ class TapState:
         self.reader = ReaderCounters()
         self.junk_reason: str | None = None  # of the last unreadable line
         self._lines = Counter(record=0, without_record=0, unreadable=0)
-        self._temperatures = RequestTemperatures(bounds.TAP_TEMPERATURES) if joins_log else None
+        self._temperatures = RequestTemperatures(bounds.TAP_TEMPERATURES) if log_readable else None
         self._waiting: dict[str, _Waiting] = {}  # by the response's id, the oldest first
         self._problem = problem
+        self._log_readable = log_readable
         self._clock = clock
 
     @property
     def problem(self) -> str | None:
         """Why the saved responses cannot be read, in words; ``None`` if they can."""
         return self._problem()
+
+    @property
+    def log_readable(self) -> bool | None:
+        """Whether the log can be read; ``None`` without one."""
+        return self._log_readable() if self._log_readable else None
 
     @property
     def lines_by_result(self) -> dict[str, int]:
