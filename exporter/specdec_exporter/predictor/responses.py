@@ -21,7 +21,7 @@ NonNegative = Annotated[int, msgspec.Meta(ge=0, le=int(bounds.COUNT))]
 
 
 class _Speculation(msgspec.Struct):
-    """``metrics.speculative_decoding`` of 0.29.0 to 0.32.0, without its ratios, which we compute."""
+    """``metrics.speculative_decoding`` of 0.29.0 to 0.33.0, without its ratios, which we compute."""
 
     acceptance_histogram: list[NonNegative]
     num_draft_tokens: NonNegative

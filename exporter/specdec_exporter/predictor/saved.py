@@ -23,7 +23,7 @@ _RESPONSE_KEYS: Final = ("response", "response_body")
 _REQUEST_KEYS: Final = ("request", "request_body", "body")
 _HEADERS_KEYS: Final = ("request_headers", "headers")
 _PROMPT_KEYS: Final = ("messages", "prompt", "input")
-# Sampling below this temperature is greedy (0.8.5 to 0.32.0: sampling_params.py, _SAMPLING_EPS).
+# Sampling below this temperature is greedy (0.29.0 to 0.33.0: sampling_params.py, _SAMPLING_EPS).
 _GREEDY: Final = 1e-5
 
 Object = dict[str, Any]
@@ -153,14 +153,14 @@ def _temperature(value: object) -> float | None:
 
 
 def _is_structured(body: Object) -> bool:
-    """Whether an answer must have a form (0.29.0 to 0.32.0; ``guided_*`` before 0.12.0), or may call tools."""
+    """Whether the answer must have a form, or may call tools.
+
+    ``guided_*`` do not count: releases that write records ignore them (0.29.0 to 0.33.0; vllm#53975).
+    """
     response_format = body.get("response_format")
     kind = response_format.get("type") if isinstance(response_format, dict) else None
-    if kind is not None and kind != "text":
-        return True
-    if body.get("tools") and body.get("tool_choice") != "none":
-        return True
-    return any(value for key, value in body.items() if key == "structured_outputs" or key.startswith("guided_"))
+    tools = bool(body.get("tools")) and body.get("tool_choice") != "none"
+    return tools or bool(body.get("structured_outputs")) or kind not in (None, "text")
 
 
 def _header(places: tuple[Object, ...], name: str) -> str | None:
