@@ -15,7 +15,7 @@ import msgspec
 
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.saved import Asked, NoResponse, Saved, read_saved
+from specdec_exporter.predictor.saved import Asked, NoResponseError, Saved, read_saved
 
 NonNegative = Annotated[int, msgspec.Meta(ge=0, le=int(bounds.COUNT))]
 
@@ -78,7 +78,7 @@ def parse_response(line: bytes, header: str | None = None) -> SavedLine | None:
     """
     try:
         saved = read_saved(line, header)
-    except NoResponse as reason:
+    except NoResponseError as reason:
         return Junk(str(reason))
     if saved is None:
         return None

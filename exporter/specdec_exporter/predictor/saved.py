@@ -47,14 +47,14 @@ class Saved(msgspec.Struct, frozen=True):
     asked: Asked
 
 
-class NoResponse(Exception):  # noqa: N818  not an error of the program: a line that says nothing
+class NoResponseError(Exception):
     """The line has no response. The message says why, and quotes nothing."""
 
 
 def read_saved(line: bytes, header: str | None = None) -> Saved | None:
     """Return the response in a line. ``None``: the line is empty or the framing of an event stream.
 
-    ``header`` names a request header to look up, in any case. Raises :class:`NoResponse`.
+    ``header`` names a request header to look up, in any case. Raises :class:`NoResponseError`.
     """
     text = _text(line)
     if not text or text.startswith(_STREAM_NOISE):
@@ -65,24 +65,24 @@ def read_saved(line: bytes, header: str | None = None) -> Saved | None:
             return None
     data = _object(text)
     if data is None:
-        raise NoResponse("not a JSON object")
+        raise NoResponseError("not a JSON object")
     if _has_prompt(data):
         # A user chooses every key of a request, so it could pass for anything below.
-        raise NoResponse("a request, or an object with the prompt beside the response")
+        raise NoResponseError("a request, or an object with the prompt beside the response")
     if "choices" in data:
         return Saved(data, Asked())
     if (response := _inner_response(data)) is not None:
         return Saved(response, _asked(data, header))
     if "metrics" in data:
         return Saved(data, Asked())
-    raise NoResponse("not a response: neither choices nor metrics")
+    raise NoResponseError("not a response: neither choices nor metrics")
 
 
 def _text(line: bytes) -> str:
     try:
         return line.decode().strip()
     except UnicodeDecodeError:
-        raise NoResponse("not UTF-8") from None
+        raise NoResponseError("not UTF-8") from None
 
 
 def _object(value: object) -> Object | None:
