@@ -556,4 +556,4 @@ function(config, source, signals, narrow)
       },
     },
   };
-  views + (import 'health.libsonnet')(config, source, signals, narrow)
+  views + (import 'health.libsonnet')(config, source, signals, narrow) + (import 'kinds.libsonnet')(config, narrow)

@@ -111,18 +111,19 @@ async def exporter(
     stdin: int | None = None,
     awaited: str = "msg=ready",
     descriptors: str = "",
+    command: str = "serve",
     **environment: str,
 ) -> AsyncIterator[Exporter]:
     """Run the exporter with ``arguments`` from the time its log says ``awaited``. It is stopped in any case.
 
-    ``descriptors``: the most that it may have open.
+    ``descriptors``: the most that it may have open. ``command``: one that serves.
     """
     process = await asyncio.create_subprocess_exec(
         *(("prlimit", f"--nofile={descriptors}") if descriptors else ()),
         sys.executable,
         "-m",
         "specdec_exporter",
-        "serve",
+        command,
         "--web.listen-address=127.0.0.1:0",
         *arguments,
         stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,

@@ -143,6 +143,7 @@ def render_reference() -> dict[Path, str]:
     pages = {
         flagtables.CONFIGURATION: flagtables.configuration_page,
         flagtables.SIMULATOR: flagtables.simulator_page,
+        flagtables.TAP: flagtables.tap_page,
         metrictables.METRICS: metrictables.metrics_page,
         lengthtables.REFERENCES: lengthtables.references_page,
         boundtables.RELIABILITY: boundtables.reliability_page,

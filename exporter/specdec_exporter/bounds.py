@@ -12,6 +12,7 @@ from typing import Final
 DROPPED: Final = (
     *("engines", "series", "positions", "histograms", "labels", "values"),  # of a predictor's metrics
     *("log_engines", "log_positions", "log_writers", "log_files", "untrusted_lines"),  # of its log
+    "tap_groups",  # of saved responses
     "connections",
 )
 
@@ -58,3 +59,9 @@ JOINED_CHARACTERS: Final = 16 * 1024  # of a broken line with those that may con
 # --- The files of a log, for each predictor ---------------------------------------------------------------------------
 LOG_FILES: Final = 128  # followed at once; those that changed longest ago wait; counted as log_files
 ROTATED_FILES: Final = 128  # of one log, the newest by name; older ones are not read
+
+# --- Saved responses --------------------------------------------------------------------------------------------------
+REQUEST_GROUPS: Final = 32  # of adapters, or of a header; further ones are `other`; counted as tap_groups
+TAP_TEMPERATURES: Final = 16384  # requests without response; that of the oldest counts as temperature unknown
+TAP_WAITING: Final = 4096  # responses without a temperature; the oldest counts as temperature unknown
+WAITING_SECONDS: Final = 15  # of a response for its request in the log; it counts as temperature unknown

@@ -77,6 +77,18 @@ def valid_name(text: str) -> str:
     return text
 
 
+_SECRET_HEADERS = re.compile(r"auth|cookie|token|key|secret|password|session", re.IGNORECASE)
+
+
+def valid_header(text: str) -> str:
+    """Return ``text`` if it names a header whose values may be labels, else raise :class:`ConfigError`."""
+    if not re.fullmatch(r"[\w-]{1,64}", text, re.ASCII):
+        raise ConfigError(f"expected the name of a header such as X-Tenant, found {text!r}")
+    if _SECRET_HEADERS.search(text):
+        raise ConfigError(f"the values of {text} are probably secret, and labels are not: name another header")
+    return text
+
+
 def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not values:
         raise ConfigError("expected at least one, found none")
@@ -122,6 +134,15 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     server_name: str | None = None
     insecure_skip_verify: bool = False
     bearer_token_file: str | None = None
+
+
+class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of ``tap`` alone. ``start``: where to begin in files that exist when it starts."""
+
+    paths: tuple[str, ...] = ("-",)
+    header: str | None = None
+    start: Literal["end", "start"] = "end"
+    state: str | None = None
 
 
 class PredictorSettings(Access, frozen=True, kw_only=True):

@@ -42,7 +42,12 @@ def loads(engines: int = 1) -> tuple[ChangeLoad, ...]:
 
 REPLICAS = (
     # Healthy, with a live control; one of its two replicas was restarted.
-    Replica(service="chat", pod="chat-0", settings=replace(BUSY, incidents=(Restart(at=ago(100), duration=90),))),
+    Replica(
+        service="chat",
+        pod="chat-0",
+        settings=replace(BUSY, incidents=(Restart(at=ago(100), duration=90),)),
+        tapped=True,
+    ),
     Replica(service="chat", pod="chat-1", settings=replace(BUSY, seed=2)),
     Replica(service="chat-control", pod="chat-control-0", settings=OFF),
     # The draft head stops fitting; slower since than its baseline from a file.

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import gzip
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from types import SimpleNamespace
 from typing import Any, Self
 from unittest import mock
@@ -18,9 +18,12 @@ from fuzz.metrics import reduced, require_sound
 from fuzz.target import MIB, Target, captured, require_numbers, require_one_line
 from specdec_exporter.baseline import prometheus
 from specdec_exporter.errors import BaselineError, FetchError
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
-from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, parse_response
+from specdec_exporter.predictor.responses import Junk, ResponseScanner, ResponseSpeculation, parse_response
 from specdec_exporter.predictor.sources import kubelog
+from specdec_exporter.serving.tapfamilies import TAP
+from specdec_exporter.serving.tapstate import TapState
 
 REASONS = ("connect", "http_status", "too_large", "redirect", "not_metrics", "truncated", "encoding")
 
@@ -28,7 +31,7 @@ REASONS = ("connect", "http_status", "too_large", "redirect", "not_metrics", "tr
 
 
 def check_response(line: bytes) -> None:
-    found = parse_response(line)
+    found = parse_response(line, "X-Tenant")
     if isinstance(found, Junk):
         require_one_line(found.reason)
     if isinstance(found, ResponseSpeculation):
@@ -36,7 +39,16 @@ def check_response(line: bytes) -> None:
         assert sum(found.steps_by_accepted) == found.drafts
         assert sum(j * steps for j, steps in enumerate(found.steps_by_accepted)) == found.accepted_tokens
         assert found.steps is None or sum(drafted for _, drafted in found.steps) == found.draft_tokens
-        require_numbers([found.acceptance_ratio])
+        require_numbers([found.acceptance_ratio, found.temperature])
+    state = TapState(with_header=True)
+    for each in ResponseScanner(state.reader, header="X-Tenant").scan(bytearray(line + b"\n"), len(line) + 1):
+        state.observe_response(each)
+    for family in TAP.families:
+        value = family.value(state)
+        assert isinstance(value, Mapping)
+        for labels, one in value.items():
+            require_one_line(labels[1])
+            require_numbers([one.sum, *one.counts] if isinstance(one, Histogram) else [one])
 
 
 def responses() -> list[bytes]:
@@ -214,7 +226,12 @@ def check_refusal(body: bytes) -> None:
 
 
 TARGETS = (
-    Target("saved response", check_response, responses, (b'"per_step_accepted": [', b"data: ", b"[DONE]", b"event: ")),
+    Target(
+        "saved response",
+        check_response,
+        responses,
+        (b'"per_step_accepted": [', b"data: ", b"[DONE]", b"event: ", b'"response": ', b'"request": {', b'"prompt": '),
+    ),
     Target(
         "HTTP answer",
         check_answer,

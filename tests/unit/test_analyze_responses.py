@@ -15,6 +15,8 @@ from specdec_exporter.commands.cli import cli
 from specdec_exporter.commands.responses import analyze_responses
 
 RESPONSES = str(FIXTURES / "responses" / "0.32.0-ngram-k5.jsonl")
+GATEWAY = str(FIXTURES / "responses" / "0.32.0-gateway.jsonl")
+GATEWAY_LOG = str(FIXTURES / "responses" / "0.32.0-gateway.log")
 LOG = str(FIXTURES / "responses" / "0.32.0-ngram-k5.log")
 
 
@@ -53,6 +55,82 @@ def test_the_log_beside_them_tells_the_temperatures() -> None:
     assert summary["requests_without_temperature"] == 0
 
 
+def by_kind(summary: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Requests by grouping and group."""
+    found: dict[str, dict[str, int]] = {}
+    for each in summary["groups"]:
+        found.setdefault(each["by"], {})[each["value"]] = each["group"]["requests"]
+    return found
+
+
+def test_what_a_gateway_stored_of_a_real_server_is_told_apart_by_kind() -> None:
+    summary = Result([GATEWAY_LOG], [GATEWAY], output="jsonl", header="X-Tenant").objects[-1]
+    every = summary["all"]
+    assert (every["requests"], every["drafts"], every["draft_tokens"], every["accepted_tokens"]) == (8, 35, 173, 38)
+    assert by_kind(summary) == {
+        "adapter": {"tiny": 7, "sql-lora": 1},
+        "temperature": {"0": 5, "(0,0.5]": 1, "(0.5,0.8]": 1, "(0.8,1]": 1},
+        "structured": {"no": 7, "yes": 1},
+        "header": {"acme": 5, "globex": 3},
+    }
+    # The log alone tells the temperature of a request that names none.
+    without_log = by_kind(Result([], [GATEWAY], output="jsonl").objects[-1])
+    assert without_log["temperature"] == {"0": 5, "(0,0.5]": 1, "(0.5,0.8]": 1, "unknown": 1}
+    assert "header" not in without_log
+
+
+def test_the_report_shows_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    report = Result([GATEWAY_LOG], [GATEWAY], header="X-Tenant").out
+    for words in (
+        *(
+            "By adapter or served name",
+            "sql-lora",
+            "By temperature",
+            "(0.5,0.8]",
+            "By structured output",
+            "By X-Tenant",
+        ),
+        *("acme", "Least accepted requests", "None: no request has 50 drafts"),
+    ):
+        assert words in report
+    assert "w16" not in report
+
+
+def test_the_least_accepted_requests_are_listed_without_those_that_chance_decides(tmp_path: Path) -> None:
+    def saved(name: str, drafts: int, accepted: int) -> str:
+        histogram = [drafts - accepted, accepted]
+        record = {"acceptance_histogram": histogram, "num_draft_tokens": drafts, "num_spec_tokens": 1}
+        return json.dumps({"id": name, "model": "m", "choices": [], "metrics": {"speculative_decoding": record}}) + "\n"
+
+    path = tmp_path / "saved.jsonl"
+    path.write_text(
+        "".join(saved(f"r{index}", 100, 100 - index) for index in range(30))
+        + saved("short", 49, 0)
+        + saved("none", 0, 0)
+    )
+    summary = Result([], [str(path)], output="jsonl").objects[-1]
+    assert [each["request_id"] for each in summary["least_accepted"]] == [f"r{index}" for index in range(29, 19, -1)]
+    assert summary["least_accepted"][0] == {
+        "request_id": "r29",
+        "model": "m",
+        "acceptance_ratio": 0.71,
+        "drafts": 100,
+    }
+    assert summary["least_accepted_min_drafts"] == 50
+    report = Result([], [str(path)]).out
+    assert "r29" in report
+    assert "short" not in report.partition("Least accepted requests")[2].partition("Of the requests")[0]
+
+
+def test_a_long_line_is_skipped_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(b"x" * (300 * 1024) + b"\n" + Path(RESPONSES).read_bytes())
+    result = Result([], [str(path)])
+    assert "1 lines longer than 256 KiB, which were skipped" in " ".join(result.out.split())
+    assert "6 responses" in result.out
+
+
 def test_nothing_of_a_text_is_passed_on() -> None:
     for result in (Result([LOG], [RESPONSES], output="jsonl"), Result([LOG], [RESPONSES])):
         assert " w8" not in result.out
@@ -77,7 +155,7 @@ def test_the_report_has_the_logs_part_and_the_requests(monkeypatch: pytest.Monke
 def test_junk_is_counted_with_the_first_reason(tmp_path: Path) -> None:
     mixed = tmp_path / "mixed.jsonl"
     mixed.write_bytes(b"\xff\x00\n" + Path(RESPONSES).read_bytes() + b'{"cut": ')
-    assert "2 lines that are no response (the first: not JSON)" in " ".join(Result([], [str(mixed)]).out.split())
+    assert "2 lines that are no response (the first: not UTF-8)" in " ".join(Result([], [str(mixed)]).out.split())
 
 
 def test_responses_without_any_record_say_how_to_get_them(tmp_path: Path) -> None:
@@ -93,6 +171,16 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_count(tmp_path: Path
     assert result.code == 1
     assert "gone.jsonl: No such file or directory" in result.err
     assert result.objects[-1]["all"]["requests"] == 6
+
+
+def test_a_header_needs_responses_and_must_not_be_secret() -> None:
+    for arguments, words in (
+        (["analyze", "--header", "X-Tenant", LOG], "--header needs --responses"),
+        (["analyze", "--header", "Cookie", "--responses", RESPONSES], "probably secret"),
+    ):
+        result = CliRunner().invoke(cli, arguments)
+        assert result.exit_code == 2
+        assert words in result.output
 
 
 def test_the_command_reads_no_stdin_for_responses_alone() -> None:

@@ -10,21 +10,23 @@ import yaml
 
 import metrictables
 from fieldtools import run
-from specdec_exporter.serving import families
+from specdec_exporter.serving import families, tapfamilies
 from specdec_exporter.serving.families import Family, Group
 
 DOCS = Path(__file__).parents[2] / "docs"
-GROUPS = [group for group in vars(families).values() if isinstance(group, Group)]
+GROUPS = [group for module in (families, tapfamilies) for group in vars(module).values() if isinstance(group, Group)]
 SERVED: list[Family[object]] = [family for group in GROUPS for family in group.families]
 
 
 def test_a_family_is_defined_once_and_every_family_has_its_row() -> None:
     names = [family.name for family in SERVED]
     assert len(set(names)) == len(names)
-    assert [group for _, groups in metrictables.FAMILIES.values() for group in groups] == GROUPS
+    assert sorted(map(id, (group for _, groups in metrictables.FAMILIES.values() for group in groups))) == sorted(
+        map(id, GROUPS)
+    )
 
 
-@pytest.mark.parametrize("page", ["metrics.md", "configuration.md"])
+@pytest.mark.parametrize("page", ["metrics.md", "configuration.md", "tap.md"])
 def test_no_metric_is_mentioned_that_is_not_served(page: str) -> None:
     parts = {"counter": ("",), "gauge": ("",), "histogram": ("", "_bucket", "_sum", "_count")}
     series = {family.name + part for family in SERVED for part in parts[family.type]}
@@ -33,7 +35,8 @@ def test_no_metric_is_mentioned_that_is_not_served(page: str) -> None:
 
 @pytest.mark.debian
 def test_promtool_understands_every_example(tmp_path: Path) -> None:
-    examples = re.findall(r"^```promql\n(.*?)^```$", (DOCS / "metrics.md").read_text(), re.MULTILINE | re.DOTALL)
+    text = "\n".join((DOCS / page).read_text() for page in ("metrics.md", "tap.md"))
+    examples = re.findall(r"^```promql\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(examples) >= 3
     rules = [{"record": f"example:{index}:", "expr": expression} for index, expression in enumerate(examples)]
     path = tmp_path / "rules.yaml"

@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from specdec_exporter.commands import PROG
-from specdec_exporter.commands.flags import DURATION
+from specdec_exporter.commands.flags import DURATION, HEADER, HEADER_HELP
 from specdec_exporter.predictor.log.counters import on_trust
 from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.recent import MOST_EVENTS, LastPart, RecentEvents
@@ -155,14 +155,17 @@ def discard(stdout: TextIO) -> None:
     multiple=True,
     metavar="FILE",
     help="Saved responses of vLLM 0.29.0 or later with --per-request-spec-decode-metrics, one JSON object per line; "
-    "repeatable. The temperature of each request comes from the log, if FILE is given too.",
+    "repeatable. The temperature of each request comes from the log, if FILE is given too, or from its saved body.",
 )
+@click.option("--header", type=HEADER, metavar="NAME", help=f"{HEADER_HELP} With --responses.")
 def command(
     paths: tuple[str, ...],
+    *,
     output: Literal["text", "jsonl"],
     log_trust: LogTrust,
     last: float | None,
     responses: tuple[str, ...],
+    header: str | None,
 ) -> int:
     """Report what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
     if responses:
@@ -170,6 +173,8 @@ def command(
             raise click.UsageError("--last and --responses exclude each other: a response has no time")
         from specdec_exporter.commands.responses import analyze_responses
 
-        return analyze_responses(paths, responses, output=output, trust=log_trust)
+        return analyze_responses(paths, responses, output=output, trust=log_trust, header=header)
+    if header is not None:
+        raise click.UsageError("--header needs --responses")
     gc.set_threshold(100_000)  # importing modules and reading a log leave little garbage
     return analyze(paths or ("-",), output=output, last_seconds=last, trust=log_trust)

@@ -40,6 +40,8 @@ class Checked(click.ParamType[Any]):
 
 
 DURATION = Checked("duration", config.parse_duration)
+HEADER = Checked("name", config.valid_header)
+HEADER_HELP = "A header of the saved requests to group by, e.g. X-Tenant."
 
 
 def flag(name: str, text: str, *, key: str | None = None, prefix: str = "SPECDEC_", **kwargs: Any) -> Decorator:

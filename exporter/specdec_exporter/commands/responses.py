@@ -10,13 +10,14 @@ from typing import Literal, TextIO
 import msgspec
 
 from specdec_exporter.commands.analyze import complain, discard
-from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.logstory import LogStory
-from specdec_exporter.inspection.requests import RequestStory
+from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
 from specdec_exporter.predictor.log.events import Event, RequestParams
 from specdec_exporter.predictor.log.scan import LogTrust
-from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, log_request_ids, parse_response
+from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
+from specdec_exporter.predictor.sources.responses import ResponseInputs
+from specdec_exporter.speculation.temperatures import RequestTemperatures
 
 
 def analyze_responses(
@@ -25,6 +26,7 @@ def analyze_responses(
     *,
     output: Literal["text", "jsonl"] = "text",
     trust: LogTrust = "auto",
+    header: str | None = None,
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
 ) -> int:
@@ -32,22 +34,22 @@ def analyze_responses(
 
     ``text`` is a report of the log and a report of the requests. ``jsonl`` is the log's recognised lines, one object
     for each response with a record (``"kind": "response"``), and last the summary (``"kind": "responses"``). Responses
-    and requests in the log are joined by their ids. Returns the exit code: 0, or 1 if an input could not be read. Such
-    an input is named on ``stderr``.
+    and requests in the log are joined by their ids. ``header`` names a request header to group by. Returns the exit
+    code: 0, or 1 if an input could not be read. Such an input is named on ``stderr``.
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
-    responses = _Responses(response_paths)
+    responses = _Responses(response_paths, header)
     inputs = LogInputs(log_paths, trust=trust) if log_paths else None
     try:
         with suppress(KeyboardInterrupt):
             if output == "jsonl":
                 _write_json_lines(inputs, responses, stdout)
             else:
-                _write_report(inputs, responses, stdout)
+                _write_report(inputs, responses, stdout, header)
         stdout.flush()
     except BrokenPipeError:
         discard(stdout)
-    failed = [*(inputs.failed.values() if inputs else ()), *responses.failed]
+    failed = [*(inputs.failed.values() if inputs else ()), *responses.inputs.failed.values()]
     complain(failed, stderr)
     return 1 if failed else 0
 
@@ -55,42 +57,29 @@ def analyze_responses(
 class _Responses:
     """Iterates over the records of all files in order; ``story`` counts every line."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.story = RequestStory()
-        self.failed: list[str] = []
-        self.paths = paths
-        self.temperatures: dict[str, float] = {}
+    def __init__(self, paths: Sequence[str], header: str | None) -> None:
+        self.story = RequestStory(with_header=header is not None)
+        self.inputs = ResponseInputs(paths, header=header)
+        self._temperatures = RequestTemperatures()
 
     def noting_temperatures(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass the log's events on, and remember the temperature of each request."""
         for event in events:
-            if isinstance(event, RequestParams) and event.request_id and event.temperature is not None:
-                self.temperatures[event.request_id] = event.temperature
+            self._temperatures.observe_event(event)
             yield event
 
     def __iter__(self) -> Iterator[ResponseSpeculation]:
-        for path in self.paths:
-            try:
-                with open(path, "rb") as file:  # noqa: PTH123  a path may be "/dev/fd/3"
-                    for line in file:
-                        if (record := self._read(line)) is not None:
-                            yield record
-            except OSError as error:
-                self.failed.append(f"cannot read {plain(path)}: {error.strerror or error}")
+        for line in self.inputs.lines():
+            if not isinstance(line, ResponseSpeculation):
+                self.story.add_other(line)
+                continue
+            record = self._temperatures.joined(line) or line
+            self.story.add(record)
+            yield record
 
-    def _read(self, line: bytes) -> ResponseSpeculation | None:
-        found = parse_response(line)
-        if isinstance(found, ResponseSpeculation):
-            ids = log_request_ids(found.request_id or "")
-            known = [self.temperatures[each] for each in ids if each in self.temperatures]
-            found = msgspec.structs.replace(found, temperature=known[0] if known else None)
-            self.story.add(found)
-            return found
-        if isinstance(found, Junk):
-            self.story.reject(found.reason)
-        elif found is not None:
-            self.story.without_record += 1
-        return None
+    def analysis(self) -> RequestsAnalysis:
+        """Return what was read so far."""
+        return self.story.analysis(too_long=self.inputs.counters.oversized_lines)
 
 
 def _write_json_lines(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
@@ -100,10 +89,10 @@ def _write_json_lines(inputs: LogInputs | None, responses: _Responses, stdout: T
         out.write(encode(event) + b"\n")
     for record in responses:
         out.write(encode(record) + b"\n")
-    out.write(encode(responses.story.analysis()) + b"\n")
+    out.write(encode(responses.analysis()) + b"\n")
 
 
-def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
+def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextIO, header: str | None) -> None:
     from specdec_exporter.terminal.console import write
     from specdec_exporter.terminal.log import print_analysis
     from specdec_exporter.terminal.requests import print_requests
@@ -116,5 +105,5 @@ def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextI
         stdout.write("\n")
     for _ in responses:
         pass
-    requests = responses.story.analysis()
-    write(stdout, lambda console: print_requests(console, requests, responses.paths))
+    requests = responses.analysis()
+    write(stdout, lambda console: print_requests(console, requests, responses.inputs.paths, header=header))

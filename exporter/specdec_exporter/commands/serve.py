@@ -13,7 +13,8 @@ from specdec_exporter.commands.flags import Checked, Decorator, flag, with_flags
 from specdec_exporter.commands.serveflags import FLAGS, Flag, settings_loader, start
 
 
-def _option(of: Flag) -> Decorator:
+def option(of: Flag) -> Decorator:
+    """Return click's option for a flag."""
     if of.switch:
         return flag(of.name, of.help, is_flag=True, default=None)
     kind: Any = None
@@ -25,7 +26,7 @@ def _option(of: Flag) -> Decorator:
 
 
 _CONFIG_CHECK = click.option("--config.check", "config_check", is_flag=True, help="Check the configuration and exit.")
-_CONFIG_FILE, *_OTHERS = map(_option, FLAGS)
+_CONFIG_FILE, *_OTHERS = map(option, FLAGS)
 
 
 @click.command("serve")

@@ -7,20 +7,21 @@ it in its last chunk, if the client asks for usage (stream_options.include_usage
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import msgspec
 
-NonNegative = Annotated[int, msgspec.Meta(ge=0)]
-# Framing of an event stream that was saved line by line.
-_STREAM_PREFIX: Final = b"data:"
-_STREAM_NOISE: Final = (b":", b"event:", b"id:", b"retry:")
-_STREAM_END: Final = b"[DONE]"
+from specdec_exporter import bounds
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.saved import Asked, NoResponseError, Saved, read_saved
+
+NonNegative = Annotated[int, msgspec.Meta(ge=0, le=int(bounds.COUNT))]
 
 
 class _Speculation(msgspec.Struct):
-    """``metrics.speculative_decoding`` of 0.29.0 to 0.32.0, without its ratios, which we compute."""
+    """``metrics.speculative_decoding`` of 0.29.0 to 0.33.0, without its ratios, which we compute."""
 
     acceptance_histogram: list[NonNegative]
     num_draft_tokens: NonNegative
@@ -34,7 +35,9 @@ class _Speculation(msgspec.Struct):
 class ResponseSpeculation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="response", gc=False):
     """Speculation within one request. ``steps_by_accepted[j]``: number of steps that accepted exactly j draft tokens.
 
-    ``steps``: accepted and draft tokens of each step, if the server gives details. ``temperature`` comes from the log.
+    ``steps``: accepted and draft tokens of each step, if the server gives details. ``model``: the served name, or that
+    of the LoRA adapter; the response does not tell which. The rest is what is known of the request, see :class:`Asked`;
+    the log can give the temperature too.
     """
 
     request_id: str | None
@@ -44,7 +47,10 @@ class ResponseSpeculation(msgspec.Struct, frozen=True, kw_only=True, tag_field="
     num_speculative_tokens: int
     steps_by_accepted: tuple[int, ...]
     steps: tuple[tuple[int, int], ...] | None = None
+    model: str | None = None
     temperature: float | None = None
+    structured: bool | None = None
+    header: str | None = None
 
     @property
     def acceptance_ratio(self) -> float | None:
@@ -62,26 +68,21 @@ class Junk(msgspec.Struct, frozen=True):
     reason: str
 
 
-def parse_response(line: bytes) -> ResponseSpeculation | WithoutRecord | Junk | None:
-    """Read one line. ``None``: it is empty or the framing of an event stream.
+SavedLine = ResponseSpeculation | WithoutRecord | Junk
 
-    Accepts a bare response or chunk, a chunk with the ``data:`` of its stream, and a response that a benchmark saved in
-    an object (under ``response``, or ``response`` and ``body`` as in OpenAI's batch files).
+
+def parse_response(line: bytes, header: str | None = None) -> SavedLine | None:
+    """Read one line, see :mod:`.saved`. ``None``: it is empty or the framing of an event stream.
+
+    ``header`` names the request header whose value is wanted.
     """
-    text = line.strip()
-    if not text or text.startswith(_STREAM_NOISE):
-        return None
-    if text.startswith(_STREAM_PREFIX):
-        text = text[len(_STREAM_PREFIX) :].strip()
-        if text == _STREAM_END:
-            return None
     try:
-        response = _unwrapped(msgspec.json.decode(text))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Junk("not JSON")
-    if response is None:
-        return Junk("not a response: neither choices nor metrics")
-    metrics = response.get("metrics")
+        saved = read_saved(line, header)
+    except NoResponseError as reason:
+        return Junk(str(reason))
+    if saved is None:
+        return None
+    metrics = saved.response.get("metrics")
     record = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
     if record is None:
         return WithoutRecord()
@@ -89,8 +90,7 @@ def parse_response(line: bytes) -> ResponseSpeculation | WithoutRecord | Junk | 
         found = msgspec.convert(record, _Speculation)
     except msgspec.ValidationError as error:
         return Junk(f"metrics.speculative_decoding: {error}")
-    request_id = response.get("id")
-    return _checked(request_id if isinstance(request_id, str) else None, found)
+    return _checked(saved, found)
 
 
 def log_request_ids(response_id: str) -> tuple[str, str]:
@@ -98,18 +98,7 @@ def log_request_ids(response_id: str) -> tuple[str, str]:
     return response_id, f"{response_id}-0"
 
 
-def _unwrapped(data: object) -> dict[str, Any] | None:
-    for key in ("response", "body"):
-        if isinstance(data, dict) and not _is_response(data):
-            data = data.get(key)
-    return data if isinstance(data, dict) and _is_response(data) else None
-
-
-def _is_response(data: dict[str, Any]) -> bool:
-    return "choices" in data or "metrics" in data
-
-
-def _checked(request_id: str | None, found: _Speculation) -> ResponseSpeculation | Junk:
+def _checked(saved: Saved, found: _Speculation) -> ResponseSpeculation | Junk:
     """Return the record if its parts agree with each other, as vLLM's always do."""
     histogram, k = found.acceptance_histogram, found.num_spec_tokens
     drafts = sum(histogram)
@@ -131,8 +120,13 @@ def _checked(request_id: str | None, found: _Speculation) -> ResponseSpeculation
         agreeing = by_accepted == Counter(found.per_step_accepted) and all(one <= of for one, of in steps)
         if not agreeing or sum(found.per_step_drafted) != found.num_draft_tokens:
             return Junk("the steps contradict the histogram or the number of draft tokens")
+    asked: Asked = saved.asked
     return ResponseSpeculation(
-        request_id=request_id,
+        request_id=_name(saved.response.get("id")),
+        model=_name(saved.response.get("model")),
+        temperature=asked.temperature,
+        structured=asked.structured,
+        header=_name(asked.header),
         drafts=drafts,
         draft_tokens=found.num_draft_tokens,
         accepted_tokens=accepted,
@@ -140,3 +134,37 @@ def _checked(request_id: str | None, found: _Speculation) -> ResponseSpeculation
         steps_by_accepted=tuple(histogram),
         steps=steps,
     )
+
+
+def _name(value: object) -> str | None:
+    """Return a short name. What is longer than a name is text of somebody's, so nothing of it is kept."""
+    name = value.strip() if isinstance(value, str) else ""
+    return name if 0 < len(name) <= bounds.LABEL_CHARACTERS else None
+
+
+class ResponseScanner:
+    """Reads one stream of saved responses for a reader of logs; ``counters`` counts its lines. No input makes it raise.
+
+    ``header`` as for :func:`parse_response`.
+    """
+
+    def __init__(self, counters: ReaderCounters, *, header: str | None = None) -> None:
+        self._counters = counters
+        self._header = header
+
+    def scan(self, buffer: bytearray, end: int) -> list[SavedLine]:
+        """Return what the whole lines in ``buffer[:end]`` say."""
+        return self._read(bytes(buffer[:end]).split(b"\n")[:-1])
+
+    def finish(self, tail: bytes = b"") -> list[SavedLine]:
+        """Return what the unterminated line ``tail`` says."""
+        return self._read([tail] if tail else [])
+
+    def reset(self) -> None:
+        """Do nothing: no line waits for another."""
+
+    def _read(self, lines: list[bytes]) -> list[SavedLine]:
+        self._counters.lines += len(lines)
+        if lines:
+            self._counters.last_line_timestamp = time.time()
+        return [found for line in lines if (found := parse_response(line, self._header)) is not None]

@@ -13,6 +13,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from specdec_exporter.config import WebSettings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.serving import families
 from specdec_exporter.serving.families import Group, help_text
@@ -91,38 +92,52 @@ class SpecdecCollector(Collector):
             *self._shown(families.READER, [([state.name], state.reader) for state in states if state.reader]),
             *self._shown(families.EXPORTER, [([], self._runtime)]),
         ]
-        return filter(None, map(_metric, taken))
+        return metrics_of(taken)
 
-    def _shown(self, group: Group[S], subjects: Sequence[tuple[list[str], S]]) -> Iterator[_Taken]:
-        """The families of a group with the values of the subjects; each subject comes with its labels' values."""
-        for family in group.families:
-            values = [(labels, value) for labels, subject in subjects if (value := family.value(subject)) is not None]
-            if values:
-                text = help_text(group, family, self._window)
-                yield _Taken(family.type, family.name, text, (*group.labels, *family.labels), values)
+    def _shown(self, group: Group[S], subjects: Sequence[tuple[list[str], S]]) -> Iterator[Taken]:
+        return shown(group, subjects, self._window)
 
 
-class _Taken(NamedTuple):
+def shown(group: Group[S], subjects: Sequence[tuple[list[str], S]], window: str = "") -> Iterator[Taken]:
+    """The families of a group with the values of the subjects; each subject comes with its labels' values."""
+    for family in group.families:
+        values = [(labels, value) for labels, subject in subjects if (value := family.value(subject)) is not None]
+        if values:
+            text = help_text(group, family, window)
+            yield Taken(family.type, family.name, text, (*group.labels, *family.labels), values)
+
+
+class Taken(NamedTuple):
     """One family as it was when it was looked at."""
 
     type: str
     name: str
     help: str
     labels: tuple[str, ...]
-    values: list[tuple[list[str], float | Histogram | Mapping[Any, float]]]
+    values: list[tuple[list[str], float | Histogram | Mapping[Any, float] | Mapping[Any, Histogram]]]
 
 
-def _metric(taken: _Taken) -> Metric | None:
+def metrics_of(taken: Iterable[Taken]) -> Iterator[Metric]:
+    """Return the families that have a sample; each is made when it is wanted."""
+    return filter(None, map(_metric, taken))
+
+
+def _metric(taken: Taken) -> Metric | None:
     metric = _METRICS[taken.type](taken.name, taken.help, labels=taken.labels)
     for labels, value in taken.values:
-        if isinstance(value, Histogram):
-            metric.add_metric(labels, value.buckets(), value.sum)
-        elif isinstance(value, Mapping):
-            for key, number in value.items():
-                metric.add_metric([*labels, *(key if isinstance(key, tuple) else (str(key),))], number)
+        if isinstance(value, Mapping):
+            for key, one in value.items():
+                _add(metric, [*labels, *(key if isinstance(key, tuple) else (str(key),))], one)
         else:
-            metric.add_metric(labels, value)
+            _add(metric, labels, value)
     return metric if metric.samples else None
+
+
+def _add(metric: Any, labels: list[str], value: float | Histogram) -> None:
+    if isinstance(value, Histogram):
+        metric.add_metric(labels, value.buckets(), value.sum)
+    else:
+        metric.add_metric(labels, value)
 
 
 class _Both(Collector):
@@ -138,8 +153,13 @@ class _Both(Collector):
 
 def build_registry(runtime: ExporterRuntime) -> Collector:
     """Return the predictors' families and, unless switched off, those of this process."""
+    return with_process(SpecdecCollector(runtime), runtime.settings.web)
+
+
+def with_process(families_of_ours: Collector, settings: WebSettings) -> Collector:
+    """Return our families and, unless switched off, those of this process."""
     process = CollectorRegistry(auto_describe=False)
-    if not runtime.settings.web.disable_exporter_metrics:
+    if not settings.disable_exporter_metrics:
         ProcessCollector(registry=process)
         PlatformCollector(registry=process)
-    return _Both(SpecdecCollector(runtime), process)
+    return _Both(families_of_ours, process)

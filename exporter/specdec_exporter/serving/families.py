@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from specdec_exporter.serving.loads import LoadTotals
     from specdec_exporter.serving.runtime import CollectorHealth, ExporterRuntime, PredictorRuntime
     from specdec_exporter.serving.state import ModelBenefit
+    from specdec_exporter.serving.tap import TapRuntime
     from specdec_exporter.speculation.benefit import BreakEven
     from specdec_exporter.speculation.cost import MeasuredCost
 
@@ -35,9 +36,9 @@ MODEL = ("inference_service", "model_name")
 SERVICE = ("inference_service",)
 
 S = TypeVar("S")
-Value = float | Histogram | Mapping[Any, float] | None
-"""A mapping has one entry per series; its keys are the value of the family's own label, or a tuple of several values.
-``None`` and an empty mapping give no series."""
+Value = float | Histogram | Mapping[Any, float] | Mapping[Any, Histogram] | None
+"""A mapping has one entry per series, or histogram; its keys are the value of the family's own label, or a tuple of
+several values. ``None`` and an empty mapping give no series."""
 
 
 class Family(msgspec.Struct, Generic[S], frozen=True):
@@ -105,9 +106,17 @@ def gauge(
     return Family(name, "gauge", meaning, value, source, absent, labels)
 
 
-def histogram(name: str, meaning: str, value: Callable[[S], Value], source: str = "", absent: str = "") -> Family[S]:
+def histogram(
+    name: str,
+    meaning: str,
+    value: Callable[[S], Value],
+    source: str = "",
+    absent: str = "",
+    *,
+    labels: tuple[str, ...] = (),
+) -> Family[S]:
     """Return a histogram."""
-    return Family(name, "histogram", meaning, value, source, absent, ())
+    return Family(name, "histogram", meaning, value, source, absent, labels)
 
 
 _V0 = " A V0 engine adds up lifetime totals here, so only their ratio means something."
@@ -691,7 +700,7 @@ READER: Group[ReaderCounters] = Group(
     absent="no log is read",
 )
 
-EXPORTER: Group[ExporterRuntime] = Group(
+EXPORTER: Group[ExporterRuntime | TapRuntime] = Group(
     (),
     (
         gauge(

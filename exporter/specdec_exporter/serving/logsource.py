@@ -41,10 +41,12 @@ class LogSource(Protocol):
         """Read until ``stop`` is set, then once more to the end."""
 
 
-def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> LogSource:
+def open_log_source(
+    settings: PredictorSettings, counters: ReaderCounters, kinds: frozenset[type] = SERVED_KINDS
+) -> LogSource:
     """Return the source that the settings name. Raises :class:`ConfigError` if it cannot work."""
     read = partial(LogScanner, log_format=settings.log_format, trust=settings.log_trust)
-    new_scanner = partial(read, counters, kinds=SERVED_KINDS)
+    new_scanner = partial(read, counters, kinds=kinds)
     # Lines from before the start are not counted, but the last arguments and the last engine-init line among them tell
     # what runs.
     new_config_scanner = partial(read, ReaderCounters(), kinds=START_KINDS)

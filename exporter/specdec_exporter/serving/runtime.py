@@ -208,6 +208,8 @@ class PredictorRuntime:
 class ExporterRuntime:
     """All predictors and their configuration."""
 
+    text: Callable[[], str] | None = None  # the status page is served
+
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self.settings = settings
         self.last_reload_successful = True
@@ -223,6 +225,11 @@ class ExporterRuntime:
     def predictors(self) -> list[PredictorRuntime]:
         """The predictors in the configuration's order."""
         return list(self._predictors.values())
+
+    @property
+    def about(self) -> dict[str, int]:
+        """What is logged when it is ready."""
+        return {"predictors": len(self.predictors)}
 
     def prepare(self) -> None:
         """Build everything and start nothing. Raises the error with which :meth:`start` would refuse the settings."""

@@ -1,4 +1,4 @@
-"""``specdec-exporter serve``: the life of the process, from its start to the last read of the log."""
+"""``specdec-exporter serve`` and ``tap``: the life of the process, from its start to the last read of the log."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import logging
 import signal
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+from prometheus_client.registry import Collector
 
 from specdec_exporter import __version__
 from specdec_exporter.config import Settings, parse_listen_address
@@ -22,7 +24,7 @@ from specdec_exporter.serving.lean import give_back_memory
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.web.listening import Connections
-from specdec_exporter.web.server import Endpoints, one_line_errors
+from specdec_exporter.web.server import Endpoints, Exporter, one_line_errors
 
 LOG = logging.getLogger("specdec")
 
@@ -32,15 +34,46 @@ SHUTDOWN_REQUESTS_SECONDS = 2.0
 FIRST_LOOK_SECONDS = 5.0
 
 
+class Runtime(Exporter, Protocol):
+    """What runs from the start of the process to its end."""
+
+    left_out: Counter[str]
+
+    @property
+    def text(self) -> Callable[[], str] | None:
+        """As for :class:`Endpoints`."""
+
+    @property
+    def about(self) -> dict[str, int]:
+        """What is logged when it is ready."""
+
+    async def start(self) -> None:
+        """Begin to read. Raises :class:`ConfigError` for settings that cannot work."""
+
+    async def begun(self) -> None:
+        """Wait until what was there at the start is known."""
+
+    async def stop(self) -> None:
+        """Read to the end and close everything."""
+
+
+R = TypeVar("R", bound=Runtime)
+
+
 def run(settings: Settings, load: Callable[[], Settings]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. ``load`` reads the configuration again."""
+    return live(settings, lambda: ExporterRuntime(settings, load), build_registry)
+
+
+def live(settings: Settings, new_runtime: Callable[[], R], new_registry: Callable[[R], Collector]) -> int:
+    """Run what ``new_runtime`` returns until SIGTERM or SIGINT; return the exit code."""
     configure(settings.log)
-    return asyncio.run(_serve(settings, load))
+    return asyncio.run(_live(new_runtime, new_registry))
 
 
-async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
+async def _live(new_runtime: Callable[[], R], new_registry: Callable[[R], Collector]) -> int:
     stop = _stop_signal()
-    runtime = ExporterRuntime(settings, load)
+    runtime = new_runtime()
     reloads: set[asyncio.Task[str | None]] = set()
 
     def reload() -> None:
@@ -50,9 +83,9 @@ async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     try:
-        site = _site(runtime)
+        site = _site(runtime, new_registry(runtime))
         await runtime.start()
-        runner = await _bind(site, settings.web.listen_addresses)
+        runner = await _bind(site, runtime.settings.web.listen_addresses)
     except BaseException:
         await runtime.stop()
         raise
@@ -60,14 +93,14 @@ async def _serve(settings: Settings, load: Callable[[], Settings]) -> int:
     give_back_memory()
     if not stop.is_set():
         site.endpoints.ready = True
-        LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
+        LOG.info("ready", extra={"version": __version__, **runtime.about})
     await stop.wait()
     site.endpoints.ready = False
     await _shut_down(runtime, site.connections, runner)
     return 0
 
 
-async def _first_look(runtime: ExporterRuntime, stop: asyncio.Event) -> None:
+async def _first_look(runtime: Runtime, stop: asyncio.Event) -> None:
     """Wait until all logs have been looked at, but neither for long nor after ``stop``."""
     waiting = {asyncio.create_task(runtime.begun()), asyncio.create_task(stop.wait())}
     _, left = await asyncio.wait(waiting, timeout=FIRST_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -97,7 +130,7 @@ async def check(settings: Settings) -> None:
     runtime = ExporterRuntime(settings, lambda: settings)
     try:
         runtime.prepare()
-        _site(runtime)
+        _site(runtime, build_registry(runtime))
     finally:
         await runtime.stop()
 
@@ -111,7 +144,7 @@ class _Site(NamedTuple):
     tls: ssl.SSLContext | None
 
 
-def _site(runtime: ExporterRuntime) -> _Site:
+def _site(runtime: Runtime, registry: Collector) -> _Site:
     """Return what the settings make of the endpoints. Raises :class:`ConfigError`."""
     connections = Connections(runtime.left_out)
     middlewares: list[Middleware] = [one_line_errors]
@@ -123,7 +156,7 @@ def _site(runtime: ExporterRuntime) -> _Site:
         middlewares.append(basicauth.auth_middleware(protection.current))
         tls = protection.ssl_context()
     middlewares.append(connections.middleware)  # who has no password yet makes room for others
-    endpoints = Endpoints(runtime, build_registry(runtime))
+    endpoints = Endpoints(runtime, registry, runtime.text)
     app = web.Application(middlewares=middlewares)
     app.add_routes(endpoints.routes())
     return _Site(endpoints, app, connections, tls)
@@ -146,7 +179,7 @@ async def _bind(site: _Site, addresses: Sequence[str]) -> web.AppRunner:
     return runner
 
 
-async def _shut_down(runtime: ExporterRuntime, connections: Connections, runner: web.AppRunner) -> None:
+async def _shut_down(runtime: Runtime, connections: Connections, runner: web.AppRunner) -> None:
     started = time.monotonic()
     LOG.info("stopping")
     connections.close()

@@ -94,7 +94,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     all rejected). ``assumed_drafts_per_request``: where requests are not counted. ``verdict_hold_seconds``: a verdict
     within chance of the last one must hold this long to replace it. ``short_draft_tolerance``: if drafts
     are shorter than k by a larger share, the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``:
-    above it, with at least ``suspicious_positions`` positions, the text probably repeats itself.
+    above it, with at least ``suspicious_positions`` positions, the text probably repeats itself. ``temperature_bands``:
+    the highest temperature of each band of requests; the last band is above them, the first is greedy sampling.
     ``head_acceptance_ratio_min``, ``tail_acceptance_ratio_min``: for the first position, and for the positions after
     it.
     """
@@ -114,6 +115,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     short_window_seconds: float
     state_window_seconds: float
     short_draft_tolerance: float
+    temperature_bands: tuple[float, ...]
     latency: LatencyPolicy
     cost: CostPolicy
     methods: dict[str, MethodPolicy]

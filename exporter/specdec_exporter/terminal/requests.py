@@ -8,15 +8,30 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter.formatting import count, decimal, percent, plain
-from specdec_exporter.inspection.requests import ExactCurve, RequestGroup, RequestsAnalysis, TemperatureGroup
+from specdec_exporter.inspection.requests import RequestsAnalysis
+from specdec_exporter.predictor.log.lines import CHUNK_BYTES
+from specdec_exporter.speculation.requests import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
 from specdec_exporter.terminal.figures import print_spread
 
 _CELLS = 30
+_GROUPINGS = {
+    "adapter": "By adapter or served name",
+    "temperature": "By temperature",
+    "structured": "By structured output",
+}
+_UNKNOWN_NOTE = (
+    "unknown: save the request beside its response; a log with --enable-log-requests lines tells the temperature too."
+)
 
 
-def print_requests(console: Console, analysis: RequestsAnalysis, paths: Sequence[str]) -> None:
-    """Print totals, the distribution over requests, exact conditional rates, and requests by temperature."""
+def print_requests(
+    console: Console, analysis: RequestsAnalysis, paths: Sequence[str], *, header: str | None = None
+) -> None:
+    """Print totals, the distribution over requests, exact conditional rates, kinds of requests, the least accepted.
+
+    ``header``: the request header that the operator named.
+    """
     for path in paths:
         console.print(Text(plain(path), style="bold"))
     console.print(Text(_reading(analysis)))
@@ -30,8 +45,11 @@ def print_requests(console: Console, analysis: RequestsAnalysis, paths: Sequence
         _print_distribution(console, group)
     if group.exact is not None:
         _print_exact(console, group, group.exact)
-    if analysis.by_temperature:
-        _print_temperatures(console, analysis)
+    for by, title in {**_GROUPINGS, "header": f"By {plain(header or '')}"}.items():
+        _print_groups(console, title, [each for each in analysis.groups if each.by == by])
+    if UNKNOWN in {each.value for each in analysis.groups if each.by in _GROUPINGS}:
+        indented(console, Text(_UNKNOWN_NOTE, style="dim"))
+    _print_least_accepted(console, analysis)
 
 
 def _reading(analysis: RequestsAnalysis) -> str:
@@ -43,6 +61,8 @@ def _reading(analysis: RequestsAnalysis) -> str:
         )
     if analysis.junk:
         words.append(f"{analysis.junk:,} lines that are no response (the first: {plain(analysis.junk_reason or '')})")
+    if analysis.too_long:
+        words.append(f"{analysis.too_long:,} lines longer than {CHUNK_BYTES // 1024} KiB, which were skipped")
     return "; ".join(words)
 
 
@@ -104,32 +124,42 @@ def _print_exact(console: Console, group: RequestGroup, exact: ExactCurve) -> No
     indented(console, Text(note, style="dim"))
 
 
-def _print_temperatures(console: Console, analysis: RequestsAnalysis) -> None:
-    heading(console, "By temperature")
+def _print_groups(console: Console, title: str, groups: Sequence[KindGroup]) -> None:
+    """Print the groups of a grouping, if they say more than that nothing is known."""
+    if all(each.value == UNKNOWN for each in groups):
+        return
+    heading(console, title)
     indented(
         console,
-        table(
-            "temperature",
-            "requests",
-            "rate",
-            "P10",
-            "P50",
-            "P90",
-            "length",
-            rows=[_temperature_row(each) for each in analysis.by_temperature],
-        ),
+        table("", "requests", "rate", "P10", "P50", "P90", "length", rows=[_group_row(each) for each in groups]),
     )
-    if analysis.requests_without_temperature:
-        words = f"{analysis.requests_without_temperature:,} requests are not in the log (--enable-log-requests)."
-        indented(console, Text(words, style="dim"))
 
 
-def _temperature_row(each: TemperatureGroup) -> tuple[str, ...]:
+def _group_row(each: KindGroup) -> tuple[str, ...]:
     group = each.group
     return (
-        f"{each.temperature:.1f}{' or more' if each.at_least else ''}",
+        plain(each.value),
         count(group.requests),
         percent(group.acceptance_ratio),
         *(percent(group.percentiles.get(name)) for name in ("p10", "p50", "p90")),
         decimal(group.mean_acceptance_length),
     )
+
+
+def _print_least_accepted(console: Console, analysis: RequestsAnalysis) -> None:
+    least = analysis.least_accepted_min_drafts
+    heading(console, "Least accepted requests")
+    if not analysis.least_accepted:
+        words = f"None: no request has {least} drafts, and with fewer chance alone gives some nearly no acceptance."
+        indented(console, Text(words, style="dim"))
+        return
+    rows = [
+        (plain(each.request_id), percent(each.acceptance_ratio), count(each.drafts), plain(each.model or "-"))
+        for each in analysis.least_accepted
+    ]
+    indented(console, table("request", "rate", "drafts", "model", rows=rows))
+    note = (
+        f"Of the requests with at least {least} drafts: with fewer, chance alone gives some nearly no acceptance. "
+        "Their texts are candidates for training the draft model."
+    )
+    indented(console, Text(note, style="dim"))

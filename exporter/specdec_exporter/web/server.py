@@ -7,7 +7,7 @@ import gzip
 import logging
 import math
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -50,11 +50,15 @@ class Exporter(Protocol):
 
 
 class Endpoints:
-    """The handlers. The owner sets ``ready`` when the sockets are bound."""
+    """The handlers. The owner sets ``ready`` when the sockets are bound.
 
-    def __init__(self, exporter: Exporter, registry: Collector) -> None:
+    ``text`` gives a page of plain text in place of the status page. Then there is no configuration to load again.
+    """
+
+    def __init__(self, exporter: Exporter, registry: Collector, text: Callable[[], str] | None = None) -> None:
         self._exporter = exporter
         self._registry = registry
+        self._text = text
         # Changing a link is allowed: the Content-Security-Policy hashes only script and style.
         link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
@@ -70,7 +74,7 @@ class Endpoints:
             web.get("/api/v1/status", self.status),
             web.get("/-/healthy", self.healthy),
             web.get("/-/ready", self.is_ready),
-            web.post("/-/reload", self.reload),
+            *((web.post("/-/reload", self.reload),) if self._text is None else ()),
         ]
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
@@ -108,6 +112,8 @@ class Endpoints:
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the status page, which reads its data from the API."""
+        if self._text is not None:
+            return _answer(request, self._text().encode(), "text/plain; charset=utf-8")
         response = _answer(request, self._page, "text/html; charset=utf-8")
         response.headers.update(SECURITY_HEADERS)
         return response

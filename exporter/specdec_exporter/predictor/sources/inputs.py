@@ -22,6 +22,7 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
+from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 
@@ -75,7 +76,7 @@ class LogInputs:
     ) -> Iterator[list[Event]]:
         done = 0
         for path in self.paths:
-            scanner = LogScanner(self.counters, trust=self._trust, kinds=kinds, count_lines=False)
+            scanner = self._new_scanner(kinds)
             try:
                 with self._open(path) as (file, position):
                     for events in read_stream(
@@ -84,12 +85,15 @@ class LogInputs:
                         yield events
                         if keep_statistics or kinds is not REPORT_KINDS:
                             continue
-                        if any(type(event) is SpecDecoding for event in events):
+                        if any(type(event) is SpecDecoding for event in events) and isinstance(scanner, LogScanner):
                             kinds = REPORT_KINDS - {EngineStats}
                             scanner.narrow(kinds)
                     done += position() if position else 0
             except (OSError, EOFError, zlib.error, SpecdecError) as error:
                 self.failed[path] = _in_words(path, error)
+
+    def _new_scanner(self, kinds: frozenset[type] | None) -> Scanner:
+        return LogScanner(self.counters, trust=self._trust, kinds=kinds, count_lines=False)
 
     @contextmanager
     def _open(self, path: str) -> Iterator[tuple[BinaryStream, Callable[[], int] | None]]:

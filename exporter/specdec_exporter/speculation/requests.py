@@ -1,0 +1,224 @@
+"""Acceptance per request, all requests together and by kind of request. Pure, memory of fixed size.
+
+Long answers dominate the predictor's counters; here each request counts once. Conditional rates are exact here even if
+drafts are shorter than k, because the record of each step has the length of its draft.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+
+import msgspec
+
+from specdec_exporter import bounds
+from specdec_exporter.formatting import plain
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.responses import ResponseSpeculation
+from specdec_exporter.speculation.acceptance import (
+    acceptance_ratio,
+    mean_acceptance_length,
+    mean_draft_length,
+    position_ratios,
+)
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.spread import SpreadCounter
+
+PERCENTILES = (10, 25, 50, 75, 90)
+UNKNOWN, OTHER = "unknown", "other"
+_STRUCTURED = {True: "yes", False: "no", None: UNKNOWN}
+
+
+class ExactCurve(msgspec.Struct, frozen=True, kw_only=True):
+    """``conditional[i]``: accepted at i / offered at i after all before it were accepted; ``None`` if never offered.
+
+    ``requests`` counts the requests in it: those with details for each step, and those without short drafts.
+    """
+
+    requests: int
+    offered: tuple[int, ...]
+    conditional: tuple[float | None, ...]
+
+
+class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Speculation's figures over some requests.
+
+    ``acceptance_ratio`` counts tokens, as the predictor does. ``mean_request_ratio``, ``percentiles`` and ``histogram``
+    (ten equal parts of 0..1) count each of the ``drafted_requests`` once; ``percentiles_by_draft`` counts each draft
+    once. The ``chance`` pair is what both would be if all drafts of all requests had the same acceptance.
+    """
+
+    requests: int
+    drafted_requests: int
+    drafts: int
+    draft_tokens: int
+    accepted_tokens: int
+    acceptance_ratio: float | None
+    mean_acceptance_length: float | None
+    mean_draft_length: float | None
+    mean_request_ratio: float | None
+    percentiles: dict[str, float]  # "p50": 0.71
+    percentiles_by_draft: dict[str, float]
+    chance_percentiles: dict[str, float]
+    chance_percentiles_by_draft: dict[str, float]
+    histogram: tuple[int, ...]
+    per_position: tuple[float, ...]
+    exact: ExactCurve | None
+
+
+class KindGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of one kind, see :class:`RequestGroups`."""
+
+    by: str
+    value: str
+    group: RequestGroup
+
+
+class RequestCounter:
+    """A :class:`RequestGroup` while it is being summed. Its memory does not grow."""
+
+    def __init__(self) -> None:
+        self.requests = self.drafts = self.draft_tokens = self.accepted_tokens = 0
+        self.accepted_per_position: list[int] = []  # at most bounds.POSITIONS
+        self._spread = SpreadCounter()
+        self._ratio_sum = 0.0
+        self._exact_requests = 0
+        self._offered: list[int] = []  # offered at i after all before it were accepted
+        self._accepted: list[int] = []  # accepted among these
+
+    def ratios(self, upper_bounds: Sequence[float]) -> Histogram:
+        """Return the acceptance of the requests with drafts, each counted once, to a thousandth."""
+        upto = [0, *accumulate(self._spread.parts)]
+        within = [upto[round(bound * (len(upto) - 2)) + 1] for bound in upper_bounds]
+        return Histogram((*upper_bounds, math.inf), (*within, upto[-1]), self._ratio_sum)
+
+    def add(self, record: ResponseSpeculation) -> None:
+        """Count one request."""
+        self.requests += 1
+        self.drafts += record.drafts
+        self.draft_tokens += record.draft_tokens
+        self.accepted_tokens += record.accepted_tokens
+        if (ratio := record.acceptance_ratio) is None:
+            return
+        self._spread.add(ratio, record.drafts)
+        self._ratio_sum += ratio
+        k = min(record.num_speculative_tokens, bounds.POSITIONS)
+        for counts in (self.accepted_per_position, self._offered, self._accepted):
+            counts.extend([0] * (k - len(counts)))
+        accepted_more = record.drafts
+        full = record.draft_tokens == record.drafts * record.num_speculative_tokens
+        for position, steps in enumerate(record.steps_by_accepted[:k]):
+            before, accepted_more = accepted_more, accepted_more - steps
+            self.accepted_per_position[position] += accepted_more
+            if full:
+                self._offered[position] += before
+                self._accepted[position] += accepted_more
+        if full:
+            self._exact_requests += 1
+        elif record.steps is not None:
+            self._exact_requests += 1
+            for accepted, drafted in record.steps:
+                for position in range(min(accepted + 1, drafted, k)):
+                    self._offered[position] += 1
+                    self._accepted[position] += position < accepted
+
+    def close(self) -> RequestGroup:
+        """Return the figures of the requests so far."""
+        ratio = acceptance_ratio(self.accepted_tokens, self.draft_tokens)
+        draft_length = mean_draft_length(self.draft_tokens, self.drafts)
+        per_position = position_ratios(tuple(self.accepted_per_position), self.drafts)
+        spread = self._spread.spread(PERCENTILES, ratio, per_position, draft_length)
+        exact = None
+        if self._exact_requests:
+            exact = ExactCurve(
+                requests=self._exact_requests,
+                offered=tuple(self._offered),
+                conditional=tuple(
+                    accepted / offered if offered else None
+                    for accepted, offered in zip(self._accepted, self._offered, strict=True)
+                ),
+            )
+        return RequestGroup(
+            requests=self.requests,
+            drafted_requests=spread.parts,
+            drafts=self.drafts,
+            draft_tokens=self.draft_tokens,
+            accepted_tokens=self.accepted_tokens,
+            acceptance_ratio=ratio,
+            mean_acceptance_length=mean_acceptance_length(self.accepted_tokens, self.drafts),
+            mean_draft_length=draft_length,
+            mean_request_ratio=self._ratio_sum / spread.parts if spread.parts else None,
+            percentiles=spread.by_part,
+            percentiles_by_draft=spread.by_draft,
+            chance_percentiles=spread.chance_by_part,
+            chance_percentiles_by_draft=spread.chance_by_draft,
+            histogram=_tenths(self._spread.parts),
+            per_position=per_position,
+            exact=exact,
+        )
+
+
+def _tenths(requests: Sequence[int]) -> tuple[int, ...]:
+    """Sum the requests at each thousandth of 0..1 by tenths; the last tenth includes 1."""
+    edges = (*range(0, 1000, 100), len(requests))
+    return tuple(sum(requests[start:end]) for start, end in pairwise(edges))
+
+
+class RequestGroups:
+    """Requests by kind. Each request is in one group of each grouping, so the groups of a grouping sum to all requests.
+
+    Groupings are not crossed, because the number of groups would be the product of theirs. ``with_header``: whether an
+    operator named a header to group by. ``left_out`` counts requests of ``other`` groups, ``positions_left_out``
+    positions beyond the bound.
+    """
+
+    def __init__(self, *, with_header: bool = False) -> None:
+        self._bands = load_policy().temperature_bands
+        self._names = band_names(self._bands)
+        self.by: dict[str, dict[str, RequestCounter]] = {
+            "adapter": {},
+            "temperature": {name: RequestCounter() for name in (*self._names, UNKNOWN)},
+            "structured": {name: RequestCounter() for name in _STRUCTURED.values()},
+            **({"header": {}} if with_header else {}),
+        }
+        self.left_out = 0
+        self.positions_left_out = 0
+
+    def add(self, record: ResponseSpeculation) -> None:
+        """Count one request in each grouping."""
+        for by, groups in self.by.items():
+            name = self._group(by, record)
+            if name not in groups and len(groups) >= bounds.REQUEST_GROUPS:
+                self.left_out += 1
+                name = OTHER
+            groups.setdefault(name, RequestCounter()).add(record)
+        self.positions_left_out += max(record.num_speculative_tokens - bounds.POSITIONS, 0)
+
+    def groups(self) -> Iterator[tuple[str, str, RequestCounter]]:
+        """Yield grouping, group and requests."""
+        for by, groups in self.by.items():
+            for name, counter in groups.items():
+                yield by, name, counter
+
+    def closed(self) -> tuple[KindGroup, ...]:
+        """Return the figures of the groups that have requests."""
+        return tuple(
+            KindGroup(by=by, value=name, group=counter.close())
+            for by, name, counter in self.groups()
+            if counter.requests
+        )
+
+    def _group(self, by: str, record: ResponseSpeculation) -> str:
+        if by == "structured":
+            return _STRUCTURED[record.structured]
+        if by == "temperature":
+            known = record.temperature
+            return UNKNOWN if known is None else self._names[bisect_left(self._bands, known)]
+        return plain((record.model if by == "adapter" else record.header) or UNKNOWN)
+
+
+def band_names(upper: Sequence[float]) -> list[str]:
+    """Return the names of the temperature bands: ``0``, ``(0,0.5]`` ... ``>1``. The lowest temperature is 0."""
+    return [f"{upper[0]:g}", *(f"({low:g},{high:g}]" for low, high in pairwise(upper)), f">{upper[-1]:g}"]
