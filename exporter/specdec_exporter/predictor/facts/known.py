@@ -175,6 +175,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 _Span = tuple[Release | None, Release | None]
 
 
+@cache
 def _span(releases: str) -> _Span:
     """Read ``"0.18.0-0.20.2"``, ``"0.18.0-"``, ``"-0.20.2"`` or ``"-"``."""
     since, _, until = releases.partition("-")
@@ -187,6 +188,7 @@ def _within(span: _Span, release: Release | None) -> bool:
     return release is None or ((since is None or release >= since) and (until is None or release <= until))
 
 
+@cache
 def _release(version: str | None) -> Release | None:
     return None if version is None else parse_release(version)
 
