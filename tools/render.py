@@ -17,6 +17,7 @@ import rjsonnet
 import yaml
 
 import boundtables
+import facttables
 import flagtables
 import lengthtables
 import metrictables
@@ -146,6 +147,7 @@ def render_reference() -> dict[Path, str]:
         flagtables.TAP: flagtables.tap_page,
         metrictables.METRICS: metrictables.metrics_page,
         lengthtables.REFERENCES: lengthtables.references_page,
+        facttables.FACTS: facttables.facts_page,
         boundtables.RELIABILITY: boundtables.reliability_page,
     }
     return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}

@@ -1,10 +1,9 @@
-"""docs/verdict.md says what the policy and the pitfalls say. ``tools/render.py --check`` holds its other tables."""
+"""docs/verdict.md says what the policy says. ``tools/render.py --check`` holds its other tables."""
 
 from __future__ import annotations
 
 from typing import get_args
 
-from specdec_exporter.predictor.facts.known import load_facts
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import VerdictCode
 from unit.test_docs import ROOT, rows, section
@@ -30,8 +29,3 @@ def test_the_thresholds_in_the_text_are_the_policys() -> None:
     assert f"{latency.harmful_ratio:g} times as slow" in measured
     assert f"z = {latency.z_score:g}, cv = {latency.time_per_output_token_cv:g}" in measured
     assert f"at least {latency.min_requests} requests" in measured
-
-
-def test_every_pitfall_is_told_with_its_releases_and_what_to_do() -> None:
-    found = {code: (row["Releases"], row["Meaning"], row["What to do"]) for code, row in rows(PAGE, "Pitfall").items()}
-    assert found == {fact.code: (fact.releases, fact.found, fact.action) for fact in load_facts("running")}

@@ -64,6 +64,10 @@ def test_a_fact_is_well_formed(fact: Fact) -> None:
     for check in (*fact.when.values(), *fact.unless.values()):
         if isinstance(check, Check):
             assert {check.differs_from, check.no_multiple_of, check.above_field} - {None} <= fields
+            spans = check.known_in or {}
+            assert all(re.fullmatch(r"(\d+\.\d+\.\d+)?-(\d+\.\d+\.\d+)?", span) for span in spans)
+            words = [word for span in spans.values() for word in span]
+            assert len(words) == len(set(words))
     since, until = (parse_release(each) if each else None for each in (fact.since, fact.until))
     assert since is None or until is None or since <= until
     assert (since is None) == (fact.since is None)
@@ -71,7 +75,7 @@ def test_a_fact_is_well_formed(fact: Fact) -> None:
     for text in (fact.found, fact.action):
         assert re.fullmatch(r"[A-Z`{].*[a-z0-9)}]\.", text), text
         assert "  " not in text
-        assert set(re.findall(r"\{(\w*)\}", text)) <= fields
+        assert set(re.findall(r"\{(\w*)\}", text)) <= {*fields, "missing"}
     assert fact.sources
     assert bool(fact.checked) != bool(fact.unchecked)
     assert all(parse_release(each) for each in fact.checked)
@@ -91,8 +95,24 @@ def test_nothing_known_has_no_fact() -> None:
 
 
 def test_what_costs_requests_something_comes_first() -> None:
-    found = pitfalls_of(Deployment(release=(0, 13, 0), drafting=False))
+    found = pitfalls_of(Deployment(release=(0, 9, 2), method="ngram", drafting=False))
     assert [pitfall.costly for pitfall in found] == [True, False]
+
+
+def test_what_a_release_lacks_is_named_with_the_releases_that_have_it() -> None:
+    config = {"method": "dflash", "model": "d", "moe_backend": "x", "nmu_speculative_tokens": 3}
+    given = of_arguments({"speculative_config": config})
+    found = {
+        pitfall.code: pitfall.meaning for pitfall in pitfalls_of(msgspec.structs.replace(given, release=(0, 18, 0)))
+    }
+    assert found["method_not_known"].endswith("the method dflash (since 0.20.0).")
+    assert "moe_backend (since 0.19.0), nmu_speculative_tokens (in no release)" in found["key_not_known"]
+
+
+def test_a_server_that_generated_tokens_was_not_refused() -> None:
+    given = Deployment(release=(0, 19, 1), method="dflash")
+    assert [pitfall.code for pitfall in pitfalls_of(given)] == ["method_not_known"]
+    assert pitfalls_of(msgspec.structs.replace(given, drafting=True)) == ()
 
 
 WORDS = st.sampled_from([*of_arguments({}).__struct_fields__, "speculative_config", "backend", "--x", ""])

@@ -59,7 +59,7 @@ def test_the_status_of_a_predictor_has_its_pitfalls() -> None:
     (found,) = state.status().pitfalls
     assert (found.code, found.releases, found.costly) == (
         "ngram_without_async_scheduling",
-        "0.14.1 to 0.32.0",
+        "0.14.0 to 0.32.0",
         True,
     )
     state.observe_version("0.33.0")
@@ -81,8 +81,8 @@ def test_a_log_has_the_pitfalls_of_what_ran_when_it_ended() -> None:
 
 
 def test_a_log_of_a_busy_server_that_never_drafts_says_what_can_be_behind_it() -> None:
-    config = EngineConfig(speculative=True, vllm_version="0.13.0", engine_generation="v1", method="eagle3")
+    config = EngineConfig(speculative=True, vllm_version="0.13.0", engine_generation="v1", method="ngram")
     busy = EngineStats(generation_throughput=40.0)
-    assert analyzed(config, busy) == {"unsupported_params_skip_drafts", "batch_size_switches_off"}
+    assert analyzed(config, busy) == {"unsupported_params_skip_drafts"}
     off = EngineConfig(speculative=False, vllm_version="0.13.0", engine_generation="v1")
     assert analyzed(off, busy) == set()

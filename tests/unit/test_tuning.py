@@ -198,7 +198,8 @@ def test_flags_of_one_kind_are_printed_once() -> None:
         ("0.24.0", COMMAND, {"num_speculative_tokens_per_batch_size"}),
         ("0.24.0", f"{COMMAND} --data-parallel-size 2", set()),
         ("0.23.0", COMMAND, set()),
-        ("0.16.0", COMMAND, {"disable_by_batch_size"}),
+        ("0.16.0", COMMAND, set()),
+        ("0.9.2", COMMAND, {"disable_by_batch_size"}),
         (None, COMMAND, set()),
     ],
 )
@@ -221,7 +222,7 @@ def test_what_a_release_cannot_do_is_not_recommended(version: str | None, comman
 
 def test_a_limit_is_the_last_load_at_which_speculation_pays() -> None:
     server = Server(fixed=0.6, marginal=0.0, growth=1 / 10, curve=CODE)
-    facts = {"vllm_version": "0.16.0", "noise": 0.003, **requests("any", command=COMMAND)}
+    facts = {"vllm_version": "0.9.2", "noise": 0.003, **requests("any", command=COMMAND)}
     (advice,) = tune(*(server.record(k, **facts) for k in (0, 1, 3))).advice
     paying = [load for load in LOADS if server.speedup(3, load) > 1.0]
     assert paying == [0.9, 3.0, 7.0]

@@ -406,7 +406,7 @@ def _plan(option: _Option) -> _Plan:
         falls = [bool(each) for _, each in best] == sorted((bool(each) for _, each in best), reverse=True)
         if speculativeconfig.has_schedule(release, data_parallel=parallel):
             schedule, by_load, k = batch_schedule(best), tuple(best), max(each for _, each in best)
-            notes += _schedule_notes(best, runner_2=speculativeconfig.schedule_needs_second_runner(release))
+            notes += _schedule_notes(best)
         elif speculativeconfig.has_limit(release) and falls and len({each for _, each in positive}) == 1:
             limit, by_load, k = positive[-1][0], tuple(best), positive[-1][1]
         else:
@@ -438,14 +438,10 @@ def _is_gain(found: Estimate) -> bool:
     return found.low is not None and found.low > 1.0
 
 
-def _schedule_notes(best: Sequence[tuple[int, int]], *, runner_2: bool) -> Iterator[str]:
+def _schedule_notes(best: Sequence[tuple[int, int]]) -> Iterator[str]:
     yield f"beyond {best[-1][0]} running nothing was recorded: vLLM goes on with k = {best[-1][1]} there"
     yield "data parallel engines ignore a k by load, or wait for each other"
-    yield (
-        "this release takes a k by load with model runner V2 only"
-        if runner_2
-        else "with a k by load, model runner V1 captures CUDA graphs in pieces only: compare it with one k"
-    )
+    yield "with a k by load, model runner V1 captures CUDA graphs in pieces only: compare it with one k"
 
 
 def _present(groups: Sequence[Group], best: Sequence[BestByLoad]) -> int | None:

@@ -20,8 +20,7 @@ _DATA_PARALLEL: Final = ("--data-parallel-size", "--data_parallel_size", "-dp")
 _SCHEDULE: Final = "num_speculative_tokens_per_batch_size"
 _LIMIT: Final = "disable_by_batch_size"
 _SCHEDULE_SINCE: Final = (0, 24, 0)
-_SCHEDULE_NEEDS_RUNNER_2_SINCE: Final = (0, 33, 0)
-_LIMIT_UNTIL: Final = (0, 16, 0)
+_LIMIT_UNTIL: Final = (0, 9, 2)  # accepted up to 0.16.0, but only the V0 engine reads it
 # These run without a draft model or head of their own.
 _WITHOUT_DRAFT_MODEL: Final = frozenset({"mtp", "ngram", "ngram_gpu", "suffix"})
 
@@ -35,13 +34,8 @@ def has_schedule(release: Release | None, *, data_parallel: bool) -> bool:
     return release is not None and release >= _SCHEDULE_SINCE and not data_parallel
 
 
-def schedule_needs_second_runner(release: Release | None) -> bool:
-    """Whether the release refuses a schedule on model runner V1."""
-    return release is not None and release >= _SCHEDULE_NEEDS_RUNNER_2_SINCE
-
-
 def has_limit(release: Release | None) -> bool:
-    """Whether the release takes a batch size above which nothing is drafted."""
+    """Whether the release has a batch size above which nothing is drafted: on its V0 engine."""
     return release is not None and release <= _LIMIT_UNTIL
 
 

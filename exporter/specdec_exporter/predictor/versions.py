@@ -75,7 +75,7 @@ WARNINGS: Final[dict[str, Warned]] = {
             "sampling_params_unsupported",
             # logged at every start with speculation; no sign of a fault by itself
             r"min_p(?:,| and) logit_bias(?:,? and min_tokens)? parameters won't work with speculative decoding",
-            "Requests with min_p or logit_bias are refused (HTTP 400 since 0.14.1); before, they ran without drafts.",
+            "Requests with min_p or logit_bias are refused (HTTP 400 since 0.14.0); before, vLLM ignored them.",
             "Look whether clients send min_p or logit_bias; send such requests to a predictor without speculation.",
             since=(0, 11, 1),
         ),

@@ -7,9 +7,11 @@ A condition names fields of :class:`Deployment`; all tests of ``when`` must hold
       method: [ngram, suffix]           # one of these; or one value
       num_speculative_tokens: {above: 5}
       draft_tensor_parallel_size: {differs_from: tensor_parallel_size}
+      speculative_keys: {known_in: {"-": [method, model], "0.16.0-": [parallel_drafting], "0.9.0-0.20.2": [tree]}}
 
 What is not known makes no test true, except ``given: false``. A fact without ``since`` also holds for a server whose
-release is not known. ``found`` and ``action`` may name fields in braces: ``{method}``.
+release is not known. ``found`` and ``action`` may name fields in braces, as in ``{method}``, and ``{missing}``: the
+words that ``known_in`` misses, each with the releases that have it.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from specdec_exporter.predictor.versions import KnownPitfall, Release, parse_rel
 # mean.
 Topic = Literal["arguments", "gates", "methods", "composition", "lever", "running"]
 TOPICS: Final[tuple[Topic, ...]] = ("arguments", "gates", "methods", "composition", "lever", "running")
-# fail: it does not start, or its answers are wrong. warn: requests suffer, or speculation cannot pay. note: a figure
-# means something else, or there is something to know before a change.
+# fail: it does not start. warn: requests suffer, answers are wrong, or speculation cannot pay. note: a figure means
+# something else, or there is something to know before a change.
 Level = Literal["fail", "warn", "note"]
 
 _Single = str | bool | int | float
@@ -44,7 +46,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     ``has`` and ``lacks``: any of these is, or none of these is, in a set of words. ``matches``: a regular expression
     that is found in text, in capitals or not. ``differs_from``, ``no_multiple_of``, ``above_field``: the name of
-    another field, which must be known.
+    another field, which must be known. ``known_in``: words by the releases that have them; the test holds if the
+    release lacks a word of the field, or if no release has it.
     """
 
     given: bool | None = None
@@ -59,6 +62,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     differs_from: str | None = None
     no_multiple_of: str | None = None
     above_field: str | None = None
+    known_in: dict[str, tuple[str, ...]] | None = None
 
     def holds(self, value: Any, deployment: Deployment) -> bool:
         """Whether the test holds for ``value``, the field's value in ``deployment``."""
@@ -89,6 +93,19 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             yield bool(other := deployment.known(self.no_multiple_of)) and value % other != 0
         if self.above_field is not None:
             yield (other := deployment.known(self.above_field)) is not None and value > other
+        if self.known_in is not None:
+            yield bool(self.missing(value, deployment.release))
+
+    def missing(self, value: Any, release: Release | None) -> list[str]:
+        """Return the words of ``value`` that ``known_in`` misses, each with the releases that have it."""
+        if self.known_in is None:
+            return []
+        spans = {word: _span(releases) for releases, words in self.known_in.items() for word in words}
+        return [
+            f"{word} ({releases_in_words(*span) if span else 'in no release'})"
+            for word in sorted({value} if isinstance(value, str) else value or ())
+            if (span := spans.get(word)) is None or not _within(span, release)
+        ]
 
 
 _Expected = _Single | tuple[_Single, ...] | Check
@@ -132,22 +149,46 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
 
     def _concerns(self, release: Release | None) -> bool:
-        since, until = _release(self.since), _release(self.until)
-        if release is None:
-            return since is None
-        return (since is None or release >= since) and (until is None or release <= until)
+        span = _release(self.since), _release(self.until)
+        return span[0] is None if release is None else _within(span, release)
 
     def told(self, deployment: Deployment) -> KnownPitfall:
         """Return the fact in words about ``deployment``."""
         return KnownPitfall(
             code=self.code,
             releases=self.releases,
-            meaning=_filled(self.found, deployment),
-            action=_filled(self.action, deployment),
+            meaning=self._filled(self.found, deployment),
+            action=self._filled(self.action, deployment),
             costly=self.level != "note",
         )
 
+    def _filled(self, text: str, deployment: Deployment) -> str:
+        missing = [
+            word
+            for field, test in self.when.items()
+            if isinstance(test, Check)
+            for word in test.missing(deployment.known(field), deployment.release)
+        ]
+        return _Words().vformat(text, (), {"of": deployment, "missing": ", ".join(missing)})
 
+
+_Span = tuple[Release | None, Release | None]
+
+
+@cache
+def _span(releases: str) -> _Span:
+    """Read ``"0.18.0-0.20.2"``, ``"0.18.0-"``, ``"-0.20.2"`` or ``"-"``."""
+    since, _, until = releases.partition("-")
+    return _release(since or None), _release(until or None)
+
+
+def _within(span: _Span, release: Release | None) -> bool:
+    """Whether the release lies within; one that is not known may."""
+    since, until = span
+    return release is None or ((since is None or release >= since) and (until is None or release <= until))
+
+
+@cache
 def _release(version: str | None) -> Release | None:
     return None if version is None else parse_release(version)
 
@@ -158,15 +199,11 @@ def _holds(test: _Expected, value: Any, deployment: Deployment) -> bool:
     return value in test if isinstance(test, tuple) else bool(value == test)
 
 
-def _filled(text: str, deployment: Deployment) -> str:
-    return _Words().vformat(text, (), {"of": deployment})
-
-
 class _Words(string.Formatter):
     """Replaces ``{field}`` by the deployment's value."""
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:  # noqa: ARG002
-        return kwargs["of"].known(field_name), field_name
+        return (kwargs["missing"] if field_name == "missing" else kwargs["of"].known(field_name)), field_name
 
 
 @cache
@@ -184,11 +221,16 @@ def facts_of(deployment: Deployment, topics: Iterable[Topic] = TOPICS) -> Iterat
 
 
 def pitfalls_of(deployment: Deployment) -> tuple[KnownPitfall, ...]:
-    """Return what to say of a running predictor: what its figures mean, and what requests suffer from; these first."""
+    """Return what to say of a running predictor: what its figures mean, and what requests suffer from; these first.
+
+    What a release refuses is left out once the server has generated tokens: it did start.
+    """
+    started = deployment.drafting is not None
     found = [
         fact.told(deployment)
         for topic in TOPICS
         for fact in load_facts(topic)
-        if (topic == "running" or fact.level != "note") and fact.holds(deployment)
+        if (topic == "running" or fact.level == "warn" or (fact.level == "fail" and not started))
+        and fact.holds(deployment)
     ]
     return tuple(sorted(found, key=lambda pitfall: not pitfall.costly))
