@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Literal, TextIO
 
 import msgspec
@@ -71,7 +72,7 @@ class _Responses:
     def __iter__(self) -> Iterator[ResponseSpeculation]:
         for path in self.paths:
             try:
-                with open(path, "rb") as file:  # noqa: PTH123  a path may be "/dev/fd/3"
+                with Path(path).open("rb") as file:
                     for line in file:
                         if (record := self._read(line)) is not None:
                             yield record
