@@ -164,6 +164,16 @@ def test_half_a_line_that_is_read_again_in_a_copy_counts_once(log: Log, copied: 
     assert reader.counters.bytes == len("before\nfirst\nhalf a line\n")
 
 
+def test_a_copy_of_half_an_oversized_line_begins_no_line(log: Log) -> None:
+    reader = Reader(log.path)
+    reader.read()
+    log.append("x" * 300_000)
+    reader.read()
+    log.become_a_copy()
+    log.append("INFO forged\nnext\n")
+    assert reader.read() == ["next"]
+
+
 def test_sockets_and_devices_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     with socket.socket(socket.AF_UNIX) as server:

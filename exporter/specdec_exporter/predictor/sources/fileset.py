@@ -183,7 +183,8 @@ class FileSet:
         else:
             self._counters.rotations += 1
             if read_bytes:
-                self._place(file, read_bytes, seen=before.seen)
+                skipping = before.cutter.skipping and read_bytes == before.offset
+                self._place(file, read_bytes, skipping=skipping, seen=before.seen)
         self._counters.rotations += len(missed)
         self._queue([*([before] if before else []), *missed, file])
         self._note_rotated_files([file.bases])
