@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from certificates import Identity
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 # Some of what is tested beside the real vLLM is not in every release; those tests name the release.
@@ -41,3 +44,22 @@ def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     return not_skipped((yield), collector.path)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Identity:
+    """An authority that signs certificates."""
+    from certificates import issue  # few tests need it, and it is slow to import
+
+    return issue("the authority")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, authority: Identity) -> Path:
+    """Holds server.crt, server.key, client.crt, client.key, and ca.crt, which signed both."""
+    from certificates import issue
+
+    authority.write(tmp_path, "ca")
+    issue("server", authority).write(tmp_path, "server")
+    issue("client", authority).write(tmp_path, "client")
+    return tmp_path

@@ -133,6 +133,12 @@ class Log:
         shutil.copyfile(self.path, self.sibling(".1").path)
         self.truncate()
 
+    def become_a_copy(self) -> None:
+        """Put a copy of the log in its place, as editors do."""
+        copy = self.path.with_name("copy")
+        shutil.copyfile(self.path, copy)
+        copy.rename(self.path.resolve())
+
     def truncate(self) -> None:
         """Empty the log."""
         with self.path.open("r+b") as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -134,6 +134,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     server_name: str | None = None
     insecure_skip_verify: bool = False
     bearer_token_file: str | None = None
+
+
+SYSTEM_TRUST: Final = Access()  # no settings: the system's certificates, no token
 
 
 class TapSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ predictors:
     timeout: 2.5s
     log_paths: [/var/log/a.log, "/var/log/*.log"]
     log_from: start
-    log_state: /tmp/a
+    log_state: /data/positions
   - <<: *first
     name: 'qwen'
     baseline: |

@@ -5,7 +5,6 @@ Each finding is written to tests/fuzz/found/ with the command that repeats it; t
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import faulthandler
@@ -29,7 +28,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / 
 from fuzz.mutation import Mutator
 from fuzz.target import Target
 from fuzz.targets import TARGETS
-from soak.report import record
+from soak.report import record, seeded
 
 FOUND = Path(__file__).parent / "found"
 HANG_SECONDS = 1.0  # of CPU, so that a busy machine makes no finding
@@ -179,10 +178,9 @@ def repeat(path: Path) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = seeded(__doc__)
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--only", action="append", choices=TARGETS, help="a target; repeat it for several")
     parser.add_argument("--repeat", type=Path, help="check one found input")
     parser.add_argument("--record", action="store_true", help="write the table into docs/reliability.md")

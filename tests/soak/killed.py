@@ -7,7 +7,6 @@ counter.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import dataclasses
@@ -20,7 +19,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from running import Exporter, exporter
-from soak.report import record
+from soak.report import record, seeded
 
 KEPT_FILES = 40
 KILL_WITHIN_SECONDS = 1.0
@@ -174,9 +173,8 @@ async def caught_up(running: Exporter, expected: int) -> int:
 
 def main() -> None:
     """Run it and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = seeded(__doc__)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     options = parser.parse_args()
     print(f"seed {options.seed}")
     memory = Path("/dev/shm")

@@ -5,11 +5,9 @@ One that fails is printed as the steps that repeat it.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import logging
 import multiprocessing
-import random
 import sys
 import time
 
@@ -18,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from loglife import LogLife
-from soak.report import record
+from soak.report import record, seeded
 
 LIVES, STEPS = 40, 50  # of one batch; a life has at most so many steps
 
@@ -45,10 +43,9 @@ def batch(seed: int, *, shrink: bool = False) -> tuple[int, int]:
 
 def main() -> None:
     """Run batches until there are enough steps."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = seeded(__doc__)  # the seed of the first batch
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="of the first batch")
     parser.add_argument("--shrink", action="store_true", help="find the shortest life that fails")
     options = parser.parse_args()
     print(f"seed {options.seed}")

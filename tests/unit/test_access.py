@@ -25,20 +25,6 @@ NOBODY = "http://127.0.0.1:9"
 BODY = b'# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine="0",model_name="m"} 3.0\n'
 
 
-@pytest.fixture(scope="module")
-def authority() -> Identity:
-    return issue("the authority")
-
-
-@pytest.fixture
-def folder(tmp_path: Path, authority: Identity) -> Path:
-    """Holds server.crt, server.key, client.crt, client.key, and ca.crt, which signed both."""
-    authority.write(tmp_path, "ca")
-    issue("server", authority).write(tmp_path, "server")
-    issue("client", authority).write(tmp_path, "client")
-    return tmp_path
-
-
 class Predictor:
     """Answers over TLS, if it has a context, and notes the credentials that it is sent."""
 

@@ -56,7 +56,7 @@ def test_a_file_lists_several_predictors(tmp_path: Path) -> None:
         ("web: {listen_addresses: 3}", "web.listen_addresses: expected"),
         ("window: soon", "window: expected a duration"),
         ("window: 0s", "window: expected a duration"),
-        ("predictors: [{timeout: -1}]", "expected a duration"),
+        ("window: true", "window: expected a duration"),
         ("predictors: [{timeout: -1}]", "predictors[0].timeout: expected a duration"),
         ("predictors: [{log_from: middle}]", "predictors[0].log_from: expected one of end, start, found 'middle'"),
     ],

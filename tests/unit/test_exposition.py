@@ -13,8 +13,10 @@ import msgspec
 import pytest
 
 from builders import CAPTURES
+from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.metrics import exposition
+from specdec_exporter.predictor.metrics.admission import Admission
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
@@ -38,7 +40,7 @@ def only_engine(body: str | bytes, content_type: str | None = None) -> EngineSna
 
 
 def line_by_line(body: bytes) -> Snapshot:
-    return exposition._parse_lines(body.split(b"\n"))
+    return exposition._parse_lines(body, Admission(bounds.ENGINES, frozenset()))
 
 
 def reason(body: bytes, content_type: str | None = None) -> str:
@@ -356,7 +358,7 @@ def test_what_is_not_read_may_be_anything() -> None:
 # -- the second scrape, read by the structure of the first ------------------------------------------------------------
 
 
-def refuse_to_parse(_: list[bytes]) -> Snapshot:
+def refuse_to_parse(*_: object, **__: object) -> Snapshot:
     raise AssertionError("read line by line")
 
 

@@ -19,6 +19,7 @@ from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics import exposition
+from specdec_exporter.predictor.metrics.admission import Admission
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
@@ -196,7 +197,7 @@ def _nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def line_by_line(body: bytes) -> Snapshot:
-    return exposition._parse_lines(body.split(b"\n"))
+    return exposition._parse_lines(body, Admission(bounds.ENGINES, frozenset()))
 
 
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,7 +8,7 @@ import logging.handlers
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -151,6 +151,27 @@ def test_truncation_between_look_and_read_is_noticed(log: Log) -> None:
     log.write("something else", "and more")
     assert file.read(buffer) is None
     file.close()
+
+
+@pytest.mark.parametrize("copied", [Log.copytruncate, Log.become_a_copy])
+def test_half_a_line_that_is_read_again_in_a_copy_counts_once(log: Log, copied: Callable[[Log], None]) -> None:
+    reader = Reader(log.path, start="start")
+    log.append("first\nhalf a ")
+    reader.read()
+    log.append("line\n")
+    copied(log)
+    assert reader.read() == ["half a line"]
+    assert reader.counters.bytes == len("before\nfirst\nhalf a line\n")
+
+
+def test_a_copy_of_half_an_oversized_line_begins_no_line(log: Log) -> None:
+    reader = Reader(log.path)
+    reader.read()
+    log.append("x" * 300_000)
+    reader.read()
+    log.become_a_copy()
+    log.append("INFO forged\nnext\n")
+    assert reader.read() == ["next"]
 
 
 def test_sockets_and_devices_are_refused(tmp_path: Path) -> None:

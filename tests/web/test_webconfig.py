@@ -32,21 +32,7 @@ from specdec_exporter.web.webconfig import WebConfig, WebConfigFile, load_web_co
 ALICE = bcrypt.hashpw(b"wonderland", b"$2b$04$j.Cm3PaPHiD0oF84qI6Mk.").decode()
 
 
-# --- certificates and files ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def authority() -> Identity:
-    return issue("the authority")
-
-
-@pytest.fixture
-def folder(tmp_path: Path, authority: Identity) -> Path:
-    """Holds server.crt, server.key, client.crt, client.key, and ca.crt, which signed both."""
-    authority.write(tmp_path, "ca")
-    issue("server one", authority).write(tmp_path, "server")
-    issue("client", authority).write(tmp_path, "client")
-    return tmp_path
+# --- files ------------------------------------------------------------------------------------------
 
 
 TLS = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
@@ -262,7 +248,7 @@ async def test_a_certificate_renewed_halfway_does_not_interrupt(folder: Path, au
     context = trusting(folder)
     async with serving(file.current, file.ssl_context()) as url:
         (folder / "server.crt").write_bytes(renewed.certificate.public_bytes(serialization.Encoding.PEM))
-        assert await server_name(url, context) == "server one"  # the key does not fit yet
+        assert await server_name(url, context) == "server"  # the key does not fit yet
         renewed.write(folder, "server")
         assert await server_name(url, context) == "server two"
 
@@ -274,7 +260,7 @@ async def test_a_file_that_names_a_certificate_before_it_is_there_holds_once_it_
     context = trusting(folder)
     async with serving(file.current, file.ssl_context()) as url:
         configure(folder, TLS.replace("server.", "next."))
-        assert await server_name(url, context) == "server one"
+        assert await server_name(url, context) == "server"
         issue("server next", authority).write(folder, "next")
         assert await server_name(url, context) == "server next"
 

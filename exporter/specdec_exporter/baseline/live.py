@@ -12,7 +12,7 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Recorder, with_increases
-from specdec_exporter.config import Access
+from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.events import EngineConfig
@@ -29,7 +29,7 @@ _POLLS = 12  # at least, also in a short span: each is a block
 async def record(
     url: str,
     *,
-    access: Access = Access(),  # noqa: B008  frozen
+    access: Access = SYSTEM_TRUST,
     duration_seconds: float,
     name: str | None = None,
     context: Context | None = None,

@@ -10,7 +10,7 @@ import msgspec
 
 from specdec_exporter.baseline.live import engine_config
 from specdec_exporter.baseline.recording import discontinuity
-from specdec_exporter.config import Access
+from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
@@ -33,7 +33,7 @@ class Asked(msgspec.Struct, frozen=True):
 async def glance(
     url: str,
     timeout_seconds: float,
-    access: Access = Access(),  # noqa: B008  frozen
+    access: Access = SYSTEM_TRUST,
 ) -> Snapshot | None:
     """Return the predictor's metrics before a restart, ``None`` if it does not answer."""
     async with open_session() as session:
@@ -48,7 +48,7 @@ async def wait_until_ready(
     before: Snapshot | None,
     asked: Asked,
     *,
-    access: Access = Access(),  # noqa: B008  frozen
+    access: Access = SYSTEM_TRUST,
     log_paths: Sequence[str],
     warm_up_seconds: float,
     limit_seconds: float,

@@ -17,7 +17,7 @@ from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.commands.flags import DURATION, Checked, access_flags, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import DEFAULT_URL, given_context, one_line, record_beside, said, with_scheme
-from specdec_exporter.config import Access
+from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError, SpecdecError
 from specdec_exporter.formatting import plain
 
@@ -78,7 +78,7 @@ def record(
     given = given_context(context)
     name = one_line(name)
     if prometheus is not None:
-        if url or duration or log_paths or access != Access():
+        if url or duration or log_paths or access != SYSTEM_TRUST:
             raise click.UsageError("--prometheus excludes --duration and all --predictor flags")
         if selector is None:
             raise click.UsageError("--prometheus needs --selector, e.g. '{inference_service=\"chat\"}'")

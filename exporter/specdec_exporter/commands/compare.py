@@ -12,7 +12,7 @@ import click
 from specdec_exporter.baseline.file import read_baseline
 from specdec_exporter.commands.flags import DURATION, access_flags, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import given_context, one_line, record_beside
-from specdec_exporter.config import Access
+from specdec_exporter.config import SYSTEM_TRUST, Access
 
 if TYPE_CHECKING:
     from specdec_exporter.comparison.decision import Decision
@@ -76,7 +76,7 @@ def command(
     recorded without speculation are found by themselves.
     """
     urls = [each for each in candidates if each.startswith(("http://", "https://"))]
-    if not urls and (duration or access != Access() or log_paths or name or any(context.values())):
+    if not urls and (duration or access != SYSTEM_TRUST or log_paths or name or any(context.values())):
         raise click.UsageError(
             "--duration, --predictor flags, --name, --hardware and the like need the URL of a predictor; a file "
             "already says these things"

@@ -20,7 +20,7 @@ import msgspec
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.commands.exportercheck import STATUS_PATH, examined, fetch_status
-from specdec_exporter.config import Access
+from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.examination import (
@@ -54,7 +54,7 @@ _SHORT_SECONDS = 5.0  # needs no progress
 async def check(
     url: str,
     *,
-    access: Access = Access(),  # noqa: B008  frozen
+    access: Access = SYSTEM_TRUST,
     log_paths: Sequence[str] = (),
     baseline_path: str | None = None,
     timeout_seconds: float = 5.0,

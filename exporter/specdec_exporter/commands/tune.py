@@ -13,7 +13,7 @@ from specdec_exporter.baseline.file import Baseline, read_baseline
 from specdec_exporter.commands.flags import DURATION, Checked, access_flags, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import DEFAULT_URL, given_context, with_scheme
 from specdec_exporter.commands.turns import CONFIG_VARIABLE, K_VARIABLE, Turns, recordings_of
-from specdec_exporter.config import Access
+from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.predictor.speculativeconfig import given_config
 from specdec_exporter.speculation.policy import load_policy
 
@@ -132,7 +132,7 @@ def command(
     recordings = [read_baseline(file) for file in files]
     if ks is None:
         given = (directory, method, draft_model, config, restart_command, restart_limit, warm_up, duration, url)
-        if any(given) or access != Access() or log_paths or timeout or force or any(context.values()):
+        if any(given) or access != SYSTEM_TRUST or log_paths or timeout or force or any(context.values()):
             raise click.UsageError("flags for recording need --k: the numbers of draft tokens to record")
         if not files:
             raise click.UsageError("give FILEs of `baseline record`, or --k to record now")

@@ -252,12 +252,11 @@ class LogStory:
                 self._last = timestamp
                 if self._first is None:
                     self._first = timestamp
-            kind = type(event)
-            if kind is SpecDecoding:
-                self._current.add(event)  # type: ignore[arg-type]
-            elif kind is EngineStats:
+            if isinstance(event, SpecDecoding):
+                self._current.add(event)
+            elif isinstance(event, EngineStats):
                 self._stats_lines += 1
-                self._busy_stats_lines += bool(event.generation_throughput)  # type: ignore[union-attr]
+                self._busy_stats_lines += bool(event.generation_throughput)
             elif isinstance(event, EngineConfig):
                 self._configured(event)
                 self._current.started()

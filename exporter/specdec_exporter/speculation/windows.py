@@ -59,9 +59,8 @@ class SampleRing:
         """
         resets = self.resets
         if self._samples:
-            if self._returns(now, raw) and not restarted:
-                assert self._before_jump is not None  # noqa: S101  it returns there
-                self._raw, self._before_jump = self._before_jump.totals, None
+            if not restarted and (before_jump := self._returned_to(now, raw)):
+                self._raw, self._before_jump = before_jump.totals, None
             gone = raw == Counts() and self._raw != Counts()
             before = Sample(self._samples[-1].at, self._raw)
             if restarted or gone or raw.fell_below(self._raw):
@@ -85,13 +84,13 @@ class SampleRing:
         """Whether counters can grow that much; the tokens of a long prompt count all at once."""
         return increase.largest <= self._fastest * (seconds + _BURST_SECONDS)
 
-    def _returns(self, now: float, raw: Counts) -> bool:
-        """Whether the counters are back where they would be without the last jump."""
+    def _returned_to(self, now: float, raw: Counts) -> Sample | None:
+        """The sample before the last jump, if the counters are back where they would be without the jump."""
         before = self._before_jump
-        if before is None or not raw.fell_below(self._raw):
-            return False
+        if before is None or not raw.fell_below(self._raw) or raw.fell_below(before.totals):
+            return None
         increase = raw.or_else(before.totals) - before.totals
-        return not raw.fell_below(before.totals) and self._is_possible(increase, now - before.at)
+        return before if self._is_possible(increase, now - before.at) else None
 
     @property
     def last(self) -> Sample:

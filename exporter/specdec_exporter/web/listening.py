@@ -13,6 +13,7 @@ import socket
 import ssl
 import time
 from collections import Counter
+from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -45,8 +46,7 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request."""
-        assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101  of a socket
-        self._open_transport = transport
+        self._open_transport = cast("asyncio.WriteTransport", transport)  # it is a socket's
         super().connection_made(transport)
 
     def cut(self) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import ssl
 import stat
+from pathlib import Path
 from typing import Final
 
 from specdec_exporter import bounds
@@ -108,7 +109,7 @@ def _read(path: str, key: str, max_bytes: int) -> bytes:
     """Return the content of a regular file: a FIFO would hold up everything."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123  no path, but a descriptor
+        with os.fdopen(descriptor, "rb") as file:
             regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
             content = file.read(max_bytes + 1) if regular else b""
     except (OSError, ValueError) as error:
@@ -124,7 +125,7 @@ def _read(path: str, key: str, max_bytes: int) -> bytes:
 def _stamp(path: str) -> tuple[int, int, int] | None:
     """Return what changes when a file is written or replaced, or when Kubernetes swaps a link to it."""
     try:
-        status = os.stat(path)  # noqa: PTH116  a NUL in a path is a ValueError here
+        status = Path(path).stat()
     except (OSError, ValueError):
         return None
     return status.st_mtime_ns, status.st_ino, status.st_size

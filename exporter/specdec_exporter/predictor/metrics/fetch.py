@@ -20,7 +20,7 @@ import msgspec
 from yarl import URL
 
 from specdec_exporter import __version__, bounds
-from specdec_exporter.config import Access
+from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
 from specdec_exporter.predictor.metrics.access import Credentials
 from specdec_exporter.predictor.metrics.admission import EngineKey
@@ -40,9 +40,6 @@ _HEADERS: Final = {
 }
 # Several callers with different deadlines may wait for one request.
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
-
-
-_SYSTEM_TRUST: Final = Access()
 
 
 class _Version(msgspec.Struct):
@@ -98,7 +95,7 @@ class MetricsFetcher:
         session: aiohttp.ClientSession,
         url: str,
         *,
-        access: Access = _SYSTEM_TRUST,
+        access: Access = SYSTEM_TRUST,
         lengths: bool = False,
         most_engines: int = bounds.ENGINES,
         large_body: asyncio.Lock | None = None,

@@ -180,7 +180,10 @@ class Layout:
     def __init__(
         self, lines: list[bytes], places: Sequence[tuple[int, int]], recipe: Recipe, generation: EngineGeneration
     ) -> None:
-        """``places`` are line and column of the values of the recipe's series, each the last word of its line."""
+        """``lines`` with their newlines. ``places``: line and column of each series' value, the last word of its line.
+
+        The series are those of the recipe.
+        """
         columns = dict(places)
         order = [places[index][0] for index in recipe.order]
         names = {index: name[0] for index, line in enumerate(lines) if (name := _NAME.match(line))}
@@ -194,18 +197,18 @@ class Layout:
         self._pick_others = _picker(others)
         self._names = [names[index] for index in others]
         constant = sum(map(len, self._fixed)) + sum(map(len, self._keys)) + sum(map(len, self._names))
-        self._constant_bytes = constant + len(lines) - 1 - (len(order) + 1)  # newlines, less brackets and commas
+        self._constant_bytes = constant - (len(order) + 1)  # less brackets and commas
         self._recipe = recipe
         self._generation = generation
 
     def read(self, lines: list[bytes], byte_count: int) -> Snapshot | None:
-        """Return the snapshot of a body of ``byte_count`` bytes.
+        """Return the snapshot of a body of ``byte_count`` bytes; ``lines`` with their newlines.
 
         ``None`` if its structure differs or a value is no plain number.
         """
         if len(lines) != self._line_count or self._pick_fixed(lines) != self._fixed:
             return None
-        # JSON has all numbers of the exposition formats but NaN, infinities, "+1", "1." and ".5".
+        # JSON has all numbers of the exposition formats but NaN, infinities, "+1", "1." and ".5". It skips newlines.
         numbers = b"[" + b",".join(map(bytes.removeprefix, self._pick_samples(lines), self._keys)) + b"]"
         others = b"".join(map(bytes.removeprefix, self._pick_others(lines), self._names))
         # Every line began as expected if all beginnings are gone. This check takes half the time of one for each line.

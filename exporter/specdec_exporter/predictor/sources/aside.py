@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -23,33 +24,20 @@ class Aside:
 
     async def run(self, function: Callable[[], Result]) -> Result:
         """Return what ``function`` returns, or raise what it raises. Cancelling does not stop it."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Result] = loop.create_future()
-
-        def deliver(result: Result | None, error: BaseException | None) -> None:
-            if done.done():  # nobody waits any more
-                return
-            if error is not None:
-                done.set_exception(error)
-            else:
-                done.set_result(result)  # type: ignore[arg-type]
+        outcome: Future[Result] = Future()
+        outcome.set_running_or_notify_cancel()  # from here on it cannot be cancelled
 
         def call() -> None:
-            result, failure = None, None
             try:
-                result = function()
+                outcome.set_result(function())
             except BaseException as error:  # noqa: BLE001  raised where the result is awaited
-                failure = error
-            try:
-                loop.call_soon_threadsafe(deliver, result, failure)
-            except RuntimeError:  # the loop has been closed meanwhile
-                return
+                outcome.set_exception(error)
 
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="log reader", daemon=True)
             self._thread.start()
         self._calls.put(call)
-        return await done
+        return await asyncio.wrap_future(outcome)
 
     def end(self) -> None:
         """Let the thread end after the calls so far."""

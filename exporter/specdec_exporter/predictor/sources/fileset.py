@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +15,7 @@ from typing import Literal
 
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.lines import LineCutter, Scanner
+from specdec_exporter.predictor.log.lines import CHUNK_BYTES, LineCutter, Scanner
 from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position, bases_of, open_regular
 from specdec_exporter.predictor.sources.places import Findings, Place
 from specdec_exporter.predictor.sources.rotation import (
@@ -165,9 +166,9 @@ class FileSet:
             return
         self.moved = True
         before = next((old for old in reversed(self.files) if old.path == place.path), None)
-        # An editor, rsync or overlayfs replaced the file by a copy of itself, whose bytes were read.
+        # An editor, rsync or overlayfs replaced the file by a copy of itself, whose bytes were read or will be.
         copied = before is not None and not before.is_linked() and _holds(before.position(), file)
-        read_bytes = before.offset if before and copied else 0
+        read_bytes = _end_of_common_lines(before, file) if before and copied else 0
         past = self._saved_position(file)
         if past and past.offset >= read_bytes:
             self._past.remove(past)
@@ -182,7 +183,8 @@ class FileSet:
         else:
             self._counters.rotations += 1
             if read_bytes:
-                self._place(file, read_bytes)
+                skipping = before.cutter.skipping and read_bytes == before.offset
+                self._place(file, read_bytes, skipping=skipping, seen=before.seen)
         self._counters.rotations += len(missed)
         self._queue([*([before] if before else []), *missed, file])
         self._note_rotated_files([file.bases])
@@ -204,14 +206,24 @@ class FileSet:
         return file
 
     def _place(
-        self, file: LogFile, offset: int | None, *, skipping: bool = False, size_bytes: int | None = None
+        self,
+        file: LogFile,
+        offset: int | None,
+        *,
+        skipping: bool = False,
+        seen: int = 0,
+        size_bytes: int | None = None,
     ) -> None:
-        """Go on from ``offset``; if None, from the end of the first ``size_bytes`` (default: of the file)."""
+        """Go on from ``offset``; if None, from the end of the first ``size_bytes`` (default: of the file).
+
+        ``seen``: the end of the bytes that were read already, of a half line.
+        """
         try:
             if offset is None:
                 file.place_at_end(file.size_bytes if size_bytes is None else size_bytes)
             else:
                 file.place(offset, skipping=skipping)
+                file.seen = max(offset, min(seen, file.size_bytes))
         except OSError as error:
             self.lose(file, error)
 
@@ -311,7 +323,7 @@ class FileSet:
                 other.freeze()
             # The scanner moves to the copy, because lines that belong together may stand on both sides of the place.
             copy.cutter.scanner, file.cutter.scanner = file.cutter.scanner, copy.cutter.scanner
-            self._place(copy, lost.offset, skipping=lost.skipping)
+            self._place(copy, lost.offset, skipping=lost.skipping, seen=file.seen)
         return copies
 
     def _open_retired(self, path: str, base: str, now: float) -> LogFile | None:
@@ -400,6 +412,19 @@ def _newer(position: Position, found: LogFile, rotated: Sequence[LogFile], live:
         if not any(begin_alike(file.head, other.head) for other in (found, *newer, live)):
             newer.append(file)
     return newer
+
+
+def _end_of_common_lines(log: LogFile, copy: LogFile) -> int:
+    """Return the end of the whole lines that ``copy`` has like ``log``, from the place of ``log`` on."""
+    end = log.offset
+    with contextlib.suppress(OSError):
+        while True:
+            lines = [os.pread(file.fd, CHUNK_BYTES, end).split(b"\n")[:-1] for file in (log, copy)]
+            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False)))
+            if not same:
+                break
+            end += sum(map(len, lines[0][:same])) + same
+    return end
 
 
 def _holds(position: Position, file: LogFile, start: int = 0) -> bool:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
+from pathlib import Path
 from typing import cast
 
 from specdec_exporter.errors import SpecdecError
@@ -54,7 +55,7 @@ class LogInputs:
         total = 0
         for path in self.paths:
             with suppress(OSError):
-                total += os.stat(path).st_size if path != STDIN else 0  # noqa: PTH116  a path may be "/dev/fd/3"
+                total += Path(path).stat().st_size if path != STDIN else 0
         return total
 
     def events(
@@ -101,7 +102,7 @@ class LogInputs:
         if path == STDIN:
             yield self._stdin or cast("BinaryStream", sys.stdin.buffer), None
             return
-        with open(path, "rb", buffering=0) as raw:  # noqa: PTH123  a path may be "/dev/fd/3"
+        with Path(path).open("rb", buffering=0) as raw:
             if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
                 yield raw, None
                 return
