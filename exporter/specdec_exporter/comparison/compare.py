@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context
-from specdec_exporter.comparison.acceptance import acceptance_of
+from specdec_exporter.comparison.acceptance import AcceptanceChange, acceptance_change, acceptance_of
 from specdec_exporter.comparison.decision import Decision, Drafting, decide
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
 from specdec_exporter.comparison.likeness import Flag, flags, refuse_unlike, sample_of, speculates
@@ -86,6 +86,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.SLIS`.
 
     ``run_to_run`` is how far two or more runs of the baseline's setting differ, for each SLI; empty with one run.
+    ``acceptance_change`` is ``null`` unless both speculate.
     """
 
     baseline: Side
@@ -94,6 +95,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     run_to_run: tuple[RunToRun, ...]
     speedup: Speedup
     generation_tokens_per_second_ratio: float | None
+    acceptance_change: AcceptanceChange | None
     flags: tuple[Flag, ...]
     decision: Decision
 
@@ -132,6 +134,10 @@ def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Pol
     )
     before, after = side_of(baseline, policy), side_of(candidate, policy)
     drafting = _drafting(baseline, candidate, like_load, policy)
+    flagged = flags(
+        baseline, candidate, traffic, policy.latency, like_load=found["time_per_output_token"].like_load is not None
+    )
+    change = acceptance_change(baseline, candidate, flagged, policy)
     return Comparison(
         baseline=before,
         candidate=after,
@@ -141,9 +147,8 @@ def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Pol
         generation_tokens_per_second_ratio=ratio(
             after.generation_tokens_per_second, before.generation_tokens_per_second
         ),
-        flags=flags(
-            baseline, candidate, traffic, policy.latency, like_load=found["time_per_output_token"].like_load is not None
-        ),
+        acceptance_change=change,
+        flags=flagged,
         decision=decide(
             latencies,
             before.figures,
@@ -151,6 +156,7 @@ def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Pol
             drafting=drafting,
             policy=policy.for_method(candidate.method),
             preemptions=Pair(baseline.counts.preemptions, candidate.counts.preemptions),
+            acceptance=change,
         ),
     )
 

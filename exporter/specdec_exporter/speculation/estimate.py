@@ -66,6 +66,19 @@ def proportion(successes: float, trials: float, independent: float) -> Estimate 
     return Estimate(share, min(max(centre - half, 0.0), share), max(min(centre + half, 1.0), share))
 
 
+def difference(one: Estimate, other: Estimate) -> Estimate:
+    """Return ``other`` - ``one``, for two independent shares with Wilson's intervals (Newcombe's hybrid score)."""
+    value = other.value - one.value
+
+    def reach(up: Estimate, down: Estimate) -> float | None:
+        if up.high is None or down.low is None:
+            return None
+        return math.hypot(up.high - up.value, down.value - down.low)
+
+    less, more = reach(one, other), reach(other, one)
+    return Estimate(value, None if less is None else value - less, None if more is None else value + more)
+
+
 class Spread(msgspec.Struct, frozen=True):
     """A positive figure, its relative standard error (``None``: not known), and the degrees of freedom of the error."""
 

@@ -63,6 +63,15 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_per_output_token_cv: float
 
 
+class ComparisonPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What two recordings must show beside their latencies.
+
+    ``acceptance_drop_min``: the smallest fall of acceptance that counts, a difference of two rates.
+    """
+
+    acceptance_drop_min: float
+
+
 class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When step times tell what a draft costs.
 
@@ -115,6 +124,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_window_seconds: float
     short_draft_tolerance: float
     latency: LatencyPolicy
+    comparison: ComparisonPolicy
     cost: CostPolicy
     methods: dict[str, MethodPolicy]
 
