@@ -90,7 +90,7 @@ def test_it_shows_what_the_buckets_cannot_resolve() -> None:
 
 
 def test_it_ends_with_the_decision_and_the_next_step() -> None:
-    tail = printed(compared())[-900:]
+    tail = printed(compared())[-1200:]
     assert "Decision: faster" in tail
     assert "0.54x (" in tail
     assert "Next: Keep speculation on" in tail
@@ -217,6 +217,12 @@ def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
     assert f"with a quantile of {policy.traffic_z_score:g} for rates and lengths" in page
     assert f"more than {policy.length_shift_min:.0%} of the requests".replace("%", " %") in page
     assert f"fell by more than {100 * load_policy().comparison.acceptance_drop_min:g} percentage points" in page
+    limits = load_policy().comparison
+    assert f"candidate's is above {limits.temperature_high:g} " in page
+    assert f"fewer than {limits.runs_per_prompt_min} |" in page
+    assert f"{limits.cold_start_ratio:g} times as slow as the rest" in page
+    assert f"more than {100 * limits.acceptance_range_max:g} percentage points apart" in page
+    assert f"more than {100 * limits.first_token_share_max:g} % of a request's time" in page
     assert f"P99 needs {requests_needed(0.99)}." in page
 
 

@@ -58,7 +58,7 @@ def decide(
     acceptance: AcceptanceChange | None = None,
     further: Sequence[str] = (),
 ) -> Decision:
-    """Decide from the outcomes of the SLIs; ``further`` reasons stand behind theirs.
+    """Decide from the outcomes of the SLIs; ``further`` reasons stand behind those of the SLIs.
 
     The figures (``None``: nothing was drafted) and the measured cost of a draft choose the next step. Without a
     measured cost no other k is named.
@@ -68,6 +68,7 @@ def decide(
         outcomes.setdefault(latency.outcome, []).append(TITLES[latency.sli])
     code, headline = _headline(outcomes, some_are_faster=any(map(_some_are_faster, latencies)))
     reasons = [reason for latency in latencies for reason in _reasons(latency)]
+    reasons += further
     if drafting is not None:
         cost = drafting.cost
         reasons.append(f"speed-up at like load ({cost.concurrency:.1f} running) {times(cost.speedup)}")
@@ -82,7 +83,6 @@ def decide(
             f"the candidate preempted requests {preemptions.candidate:,.0f} times, the baseline "
             f"{preemptions.baseline or 0:,.0f} times: the candidate's KV cache is too small"
         )
-    reasons += further
     dropped = acceptance is not None and acceptance.outcome == "dropped"
     if acceptance is not None:
         reasons += _acceptance_reasons(acceptance)

@@ -41,6 +41,15 @@ FlagCode = Literal[
     "no_blocks",
     "few_blocks",
     "blocks_correlated",
+    "seed_differs",
+    "median_contradicts_mean",
+    "temperature_not_given",
+    "temperature_mixed",
+    "temperature_high",
+    "few_runs",
+    "cold_start",
+    "acceptance_varies",
+    "first_token_bound",
 ]
 
 TITLES: dict[Sli, str] = {

@@ -16,6 +16,7 @@ import msgspec
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.advice import Advice, BestByLoad, advise, best_by_load, crossover_of
 from specdec_exporter.comparison.compare import Side, side_of
+from specdec_exporter.comparison.conduct import side_flags
 from specdec_exporter.comparison.keeping import Rule, rule_for
 from specdec_exporter.comparison.likeness import (
     Flag,
@@ -39,8 +40,8 @@ from specdec_exporter.comparison.loads import (
     k_of,
     mean_seconds,
     reference_of,
-    workload_of,
 )
+from specdec_exporter.comparison.requests import workload_of
 from specdec_exporter.comparison.traffic import difference
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.formatting import plain as printable
@@ -232,6 +233,7 @@ def _flags(
             *request_flags(name, each, policy.latency),
             *block_flags(name, each, policy.latency),
             *recording_flags(name, each),
+            *side_flags(name, each, policy),
         ]
         # Several recordings without speculation may differ from this one in the same way.
         once = {(flag.code, flag.message): flag for flag in (*pair, *own)}

@@ -17,6 +17,7 @@ from specdec_exporter.predictor.versions import Release
 
 _FLAGS: Final = ("--speculative-config", "--speculative_config", "-sc")
 _DATA_PARALLEL: Final = ("--data-parallel-size", "--data_parallel_size", "-dp")
+_SEED: Final = ("--seed",)
 _SCHEDULE: Final = "num_speculative_tokens_per_batch_size"
 _LIMIT: Final = "disable_by_batch_size"
 _SCHEDULE_SINCE: Final = (0, 24, 0)
@@ -59,6 +60,11 @@ def is_data_parallel(command: str | None) -> bool:
     """Whether a command starts more than one data parallel engine."""
     text = value_of(command, _DATA_PARALLEL)
     return text is not None and text.isdecimal() and int(text) > 1
+
+
+def given_seed(command: str | None) -> str | None:
+    """Return the value of ``--seed`` in a command that starts vLLM."""
+    return value_of(command, _SEED)
 
 
 def config_for(
