@@ -11,7 +11,7 @@ from rich.text import Text
 
 from specdec_exporter.comparison.advice import Advice, AdviceCode, BestK
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.keeping import Rule
+from specdec_exporter.comparison.keeping import Rule, RuleCode
 from specdec_exporter.comparison.loads import AtLoad
 from specdec_exporter.comparison.sweep import Row, names_of
 from specdec_exporter.comparison.tuning import Recorded, Setting, Tuning, TuningFlag
@@ -51,6 +51,7 @@ _CONTEXT = ("hardware", "model", "runtime", "request_parameters")
 _RECORDING_COLUMNS = ("recording", "TTFT", "tokens/s", "TPOT", "length", "accepted", "speed-up")
 _COST_COLUMNS = ("running", "k", "acc.", "length", "tokens", "step", "off", "c", "speed-up")
 _BEST_COLUMNS = ("running", "best k", "cost of a draft", "speed-up by k")
+_KEEP: dict[RuleCode, str] = {"keep": "yes", "do_not_keep": "no", "undecided": "open"}
 _ROW_COLUMNS = ("", "TTFT", "tok/s", "length", "rate", "speed-up", "keep")
 _RULE_COLUMNS = ("recording", "against", "TTFT", "TPOT", "throughput", "decision")
 _CONDITIONS_TITLE = "Where it pays"
@@ -89,19 +90,19 @@ def _sections(tuning: Tuning) -> Iterator[Section]:
         yield Section("Keep only if all improve", [_rule(each, rule) for each, rule in rules], _RULE_COLUMNS)
     if _has_conditions(tuning):
         cells = [_row(name, row) for name, row in zip(names_of(tuning.rows), tuning.rows, strict=True)]
-        yield Section("By workload, temperature and rate (off -> on)", cells, _ROW_COLUMNS)
+        yield Section("By workload, temperature (T) and rate; off -> on", cells, _ROW_COLUMNS)
 
 
 def _row(name: str, row: Row) -> tuple[str, ...]:
     first, rate = row.time_to_first_token_seconds, row.generation_tokens_per_second
     return (
-        name,
+        name.replace("temperature ", "T "),
         f"{seconds(first.baseline)} -> {seconds(first.candidate)}",
         f"{_whole(rate.baseline)} -> {_whole(rate.candidate)}",
         decimal(row.mean_acceptance_length.value) if row.mean_acceptance_length else "-",
         _share(row.acceptance_ratio),
         times(row.speedup),
-        row.code.replace("_", " "),
+        _KEEP[row.code],
     )
 
 
