@@ -26,6 +26,7 @@ from specdec_exporter.baseline.file import Baseline, parse_baseline, to_yaml
 from specdec_exporter.comparison.advice import Advice, AdviceCode, BestByLoad, BestK
 from specdec_exporter.comparison.keeping import Rule, RuleCode
 from specdec_exporter.comparison.loads import AtLoad
+from specdec_exporter.comparison.sweep import Along, Limit, Overall, Row
 from specdec_exporter.comparison.tuning import Recorded, Setting, Tuning, TuningFlag, TuningFlagCode
 from specdec_exporter.comparison.tuning import tune as tune_by_policy
 from specdec_exporter.errors import ComparisonError
@@ -537,8 +538,8 @@ def test_the_markdown_has_everything_that_a_reader_needs_to_repeat_it() -> None:
 def test_every_key_flag_and_code_is_documented() -> None:
     page = (REPOSITORY / "docs" / "compare.md").read_text(encoding="utf-8")
     section = page[page.index("## More than two recordings") :]
-    shapes = (Tuning, Recorded, Setting, BestByLoad, BestK, Advice, AtLoad, Rule, TuningFlag)
+    shapes = (Tuning, Recorded, Setting, BestByLoad, BestK, Advice, AtLoad, Rule, TuningFlag, Row, Limit, Overall)
     keys = {name for shape in (*shapes, KChoice, StepCost, ExpectedSpeedup) for name in shape.__struct_fields__}
-    values = {*get_args(TuningFlagCode), *get_args(AdviceCode), *get_args(RuleCode)}
+    values = {*get_args(TuningFlagCode), *get_args(AdviceCode), *get_args(RuleCode), *get_args(Along), "mixed"}
     missing = {word for word in keys | values if f"`{word}`" not in section}
     assert not missing

@@ -72,8 +72,11 @@ def command(
     Two runs of one setting tell how far such runs differ by themselves: `compare RUN RUN --aa`. With `compare RUN RUN
     CANDIDATE --aa` every interval holds that.
 
-    More than two files stand side by side, as `tune` shows them: workloads, request rates, methods and k. Those
-    recorded without speculation are found by themselves.
+    More than two files stand side by side, as `tune` shows them: workloads, request rates, temperatures, methods and k.
+    Those recorded without speculation are found by themselves.
+
+    \b
+    compare base-chat.yaml spec-chat.yaml base-code.yaml spec-code.yaml --output markdown
     """
     urls = [each for each in candidates if each.startswith(("http://", "https://"))]
     if not urls and (duration or access != Access() or log_paths or name or any(context.values())):
