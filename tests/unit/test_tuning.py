@@ -473,7 +473,7 @@ def test_any_recordings_give_a_result_or_an_error_in_words(found: list[Baseline]
     except ComparisonError:
         return
     assert as_json(tune(*shuffled)) == as_json(tuning)
-    found_here = msgspec.to_builtins((tuning.settings, tuning.best, tuning.advice))
+    found_here = msgspec.to_builtins((tuning.settings, tuning.best, tuning.advice, tuning.rows, tuning.limits))
     assert all(math.isfinite(number) for number in numbers(found_here))
     assert json.loads(as_json(tuning), parse_constant=pytest.fail)["recordings"]
     text = printed(tuning).splitlines()

@@ -27,7 +27,7 @@ def main() -> None:
                 "model": MODEL_NAME,
                 "prompt": next(prompts),
                 "ignore_eos": True,
-                "max_tokens": 100,
+                "max_tokens": 24,
                 "temperature": temperature,
             }
             request = urllib.request.Request(

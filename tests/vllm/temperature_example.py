@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests SPECDEC_VLLM_PYTHON=... python -m vllm.temperature_example DIRECTORY
 
-Takes about five minutes on two cores. n-gram, because a draft model accepts nothing above temperature 0 on the CPU
+Takes about eight minutes on two cores. n-gram, because a draft model accepts nothing above temperature 0 on the CPU
 (0.32.0).
 """
 
@@ -21,7 +21,7 @@ from vllm.scenarios import Scenario
 from vllm.server import running
 
 _TEMPERATURES: Final = "0,0.4,0.8,1"
-_CLIENTS: Final = "4"
+_CLIENTS: Final = "8"
 _K: Final = 4
 
 
@@ -45,8 +45,8 @@ def sweep(place: Place, scenario: Scenario, *others: str) -> list[str]:
             [
                 *(sys.executable, "-m", "specdec_exporter", "tune", *others, f"--temperatures={_TEMPERATURES}"),
                 *(f"--load-command={load}", f"--directory={folder}", f"--predictor.url={server.url}"),
-                *(f"--predictor.log-path={server.log_path}", "--warm-up=3s", "--duration=24s"),
-                *("--hardware=2 CPU cores", "--request-parameters=4 at once, toy prompts"),
+                *(f"--predictor.log-path={server.log_path}", "--warm-up=3s", "--duration=40s"),
+                *("--hardware=2 CPU cores", "--request-parameters=8 at once, toy prompts"),
                 f"--command={shlex.join(('vllm', 'serve', 'toy', *scenario.arguments(Path())))}",
             ],
             check=True,

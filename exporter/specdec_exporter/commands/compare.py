@@ -64,7 +64,7 @@ def command(
     name: str | None,
     **context: str | None,
 ) -> int:
-    """Compare two recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
+    r"""Compare two recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
 
     Both are files of `baseline record`. CANDIDATE may also be the URL of a predictor (http://...), which is then
     recorded first; flags such as --hardware add what the predictor does not report.

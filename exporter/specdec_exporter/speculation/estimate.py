@@ -61,6 +61,8 @@ def proportion(successes: float, trials: float, independent: float) -> Estimate 
         return None
     share = min(max(successes / trials, 0.0), 1.0)
     spread = Z * Z / independent
+    if not spread < math.inf:  # next to no draws
+        return Estimate(share, 0.0, 1.0)
     centre = (share + spread / 2.0) / (1.0 + spread)
     half = math.sqrt(spread * (share * (1.0 - share) + spread / 4.0)) / (1.0 + spread)
     return Estimate(share, min(max(centre - half, 0.0), share), max(min(centre + half, 1.0), share))
