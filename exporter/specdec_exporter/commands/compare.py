@@ -36,8 +36,8 @@ _TIMEOUT_SECONDS = 5.0
 @click.option(
     "--fail-on-regression",
     is_flag=True,
-    help="Exit with 1 if a CANDIDATE is certainly slower in anything, drafts worse without being faster, or if the data "
-    "decide nothing.",
+    help="Exit with 1 if a CANDIDATE is certainly slower in anything, drafts worse without being faster, or if the "
+    "data decide nothing.",
 )
 @click.option(
     "--aa",
