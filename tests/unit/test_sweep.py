@@ -122,7 +122,7 @@ def limit_of(*pays: bool | None) -> Limit:
     ("pays", "up_to", "stops", "words"),
     [
         ((True, True), 0.1, None, "pays up to temperature 0.1; nothing was measured above temperature 0.1"),
-        ((False, False), None, 0.0, "pays at no measured value from temperature 0 to temperature 0.1"),
+        ((False, False), None, 0.0, "is not shown to pay anywhere from temperature 0 to temperature 0.1"),
         ((True, None, False), 0.0, 0.2, "where it does not; not shown either way at temperature 0.1"),
         ((None, None), None, None, "is not shown to pay or not to pay from temperature 0 to temperature 0.1"),
         ((False, True), None, None, "no limit tells where it pays"),

@@ -185,7 +185,7 @@ def _words(along: Along, all_: list[float], up_to: float | None, stops: float | 
     if up_to is None and stops is None:
         return f"is not shown to pay or not to pay from {measured}: record longer"
     if up_to is None:
-        return f"pays at no measured value from {measured}{unknown}"
+        return f"is not shown to pay anywhere from {measured}{unknown}"
     if stops is None:
         return f"pays up to {said(up_to)}{unknown}; nothing was measured above {said(all_[-1])}"
     if stops < up_to:
