@@ -13,6 +13,11 @@ def percent(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio * 100:.1f}%"
 
 
+def percentage_points(difference: float | None) -> str:
+    """A difference of two ratios, -0.081 as ``-8.1 pp``."""
+    return "-" if difference is None else f"{difference * 100:+.1f} pp"
+
+
 def count(value: float | None) -> str:
     """A whole number with thousands separators."""
     return "-" if value is None else f"{value:,.0f}"

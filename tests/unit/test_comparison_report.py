@@ -22,6 +22,7 @@ from anyrecording import recordings
 from promtool import REPOSITORY
 from recordings import CONTEXT, CURVE, recording
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
+from specdec_exporter.comparison.acceptance import AcceptanceChange, AcceptanceOutcome
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup, compare, compare_runs
 from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.distribution import Quantile, Shift, Unresolvable, requests_needed
@@ -89,7 +90,7 @@ def test_it_shows_what_the_buckets_cannot_resolve() -> None:
 
 
 def test_it_ends_with_the_decision_and_the_next_step() -> None:
-    tail = printed(compared())[-900:]
+    tail = printed(compared())[-1200:]
     assert "Decision: faster" in tail
     assert "0.54x (" in tail
     assert "Next: Keep speculation on" in tail
@@ -189,6 +190,7 @@ def test_every_key_of_the_json_is_documented() -> None:
         Shift,
         Pair,
         RunToRun,
+        AcceptanceChange,
     )
     keys = {name for shape in (*shapes, Flag, Decision, Estimate) for name in shape.__struct_fields__}
     values = {*get_args(Sli), *get_args(Unresolvable), "tokens_per_step", "below_first_bucket", "null"}
@@ -197,7 +199,8 @@ def test_every_key_of_the_json_is_documented() -> None:
 
 def test_every_flag_outcome_and_decision_is_documented() -> None:
     assert {*get_args(FlagCode)} <= names_in("Like for like")
-    assert {*get_args(Outcome), *get_args(DecisionCode)} == names_in("Decision")
+    codes = {*get_args(Outcome), *get_args(DecisionCode), *get_args(AcceptanceOutcome)}
+    assert codes | {"acceptance_change"} == names_in("Decision")
 
 
 def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
@@ -213,6 +216,13 @@ def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
     assert f"by more than {policy.traffic_tolerance:.0%}".replace("%", " %") in page
     assert f"with a quantile of {policy.traffic_z_score:g} for rates and lengths" in page
     assert f"more than {policy.length_shift_min:.0%} of the requests".replace("%", " %") in page
+    assert f"fell by more than {100 * load_policy().comparison.acceptance_drop_min:g} percentage points" in page
+    limits = load_policy().comparison
+    assert f"candidate's is above {limits.temperature_high:g} " in page
+    assert f"fewer than {limits.runs_per_prompt_min} |" in page
+    assert f"{limits.cold_start_ratio:g} times as slow as the rest" in page
+    assert f"more than {100 * limits.acceptance_range_max:g} percentage points apart" in page
+    assert f"more than {100 * limits.first_token_share_max:g} % of a request's time" in page
     assert f"P99 needs {requests_needed(0.99)}." in page
 
 

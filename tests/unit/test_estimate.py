@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from builders import known
-from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums, t_quantile
+from specdec_exporter.speculation.estimate import Estimate, Spread, proportion, ratio_of_sums, t_quantile
 
 TRIALS = 500
 # Exact two-sided 95 % quantiles of Student's t distribution, by degrees of freedom.
@@ -240,3 +240,7 @@ def test_a_further_error_widens_an_estimate_as_squares_add() -> None:
 def test_a_scaled_estimate_moves_its_limits_along() -> None:
     assert Estimate(2.0, 1.0, 4.0).scaled(3.0, 1.0) == Estimate(7.0, 4.0, 13.0)
     assert Estimate(2.0, None, None).scaled(3.0) == Estimate(6.0, None, None)
+
+
+def test_a_share_of_next_to_no_draws_is_anything() -> None:
+    assert proportion(0.0, 1e-308, 1e-308) == Estimate(0.0, 0.0, 1.0)

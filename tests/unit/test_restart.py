@@ -83,7 +83,7 @@ async def test_another_process_that_finished_a_request_is_ready(server: Predicto
     said = await wait(server, old, old, GONE, idle, idle, idle, served, limit=5.0)
     assert said == [
         "The same process as before still answers. Waiting for its restart.",
-        "The predictor is back. Warm-up for 0.01 s.",
+        "The predictor answers. Warm-up for 0.01 s.",
         "Waiting for requests to finish.",
     ]
 

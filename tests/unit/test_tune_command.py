@@ -276,9 +276,9 @@ async def finished(session: aiohttp.ClientSession, server: Server) -> float:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "give FILEs of `baseline record`, or --k to record now"),
-        (("--duration=1m",), "flags for recording need --k"),
-        (("--k=0,3", *METHOD), "--k needs --directory"),
+        ((), "give FILEs of `baseline record`, or --k or --temperatures to record now"),
+        (("--duration=1m",), "flags for recording need --k or --temperatures"),
+        (("--k=0,3", *METHOD), "recording needs --directory"),
         (("--k=0,3", "--directory=x"), "--k needs --method (and --draft-model), or --speculative-config"),
         (("--k=1,3", "--directory=x", *METHOD), "nothing to compare with: add 0 to --k, or a FILE recorded without"),
         (("--k=0,x",), "expected numbers of draft tokens such as 0,1,3, found '0,x'"),
@@ -329,3 +329,94 @@ def test_a_recording_of_something_else_is_not_taken(
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     said = failure("--k=0", f"--directory={tmp_path}/no/such", "--restart-command=true")
     assert said == f"{tmp_path}/no/such: expected a directory that can be made: No such file or directory"
+
+
+# --- Temperatures -----------------------------------------------------------------------------------------------------
+
+SEND = """
+import json, os, sys, urllib.request
+
+temperature = float(os.environ["SPECDEC_TEMPERATURE"])
+with open(sys.argv[2], "a") as asked:
+    asked.write(f"{temperature}\\n")
+body = json.dumps({"prompt": "hello", "max_tokens": 40, "ignore_eos": True, "temperature": temperature}).encode()
+while True:
+    request = urllib.request.Request(sys.argv[1] + "/v1/completions", body, {"Content-Type": "application/json"})
+    urllib.request.urlopen(request).read()
+"""
+
+
+def test_a_command_sends_the_requests_at_each_temperature(server: Server, tmp_path: Path) -> None:
+    """The simulator answers nothing but what the load command asks."""
+    folder, asked = tmp_path / "recordings", tmp_path / "temperatures"
+    (tmp_path / "send.py").write_text(SEND)
+    arguments = (
+        "--k=0,3", "--temperatures=0,0.8", *METHOD, f"--directory={folder}", f"--predictor.url={server.url}",
+        f"--predictor.log-path={server.log}", f"--restart-command={server.restart(load='0')}",
+        f"--load-command={shlex.join([sys.executable, str(tmp_path / 'send.py'), server.url, str(asked)])}",
+        "--request-parameters=chat", "--warm-up=10ms", "--duration=600ms", "--output=json",
+    )  # fmt: skip
+    result = run(*arguments)
+    assert result.return_value == 0, (result.exception, result.output)
+    assert len(server.asked) == 2, "one restart for each k"
+    assert asked.read_text().split() == ["0.0", "0.8"] * 2
+    names = ["k0-t0", "k0-t0.8", "k3-t0", "k3-t0.8"]
+    recorded = [read_baseline(str(folder / f"{name}.yaml")) for name in names]
+    assert [each.context.request_parameters for each in recorded] == [
+        "chat, temperature 0",
+        "chat, temperature 0.8",
+    ] * 2
+    rows = json.loads(result.stdout)["rows"]
+    assert [(row["baseline"], row["candidate"], row["temperature"]) for row in rows] == [
+        ("k0-t0", "k3-t0", 0.0),
+        ("k0-t0.8", "k3-t0.8", 0.8),
+    ]
+    again = run(*arguments)
+    assert again.stdout == result.stdout
+    assert len(server.asked) == 2
+    # Without --k the predictor is recorded as it runs.
+    bare = run(
+        "--temperatures=1", str(folder / "k0-t0.yaml"), f"--directory={folder}", f"--predictor.url={server.url}",
+        f"--load-command={shlex.join([sys.executable, str(tmp_path / 'send.py'), server.url, str(asked)])}",
+        "--method=eagle3", "--request-parameters=chat", "--warm-up=10ms", "--duration=600ms", "--output=json",
+    )  # fmt: skip
+    assert bare.return_value == 0, (bare.exception, bare.output)
+    assert [row["candidate"] for row in json.loads(bare.stdout)["rows"]] == ["t1"]
+    failed = failure(
+        "--temperatures=0.5", f"--directory={folder}", f"--predictor.url={server.url}", "--warm-up=10ms",
+        "--load-command=echo no such host; exit 3",
+    )  # fmt: skip
+    assert failed == (
+        "recording as it runs, temperature 0.5: the load command failed with exit code 3; its last lines:\n"
+        "  no such host"
+    )
+    assert not (folder / "t0.5.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--temperatures=0,1",), "recording needs --directory"),
+        (("--temperatures=0,1", "--directory=x"), "--temperatures needs --load-command"),
+        (("--temperatures=0,hot",), "expected temperatures such as 0,0.4,0.8,1, found '0,hot'"),
+        (("--temperatures=1,1.0",), "expected each temperature once, found '1,1.0'"),
+        (
+            ("--temperatures=0", "--load-command=x", "--directory=x", "--request-parameters=temperature 0"),
+            "leave out the temperature",
+        ),
+        (
+            ("--temperatures=0", "--load-command=x", "--directory=x", "--restart-command=x"),
+            "--restart-command needs --k",
+        ),
+        (("--load-command=x",), "flags for recording need --k or --temperatures"),
+    ],
+)
+def test_what_a_sweep_of_temperatures_needs(arguments: tuple[str, ...], said: str) -> None:
+    assert said in usage(*arguments)
+
+
+def test_a_recording_of_another_temperature_is_not_taken(kept: Path) -> None:
+    facts: dict[str, Any] = {"context": Context(model=MODEL, request_parameters="temperature 1")}
+    write_baseline(str(kept / "t0.5.yaml"), recording("t0.5", tpot=[0.01] * 300, curve=CURVE, **facts))
+    said = failure("--temperatures=0.5", "--load-command=true", f"--directory={kept}")
+    assert "t0.5.yaml: expected a recording at temperature 0.5, found 1: choose another --directory" in said

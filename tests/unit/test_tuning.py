@@ -26,6 +26,7 @@ from specdec_exporter.baseline.file import Baseline, parse_baseline, to_yaml
 from specdec_exporter.comparison.advice import Advice, AdviceCode, BestByLoad, BestK
 from specdec_exporter.comparison.keeping import Rule, RuleCode
 from specdec_exporter.comparison.loads import AtLoad
+from specdec_exporter.comparison.sweep import Along, Limit, Overall, Row
 from specdec_exporter.comparison.tuning import Recorded, Setting, Tuning, TuningFlag, TuningFlagCode
 from specdec_exporter.comparison.tuning import tune as tune_by_policy
 from specdec_exporter.errors import ComparisonError
@@ -473,7 +474,7 @@ def test_any_recordings_give_a_result_or_an_error_in_words(found: list[Baseline]
     except ComparisonError:
         return
     assert as_json(tune(*shuffled)) == as_json(tuning)
-    found_here = msgspec.to_builtins((tuning.settings, tuning.best, tuning.advice))
+    found_here = msgspec.to_builtins((tuning.settings, tuning.best, tuning.advice, tuning.rows, tuning.limits))
     assert all(math.isfinite(number) for number in numbers(found_here))
     assert json.loads(as_json(tuning), parse_constant=pytest.fail)["recordings"]
     text = printed(tuning).splitlines()
@@ -538,8 +539,8 @@ def test_the_markdown_has_everything_that_a_reader_needs_to_repeat_it() -> None:
 def test_every_key_flag_and_code_is_documented() -> None:
     page = (REPOSITORY / "docs" / "compare.md").read_text(encoding="utf-8")
     section = page[page.index("## More than two recordings") :]
-    shapes = (Tuning, Recorded, Setting, BestByLoad, BestK, Advice, AtLoad, Rule, TuningFlag)
+    shapes = (Tuning, Recorded, Setting, BestByLoad, BestK, Advice, AtLoad, Rule, TuningFlag, Row, Limit, Overall)
     keys = {name for shape in (*shapes, KChoice, StepCost, ExpectedSpeedup) for name in shape.__struct_fields__}
-    values = {*get_args(TuningFlagCode), *get_args(AdviceCode), *get_args(RuleCode)}
+    values = {*get_args(TuningFlagCode), *get_args(AdviceCode), *get_args(RuleCode), *get_args(Along), "mixed"}
     missing = {word for word in keys | values if f"`{word}`" not in section}
     assert not missing

@@ -23,9 +23,9 @@ Say = Callable[[str], None]
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What the restarted predictor must run. ``k`` is 0 without speculation; ``None``: not asked for."""
+    """What the predictor must run. ``k`` is 0 without speculation; ``None``: not asked for."""
 
-    k: int
+    k: int | None
     method: str | None = None
     draft_model: str | None = None
 
@@ -54,9 +54,11 @@ async def wait_until_ready(
     limit_seconds: float,
     timeout_seconds: float,
     say: Say,
+    returned: Callable[[], None] = lambda: None,
 ) -> None:
     """Wait until another process than that of ``before`` has warmed up and finished a request.
 
+    Without ``before`` any process will do. ``returned`` is called as soon as it answers, and may start the requests.
     ``limit_seconds`` is the longest wait for the process, and then for the request; ``timeout_seconds`` is for each
     fetch. ``access`` has the predictor's TLS and token. Its log tells method and draft model. Raises
     :class:`BaselineError` if the predictor does not come back, runs something else, restarts again, or finishes no
@@ -68,8 +70,9 @@ async def wait_until_ready(
         _check_metrics(first, asked.k, served=False)
         if log_paths:
             await asyncio.to_thread(_check_log, log_paths, asked)
+        returned()
         if warm_up_seconds:
-            say(f"The predictor is back. Warm-up for {warm_up_seconds:g} s.")
+            say(f"The predictor answers. Warm-up for {warm_up_seconds:g} s.")
             await asyncio.sleep(warm_up_seconds)
         _check_metrics(await watch.served(first), asked.k, served=True)
 
@@ -140,8 +143,10 @@ def _finished(snapshot: Snapshot) -> float:
     return sum(sum((engine.requests_finished or {}).values()) for engine in snapshot.engines)
 
 
-def _check_metrics(snapshot: Snapshot, k: int, *, served: bool) -> None:
+def _check_metrics(snapshot: Snapshot, k: int | None, *, served: bool) -> None:
     """Raise :class:`BaselineError` if the metrics contradict ``k``. A predictor that ``served`` shows its drafts."""
+    if k is None:
+        return
     positions = max((len(engine.accepted_tokens_per_position or ()) for engine in snapshot.engines), default=0)
     drafts = any(engine.draft_tokens is not None for engine in snapshot.engines)
     runs = "with speculation" if drafts else "without speculation"
@@ -154,7 +159,7 @@ def _check_metrics(snapshot: Snapshot, k: int, *, served: bool) -> None:
 def _check_log(log_paths: Sequence[str], asked: Asked) -> None:
     """Raise :class:`BaselineError` if the last start in the log was with something else."""
     config = engine_config(log_paths)
-    if config is None:
+    if config is None or asked.k is None:
         return
     found = config.num_speculative_tokens or 0
     if found != asked.k:

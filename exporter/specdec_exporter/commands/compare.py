@@ -36,7 +36,8 @@ _TIMEOUT_SECONDS = 5.0
 @click.option(
     "--fail-on-regression",
     is_flag=True,
-    help="Exit with 1 if a CANDIDATE is certainly slower in anything, or if the data decide nothing.",
+    help="Exit with 1 if a CANDIDATE is certainly slower in anything, drafts worse without being faster, or if the "
+    "data decide nothing.",
 )
 @click.option(
     "--aa",
@@ -64,7 +65,7 @@ def command(
     name: str | None,
     **context: str | None,
 ) -> int:
-    """Compare two recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
+    r"""Compare two recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
 
     Both are files of `baseline record`. CANDIDATE may also be the URL of a predictor (http://...), which is then
     recorded first; flags such as --hardware add what the predictor does not report.
@@ -72,8 +73,11 @@ def command(
     Two runs of one setting tell how far such runs differ by themselves: `compare RUN RUN --aa`. With `compare RUN RUN
     CANDIDATE --aa` every interval holds that.
 
-    More than two files stand side by side, as `tune` shows them: workloads, request rates, methods and k. Those
-    recorded without speculation are found by themselves.
+    More than two files stand side by side, as `tune` shows them: workloads, request rates, temperatures, methods and k.
+    Those recorded without speculation are found by themselves.
+
+    \b
+    compare base-chat.yaml spec-chat.yaml base-code.yaml spec-code.yaml --output markdown
     """
     urls = [each for each in candidates if each.startswith(("http://", "https://"))]
     if not urls and (duration or access != SYSTEM_TRUST or log_paths or name or any(context.values())):

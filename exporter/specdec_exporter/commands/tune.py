@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,8 @@ import msgspec
 from specdec_exporter.baseline.file import Baseline, read_baseline
 from specdec_exporter.commands.flags import DURATION, Checked, access_flags, context_flags, log_paths_flag
 from specdec_exporter.commands.recording import DEFAULT_URL, given_context, with_scheme
-from specdec_exporter.commands.turns import CONFIG_VARIABLE, K_VARIABLE, Turns, recordings_of
+from specdec_exporter.commands.turns import CONFIG_VARIABLE, K_VARIABLE, TEMPERATURE_VARIABLE, Turns, recordings_of
+from specdec_exporter.comparison.requests import temperatures_of
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.predictor.speculativeconfig import given_config
 from specdec_exporter.speculation.policy import load_policy
@@ -29,6 +31,16 @@ def _ks(text: str) -> tuple[int, ...]:
     found = tuple(map(int, parts))
     if len(set(found)) < len(found):
         raise ValueError(f"expected each k once, found {text!r}")
+    return found
+
+
+def _temperatures(text: str) -> tuple[float, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d(\.\d{1,3})?", part, re.ASCII) for part in parts):
+        raise ValueError(f"expected temperatures such as 0,0.4,0.8,1, found {text!r}")
+    found = tuple(map(float, parts))
+    if len(set(found)) < len(found):
+        raise ValueError(f"expected each temperature once, found {text!r}")
     return found
 
 
@@ -49,6 +61,10 @@ _HELP = f"""
     tune FILE...               reads recordings of `baseline record`
     tune --k 0,3,6 --directory DIR --method M --draft-model DRAFT
                                records in turn, then decides
+    tune --temperatures 0,0.4,0.8,1 --load-command CMD --directory DIR [FILE...]
+                               records the running predictor at each temperature
+    tune --k 0,3 --temperatures 0,0.4,0.8,1 ...
+                               records both in turn
 
     The recordings are of one model: one without speculation, the others with any methods and k. The load is what the
     predictor serves meanwhile: live traffic, or a load generator that runs on.
@@ -60,6 +76,10 @@ _HELP = f"""
 
     --restart-command is run by the shell, and must leave the predictor running in the background. It finds the JSON in
     {CONFIG_VARIABLE} (empty: without speculation), and k in {K_VARIABLE}.
+
+    --load-command sends requests at the temperature in {TEMPERATURE_VARIABLE}. The shell runs it again and again while
+    a recording runs, and ends it then. The answer says from which temperature on speculation no longer pays. Without
+    --k, a FILE without speculation is needed to know that; acceptance is shown all the same.
 
     Exit codes: 0 done; 1 an error; 2 bad usage.
 """
@@ -76,7 +96,13 @@ _HELP = f"""
 )
 @click.option("--plot", metavar="FILE", help="Also draw the speed-up over the load: FILE.svg or FILE.png.")
 @click.option("--k", "ks", type=Checked("k,k,...", _ks), help="Record these k in turn; 0 is without speculation.")
-@click.option("--directory", metavar="DIR", help="With --k: where to keep the recordings.")
+@click.option(
+    "--temperatures",
+    type=Checked("t,t,...", _temperatures),
+    help="Record these temperatures in turn, with --load-command; with --k, each k at all of them.",
+)
+@click.option("--load-command", metavar="COMMAND", help="Sends requests while a recording runs.  [default: others do]")
+@click.option("--directory", metavar="DIR", help="When recording: where to keep the recordings.")
 @click.option("--method", help="With --k: the method, in vLLM's spelling.")
 @click.option("--draft-model", metavar="MODEL", help="With --k: the draft model or head, if the method has one.")
 @click.option(
@@ -92,20 +118,26 @@ _HELP = f"""
     type=DURATION,
     help="With --k: longest wait for a restart, and then for the first request.  [default: 15m]",
 )
-@click.option("--warm-up", type=DURATION, help="With --k: time from each restart to the recording.  [default: 1m]")
-@click.option("--duration", type=DURATION, help="With --k: how long each recording is.  [default: 10m]")
-@click.option("--predictor.url", "url", metavar="URL", help=f"With --k: the predictor.  [default: {DEFAULT_URL}]")
+@click.option(
+    "--warm-up", type=DURATION, help="When recording: time from each restart to the recording.  [default: 1m]"
+)
+@click.option("--duration", type=DURATION, help="When recording: how long each recording is.  [default: 10m]")
+@click.option("--predictor.url", "url", metavar="URL", help=f"When recording: the predictor.  [default: {DEFAULT_URL}]")
 @access_flags
-@log_paths_flag("--predictor.log-path", "With --k: its log, to check method and draft model: path or glob, repeatable.")
-@click.option("--timeout", type=DURATION, help="With --k: longest time for each request.  [default: 5s]")
+@log_paths_flag(
+    "--predictor.log-path", "When recording: its log, to check method and draft model: path or glob, repeatable."
+)
+@click.option("--timeout", type=DURATION, help="When recording: longest time for each request.  [default: 5s]")
 @context_flags
-@click.option("--force", is_flag=True, help="With --k: record again what is there.")
+@click.option("--force", is_flag=True, help="When recording: record again what is there.")
 def command(
     *,
     files: tuple[str, ...],
     output: Literal["text", "markdown", "json"],
     plot: str | None,
     ks: tuple[int, ...] | None,
+    temperatures: tuple[float, ...] | None,
+    load_command: str | None,
     directory: str | None,
     method: str | None,
     draft_model: str | None,
@@ -130,28 +162,47 @@ def command(
 
         check_plot(plot)
     recordings = [read_baseline(file) for file in files]
-    if ks is None:
-        given = (directory, method, draft_model, config, restart_command, restart_limit, warm_up, duration, url)
+    if ks is None and temperatures is None:
+        given = (
+            load_command,
+            directory,
+            method,
+            draft_model,
+            config,
+            restart_command,
+            restart_limit,
+            warm_up,
+            duration,
+            url,
+        )
         if any(given) or access != SYSTEM_TRUST or log_paths or timeout or force or any(context.values()):
-            raise click.UsageError("flags for recording need --k: the numbers of draft tokens to record")
+            raise click.UsageError("flags for recording need --k or --temperatures: what to record")
         if not files:
-            raise click.UsageError("give FILEs of `baseline record`, or --k to record now")
+            raise click.UsageError("give FILEs of `baseline record`, or --k or --temperatures to record now")
     else:
         if directory is None:
-            raise click.UsageError("--k needs --directory: where to keep the recordings")
-        if 0 not in ks and not any(map(_is_plain, recordings)):
+            raise click.UsageError("recording needs --directory: where to keep the recordings")
+        if temperatures and load_command is None:
+            raise click.UsageError("--temperatures needs --load-command: what sends requests at each temperature")
+        if temperatures and temperatures_of((context["request_parameters"] or "").casefold()):
+            raise click.UsageError("--request-parameters: leave out the temperature, which --temperatures adds")
+        if ks is None and restart_command:
+            raise click.UsageError("--restart-command needs --k: without it, the predictor is recorded as it runs")
+        if ks and 0 not in ks and not any(map(_is_plain, recordings)):
             raise click.UsageError("nothing to compare with: add 0 to --k, or a FILE recorded without speculation")
-        if given_config(context["command"]):
+        if ks and given_config(context["command"]):
             raise click.UsageError("--command: leave out --speculative-config, which differs by k")
         turns = Turns(
             url=with_scheme(url or DEFAULT_URL),
             access=access,
-            ks=ks,
-            config=_config(ks, method, draft_model, config),
+            ks=ks or (),
+            temperatures=temperatures or (),
+            config=_config(ks or (), method, draft_model, config),
             directory=Path(directory),
             duration_seconds=duration or _DURATION_SECONDS,
             warm_up_seconds=warm_up or load_policy().cost.warm_up_seconds,
             restart_command=restart_command,
+            load_command=load_command,
             restart_limit_seconds=restart_limit or _RESTART_SECONDS,
             timeout_seconds=timeout or _TIMEOUT_SECONDS,
             log_paths=log_paths,
@@ -182,4 +233,4 @@ def _config(
         return config
     if method is None and any(ks):
         raise click.UsageError("--k needs --method (and --draft-model), or --speculative-config")
-    return {"method": method} | ({"model": draft_model} if draft_model else {})
+    return ({"method": method} if method else {}) | ({"model": draft_model} if draft_model else {})

@@ -12,8 +12,10 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context
-from specdec_exporter.comparison.acceptance import acceptance_of
+from specdec_exporter.comparison.acceptance import AcceptanceChange, acceptance_change, acceptance_of
+from specdec_exporter.comparison.conduct import conduct_flags
 from specdec_exporter.comparison.decision import Decision, Drafting, decide
+from specdec_exporter.comparison.keeping import Rule, rule_of
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
 from specdec_exporter.comparison.likeness import Flag, flags, refuse_unlike, sample_of, speculates
 from specdec_exporter.comparison.loads import at_like_load, choose, k_of
@@ -86,6 +88,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.SLIS`.
 
     ``run_to_run`` is how far two or more runs of the baseline's setting differ, for each SLI; empty with one run.
+    ``acceptance_change`` is ``null`` unless both speculate,
+    ``rule`` unless only the candidate does.
     """
 
     baseline: Side
@@ -94,6 +98,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     run_to_run: tuple[RunToRun, ...]
     speedup: Speedup
     generation_tokens_per_second_ratio: float | None
+    acceptance_change: AcceptanceChange | None
+    rule: Rule | None
     flags: tuple[Flag, ...]
     decision: Decision
 
@@ -132,6 +138,16 @@ def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Pol
     )
     before, after = side_of(baseline, policy), side_of(candidate, policy)
     drafting = _drafting(baseline, candidate, like_load, policy)
+    like = found["time_per_output_token"].like_load is not None
+    flagged = (
+        *flags(baseline, candidate, traffic, policy.latency, like_load=like),
+        *conduct_flags(baseline, candidate, latencies, policy),
+    )
+    change = acceptance_change(baseline, candidate, flagged, policy)
+    rule = None
+    if speculates(candidate) and not speculates(baseline):
+        speedup, pays = (drafting.cost.speedup, drafting.pays) if drafting else (None, None)
+        rule = rule_of(latencies, baseline, candidate, speedup, pays=pays, policy=policy)
     return Comparison(
         baseline=before,
         candidate=after,
@@ -141,9 +157,9 @@ def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Pol
         generation_tokens_per_second_ratio=ratio(
             after.generation_tokens_per_second, before.generation_tokens_per_second
         ),
-        flags=flags(
-            baseline, candidate, traffic, policy.latency, like_load=found["time_per_output_token"].like_load is not None
-        ),
+        acceptance_change=change,
+        rule=rule,
+        flags=flagged,
         decision=decide(
             latencies,
             before.figures,
@@ -151,6 +167,8 @@ def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Pol
             drafting=drafting,
             policy=policy.for_method(candidate.method),
             preemptions=Pair(baseline.counts.preemptions, candidate.counts.preemptions),
+            acceptance=change,
+            further=[f"keep only if all three improve: {rule.summary}"] if rule else (),
         ),
     )
 

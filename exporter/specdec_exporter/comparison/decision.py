@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from specdec_exporter.comparison.acceptance import AcceptanceChange
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair
 from specdec_exporter.comparison.likeness import TITLES
-from specdec_exporter.formatting import percent, seconds
+from specdec_exporter.formatting import percent, percentage_points, seconds
 from specdec_exporter.speculation.cost import KChoice, MeasuredCost
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures
@@ -22,7 +24,10 @@ REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """``regression``: whether anything became slower beyond doubt; a slower tail counts."""
+    """``regression``: whether anything became slower beyond doubt, or acceptance fell and nothing became faster.
+
+    A slower tail counts.
+    """
 
     code: DecisionCode
     headline: str
@@ -50,8 +55,10 @@ def decide(
     drafting: Drafting | None,
     policy: ResolvedPolicy,
     preemptions: Pair,
+    acceptance: AcceptanceChange | None = None,
+    further: Sequence[str] = (),
 ) -> Decision:
-    """Decide from the outcomes of the SLIs.
+    """Decide from the outcomes of the SLIs; ``further`` reasons stand behind those of the SLIs.
 
     The figures (``None``: nothing was drafted) and the measured cost of a draft choose the next step. Without a
     measured cost no other k is named.
@@ -61,6 +68,7 @@ def decide(
         outcomes.setdefault(latency.outcome, []).append(TITLES[latency.sli])
     code, headline = _headline(outcomes, some_are_faster=any(map(_some_are_faster, latencies)))
     reasons = [reason for latency in latencies for reason in _reasons(latency)]
+    reasons += further
     if drafting is not None:
         cost = drafting.cost
         reasons.append(f"speed-up at like load ({cost.concurrency:.1f} running) {times(cost.speedup)}")
@@ -75,7 +83,15 @@ def decide(
             f"the candidate preempted requests {preemptions.candidate:,.0f} times, the baseline "
             f"{preemptions.baseline or 0:,.0f} times: the candidate's KV cache is too small"
         )
-    if code == "undecided":
+    dropped = acceptance is not None and acceptance.outcome == "dropped"
+    if acceptance is not None:
+        reasons += _acceptance_reasons(acceptance)
+    if acceptance is not None and dropped:
+        fall = acceptance.difference.value if acceptance.difference else None
+        headline += f"; acceptance changed by {percentage_points(fall)}"
+    if acceptance is not None and dropped and code not in REGRESSIONS:
+        action = _revisit(acceptance, faster=code == "faster")
+    elif code == "undecided":
         action = "Fix what the flags and reasons name, record again, and compare again."
     elif outcomes.get("tail_worse") and code != "slower":
         action = (
@@ -89,7 +105,38 @@ def decide(
         )
     else:
         action = _action(code, baseline, candidate, drafting)
-    return Decision(code=code, headline=headline, reasons=tuple(reasons), action=action, regression=code in REGRESSIONS)
+    return Decision(
+        code=code,
+        headline=headline,
+        reasons=tuple(reasons),
+        action=action,
+        regression=code in REGRESSIONS or (dropped and code != "faster"),
+    )
+
+
+def _acceptance_reasons(found: AcceptanceChange) -> list[str]:
+    if found.undecided_because is not None:
+        return [f"acceptance: not judged against the baseline's: {found.undecided_because}"]
+    words = {
+        "dropped": "which is a drop beyond chance",
+        "not_dropped": "which is no drop",
+        "inconclusive": "so a drop is neither shown nor ruled out: record longer",
+    }[found.outcome]
+    change = found.difference
+    shown = [percentage_points(each) for each in (change.value, change.low, change.high)] if change else ["-"] * 3
+    reasons = [f"acceptance: {shown[0]} ({shown[1]} to {shown[2]}) against the baseline, {words}"]
+    reasons += [f"likely cause: {cause}" for cause in found.likely_causes[:1]]
+    return reasons + [f"another possible cause: {cause}" for cause in found.likely_causes[1:]]
+
+
+def _revisit(found: AcceptanceChange, *, faster: bool) -> str:
+    """Say what to do about acceptance that fell while nothing became slower."""
+    because = "look at what changed: models, prompts, temperature, release"
+    if found.likely_causes:
+        because = f"undo this and record again: {found.likely_causes[0]}"
+    if faster:
+        return f"Keep the candidate's setting: it is faster. Its drafts became worse, which costs speed-up: {because}."
+    return f"Revisit the candidate's setting: {because}."
 
 
 def _headline(outcomes: dict[Outcome, list[str]], *, some_are_faster: bool) -> tuple[DecisionCode, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.latency import Outcome, Sli, compare_latency, direction
+from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Sli, compare_latency, direction
 from specdec_exporter.comparison.likeness import TITLES, sample_of
 from specdec_exporter.comparison.loads import AtLoad, at_like_load
 from specdec_exporter.comparison.traffic import conditions, difference, traffic_of
@@ -33,6 +34,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     ``throughput_ratio`` is tokens per second / those of the other recording. Clients that send at a fixed rate set it:
     where it shows no difference, a speed-up at like load counts as throughput (``throughput_at_like_load``).
+    ``speedup`` is the other recording's time per output token / this one's, at like load where that decides.
     ``regression``: something became worse beyond doubt; ``judged``: something could be judged at all.
     """
 
@@ -43,10 +45,20 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     throughput: Outcome
     throughput_ratio: Estimate | None
     throughput_at_like_load: bool
+    speedup: Estimate | None
     headline: str
     reasons: tuple[str, ...]
     regression: bool
     judged: bool
+
+    @property
+    def summary(self) -> str:
+        """The three outcomes in words."""
+        outcomes = (self.time_to_first_token, self.time_per_output_token, self.throughput)
+        return "; ".join(
+            f"{name} {_WORDS[outcome]}"
+            for name, outcome in zip((*(TITLES[sli] for sli in _SLIS), "throughput"), outcomes, strict=True)
+        )
 
 
 def rule_for(plain: Baseline, candidate: Baseline, whole: AtLoad, policy: Policy) -> Rule:
@@ -57,18 +69,34 @@ def rule_for(plain: Baseline, candidate: Baseline, whole: AtLoad, policy: Policy
         compare_latency(sli, sample_of([plain], sli), sample_of([candidate], sli), policy.latency, found[sli])
         for sli in _SLIS
     ]
+    return rule_of(latencies, plain, candidate, whole.speedup, pays=whole.pays, policy=policy)
+
+
+def rule_of(
+    compared: Iterable[LatencyComparison],
+    plain: Baseline,
+    candidate: Baseline,
+    like_load_speedup: Estimate | None,
+    *,
+    pays: bool | None,
+    policy: Policy,
+) -> Rule:
+    """Decide from latencies that were compared already; ``pays``: whether the speed-up at like load is large enough."""
+    by_sli = {each.sli: each for each in compared}
+    latencies = [by_sli[sli] for sli in _SLIS]
+    slower = latencies[1].like_load_ratio or latencies[1].mean_ratio
     rate = _throughput(plain, candidate, policy)
     throughput = _outcome(rate, policy)
-    pays = throughput in ("no_difference", "inconclusive") and whole.pays is True
-    if pays:
+    at_like_load_only = throughput in ("no_difference", "inconclusive") and pays is True
+    if at_like_load_only:
         throughput = "faster"
     reasons = []
     for latency in latencies:
         detail = latency.undecided_because or f"{times(latency.mean_ratio)} of the time without speculation"
         reasons.append(f"{TITLES[latency.sli]}: {_WORDS[latency.outcome]} ({detail})")
     detail = "no interval" if rate is None or rate.low is None else f"{times(rate)} of the tokens per second"
-    if pays:
-        detail += f"; the clients set it, and at like load it is {times(whole.speedup)}"
+    if at_like_load_only:
+        detail += f"; the clients set it, and at like load it is {times(like_load_speedup)}"
     reasons.append(f"throughput: {_WORDS[throughput]} ({detail})")
     outcomes: dict[str, Outcome] = {TITLES[latency.sli]: latency.outcome for latency in latencies}
     outcomes["throughput"] = throughput
@@ -80,7 +108,8 @@ def rule_for(plain: Baseline, candidate: Baseline, whole: AtLoad, policy: Policy
         time_per_output_token=latencies[1].outcome,
         throughput=throughput,
         throughput_ratio=rate,
-        throughput_at_like_load=pays,
+        throughput_at_like_load=at_like_load_only,
+        speedup=slower.inverse() if slower else None,
         headline=headline,
         reasons=tuple(reasons),
         regression=code == "do_not_keep",

@@ -16,12 +16,16 @@ from specdec_exporter.comparison.traffic import Difference
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.quantization import quantization_of, without_precision
+from specdec_exporter.predictor.speculativeconfig import given_config
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 FlagCode = Literal[
     "hardware_differs",
     "runtime_differs",
     "vllm_version_differs",
+    "quantization_differs",
+    "draft_model_differs",
     "request_parameters_differ",
     "served_name_differs",
     "context_missing",
@@ -37,6 +41,15 @@ FlagCode = Literal[
     "no_blocks",
     "few_blocks",
     "blocks_correlated",
+    "seed_differs",
+    "median_contradicts_mean",
+    "temperature_not_given",
+    "temperature_mixed",
+    "temperature_high",
+    "few_runs",
+    "cold_start",
+    "acceptance_varies",
+    "first_token_bound",
 ]
 
 TITLES: dict[Sli, str] = {
@@ -111,8 +124,9 @@ def refuse_other_model(baseline: Baseline, candidate: Baseline, *, by_name: bool
 
 
 def _last_part(model: str) -> str:
-    """Return a model's name without its directory or organisation."""
-    return model.rstrip("/").rpartition("/")[2]
+    """Return a model's name without directory or organisation, and without quantisation: that is a setting."""
+    name = model.rstrip("/").rpartition("/")[2]
+    return without_precision(name) or name
 
 
 def _recorded(recording: Baseline) -> list[str]:
@@ -144,6 +158,7 @@ def setting_flags(baseline: Baseline, candidate: Baseline) -> list[Flag]:
         ("hardware_differs", "hardware", before.hardware, after.hardware),
         ("runtime_differs", "runtime", before.runtime, after.runtime),
         ("vllm_version_differs", "vLLM version", baseline.vllm_version, candidate.vllm_version),
+        *_models(baseline, candidate),
         ("request_parameters_differ", "request parameters", before.request_parameters, after.request_parameters),
     ]
     found = [
@@ -156,6 +171,24 @@ def setting_flags(baseline: Baseline, candidate: Baseline) -> list[Flag]:
         found.append(
             Flag("served_name_differs", f"the same model is served as {names}", "Check that it is the same model.")
         )
+    return found
+
+
+def _models(baseline: Baseline, candidate: Baseline) -> list[tuple[FlagCode, str, str | None, str | None]]:
+    """Return how target and draft are quantised, and which model drafts, where both sides have one."""
+    sides = [quantization_of(each.context.command, each.context.model) for each in (baseline, candidate)]
+    target = [found.target or "none named" for found in sides]
+    draft = [found.draft or "none named" for found in sides]
+    found: list[tuple[FlagCode, str, str | None, str | None]] = [
+        ("quantization_differs", "quantisation of the target model", target[0], target[1])
+    ]
+    if speculates(baseline) and speculates(candidate):
+        models = [given_config(each.context.command).get("model") for each in (baseline, candidate)]
+        one, other = (each if isinstance(each, str) else None for each in models)
+        found += [
+            ("quantization_differs", "quantisation of the draft model", draft[0], draft[1]),
+            ("draft_model_differs", "draft model", one, other),
+        ]
     return found
 
 

@@ -9,6 +9,7 @@ from itertools import chain
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.comparison.requests import workload_of
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import (
     Counts,
@@ -83,12 +84,6 @@ def is_plain(recording: Baseline) -> bool:
 def k_of(recording: Baseline) -> int | None:
     """Return the number of speculative tokens; if not recorded, the number of positions."""
     return recording.num_speculative_tokens or len(recording.counts.accepted_per_position) or None
-
-
-def workload_of(recording: Baseline) -> str | None:
-    """Return the request parameters, apart from white space and case; they tell workloads apart."""
-    text = recording.context.request_parameters
-    return None if text is None else " ".join(text.casefold().split())
 
 
 def reference_of(recordings: Sequence[Baseline], policy: Policy) -> Reference:

@@ -8,7 +8,7 @@ at the end of an interval it means unbounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.advice import Advice, BestByLoad, advise, best_by_load, crossover_of
 from specdec_exporter.comparison.compare import Side, side_of
+from specdec_exporter.comparison.conduct import side_flags
 from specdec_exporter.comparison.keeping import Rule, rule_for
 from specdec_exporter.comparison.likeness import (
     Flag,
@@ -39,8 +40,9 @@ from specdec_exporter.comparison.loads import (
     k_of,
     mean_seconds,
     reference_of,
-    workload_of,
 )
+from specdec_exporter.comparison.requests import without_temperature, workload_of
+from specdec_exporter.comparison.sweep import Limit, Overall, Row, limits_of, ordered, overall_of, row_of
 from specdec_exporter.comparison.traffic import difference
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.formatting import plain as printable
@@ -108,20 +110,27 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole result. Recordings without speculation stand first; ``advice`` has one entry for each workload."""
+    """The whole result. Recordings without speculation stand first; ``advice`` has one entry for each workload.
+
+    ``rows``, ``limits`` and ``overall`` are the same recordings by workload, temperature and request rate.
+    """
 
     recordings: tuple[Recorded, ...]
     settings: tuple[Setting, ...]
     best: tuple[BestByLoad, ...]
     advice: tuple[Advice, ...]
+    rows: tuple[Row, ...]
+    limits: tuple[Limit, ...]
+    overall: tuple[Overall, ...]
     flags: tuple[TuningFlag, ...]
 
 
 def tune(recordings: Sequence[Baseline], policy: Policy) -> Tuning:
     """Compare recordings of one model, in any order.
 
-    A recording with speculation is compared with those without it that have the same request parameters. If there are
-    none, it is compared with the others, provided that they are of one workload. Raises :class:`ComparisonError`
+    A recording with speculation is compared with those without it that have the same request parameters; if there are
+    none, with those that differ only in temperature; else with all others, provided that these are of one workload and
+    differ at most in temperature. Raises :class:`ComparisonError`
     without a recording, and if the models differ.
     """
     found = sorted(recordings, key=_order)
@@ -129,25 +138,32 @@ def tune(recordings: Sequence[Baseline], policy: Policy) -> Tuning:
         raise ComparisonError("expected at least one recording, found none")
     for each in found[1:]:
         refuse_other_model(found[0], each, by_name=True)
-    references = {
-        workload: reference_of(plain, policy) for workload, plain in _grouped(filter(is_plain, found), workload_of)
-    }
+    references = _References(list(filter(is_plain, found)), policy)
     settings = _grouped(
         [each for each in found if not is_plain(each)], lambda each: (workload_of(each), each.method, k_of(each))
     )
-    groups = [group_of(each, _reference_for(key[0], references), policy) for key, each in settings]
+    groups = [group_of(each, references.of(key[0]), policy) for key, each in settings]
     best = [
         BestByLoad(workload=workload, method=method, by_load=best_by_load(members, policy))
         for (workload, method), members in _grouped(groups, lambda each: (each.workload, each.method))
     ]
+    recorded = [_recorded(each, references, policy) for each in found]
+    rows = ordered(
+        row_of(near, each, of.whole, of.rule, policy)
+        for each, of in zip(found, recorded, strict=True)
+        if of.rule and (near := _near(each, references))
+    )
     return Tuning(
-        recordings=tuple(_recorded(each, references, policy) for each in found),
+        recordings=tuple(recorded),
         settings=tuple(map(_setting, groups)),
         best=tuple(best),
         advice=tuple(
             advise(members, [each for each in best if each.workload == workload], policy)
             for workload, members in _grouped(groups, lambda each: each.workload)
         ),
+        rows=rows,
+        limits=tuple(limits_of(rows, policy)),
+        overall=tuple(overall_of(rows)),
         flags=tuple(_flags(found, references, policy)),
     )
 
@@ -173,16 +189,41 @@ def _grouped(items: Iterable[_T], key: Callable[[_T], _Key]) -> list[tuple[_Key,
     return list(found.items())
 
 
-def _reference_for(workload: str | None, references: Mapping[str | None, Reference]) -> Reference:
-    if workload in references or len(references) != 1:
-        return references.get(workload, Reference())
-    return next(iter(references.values()))
+class _References:
+    """The recordings without speculation, by workload, with and without its temperature."""
+
+    def __init__(self, plain: Sequence[Baseline], policy: Policy) -> None:
+        self._exact = {workload: reference_of(each, policy) for workload, each in _grouped(plain, workload_of)}
+        self._alike = {
+            workload: reference_of(each, policy)
+            for workload, each in _grouped(plain, lambda each: without_temperature(workload_of(each)))
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._exact)
+
+    def of(self, workload: str | None) -> Reference:
+        """Return what a workload with speculation is compared with; empty if nothing fits."""
+        alike = without_temperature(workload)
+        if workload in self._exact:
+            return self._exact[workload]
+        if alike in self._alike or len(self._alike) != 1:
+            return self._alike.get(alike, Reference())
+        return next(iter(self._alike.values()))
 
 
-def _recorded(recording: Baseline, references: Mapping[str | None, Reference], policy: Policy) -> Recorded:
-    reference = Reference() if is_plain(recording) else _reference_for(workload_of(recording), references)
+def _near(recording: Baseline, references: _References) -> Baseline | None:
+    """Return the recording without speculation at the nearest request rate; ``None`` if there is none."""
+    if is_plain(recording):
+        return None
+    plain = references.of(workload_of(recording)).recordings
+    return min(plain, key=lambda each: _distance(each, recording), default=None)
+
+
+def _recorded(recording: Baseline, references: _References, policy: Policy) -> Recorded:
+    reference = Reference() if is_plain(recording) else references.of(workload_of(recording))
     whole, by_load = figures_of([recording], reference, policy)
-    near = min(reference.recordings, key=lambda each: _distance(each, recording), default=None)
+    near = _near(recording, references)
     return Recorded(
         recording=side_of(recording, policy),
         speculative=not is_plain(recording),
@@ -218,20 +259,19 @@ def _setting(group: Group) -> Setting:
 # --- Flags ------------------------------------------------------------------------------------------------------------
 
 
-def _flags(
-    found: Sequence[Baseline], references: Mapping[str | None, Reference], policy: Policy
-) -> Iterator[TuningFlag]:
+def _flags(found: Sequence[Baseline], references: _References, policy: Policy) -> Iterator[TuningFlag]:
     if not references:
         words = "no recording is without speculation, so no speed-up and no draft cost can be measured"
         yield TuningFlag("no_plain_recording", None, words, "Record the same requests without --speculative-config.")
     for each in found:
         name = printable(each.name)
-        reference = Reference() if is_plain(each) else _reference_for(workload_of(each), references)
+        reference = Reference() if is_plain(each) else references.of(workload_of(each))
         pair = [flag for plain in reference.recordings for flag in _pair_flags(plain, each, policy)]
         own = [
             *request_flags(name, each, policy.latency),
             *block_flags(name, each, policy.latency),
             *recording_flags(name, each),
+            *side_flags(name, each, policy),
         ]
         # Several recordings without speculation may differ from this one in the same way.
         once = {(flag.code, flag.message): flag for flag in (*pair, *own)}
@@ -246,7 +286,7 @@ def _pair_flags(plain: Baseline, candidate: Baseline, policy: Policy) -> list[Fl
 
 
 def _load_flags(
-    recording: Baseline, reference: Reference, references: Mapping[str | None, Reference], policy: Policy
+    recording: Baseline, reference: Reference, references: _References, policy: Policy
 ) -> Iterator[TuningFlag]:
     name = recording.name
 

@@ -17,6 +17,7 @@ from specdec_exporter.predictor.versions import Release
 
 _FLAGS: Final = ("--speculative-config", "--speculative_config", "-sc")
 _DATA_PARALLEL: Final = ("--data-parallel-size", "--data_parallel_size", "-dp")
+_SEED: Final = ("--seed",)
 _SCHEDULE: Final = "num_speculative_tokens_per_batch_size"
 _LIMIT: Final = "disable_by_batch_size"
 _SCHEDULE_SINCE: Final = (0, 24, 0)
@@ -41,7 +42,7 @@ def has_limit(release: Release | None) -> bool:
 
 def given_config(command: str | None) -> dict[str, Any]:
     """Return the speculative configuration in a command that starts vLLM; empty if there is none to read."""
-    text = _value_of(command, _FLAGS)
+    text = value_of(command, _FLAGS)
     try:
         found = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -51,8 +52,13 @@ def given_config(command: str | None) -> dict[str, Any]:
 
 def is_data_parallel(command: str | None) -> bool:
     """Whether a command starts more than one data parallel engine."""
-    text = _value_of(command, _DATA_PARALLEL)
+    text = value_of(command, _DATA_PARALLEL)
     return text is not None and text.isdecimal() and int(text) > 1
+
+
+def given_seed(command: str | None) -> str | None:
+    """Return the value of ``--seed`` in a command that starts vLLM."""
+    return value_of(command, _SEED)
 
 
 def config_for(
@@ -87,8 +93,8 @@ def lacks_draft_model(config: dict[str, Any]) -> bool:
     return "model" not in config and config.get("method") not in _WITHOUT_DRAFT_MODEL
 
 
-def _value_of(command: str | None, flags: Sequence[str]) -> str | None:
-    """Return the last value that a command gives to one of ``flags``."""
+def value_of(command: str | None, flags: Sequence[str]) -> str | None:
+    """Return the last value that a command gives to one of ``flags``; ``None`` without one."""
     try:
         words = shlex.split(command or "")
     except ValueError:  # an open quotation

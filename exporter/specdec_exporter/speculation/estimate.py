@@ -61,9 +61,24 @@ def proportion(successes: float, trials: float, independent: float) -> Estimate 
         return None
     share = min(max(successes / trials, 0.0), 1.0)
     spread = Z * Z / independent
+    if not spread < math.inf:  # next to no draws
+        return Estimate(share, 0.0, 1.0)
     centre = (share + spread / 2.0) / (1.0 + spread)
     half = math.sqrt(spread * (share * (1.0 - share) + spread / 4.0)) / (1.0 + spread)
     return Estimate(share, min(max(centre - half, 0.0), share), max(min(centre + half, 1.0), share))
+
+
+def difference(one: Estimate, other: Estimate) -> Estimate:
+    """Return ``other`` - ``one``, for two independent shares with Wilson's intervals (Newcombe's hybrid score)."""
+    value = other.value - one.value
+
+    def reach(up: Estimate, down: Estimate) -> float | None:
+        if up.high is None or down.low is None:
+            return None
+        return math.hypot(up.high - up.value, down.value - down.low)
+
+    less, more = reach(one, other), reach(other, one)
+    return Estimate(value, None if less is None else value - less, None if more is None else value + more)
 
 
 class Spread(msgspec.Struct, frozen=True):

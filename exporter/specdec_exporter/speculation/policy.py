@@ -63,6 +63,25 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_per_output_token_cv: float
 
 
+class ComparisonPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What two recordings must show beside their latencies.
+
+    ``acceptance_drop_min``: the smallest fall of acceptance that counts, a difference of two rates.
+    ``acceptance_range_max``: blocks of time whose acceptance lies farther apart hold different kinds of requests.
+    ``temperature_high``: above it, sampling usually costs too much acceptance. ``runs_per_prompt_min``: a benchmark of
+    fixed prompts repeats each at least so often. ``cold_start_ratio``: a first block this many times as slow as the
+    rest was a warm-up. ``first_token_share_max``: where the first token takes more of a request's time, speculation
+    does little.
+    """
+
+    acceptance_drop_min: float
+    acceptance_range_max: float
+    temperature_high: float
+    runs_per_prompt_min: int
+    cold_start_ratio: float
+    first_token_share_max: float
+
+
 class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When step times tell what a draft costs.
 
@@ -117,6 +136,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     short_draft_tolerance: float
     temperature_bands: tuple[float, ...]
     latency: LatencyPolicy
+    comparison: ComparisonPolicy
     cost: CostPolicy
     methods: dict[str, MethodPolicy]
 

@@ -15,7 +15,7 @@ from specdec_exporter.comparison.distribution import Quantile, Shift
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.comparison.runs import RunToRun
-from specdec_exporter.formatting import count, decimal, percent, seconds
+from specdec_exporter.formatting import count, decimal, percent, percentage_points, seconds
 from specdec_exporter.speculation.acceptance import at
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.verdict import Finding
@@ -176,6 +176,8 @@ def _speculation(comparison: Comparison) -> list[tuple[str, ...]]:
         ("mean draft length", _draft_length),
         ("tokens per step", lambda side: decimal(side.figures.tokens_per_step) if side.figures else "-"),
     )
+    if (change := comparison.acceptance_change) is not None and change.difference is not None:
+        rows.append(("change of the acceptance rate", "", _interval(change.difference, percentage_points)))
     speedup = comparison.speedup
     if speedup.realised is not None and speedup.realised_from is not None:
         what = "realised speed-up" if speedup.ceiling is not None else "baseline / candidate"

@@ -11,11 +11,13 @@ from rich.text import Text
 
 from specdec_exporter.comparison.advice import Advice, AdviceCode, BestK
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.keeping import Rule
+from specdec_exporter.comparison.keeping import Rule, RuleCode
 from specdec_exporter.comparison.loads import AtLoad
+from specdec_exporter.comparison.sweep import Row, names_of
 from specdec_exporter.comparison.tuning import Recorded, Setting, Tuning, TuningFlag
 from specdec_exporter.formatting import decimal, percent, plain, seconds
 from specdec_exporter.speculation.cost import StepCost
+from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.console import heading, indented, print_framed, write
 from specdec_exporter.terminal.figures import print_finding
@@ -49,7 +51,10 @@ _CONTEXT = ("hardware", "model", "runtime", "request_parameters")
 _RECORDING_COLUMNS = ("recording", "TTFT", "tokens/s", "TPOT", "length", "accepted", "speed-up")
 _COST_COLUMNS = ("running", "k", "acc.", "length", "tokens", "step", "off", "c", "speed-up")
 _BEST_COLUMNS = ("running", "best k", "cost of a draft", "speed-up by k")
+_KEEP: dict[RuleCode, str] = {"keep": "yes", "do_not_keep": "no", "undecided": "open"}
+_ROW_COLUMNS = ("", "TTFT", "tok/s", "length", "rate", "speed-up", "keep")
 _RULE_COLUMNS = ("recording", "against", "TTFT", "TPOT", "throughput", "decision")
+_CONDITIONS_TITLE = "Where it pays"
 _LEGEND = (
     "running: requests in decode at a time, per engine. acc.: acceptance rate; length: mean acceptance length; tokens: "
     "per step, steps without a draft included. step: mean time of a step of one request; off: without "
@@ -83,6 +88,47 @@ def _sections(tuning: Tuning) -> Iterator[Section]:
             yield Section(title, list(map(_best, best.by_load)), _BEST_COLUMNS)
     if rules := [(each, each.rule) for each in tuning.recordings if each.rule]:
         yield Section("Keep only if all improve", [_rule(each, rule) for each, rule in rules], _RULE_COLUMNS)
+    if _has_conditions(tuning):
+        cells = [_row(name, row) for name, row in zip(names_of(tuning.rows), tuning.rows, strict=True)]
+        yield Section("By workload, temperature (T) and rate; off -> on", cells, _ROW_COLUMNS)
+
+
+def _row(name: str, row: Row) -> tuple[str, ...]:
+    first, rate = row.time_to_first_token_seconds, row.generation_tokens_per_second
+    return (
+        name.replace("temperature ", "T "),
+        f"{seconds(first.baseline)} -> {seconds(first.candidate)}",
+        f"{_whole(rate.baseline)} -> {_whole(rate.candidate)}",
+        decimal(row.mean_acceptance_length.value) if row.mean_acceptance_length else "-",
+        _share(row.acceptance_ratio),
+        times(row.speedup),
+        _KEEP[row.code],
+    )
+
+
+def _share(found: Estimate | None) -> str:
+    """``72% (69 to 74)``, in whole percent."""
+    if found is None:
+        return "-"
+    low, high = ("?" if bound is None else f"{bound * 100:.0f}" for bound in (found.low, found.high))
+    return f"{found.value:.0%} ({low} to {high})"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _conclusions(tuning: Tuning) -> list[str]:
+    """Return for each setting in several conditions where it pays and whether to keep it."""
+    several = len({limit.workload for limit in tuning.limits}) > 1
+    names = [f" ({plain(limit.workload or 'requests not given')})" if several else "" for limit in tuning.limits]
+    limits = [f"{limit.headline}{name}" for limit, name in zip(tuning.limits, names, strict=True)]
+    return [*limits, *(each.headline for each in tuning.overall if _has_conditions(tuning))]
+
+
+def _has_conditions(tuning: Tuning) -> bool:
+    """Whether there are several workloads, temperatures or rates, and not only several k."""
+    return bool(tuning.limits) or len({(row.workload, row.temperature) for row in tuning.rows}) > 1
 
 
 def _context(tuning: Tuning) -> list[tuple[str, ...]]:
@@ -193,6 +239,10 @@ def print_tuning(console: Console, tuning: Tuning) -> None:
         heading(console, FLAGS_TITLE)
     for flag, others in _by_code(tuning.flags):
         print_finding(console, Finding("WARN", flag.code, f"{_message(flag)}{others}", flag.action))
+    if conclusions := _conclusions(tuning):
+        heading(console, _CONDITIONS_TITLE)
+        for each in conclusions:
+            indented(console, Text(each))
     for advice in tuning.advice:
         title = f"Advice: {advice.code.replace('_', ' ')}{_for(tuning, advice)}"
         print_framed(console, title, advice.headline, advice.reasons, advice.action, style=_STYLE[advice.code])
@@ -241,7 +291,10 @@ def as_markdown(tuning: Tuning) -> str:
             lines += ["", *fenced(_flag(advice))]
     for section in _sections(tuning):
         lines += markdown_section(section)
-    lines += ["", escaped(_LEGEND), "", "## Rule", ""]
+    lines += ["", escaped(_LEGEND)]
+    if conclusions := _conclusions(tuning):
+        lines += ["", f"## {_CONDITIONS_TITLE}", "", *(f"- {escaped(each)}" for each in conclusions)]
+    lines += ["", "## Rule", ""]
     for each in tuning.recordings:
         if each.rule:
             lines += [f"- {escaped(each.recording.name)}: {escaped(each.rule.headline)}"]

@@ -1,0 +1,165 @@
+"""Two recordings that speculate: whether acceptance fell, what may have caused it, and what follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import known
+from recordings import CONTEXT, recording
+from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.comparison.acceptance import AcceptanceChange
+from specdec_exporter.comparison.compare import Comparison, compare
+from specdec_exporter.errors import ComparisonError
+from specdec_exporter.predictor.quantization import Quantization, quantization_of, without_precision
+from specdec_exporter.speculation.estimate import difference, proportion
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.terminal.comparison import as_markdown
+
+GOOD = (0.8, 0.7, 0.6)  # 70 %
+
+
+def speculating(acceptance: float, tpot: float = 0.0113, **changes: Any) -> Baseline:
+    curve = tuple(rate + acceptance - 0.7 for rate in GOOD)
+    context = msgspec.structs.replace(CONTEXT, **changes)
+    return recording(f"at {acceptance:.2f}", tpot=[tpot] * 1000, curve=curve, context=context)
+
+
+def compared(baseline: Baseline, candidate: Baseline) -> tuple[Comparison, AcceptanceChange]:
+    comparison = compare(baseline, candidate, load_policy())
+    return comparison, known(comparison.acceptance_change)
+
+
+def codes(comparison: Comparison) -> set[str]:
+    return {flag.code for flag in comparison.flags}
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "outcome", "regression"),
+    [(0.70, "not_dropped", False), (0.69, "not_dropped", False), (0.62, "dropped", True), (0.9, "not_dropped", False)],
+)
+def test_a_drop_of_more_than_five_points_is_found(acceptance: float, outcome: str, regression: bool) -> None:
+    comparison, change = compared(speculating(0.7), speculating(acceptance))
+    assert change.outcome == outcome
+    assert known(change.difference).value == pytest.approx(acceptance - 0.7)
+    assert comparison.decision.regression is regression
+    assert any(reason.startswith("acceptance: ") for reason in comparison.decision.reasons)
+
+
+def test_few_drafts_show_no_drop() -> None:
+    few = [recording(f"{rate}", tpot=[0.01] * 4, curve=(rate,)) for rate in (0.7, 0.6)]
+    assert compared(*few)[1].outcome == "inconclusive"
+
+
+def test_a_drop_beside_faster_answers_is_told_and_no_regression() -> None:
+    """A quantised target answers faster although fewer drafts are accepted."""
+    quantised = speculating(0.6, tpot=0.007, command=f"{CONTEXT.command} --quantization awq")
+    comparison, change = compared(speculating(0.7), quantised)
+    assert change.outcome == "dropped"
+    decision = comparison.decision
+    assert (decision.code, decision.regression) == ("faster", False)
+    assert "acceptance changed by -10.0 pp" in decision.headline
+    assert "quantisation of the target model: none named in the baseline, awq in the candidate" in decision.action
+    assert "-10.0 pp" in as_markdown(comparison)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "cause"),
+    [
+        ({"model": "meta-llama/Llama-3.1-8B-AWQ-INT4"}, "quantization_differs", "awq int4 in the candidate"),
+        ({"command": "vllm serve x -q fp8"}, "quantization_differs", "target model: none named in the baseline, fp8"),
+        (
+            {"command": """vllm serve x -sc '{"model": "d", "quantization": "int8"}'"""},
+            "quantization_differs",
+            "draft model: none named in the baseline, int8",
+        ),
+        ({"request_parameters": "temperature 1"}, "request_parameters_differ", "temperature 1 in the candidate"),
+    ],
+)
+def test_what_else_differs_is_named_as_the_likely_cause(changes: dict[str, Any], code: str, cause: str) -> None:
+    comparison, change = compared(speculating(0.7), speculating(0.6, **changes))
+    assert code in codes(comparison)
+    assert cause in change.likely_causes[0]
+    assert f"likely cause: {change.likely_causes[0]}" in comparison.decision.reasons
+
+
+def test_another_draft_model_is_named() -> None:
+    with_draft = """vllm serve x --speculative-config '{"model": "org/%s"}'"""
+    comparison, change = compared(
+        speculating(0.7, command=with_draft % "head-a"), speculating(0.6, command=with_draft % "head-b")
+    )
+    assert "draft_model_differs" in codes(comparison)
+    assert change.likely_causes == ("draft model: org/head-a in the baseline, org/head-b in the candidate",)
+
+
+def test_another_k_or_method_is_not_judged() -> None:
+    """The fourth position is accepted less often than the first, so a larger k has a lower rate."""
+    longer = recording("k = 4", tpot=[0.0113] * 1000, curve=(*GOOD, 0.1))
+    comparison, change = compared(speculating(0.7), longer)
+    assert change.outcome == "undecided"
+    assert "k differs" in known(change.undecided_because)
+    assert not comparison.decision.regression
+    ngram = msgspec.structs.replace(speculating(0.5), method="ngram")
+    assert compared(speculating(0.7), ngram)[1].undecided_because == "the methods differ"
+
+
+def test_a_baseline_without_speculation_has_no_acceptance_to_compare() -> None:
+    assert compare(recording("plain"), speculating(0.7), load_policy()).acceptance_change is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B-AWQ"),
+        ("Qwen3-8B (BF16)", "/models/Qwen3-8B-FP8"),
+        ("meta-llama/Llama-3.1-8B", "neuralmagic/Llama-3.1-8B-quantized.w4a16"),
+    ],
+)
+def test_a_quantised_model_is_the_same_model(one: str, other: str) -> None:
+    assert without_precision(one.rpartition("/")[2]) == without_precision(other.rpartition("/")[2])
+    found = compare(speculating(0.7, model=one), speculating(0.7, model=other), load_policy())
+    assert "quantization_differs" in codes(found)
+
+
+def test_another_size_is_another_model() -> None:
+    with pytest.raises(ComparisonError):
+        compare(speculating(0.7, model="Qwen3-8B-FP8"), speculating(0.7, model="Qwen3-32B-FP8"), load_policy())
+
+
+@pytest.mark.parametrize(
+    ("command", "model", "found"),
+    [
+        (None, None, Quantization(None, None)),
+        ("vllm serve org/Llama-GPTQ-4bit", None, Quantization("4bit gptq", None)),
+        ("python -m x --model=m --quantization=bitsandbytes", "m", Quantization("bitsandbytes", None)),
+        ("x --speculative-model-quantization awq", None, Quantization(None, "awq")),
+        ("""x -sc '{"model": "org/d-FP8", "quantization": 3}'""", "Mint8", Quantization(None, "fp8")),
+        ("x 'open", "w8a8 inwards", Quantization("w8a8", None)),
+    ],
+)
+def test_quantisation_is_read_from_flags_and_names(command: str | None, model: str | None, found: Quantization) -> None:
+    assert quantization_of(command, model) == found
+
+
+shares = st.tuples(st.floats(0.0, 1.0), st.floats(1.0, 1e9))
+
+
+@given(shares, shares)
+def test_the_difference_of_two_shares_lies_in_its_interval_and_turns_with_their_order(
+    one: tuple[float, float], other: tuple[float, float]
+) -> None:
+    before, after = (known(proportion(share, 1.0, draws)) for share, draws in (one, other))
+    found, back = difference(before, after), difference(after, before)
+    low, high = known(found.low), known(found.high)
+    assert -2.0 <= low <= found.value <= high <= 2.0
+    assert (back.value, back.low, back.high) == pytest.approx((-found.value, -high, -low))
+
+
+def test_the_interval_of_a_difference_is_newcombes() -> None:
+    """56/70 - 48/80 is 0.2 (0.0524 to 0.3339): Newcombe 1998, table II, method 10."""
+    found = difference(known(proportion(48, 80, 80)), known(proportion(56, 70, 70)))
+    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
