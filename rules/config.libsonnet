@@ -264,6 +264,21 @@
     saturated_requests_waiting: 1,
     kv_cache_usage_max: 0.9,
 
+    // What grows, climbs or falls is compared with what it was so long before: longer than a peak of minutes, shorter than a day.
+    change_seconds: 2 * 3600,
+
+    // A queue that grows whatever is accepted: it does not empty, holds this share of the batch, and is so many times as long as
+    // before.
+    saturated_queue_share: 0.25,
+    saturated_growth_ratio: 1.5,
+
+    // Memory and drafts together. Where preemptions rise to so many times those before, or the KV cache climbs by so much to so
+    // much, while acceptance falls by so much.
+    preemptions_rise_ratio: 2,
+    kv_cache_climb_min: 0.2,
+    kv_cache_climbed_min: 0.8,
+    acceptance_fall_min: 0.1,
+
     // --- Error budget ------------------------------------------------------------------------------------------------
 
     // Objectives by name: the share of requests within a bound. The bound must be a bucket boundary of the SLI. A fifth of a

@@ -43,12 +43,16 @@
     expression: expression,
   },
 
-  // 'rate(<series>[5m])'.
-  range(operation, series, seconds): '%(operation)s(%(series)s[%(window)s])' % {
+  // 'rate(<series>[5m])', or that of so many seconds ago.
+  range(operation, series, seconds, ago=0): '%(operation)s(%(series)s[%(window)s]%(offset)s)' % {
     operation: operation,
     series: series,
     window: promql.duration(seconds),
+    offset: promql.offset(ago),
   },
+
+  // ' offset 2h'; nothing for 0.
+  offset(seconds): if seconds == 0 then '' else ' offset ' + promql.duration(seconds),
 
   // The bucket series of a histogram -> one of its quantiles; none where nothing was observed.
   quantile(quantile, buckets): 'histogram_quantile(%(quantile)s, %(buckets)s) >= 0' % {

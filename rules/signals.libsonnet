@@ -16,6 +16,7 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     + (import 'signals/acceptance.libsonnet')(config, source, signals, name)
     + (import 'signals/replicas.libsonnet')(config, source, signals, name)
     + (import 'signals/latency.libsonnet')(config, source, signals, name)
+    + (import 'signals/load.libsonnet')(config, source, signals, name)
     + (import 'signals/trust.libsonnet')(config, source, signals, name)
     + (import 'signals/history.libsonnet')(config, source, signals, name)
     + (import 'signals/baselines.libsonnet')(config, source, signals, name)

@@ -63,7 +63,7 @@ function(config)
   local replica = config.replica_labels + [config.revision_label];
 
   local range = promql.range;
-  local ranged(operation, seconds) = function(series) range(operation, series, seconds);
+  local ranged(operation, seconds, ago=0) = function(series) range(operation, series, seconds, ago);
 
   {
     local source = self,
@@ -100,13 +100,13 @@ function(config)
     v0:: source.onV0('group'),
     onV0(operator):: aggregate(operator, source.raw.v0),
 
-    // The increase or rate of a counter, by service.
-    counter(operation, name, seconds, extra=[])::
-      local own = aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), extra);
+    // The increase or rate of a counter, by service; `ago`: that of so many seconds before.
+    counter(operation, name, seconds, extra=[], ago=0)::
+      local own = aggregate('sum', source.raw.counter(name, ranged(operation, seconds, ago)), extra);
       local usable = own + (if counters[name].v0 then '' else '\nunless %(on)s\n%(v0)s' % { on: on, v0: source.v0 });
       // The metrics of vLLM before 0.8.5 and of V0 engines lack some figures. The log has them.
       local from_log = aggregate(
-        'sum', range(operation, selector('specdec_log_%s_total' % counters[name].log), seconds), extra
+        'sum', ranged(operation, seconds, ago)(selector('specdec_log_%s_total' % counters[name].log)), extra
       );
       if config.source == 'exporter' && 'log' in counters[name] then promql.firstOf([usable, from_log], level) else usable,
 

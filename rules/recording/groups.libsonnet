@@ -65,7 +65,7 @@ function(config, signals)
     group(
       'baselines',
       slow,
-      [rule(signals[s]) for s in ['latency_baseline', 'requests_baseline', 'acceptance_baseline']]
+      [rule(signals[s]) for s in ['latency_baseline', 'requests_baseline', 'acceptance_baseline', 'acceptance_fell_from']]
       + bySli(signals.p99_baseline)
     ),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),

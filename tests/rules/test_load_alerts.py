@@ -1,0 +1,106 @@
+"""Batch, queue and KV cache: what is a ticket, and its twin that is none. With either source.
+
+The runs have the rules of these alerts alone: hours of all rules take long. So history is no baseline here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from rules.conftest import RENDERED
+from rules.scenario import (
+    SLOW_MINUTES,
+    Case,
+    Pack,
+    Phase,
+    Series,
+    Source,
+    measured,
+    pinned,
+    rule_groups,
+    service,
+    slower,
+)
+
+SATURATED, SQUEEZE = "SpecDecodeSaturated warning", "SpecDecodeKVCacheSqueeze warning"
+GOOD, FALLEN, MODEST = (0.9, 0.8, 0.7), (0.82, 0.69, 0.56), (0.75, 0.55, 0.4)  # 0.8, 0.69, 0.57
+BEFORE, CHANGED = 140, 80  # minutes: two hours ago all was as usual
+LAST = BEFORE + CHANGED - 5
+TPOT = {"tpot": ((0.02, 1.0),)}
+SLOW = {"tpot": slower(TPOT["tpot"], 1.2)}
+USUAL = Phase(minutes=BEFORE, curve=GOOD, kv_cache=0.5, latency=TPOT)
+
+
+def changed(**different: object) -> tuple[Phase, Phase]:
+    """Usual, then otherwise."""
+    return USUAL, dataclasses.replace(USUAL, minutes=CHANGED, **different)  # type: ignore[arg-type]
+
+
+def growing(*queue: float, **different: object) -> tuple[Phase, ...]:
+    """No queue, then one of these lengths in turn, in a big batch."""
+    long = dataclasses.replace(USUAL, minutes=CHANGED // len(queue), **{"running": 40.0, **different})  # type: ignore[arg-type]
+    return (USUAL, *(dataclasses.replace(long, waiting=waiting) for waiting in queue))
+
+
+def cases(source: Source) -> list[Case]:
+    minutes = BEFORE + CHANGED
+    file = tuple(pinned(minutes, TPOT))
+    with_speculation = Series(
+        "specdec_baseline_acceptance_ratio", {**file[0].labels, "le": ""}, [0.8] * minutes
+    )  # so that it tells no gain
+
+    def case(
+        name: str, expected: str | None, *phases: Phase, more: tuple[Series, ...] = (), speculative: bool = True
+    ) -> Case:
+        made = service(*phases, source=source, families=("tpot",) if more else (), speculative=speculative)
+        return Case(name=name, series=[*made, *more], firing={LAST: {expected} if expected else set()})
+
+    queue, swinging = (6.0, 20.0, 40.0, 80.0), (20.0, 0.0) * 8
+    preempted = {"preemptions_per_minute": 1.0}
+    baseline = (*file, with_speculation)
+    found = [
+        case("big batches, modest acceptance", SATURATED, *changed(curve=MODEST, running=40, waiting=6)),
+        case("big batches, good acceptance", None, *changed(running=40, waiting=6)),
+        case("the queue grows", SATURATED, *growing(*queue)),
+        case("the queue grows, modest acceptance", SATURATED, *growing(*queue, curve=MODEST)),
+        case("the queue grows, small batch", None, *growing(*queue, running=20)),
+        case("the queue empties again and again", None, *growing(*swinging)),
+        case("a queue as ever", None, dataclasses.replace(USUAL, minutes=minutes, running=40, waiting=30)),
+        case("the queue grows, slow tokens", SATURATED, *growing(*queue, running=20, latency=SLOW), more=baseline),
+        case("the queue grows, tokens as ever", None, *growing(*queue), more=baseline),
+        case("slow tokens, no queue", None, *growing(0, latency=SLOW), more=baseline),
+        case("full and preempted", SQUEEZE, *changed(kv_cache=0.95, **preempted)),
+        case("full", None, *changed(kv_cache=0.95)),
+        case("full and preempted without drafts", None, *changed(kv_cache=0.95, **preempted), speculative=False),
+        case("preempted more, less accepted", SQUEEZE, *changed(curve=FALLEN, **preempted)),
+        case("preempted more", None, *changed(**preempted)),
+        case(
+            "preempted as ever, less accepted",
+            None,
+            *(dataclasses.replace(phase, preemptions_per_minute=1) for phase in changed(curve=FALLEN)),
+        ),
+        case("the cache fills, less accepted", SQUEEZE, *changed(kv_cache=0.85, curve=FALLEN)),
+        case("the cache fills", None, *changed(kv_cache=0.85)),
+        case("less accepted", None, *changed(curve=FALLEN)),
+        case("the cache fills, hardly less accepted", None, *changed(kv_cache=0.85, curve=(0.86, 0.74, 0.62))),
+    ]
+    if source == "exporter":
+        found.append(case("the queue grows, drafts pay", None, *growing(*queue), more=tuple(measured(minutes, 1.6))))
+    return found
+
+
+@pytest.mark.parametrize(("file", "source"), [("specdec.rules.yaml", "exporter"), ("specdec-vllm.rules.yaml", "vllm")])
+def test_load(file: str, source: Source, pack: Pack, tmp_path: Path) -> None:
+    def wanted(rule: dict[str, str]) -> bool:
+        return f"{rule.get('alert')} warning" in {SATURATED, SQUEEZE} or "record" in rule
+
+    groups = [group for group in rule_groups(RENDERED / file) if group["name"] != "specdec-history"]
+    groups = [{**group, "rules": [rule for rule in group["rules"] if wanted(rule)]} for group in groups]
+    rules = tmp_path / file
+    rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")
+
+    dataclasses.replace(pack, rules=rules).run(*cases(source), every=SLOW_MINUTES)
