@@ -173,4 +173,35 @@ function(config, signals, alert)
       action: 'Read some answers. If they repeat themselves, check sampling parameters, chat template and stop tokens. A '
               + 'load test with a single prompt looks the same and is harmless.',
     },
+    {
+      alert: 'SpecDecodeAcceptanceUneven',
+      severity: 'warning',
+      level: config.level_labels + ['of'],
+      for_seconds: minutes(30),
+      // Twice the hour after which a record comes.
+      // A gain that is measured outweighs a break-even that is not.
+      expr: |||
+        last_over_time(%(uneven)s[%(reach)s])
+        unless %(on)s
+        (
+          %(pays)s%(unless_measured)s
+        )
+      ||| % {
+        uneven: signals.acceptance_uneven.record,
+        reach: promql.duration(2 * config.history_interval_seconds),
+        on: on,
+        pays: promql.indent(promql.group(signals.speedup_pays.expr)),
+        unless_measured: promql.indent(unless_measured),
+      },
+      summary: 'Drafts are good on average, and a share of the traffic loses by them.',
+      description: ('Over %(hours)s, %(share)s of the {{ if eq $labels.of "requests" }}requests{{ else }}short windows{{ end }} of '
+                    + '%(where)s accepted at most %(value)s of their draft tokens. That is below break-even, %(acceptance_min)s (%(basis)s). '
+                    + 'On the whole, acceptance is %(acceptance)s. %(speedup)s') % facts {
+        hours: promql.duration(config.uneven_window_seconds),
+        share: alert.percentOf(config.uneven_share),
+      },
+      impact: 'Requests of one kind wait longer than without speculation, although the service as a whole gains.',
+      action: 'Find the kind: by adapter, temperature, structured output or tenant (specdec-exporter tap, or analyze --responses). '
+              + 'Give it a service of its own with a smaller k or without speculation, or a draft model that fits.',
+    },
   ]

@@ -62,6 +62,7 @@ function(config, signals)
       + [rule(signals.mean_peak)]
       + bySli(signals.cdf_peak)
     ),
+    group('mixture', config.history_interval_seconds, [rule(signals.acceptance_uneven)]),
     group(
       'baselines',
       slow,

@@ -302,7 +302,7 @@ def saturation(name: str, rng: random.Random) -> Trace:
 
 
 def growing_queue(name: str, rng: random.Random) -> Trace:
-    """Requests come faster than they are served, in a batch so full that tokens take a quarter longer. Drafts are good."""
+    """Requests come faster than they are served; the batch is so full that tokens take a quarter longer."""
     service = dataclasses.replace(some_service(name, rng), acceptance=0.75)
     noise, onset = Noise(rng), 150
     minutes = [service.minute(noise) for _ in range(onset)]
@@ -342,7 +342,7 @@ def _squeezed(kv_cache: float, preemptions: float) -> Callable[[str, random.Rand
 
 
 def filling_cache(name: str, rng: random.Random) -> Trace:
-    """The twin that is well: more of the cache is in use, some requests are preempted, and as much is accepted as before."""
+    """The twin that is well: more of the cache is in use, with preemptions, and as much is accepted as before."""
     service = some_service(name, rng)
     return _well(
         service, _memory(service, acceptance=service.acceptance, kv_cache=0.86, preemptions=0.5), service.past()

@@ -6,7 +6,6 @@ The runs have the rules of these alerts alone: hours of all rules take long. So 
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,9 @@ from rules.scenario import (
     Phase,
     Series,
     Source,
+    alone,
     measured,
     pinned,
-    rule_groups,
     service,
     slower,
 )
@@ -95,12 +94,5 @@ def cases(source: Source) -> list[Case]:
 
 @pytest.mark.parametrize(("file", "source"), [("specdec.rules.yaml", "exporter"), ("specdec-vllm.rules.yaml", "vllm")])
 def test_load(file: str, source: Source, pack: Pack, tmp_path: Path) -> None:
-    def wanted(rule: dict[str, str]) -> bool:
-        return f"{rule.get('alert')} warning" in {SATURATED, SQUEEZE} or "record" in rule
-
-    groups = [group for group in rule_groups(RENDERED / file) if group["name"] != "specdec-history"]
-    groups = [{**group, "rules": [rule for rule in group["rules"] if wanted(rule)]} for group in groups]
-    rules = tmp_path / file
-    rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")
-
+    rules = alone(RENDERED / file, tmp_path, SATURATED.split(maxsplit=1)[0], SQUEEZE.split(maxsplit=1)[0])
     dataclasses.replace(pack, rules=rules).run(*cases(source), every=SLOW_MINUTES)
