@@ -60,6 +60,16 @@
     buckets: buckets,
   },
 
+  // A label of series with the value 1, as a number: as a histogram with one observation, in the bucket of that bound.
+  numberOf(label, series): |||
+    histogram_quantile(
+      1,
+      label_replace(%(series)s, "le", "$1", "%(label)s", "([0-9]+)")
+      or
+      label_replace(%(series)s, "le", "+Inf", "", "")
+    )
+  ||| % { series: series, label: label },
+
   withLabel(expression, name, value): 'label_replace(%(expression)s, "%(name)s", "%(value)s", "", "")' % {
     expression: promql.strip(expression),
     name: name,

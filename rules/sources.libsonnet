@@ -23,6 +23,14 @@ local counters = {
   generation_tokens: { exporter: 'generation_tokens', vllm: 'generation_tokens', v0: true },
   prompt_tokens: { exporter: 'prompt_tokens', vllm: 'prompt_tokens', v0: true },
   preemptions: { exporter: 'preemptions', vllm: 'num_preemptions', v0: true },
+  // Renamed in 0.9.2.
+  prefix_cache_queries: {
+    exporter: 'prefix_cache_queries',
+    vllm: 'prefix_cache_queries',
+    before: 'gpu_prefix_cache_queries',
+    v0: false,
+  },
+  prefix_cache_hits: { exporter: 'prefix_cache_hits', vllm: 'prefix_cache_hits', before: 'gpu_prefix_cache_hits', v0: false },
 };
 
 local gauges = {
@@ -77,12 +85,14 @@ function(config)
       steps(operation, seconds, suffix)::
         range(operation, selector('specdec_step_latency_seconds_' + suffix), seconds),
       v0:: selector('specdec_predictor_info', ['engine_generation="v0"']),
+      cacheTokens:: promql.by('min', level, selector('specdec_kv_cache_capacity_tokens')),
     },
     vllm:: {
       // Ray before 2.10 leaves out _total. Later releases of Ray write the same samples under both names, and then only the
       // name with _total counts. One regular expression for both names would make rate() fail.
       counter(name, of=function(series) series)::
-        '(' + of(vllmSelector(counters[name].vllm + '_total')) + ' or ' + of(vllmSelector(counters[name].vllm)) + ')',
+        local names = [counters[name][key] for key in ['vllm', 'before'] if key in counters[name]];
+        '(' + std.join(' or ', [of(vllmSelector(each + suffix)) for each in names for suffix in ['_total', '']]) + ')',
       gauge(name)::
         local names = [gauges[name][key] for key in ['vllm', 'before'] if key in gauges[name]];
         std.join(' or ', [vllmSelector(each) for each in names]),
@@ -93,6 +103,12 @@ function(config)
         range(operation, vllmSelector('inter_token_latency_seconds_' + suffix), seconds)
         + ' or ' + range(operation, vllmSelector('time_per_output_token_seconds_' + suffix), seconds),
       v0:: vllmSelector('spec_decode_draft_acceptance_rate'),
+      // Since 0.8.2, and blocks may be missing. Without a model.
+      cacheTokens::
+        local info = vllmSelector('cache_config_info');
+        promql.by('min', source.service, named(
+          promql.strip(promql.numberOf('num_gpu_blocks', info)) + '\n* ' + promql.strip(promql.numberOf('block_size', info))
+        )),
     },
     raw:: source[config.source],
 
@@ -141,6 +157,9 @@ function(config)
 
     // The labels of a service, whichever model it serves.
     service:: [label for label in level if label != 'model_name'],
+
+    // Tokens that the smallest KV cache of an engine holds.
+    cacheTokens:: source.raw.cacheTokens,
 
     // How many replicas have each boundary.
     replicasByBound(sli):: aggregate('count', source.raw.histogram(sli, 'bucket'), ['le']),

@@ -128,10 +128,19 @@ function(config, signals, alert)
       severity: 'warning',
       for_seconds: minutes(30),
       keep_seconds: minutes(10),
+      // Where the target is quantised and the baseline's was not, the smaller limit alone is enough.
       expr: |||
-        %(below_ratio)s
-        and
-        %(acceptance)s < %(baseline)s - %(drop)s
+        (
+          %(below_ratio)s
+          and
+          %(acceptance)s < %(baseline)s - %(drop)s
+          or
+          %(below_unquantised)s
+          and %(on)s
+          (
+            %(quantised)s
+          )
+        )
         and
         %(enough)s
       ||| % {
@@ -139,6 +148,9 @@ function(config, signals, alert)
         acceptance: acceptance,
         baseline: 'min without (baseline_source, epoch) (%s)' % signals.acceptance_baseline.record,
         drop: number(config.acceptance_drop_min),
+        below_unquantised: surelyBelow(acceptance, '(' + self.baseline + ' - ' + self.drop + ')'),
+        on: on,
+        quantised: promql.indent(signals.newly_quantised.expr, 4),
         enough: enough,
       },
       summary: 'Acceptance fell well below the baseline of the service.',

@@ -366,6 +366,18 @@ function(config, source, signals, name)
       ], level),
     },
 
+    // Not recorded: an alert needs it. A guess: a name need not say it, and a served name may be any word.
+    newly_quantised: {
+      help: 'Services whose model has a name of a quantised one, and whose baseline file was recorded with a model without such a name.',
+      expr: 'group by (%(labels)s) (%(acceptance)s{model_name=~"%(names)s"})\nand %(on)s\n%(recorded)s' % {
+        labels: promql.list(level),
+        acceptance: signals.acceptance.record,
+        names: config.quantised_models,
+        on: on,
+        recorded: source.family('baseline_info', ['model!=""', 'model!~"%s"' % config.quantised_models]),
+      },
+    },
+
     // Not recorded: the page about low acceptance needs it where the method is unknown.
     acceptance_best: {
       unit: 'percentunit',

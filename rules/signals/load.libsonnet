@@ -92,6 +92,20 @@ function(config, source, signals, name)
         preemptions_before: source.counter('increase', 'preemptions', long, ago=before),
       },
     },
+    kv_cache_capacity: {
+      unit: 'short',
+      help: 'Tokens that the smallest KV cache of an engine holds. A draft model leaves less memory for it.',
+      expr: source.cacheTokens,
+    },
+    prefix_cache_hits: {
+      unit: 'percentunit',
+      help: 'Prefix cache: prompt tokens that were found in it / prompt tokens that were looked up, within %s.' % promql.duration(long),
+      expr: '%(hits)s\n/ %(on)s\n(%(queries)s > 0)' % {
+        hits: promql.group(source.counter('increase', 'prefix_cache_hits', long)),
+        on: on,
+        queries: promql.group(source.counter('increase', 'prefix_cache_queries', long)),
+      },
+    },
     // Absent nearly always, so it costs no series.
     acceptance_fell_from: {
       record: name('acceptance', 'fell_from', before),

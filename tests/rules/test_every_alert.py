@@ -177,7 +177,7 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         name="AcceptanceUneven warning",
         series=one(well) + uneven(MINUTES, range(ONSET, 120), per_minute=2),
         mended=120,
-        lasts=220,
+        lasts=240,
     )
     # A service without a gain is one all along.
     found["NotPayingOff warning"] = Incident(

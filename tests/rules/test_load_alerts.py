@@ -6,10 +6,13 @@ The runs have the rules of these alerts alone: hours of all rules take long. So 
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
+import rjsonnet
 
+from promtool import REPOSITORY, Promtool
 from rules.conftest import RENDERED
 from rules.scenario import (
     SLOW_MINUTES,
@@ -96,3 +99,42 @@ def cases(source: Source) -> list[Case]:
 def test_load(file: str, source: Source, pack: Pack, tmp_path: Path) -> None:
     rules = alone(RENDERED / file, tmp_path, SATURATED.split(maxsplit=1)[0], SQUEEZE.split(maxsplit=1)[0])
     dataclasses.replace(pack, rules=rules).run(*cases(source), every=SLOW_MINUTES)
+
+
+def test_capacity_and_prefix_cache_without_the_sidecar(promtool: Promtool, tmp_path: Path) -> None:
+    """Blocks and their size are labels. An engine that does not know its blocks yet is left out."""
+    snippet = """
+        local signals = ((import 'mixin.libsonnet') + { _config+:: { source: 'vllm' } })._signals;
+        [signals.kv_cache_capacity.expr, signals.prefix_cache_hits.expr]
+    """
+    capacity, hits = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
+
+    def series(name: str, step: int, **labels: str) -> dict[str, str]:
+        own = {"inference_service": "chat", "job": "p", "instance": "10.0.0.1:8000", **labels}
+        braces = ",".join(f'{key}="{value}"' for key, value in own.items())
+        return {"series": f"vllm:{name}{{{braces}}}", "values": f"{0 if step else 1}+{step}x40"}
+
+    caches = [
+        series("cache_config_info", 0, engine=str(engine), num_gpu_blocks=blocks, block_size="16")
+        for engine, blocks in enumerate(("2000", "1500", "None"))
+    ]
+    old, new = {"model_name": "m", "instance": "10.0.0.2:8000"}, {"model_name": "m"}
+    counters = [
+        series("prefix_cache_queries_total", 100, **new),
+        series("prefix_cache_hits_total", 40, **new),
+        series("gpu_prefix_cache_queries_total", 100, **old),
+        series("gpu_prefix_cache_hits_total", 60, **old),
+    ]
+    expected = [
+        (capacity, '{inference_service="chat"}', 24000),
+        (hits, '{inference_service="chat", model_name="m"}', 0.5),
+    ]
+    checks = [
+        {"expr": f"round({expr}, 0.001)", "eval_time": "35m", "exp_samples": [{"labels": labels, "value": value}]}
+        for expr, labels, value in expected
+    ]
+    file = tmp_path / "test.yaml"
+    tests = [{"interval": "1m", "input_series": caches + counters, "promql_expr_test": checks}]
+    file.write_text(json.dumps({"rule_files": [], "tests": tests}), encoding="utf-8")
+
+    promtool.test_rules(file)
