@@ -41,6 +41,7 @@ function(config)
       target: alerts([
         'SpecDecodeAcceptanceDropped',
         'SpecDecodeAcceptanceLow',
+        'SpecDecodeAcceptanceUneven',
         'SpecDecodeLatencyMeanRegression',
         'SpecDecodeNotPayingOff',
         'SpecDecodeP99Regression',
@@ -52,6 +53,12 @@ function(config)
     {
       source: alert('SpecDecodeAcceptanceLow'),
       target: alert('SpecDecodeAcceptanceDropped'),
+      equal: model,
+    },
+    // The requests of that replica are the share that loses.
+    {
+      source: alert('SpecDecodeReplicaOutlier'),
+      target: alert('SpecDecodeAcceptanceUneven'),
       equal: model,
     },
     pageOverTicket('SpecDecodeTargetDown', service),

@@ -142,9 +142,21 @@
     acceptance_page_share: 0.1,
     acceptance_page_seconds: 2 * config.long_window_seconds,
 
-    // Against the service's own baseline. Both limits must be crossed.
+    // Against the service's own baseline. Both limits must be crossed. The second alone is enough where the target is quantised
+    // and the baseline file was recorded with one that is not, by the names of the models: vLLM's metrics do not tell it.
     acceptance_drop_ratio: 0.85,
     acceptance_drop_min: 0.05,
+    quantised_models: '(?i).*(awq|gptq|gguf|bnb|fp8|nvfp4|mxfp4|int4|int8|w4a16|w8a8|w8a16).*',
+
+    // The mean is fine, and this share of the requests, or of short windows, is below break-even over so much time. A tenth would
+    // be too little: with drafts as alike as the policy's draft_correlation, a service with an acceptance of 0.72 always has
+    // a tenth of its requests below 0.5.
+    uneven_share: 0.2,
+    uneven_window_seconds: 3 * 3600,
+    // Windows count where there are so many of them, and where chance would put less than a tenth of them below break-even: a
+    // tenth of a normal distribution is so many standard deviations below its mean.
+    uneven_windows_min: 100,
+    uneven_z_score: 1.28,
 
     // An outlier is this far below the other replicas together, and farther than chance explains.
     replica_acceptance_gap: 0.2,
@@ -263,6 +275,21 @@
     saturated_requests_running: 32,
     saturated_requests_waiting: 1,
     kv_cache_usage_max: 0.9,
+
+    // What grows, climbs or falls is compared with what it was so long before: longer than a peak of minutes, shorter than a day.
+    change_seconds: 2 * 3600,
+
+    // A queue that grows whatever is accepted: it does not empty, holds this share of the batch, and is so many times as long as
+    // before.
+    saturated_queue_share: 0.25,
+    saturated_growth_ratio: 1.5,
+
+    // Memory and drafts together. Where preemptions rise to so many times those before, or the KV cache climbs by so much to so
+    // much, while acceptance falls by so much.
+    preemptions_rise_ratio: 2,
+    kv_cache_climb_min: 0.2,
+    kv_cache_climbed_min: 0.8,
+    acceptance_fall_min: 0.1,
 
     // --- Error budget ------------------------------------------------------------------------------------------------
 

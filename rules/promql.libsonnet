@@ -43,18 +43,32 @@
     expression: expression,
   },
 
-  // 'rate(<series>[5m])'.
-  range(operation, series, seconds): '%(operation)s(%(series)s[%(window)s])' % {
+  // 'rate(<series>[5m])', or that of so many seconds ago.
+  range(operation, series, seconds, ago=0): '%(operation)s(%(series)s[%(window)s]%(offset)s)' % {
     operation: operation,
     series: series,
     window: promql.duration(seconds),
+    offset: promql.offset(ago),
   },
+
+  // ' offset 2h'; nothing for 0.
+  offset(seconds): if seconds == 0 then '' else ' offset ' + promql.duration(seconds),
 
   // The bucket series of a histogram -> one of its quantiles; none where nothing was observed.
   quantile(quantile, buckets): 'histogram_quantile(%(quantile)s, %(buckets)s) >= 0' % {
     quantile: promql.number(quantile),
     buckets: buckets,
   },
+
+  // A label of series with the value 1, as a number: as a histogram with one observation, in the bucket of that bound.
+  numberOf(label, series): |||
+    histogram_quantile(
+      1,
+      label_replace(%(series)s, "le", "$1", "%(label)s", "([0-9]+)")
+      or
+      label_replace(%(series)s, "le", "+Inf", "", "")
+    )
+  ||| % { series: series, label: label },
 
   withLabel(expression, name, value): 'label_replace(%(expression)s, "%(name)s", "%(value)s", "", "")' % {
     expression: promql.strip(expression),

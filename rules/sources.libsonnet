@@ -23,6 +23,14 @@ local counters = {
   generation_tokens: { exporter: 'generation_tokens', vllm: 'generation_tokens', v0: true },
   prompt_tokens: { exporter: 'prompt_tokens', vllm: 'prompt_tokens', v0: true },
   preemptions: { exporter: 'preemptions', vllm: 'num_preemptions', v0: true },
+  // Renamed in 0.9.2.
+  prefix_cache_queries: {
+    exporter: 'prefix_cache_queries',
+    vllm: 'prefix_cache_queries',
+    before: 'gpu_prefix_cache_queries',
+    v0: false,
+  },
+  prefix_cache_hits: { exporter: 'prefix_cache_hits', vllm: 'prefix_cache_hits', before: 'gpu_prefix_cache_hits', v0: false },
 };
 
 local gauges = {
@@ -63,7 +71,7 @@ function(config)
   local replica = config.replica_labels + [config.revision_label];
 
   local range = promql.range;
-  local ranged(operation, seconds) = function(series) range(operation, series, seconds);
+  local ranged(operation, seconds, ago=0) = function(series) range(operation, series, seconds, ago);
 
   {
     local source = self,
@@ -77,12 +85,14 @@ function(config)
       steps(operation, seconds, suffix)::
         range(operation, selector('specdec_step_latency_seconds_' + suffix), seconds),
       v0:: selector('specdec_predictor_info', ['engine_generation="v0"']),
+      cacheTokens:: promql.by('min', level, selector('specdec_kv_cache_capacity_tokens')),
     },
     vllm:: {
       // Ray before 2.10 leaves out _total. Later releases of Ray write the same samples under both names, and then only the
       // name with _total counts. One regular expression for both names would make rate() fail.
       counter(name, of=function(series) series)::
-        '(' + of(vllmSelector(counters[name].vllm + '_total')) + ' or ' + of(vllmSelector(counters[name].vllm)) + ')',
+        local names = [counters[name][key] for key in ['vllm', 'before'] if key in counters[name]];
+        '(' + std.join(' or ', [of(vllmSelector(each + suffix)) for each in names for suffix in ['_total', '']]) + ')',
       gauge(name)::
         local names = [gauges[name][key] for key in ['vllm', 'before'] if key in gauges[name]];
         std.join(' or ', [vllmSelector(each) for each in names]),
@@ -93,6 +103,12 @@ function(config)
         range(operation, vllmSelector('inter_token_latency_seconds_' + suffix), seconds)
         + ' or ' + range(operation, vllmSelector('time_per_output_token_seconds_' + suffix), seconds),
       v0:: vllmSelector('spec_decode_draft_acceptance_rate'),
+      // Since 0.8.2, and blocks may be missing. Without a model.
+      cacheTokens::
+        local info = vllmSelector('cache_config_info');
+        promql.by('min', source.service, named(
+          promql.strip(promql.numberOf('num_gpu_blocks', info)) + '\n* ' + promql.strip(promql.numberOf('block_size', info))
+        )),
     },
     raw:: source[config.source],
 
@@ -100,13 +116,13 @@ function(config)
     v0:: source.onV0('group'),
     onV0(operator):: aggregate(operator, source.raw.v0),
 
-    // The increase or rate of a counter, by service.
-    counter(operation, name, seconds, extra=[])::
-      local own = aggregate('sum', source.raw.counter(name, ranged(operation, seconds)), extra);
+    // The increase or rate of a counter, by service; `ago`: that of so many seconds before.
+    counter(operation, name, seconds, extra=[], ago=0)::
+      local own = aggregate('sum', source.raw.counter(name, ranged(operation, seconds, ago)), extra);
       local usable = own + (if counters[name].v0 then '' else '\nunless %(on)s\n%(v0)s' % { on: on, v0: source.v0 });
       // The metrics of vLLM before 0.8.5 and of V0 engines lack some figures. The log has them.
       local from_log = aggregate(
-        'sum', range(operation, selector('specdec_log_%s_total' % counters[name].log), seconds), extra
+        'sum', ranged(operation, seconds, ago)(selector('specdec_log_%s_total' % counters[name].log)), extra
       );
       if config.source == 'exporter' && 'log' in counters[name] then promql.firstOf([usable, from_log], level) else usable,
 
@@ -142,6 +158,9 @@ function(config)
     // The labels of a service, whichever model it serves.
     service:: [label for label in level if label != 'model_name'],
 
+    // Tokens that the smallest KV cache of an engine holds.
+    cacheTokens:: source.raw.cacheTokens,
+
     // How many replicas have each boundary.
     replicasByBound(sli):: aggregate('count', source.raw.histogram(sli, 'bucket'), ['le']),
 
@@ -154,6 +173,9 @@ function(config)
 
     // The exporter's families about a service, with either source of the figures.
     family(name, matchers=[]):: selector('specdec_' + name, matchers),
+
+    // Selects each request once from the families of saved responses: a request is in one group of every grouping.
+    tap_requests:: ['by="structured"'],
 
     // What the exporter measures against its baseline without speculation, smoothed over the long window. It also serves
     // assumed values of some of these families (basis="assumed"). No rule reads those.

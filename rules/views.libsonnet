@@ -440,12 +440,6 @@ function(config, source, signals, narrow)
       help: 'Share of the KV cache in use, of the fullest engine.',
       expr: source.gauge('max', 'kv_cache_usage'),
     },
-    preemptions: {
-      unit: 'short',
-      help: 'Requests preempted within %s. A preempted request loses its place in the KV cache and starts again.'
-            % promql.duration(long),
-      expr: source.counter('increase', 'preemptions', long),
-    },
 
     // --- Events ------------------------------------------------------------------------------------------------------
     restarts: {

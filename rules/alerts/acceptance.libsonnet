@@ -128,10 +128,19 @@ function(config, signals, alert)
       severity: 'warning',
       for_seconds: minutes(30),
       keep_seconds: minutes(10),
+      // Where the target is quantised and the baseline's was not, the smaller limit alone is enough.
       expr: |||
-        %(below_ratio)s
-        and
-        %(acceptance)s < %(baseline)s - %(drop)s
+        (
+          %(below_ratio)s
+          and
+          %(acceptance)s < %(baseline)s - %(drop)s
+          or
+          %(below_unquantised)s
+          and %(on)s
+          (
+            %(quantised)s
+          )
+        )
         and
         %(enough)s
       ||| % {
@@ -139,6 +148,9 @@ function(config, signals, alert)
         acceptance: acceptance,
         baseline: 'min without (baseline_source, epoch) (%s)' % signals.acceptance_baseline.record,
         drop: number(config.acceptance_drop_min),
+        below_unquantised: surelyBelow(acceptance, '(' + self.baseline + ' - ' + self.drop + ')'),
+        on: on,
+        quantised: promql.indent(signals.newly_quantised.expr, 4),
         enough: enough,
       },
       summary: 'Acceptance fell well below the baseline of the service.',
@@ -172,5 +184,36 @@ function(config, signals, alert)
       impact: 'High acceptance does no harm. But text that repeats itself is easy to draft, so the answers may be worthless.',
       action: 'Read some answers. If they repeat themselves, check sampling parameters, chat template and stop tokens. A '
               + 'load test with a single prompt looks the same and is harmless.',
+    },
+    {
+      alert: 'SpecDecodeAcceptanceUneven',
+      severity: 'warning',
+      level: config.level_labels + ['of'],
+      for_seconds: minutes(30),
+      // Twice the hour after which a record comes.
+      // A gain that is measured outweighs a break-even that is not.
+      expr: |||
+        last_over_time(%(uneven)s[%(reach)s])
+        unless %(on)s
+        (
+          %(pays)s%(unless_measured)s
+        )
+      ||| % {
+        uneven: signals.acceptance_uneven.record,
+        reach: promql.duration(2 * config.history_interval_seconds),
+        on: on,
+        pays: promql.indent(promql.group(signals.speedup_pays.expr)),
+        unless_measured: promql.indent(unless_measured),
+      },
+      summary: 'Drafts are good on average, and a share of the traffic loses by them.',
+      description: ('Over %(hours)s, %(share)s of the {{ if eq $labels.of "requests" }}requests{{ else }}short windows{{ end }} of '
+                    + '%(where)s accepted at most %(value)s of their draft tokens. That is below break-even, %(acceptance_min)s (%(basis)s). '
+                    + 'On the whole, acceptance is %(acceptance)s. %(speedup)s') % facts {
+        hours: promql.duration(config.uneven_window_seconds),
+        share: alert.percentOf(config.uneven_share),
+      },
+      impact: 'Requests of one kind wait longer than without speculation, although the service as a whole gains.',
+      action: 'Find the kind: by adapter, temperature, structured output or tenant (specdec-exporter tap, or analyze --responses). '
+              + 'Give it a service of its own with a smaller k or without speculation, or a draft model that fits.',
     },
   ]

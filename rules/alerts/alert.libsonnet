@@ -56,10 +56,15 @@ function(config, signals)
         of: of,
         format: format,
       },
-    // The same through an aggregation: max(<record>{...}).
-    aggregated(operator, record, format)::
-      ('{{ with printf "%(operator)s(%(record)s%%s)" $service | query }}{{ . | first | value | %(format)s }}'
-       + '{{ else }}unknown{{ end }}') % { operator: operator, record: record, format: format },
+    // The same through an aggregation: max(<record>{...}), or over so many seconds max(max_over_time(<record>{...}[7d])).
+    aggregated(operator, record, format, seconds=0)::
+      '{{ with printf "%(of)s" $service | query }}{{ . | first | value | %(format)s }}{{ else }}unknown{{ end }}' % {
+        of: operator + (
+          if seconds == 0 then '(' + record + '%s)'
+          else '(' + operator + '_over_time(' + record + '%s[' + promql.duration(seconds) + ']))'
+        ),
+        format: format,
+      },
     // One text if the service has the series, another if it does not. `of`: as above, `measured`, or
     // `known` (with a method).
     ifThereIs(record, text, otherwise, of='service')::
@@ -110,6 +115,10 @@ function(config, signals)
         },
         'Whether speculation pays is not measured here.',
       ),
+      // All of it in one sentence, and the sample.
+      judged: ('Acceptance is %(acceptance)s (break-even %(acceptance_min)s, %(basis)s), mean acceptance length is '
+               + '%(acceptance_length)s, and tokens per step are %(tokens_per_step)s. The sample is %(drafts)s drafts '
+               + 'over %(long)s.') % self,
       tokens_per_step: alert.number(signals.tokens_per_step.record, alert.two),
       drafts: alert.number(signals.sample.record, alert.whole),
       effective: alert.number(signals.effective_drafts.record, alert.whole),

@@ -1,9 +1,7 @@
-// Does speculation help? These alerts compare with a service without speculation where there is one. The last two name what
-// limits the benefit.
+// Does speculation help? These alerts compare with a service without speculation where there is one.
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
-  local source = (import '../sources.libsonnet')(config);
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
   local on = 'on (%s)' % promql.list(config.level_labels);
@@ -11,13 +9,6 @@ function(config, signals, alert)
   local drafting = '%(drafts)s >= %(min_drafts)d' % {
     drafts: signals.sample.record,
     min_drafts: config.alert_min_drafts,
-  };
-
-  // A gauge jumps from scrape to scrape, so these alerts go by its mean.
-  local lately(operator, gauge) = 'avg_over_time(%(gauge)s[%(window)s:%(step)s])' % {
-    gauge: source.gauge(operator, gauge),
-    window: promql.duration(config.long_window_seconds),
-    step: promql.duration(config.slow_interval_seconds),
   };
 
   // Decoding speed: time per output token, or end-to-end latency of releases that do not have it (before 0.11.0).
@@ -45,9 +36,6 @@ function(config, signals, alert)
     '',
     'sli',
   );
-  local acceptance = ('Acceptance is %(acceptance)s (break-even %(acceptance_min)s, %(basis)s), mean acceptance length is '
-                      + '%(acceptance_length)s, and tokens per step are %(tokens_per_step)s. The sample is %(drafts)s drafts '
-                      + 'over %(long)s.') % facts;
 
   [
     {
@@ -95,7 +83,7 @@ function(config, signals, alert)
       summary: 'Speculative decoding makes the service slower.',
       description: 'Decoding on %(where)s takes %(value)s times as long as ' % facts
                    + alert.ifThereIs(signals.speedup.record, 'its baseline without speculation', 'its baseline') + '. '
-                   + facts.speedup + ' ' + mean + acceptance,
+                   + facts.speedup + ' ' + mean + facts.judged,
       impact: 'Every user waits longer, and the accelerator does wasted work.',
       action: 'Roll back to the last good --speculative-config, now. If the speed-up is measured, you may as well remove it. '
               + 'Investigate afterwards.',
@@ -119,67 +107,10 @@ function(config, signals, alert)
       },
       summary: 'Speculative decoding gives no speed-up over the baseline without it.',
       description: 'Speculation does not pay on %(where)s. ' % facts + facts.speedup
-                   + ' At least %s is wanted. ' % number(config.speedup_min) + mean + acceptance,
+                   + ' At least %s is wanted. ' % number(config.speedup_min) + mean + facts.judged,
       impact: 'The draft model costs memory, start-up time and risk for nothing.',
       action: 'If tokens per step are near 1, drafts are rare or rejected: lower num_speculative_tokens, or switch '
               + "speculation off for this traffic. If they are well above 1, each step costs too much: compare at today's "
               + 'batch size (specdec-exporter tune), and look at the cost of the draft model.',
-    },
-    {
-      alert: 'SpecDecodeSaturated',
-      severity: 'warning',
-      for_seconds: minutes(15),
-      keep_seconds: minutes(10),
-      expr: |||
-        %(running)s > %(max_running)d
-        and
-        %(waiting)s > %(max_waiting)d
-        and
-        %(acceptance)s < %(watch)s
-        and
-        %(drafting)s
-        unless %(on)s
-        %(pays)s
-      ||| % {
-        running: lately('avg', 'requests_running'),
-        max_running: config.saturated_requests_running,
-        waiting: lately('sum', 'requests_waiting'),
-        max_waiting: config.saturated_requests_waiting,
-        acceptance: signals.acceptance.record,
-        watch: promql.group(signals.acceptance_watch.expr),
-        drafting: drafting,
-        on: on,
-        pays: promql.group(signals.speedup_pays.expr),
-      },
-      summary: 'Requests wait while speculation runs in big batches at modest acceptance.',
-      description: 'Over %(long)s, each engine of %(where)s ran %(value)s requests at a time, and other requests waited. '
-                   % facts { value: alert.value(alert.whole) } + facts.speedup + ' ' + acceptance,
-      impact: 'In big batches, verifying drafts competes with other requests. So throughput may fall when it is needed most.',
-      action: 'Add replicas. Then measure at this load: record a baseline without speculation, and run specdec-exporter tune. '
-              + 'It tells up to which batch size drafts pay.',
-    },
-    {
-      alert: 'SpecDecodeKVCacheSqueeze',
-      severity: 'warning',
-      for_seconds: minutes(15),
-      keep_seconds: minutes(10),
-      expr: |||
-        %(kv_cache_usage)s > %(kv_cache_usage_max)s
-        and
-        %(preemptions)s > 0
-        and
-        %(drafting)s
-      ||| % {
-        kv_cache_usage: lately('max', 'kv_cache_usage'),
-        kv_cache_usage_max: number(config.kv_cache_usage_max),
-        preemptions: source.counter('increase', 'preemptions', config.long_window_seconds),
-        drafting: drafting,
-      },
-      summary: 'The KV cache is full and requests are preempted while speculation runs.',
-      description: 'Over %(long)s, the KV cache of %(where)s was %(value)s full, and vLLM preempted requests. '
-                   % facts { value: alert.value(alert.percent) } + acceptance,
-      impact: 'A preempted request starts again, so its latency multiplies.',
-      action: 'The draft model and its cache take memory from the target. Lower the number of sequences (--max-num-seqs), use '
-              + 'a smaller draft head, or add memory.',
     },
   ]

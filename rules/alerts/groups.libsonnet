@@ -16,7 +16,11 @@ function(config, signals)
     group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
     group('alerts-replicas', slow, (import 'replicas.libsonnet')(config, signals, alert)),
     group('alerts-latency', slow, (import 'latency.libsonnet')(config, signals, alert)),
-    group('alerts-benefit', slow, (import 'benefit.libsonnet')(config, signals, alert)),
+    group(
+      'alerts-benefit',
+      slow,
+      (import 'benefit.libsonnet')(config, signals, alert) + (import 'load.libsonnet')(config, signals, alert)
+    ),
     group('alerts-error-budgets', slow, (import 'budgets.libsonnet')(config, signals, alert)),
     group('alerts-pack', slow, (import 'pack.libsonnet')(config, signals, alert)),
   ]

@@ -62,10 +62,11 @@ function(config, signals)
       + [rule(signals.mean_peak)]
       + bySli(signals.cdf_peak)
     ),
+    group('mixture', config.history_interval_seconds, [rule(signals.acceptance_uneven)]),
     group(
       'baselines',
       slow,
-      [rule(signals[s]) for s in ['latency_baseline', 'requests_baseline', 'acceptance_baseline']]
+      [rule(signals[s]) for s in ['latency_baseline', 'requests_baseline', 'acceptance_baseline', 'acceptance_fell_from']]
       + bySli(signals.p99_baseline)
     ),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),

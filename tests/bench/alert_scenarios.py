@@ -16,6 +16,8 @@ DROPPED = "SpecDecodeAcceptanceDropped warning"
 TAIL_PAGE = "SpecDecodeP99Regression critical"
 TAIL_TICKET = "SpecDecodeP99Regression warning"
 MEAN_TICKET = "SpecDecodeLatencyMeanRegression warning"
+SATURATED = "SpecDecodeSaturated warning"
+SQUEEZE = "SpecDecodeKVCacheSqueeze warning"
 NAIVE_PAGE = f"{NAIVE_ACCEPTANCE} critical"
 NAIVE_P99_PAGE = f"{NAIVE_P99} critical"
 
@@ -296,7 +298,55 @@ def saturation(name: str, rng: random.Random) -> Trace:
         return _slower(1.33)(full, number)
 
     service = dataclasses.replace(some_service(name, rng), acceptance=0.7)
-    return _incident(service, fill, ("SpecDecodeSaturated warning", MEAN_TICKET))
+    return _incident(service, fill, (SATURATED, MEAN_TICKET))
+
+
+def growing_queue(name: str, rng: random.Random) -> Trace:
+    """Requests come faster than they are served; the batch is so full that tokens take a quarter longer."""
+    service = dataclasses.replace(some_service(name, rng), acceptance=0.75)
+    noise, onset = Noise(rng), 150
+    minutes = [service.minute(noise) for _ in range(onset)]
+    for number in range(180):
+        waiting = max(0.0, number + rng.gauss(0.0, 3.0))
+        minutes.append(dataclasses.replace(service.minute(noise, slow=1.25), running=48, waiting=waiting))
+    samples = [*replica(minutes, rng, labels=service.labels), *service.past()]
+    due = dict.fromkeys((SATURATED, MEAN_TICKET), onset)
+    return Trace(samples=samples, minutes=len(minutes), quiet=onset, due=due)
+
+
+def busy(name: str, rng: random.Random) -> Trace:
+    """The twin that is well: full batches, a queue for some minutes of every hour, and tokens as fast as ever."""
+    service, noise, minutes = dataclasses.replace(some_service(name, rng), acceptance=0.75), Noise(rng), list[Minute]()
+    for minute in range(330):
+        waiting = rng.randrange(4, 30) if minute % 60 < rng.randrange(5, 20) else 0
+        minutes.append(dataclasses.replace(service.minute(noise), running=rng.uniform(36, 60), waiting=waiting))
+    return _well(service, minutes, service.past())
+
+
+def _memory(service: Service, *, acceptance: float, kv_cache: float, preemptions: float = 0.0) -> list[Minute]:
+    """Usual for two hours and a half, then otherwise for as long."""
+    noise = Noise(service.rng)
+    usual = [service.minute(noise) for _ in range(150)]
+    changed = [service.minute(noise, acceptance=acceptance) for _ in range(150)]
+    return usual + [dataclasses.replace(each, kv_cache=kv_cache, preemptions=preemptions) for each in changed]
+
+
+def _squeezed(kv_cache: float, preemptions: float) -> Callable[[str, random.Random], Trace]:
+    def make(name: str, rng: random.Random) -> Trace:
+        service = dataclasses.replace(some_service(name, rng), acceptance=0.76)
+        minutes = _memory(service, acceptance=0.58, kv_cache=kv_cache, preemptions=preemptions)
+        samples = [*replica(minutes, rng, labels=service.labels), *service.past()]
+        return Trace(samples=samples, minutes=len(minutes), quiet=150, due={SQUEEZE: 150, DROPPED: 150})
+
+    return make
+
+
+def filling_cache(name: str, rng: random.Random) -> Trace:
+    """The twin that is well: more of the cache is in use, with preemptions, and as much is accepted as before."""
+    service = some_service(name, rng)
+    return _well(
+        service, _memory(service, acceptance=service.acceptance, kv_cache=0.86, preemptions=0.5), service.past()
+    )
 
 
 def slower_body(name: str, rng: random.Random) -> Trace:
@@ -346,6 +396,8 @@ WELL: Mapping[str, Callable[[str, random.Random], Trace]] = {
     DIP: dip,
     NGRAM: ngram,
     "mixed workload": mixed_workload,
+    "busy, with short queues": busy,
+    "the KV cache fills, acceptance as ever": filling_cache,
 }
 K_TOO_HIGH = (0.86, 0.74, 0.6, 0.06, 0.02)
 INCIDENTS: Mapping[str, Callable[[str, random.Random], Trace]] = {
@@ -360,7 +412,10 @@ INCIDENTS: Mapping[str, Callable[[str, random.Random], Trace]] = {
     "drafting stops": _changed(("SpecDecodeNotDrafting warning",), drafts=0.0),
     "no answer": _changed(("SpecDecodeTargetDown critical", "SpecDecodeTargetDown warning"), up=False),
     "load saturation": saturation,
-    "KV cache full": _changed(("SpecDecodeKVCacheSqueeze warning",), kv_cache=0.96, preemptions=2.0),
+    "a queue that grows": growing_queue,
+    "preempted, and less accepted": _squeezed(0.8, 2.0),
+    "KV cache fills, and less accepted": _squeezed(0.86, 0.0),
+    "KV cache full": _changed((SQUEEZE,), kv_cache=0.96, preemptions=2.0),
     "slower than without speculation": harmful,
     "slower than the control": slower_than_control,
     "some slower, the rest faster": wider_spread,

@@ -86,7 +86,7 @@ def test_definitions_are_those_of_the_signals() -> None:
     service = json.loads((DASHBOARDS / "rendered" / "specdec-service.json").read_text(encoding="utf-8"))
     (panel,) = [panel for panel in service["panels"] if panel["title"] == "Acceptance rate" and panel["type"] == "stat"]
 
-    source = (REPOSITORY / "rules" / "signals.libsonnet").read_text(encoding="utf-8")
+    source = (REPOSITORY / "rules" / "signals" / "acceptance.libsonnet").read_text(encoding="utf-8")
     signals = re.sub(r"'\n +\+ '", "", source)  # a text of several lines
     for line in panel["description"].splitlines():
         assert line.removeprefix("- ") in signals

@@ -7,6 +7,7 @@ A phase is some minutes of constant behaviour; :func:`service` turns phases into
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -294,6 +295,40 @@ def measured(
     return series
 
 
+def uneven(
+    minutes: int,
+    bad: range,
+    ratios: tuple[float, float] = (0.4, 0.85),
+    *,
+    family: str = "specdec_window_acceptance_ratio",
+    per_minute: float = 1.0,
+    drafts: float = 600.0,
+    labels: Mapping[str, str] | None = None,
+) -> list[Series]:
+    """The exporter's short windows, or with another ``family`` the requests of `tap`: so many a minute.
+
+    In ``bad`` minutes half of them have the lower ratio. ``drafts``: of one window.
+    """
+    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
+    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
+    target = {name: value for name, value in given.items() if value}
+    low = list(itertools.accumulate(per_minute * (minute in bad) / 2 for minute in range(minutes)))
+    high = [per_minute * (minute + 1) - each for minute, each in enumerate(low)]
+    parts = list(zip(low, high, strict=True))
+
+    def figure(suffix: str, of_low: float, of_high: float, **extra: str) -> Series:
+        return Series(f"{family}_{suffix}", target | extra, [of_low * a + of_high * b for a, b in parts])
+
+    bounds = [round(0.05 * step, 2) for step in range(1, 21)]
+    return [
+        *(figure("bucket", ratios[0] <= bound, ratios[1] <= bound, le=f"{bound:g}") for bound in bounds),
+        figure("bucket", 1, 1, le="+Inf"),
+        figure("count", 1, 1),
+        figure("sum", *ratios),
+        figure("by_draft_count", drafts, drafts),
+    ]
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One scenario. ``firing``: by minute, exactly the alerts that fire then: ``"<alert> <severity>[ <sli>]"``.
@@ -458,6 +493,19 @@ def _unannotated(groups: Groups) -> Groups:
     """Texts cost queries at every evaluation at which an alert holds."""
     bare = [[{key: rule[key] for key in rule if key != "annotations"} for rule in group["rules"]] for group in groups]
     return [{**group, "rules": rules} for group, rules in zip(groups, bare, strict=True)]
+
+
+def alone(rules: Path, folder: Path, *alerts: str) -> Path:
+    """Write a file with some alerts of a file of rules, and the records without history: hours of all take long."""
+
+    def wanted(rule: Mapping[str, Any]) -> bool:
+        return "record" in rule or rule["alert"] in alerts
+
+    groups = [group for group in rule_groups(rules) if group["name"] != "specdec-history"]
+    written = folder / rules.name
+    kept = [{**group, "rules": [rule for rule in group["rules"] if wanted(rule)]} for group in groups]
+    written.write_text(json.dumps({"groups": kept}), encoding="utf-8")
+    return written
 
 
 def rule_groups(rules: Path) -> Groups:

@@ -23,6 +23,7 @@ from rules.scenario import (
     with_tail,
 )
 
+CHAT = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
 EXPECTED = Path(__file__).parent / "descriptions.txt"
 SLIS = ("tpot", "ttft", "e2e")
 # No share of 1 %: where P99 is the edge of a bucket, releases of Prometheus round to either side.
@@ -70,6 +71,21 @@ CASES: tuple[tuple[int, Case], ...] = (
                 families=SLIS,
                 labels=NOWHERE,
             ),
+        ),
+    ),
+    (
+        215,
+        Case(
+            name="the queue grows and the cache fills, less accepted",
+            series=[
+                *service(
+                    Phase(minutes=140),
+                    Phase(minutes=40, curve=(0.82, 0.69, 0.56), running=40, waiting=30, kv_cache=0.85),
+                    Phase(minutes=40, curve=(0.82, 0.69, 0.56), running=40, waiting=60, kv_cache=0.85),
+                    families=("ttft",),
+                ),
+                Series("specdec_kv_cache_capacity_tokens", CHAT, [48000.0] * 30 + [32000.0] * 190),
+            ],
         ),
     ),
     (

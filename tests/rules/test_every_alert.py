@@ -31,6 +31,7 @@ from rules.scenario import (
     rule_groups,
     service,
     slower,
+    uneven,
     with_tail,
 )
 
@@ -171,6 +172,13 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         up = [float(not ONSET <= minute < MENDED) for minute in range(MINUTES)]
         told["SidecarDown warning"] = [*one(before, gone, after), Series("up", target, up), *one(well, labels=SECOND)]
     found = {alert: Incident(name=alert, series=series) for alert, series in told.items()}
+    # Its windows are three hours long, and its record is kept for two.
+    found["AcceptanceUneven warning"] = Incident(
+        name="AcceptanceUneven warning",
+        series=one(well) + uneven(MINUTES, range(ONSET, 120), per_minute=2),
+        mended=120,
+        lasts=240,
+    )
     # A service without a gain is one all along.
     found["NotPayingOff warning"] = Incident(
         name="NotPayingOff warning",

@@ -259,38 +259,6 @@ def test_a_spread_that_widens(pack: Pack) -> None:
     )
 
 
-def test_big_batches_and_a_full_cache(pack: Pack) -> None:
-    modest = (0.75, 0.55, 0.4)
-    pack.run(
-        Case(
-            name="saturated",
-            series=service(Phase(minutes=60, curve=modest, running=40, waiting=6)),
-            firing={50: {"SpecDecodeSaturated warning"}},
-        ),
-        Case(
-            name="big batches at high acceptance",
-            series=service(Phase(minutes=60, running=40, waiting=6)),
-            firing={50: QUIET},
-        ),
-        Case(
-            name="the cache is full and requests are preempted",
-            series=service(Phase(minutes=60, kv_cache=0.95, preemptions_per_minute=1)),
-            firing={50: {"SpecDecodeKVCacheSqueeze warning"}},
-        ),
-        Case(
-            name="full, but nothing is preempted",
-            series=service(Phase(minutes=60, kv_cache=0.95)),
-            firing={50: QUIET},
-        ),
-        Case(
-            name="preempted without speculation",
-            series=service(Phase(minutes=60, kv_cache=0.95, preemptions_per_minute=1), speculative=False),
-            firing={50: QUIET},
-        ),
-        every=EVERY,
-    )
-
-
 def test_error_budgets_burn(pack: Pack) -> None:
     broken: Mapping[str, Shares] = {"tpot": with_tail(STEADY["tpot"], 0.5, 0.3)}
     burn = {"SpecDecodeErrorBudgetBurn critical", "SpecDecodeErrorBudgetBurn warning"}

@@ -39,6 +39,7 @@ ABOUT_PACK_OR_TRAFFIC = {
     "SpecDecodeSidecarDown",
     "SpecDecodeReplicaOutlier",
     "SpecDecodeAcceptanceSuspicious",
+    "SpecDecodeAcceptanceUneven",
     "SpecDecodeMetricsInconsistent",
     "SpecDecodeBaselineMissing",
     "SpecDecodeBaselinesDiffer",

@@ -1,0 +1,247 @@
+// How much of the drafts is accepted, by position as well, and the thresholds of that.
+local promql = import '../promql.libsonnet';
+
+function(config, source, signals, name)
+  local policy = config.policy;
+  local short = config.short_window_seconds;
+  local long = config.long_window_seconds;
+  local level = config.level_labels;
+  local on = 'on (%s)' % promql.list(level);
+  local number = promql.number;
+  local ratio(above, below) = '%(above)s / (%(below)s > 0)' % { above: above, below: below };
+
+  // A threshold that depends on the method: 0 * <series of the services> + <value>. The general threshold comes last.
+  local byMethod(key, general) =
+    local own = [
+      { method: method, value: policy.methods[method][key] }
+      for method in std.objectFields(policy.methods)
+      if key in policy.methods[method]
+    ];
+    local values = std.set([number(m.value) for m in own]);
+    local methods(value) = [m.method for m in own if number(m.value) == value];
+    local series(value) =
+      if config.source == 'exporter' then
+        // max: during a rollout a service has several info series.
+        [promql.by('max', level, source.family('predictor_info', ['method=~"(%s).*"' % std.join('|', methods(value))]))]
+      else
+        [
+          name('drafts', 'increase', long) + promql.braces([config.vllm_method_selectors[method]])
+          for method in methods(value)
+          if method in config.vllm_method_selectors
+        ];
+    local constant(expression, value) = '0 * ' + expression + ' + ' + value;
+    [
+      constant(expression, value)
+      for value in values
+      for expression in series(value)
+    ] + [constant(name('drafts', 'at_least', long), number(general))];
+
+  // Hours of history, each with its epoch. Where nothing is known of the predictor, there is none.
+
+  {
+    // --- Acceptance: no drafts, no ratio -----------------------------------------------------------------------------
+    acceptance: {
+      record: name('acceptance', 'ratio_rate', long),
+      unit: 'percentunit',
+      help: 'Acceptance rate: accepted draft tokens / draft tokens.',
+      expr: ratio(signals.accepted_tokens.record, signals.draft_tokens.record),
+    },
+    acceptance_now: {
+      record: name('acceptance', 'ratio_rate', short),
+      unit: 'percentunit',
+      help: 'Acceptance rate of the last minutes.',
+      expr: '%(accepted)s\n/\n(%(drafted)s > 0)' % {
+        accepted: promql.group(source.counter('rate', 'accepted_tokens', short)),
+        drafted: promql.group(source.counter('rate', 'draft_tokens', short)),
+      },
+    },
+    // Not recorded.
+    acceptance_lately: {
+      unit: 'percentunit',
+      help: 'For %(share)g %% of the last %(window)s, the acceptance rate of the last minutes was at most this.'
+            % { share: 100 * config.acceptance_low_share, window: promql.duration(long) },
+      expr: 'quantile_over_time(%(share)s, %(now)s[%(window)s])' % {
+        share: number(config.acceptance_low_share),
+        now: signals.acceptance_now.record,
+        window: promql.duration(long),
+      },
+    },
+    acceptance_at_worst: {
+      unit: 'percentunit',
+      help: 'For %(share)g %% of the last %(window)s, the acceptance rate of the last minutes was at most this.'
+            % { share: 100 * config.acceptance_page_share, window: promql.duration(config.acceptance_page_seconds) },
+      expr: 'quantile_over_time(%(share)s, %(now)s[%(window)s])' % {
+        share: number(config.acceptance_page_share),
+        now: signals.acceptance_now.record,
+        window: promql.duration(config.acceptance_page_seconds),
+      },
+    },
+    acceptance_length: {
+      record: name('acceptance_length', 'mean', long),
+      unit: 'short',
+      help: 'Mean acceptance length: 1 + accepted tokens / drafts, the bonus token included.',
+      expr: '1 + ' + ratio(signals.accepted_tokens.record, signals.drafts.record),
+    },
+    // Not recorded: the quotient of two records.
+    draft_length: {
+      unit: 'short',
+      help: 'Mean draft length: draft tokens / drafts. Below k, some drafts are short and the end of the curve reads low.',
+      expr: ratio(signals.draft_tokens.record, signals.drafts.record),
+    },
+    tokens_per_step: {
+      record: name('tokens_per_step', 'mean', long),
+      unit: 'short',
+      help: 'Tokens per step: (generated tokens - requests) / request-steps, including steps without a draft. It is the '
+            + 'ceiling of the speed-up.',
+      // Requests are counted by their first token: prefill makes it, whether the request finishes or not.
+      expr: |||
+        (
+            %(tokens)s
+          - %(requests)s
+        )
+        /
+        (%(steps)s > 0)
+        unless %(on)s
+        %(v0)s
+      ||| % {
+        tokens: source.counter('increase', 'generation_tokens', long),
+        requests: source.histogram('increase', 'ttft', 'count', long),
+        steps: source.steps('increase', long),
+        on: on,
+        v0: source.v0,
+      },
+    },
+    // For V0 engines without a log: they have no counters to take windows from.
+    acceptance_lifetime: {
+      record: name('acceptance', 'ratio_lifetime'),
+      unit: 'percentunit',
+      help: 'Acceptance rate since the start. Only V0 engines (up to 0.9.2) have it: they count lifetimes. No alert uses it.',
+      expr:
+        if config.source == 'exporter' then
+          '%(ratio)s and %(on)s %(v0)s' % {
+            ratio: promql.by('avg', level, source.family('acceptance_ratio')),
+            on: on,
+            v0: source.v0,
+          }
+        else
+          source.onV0('avg'),
+    },
+
+    // --- The curve, for any k ----------------------------------------------------------------------------------------
+    position_acceptance: {
+      record: name('position_acceptance', 'ratio_rate', long),
+      unit: 'percentunit',
+      help: 'Per-position rate: accepted at the position / drafts. Positions start at 0.',
+      // Not the record of the drafts: that is evaluated at another moment.
+      expr: '%(accepted)s\n/ %(on)s group_left ()\n(%(drafts)s > 0)' % {
+        accepted: promql.group(source.counter('increase', 'accepted_tokens_per_position', long, ['position'])),
+        on: on,
+        drafts: promql.group(source.counter('increase', 'drafts', long)),
+      },
+    },
+    positions: {
+      unit: 'short',
+      help: 'k: positions of the curve.',
+      expr: promql.by('count', level, signals.position_acceptance.record),
+    },
+    conditional_acceptance: {
+      record: name('position_conditional_acceptance', 'ratio_rate', long),
+      unit: 'percentunit',
+      help: 'Conditional rate: accepted at the position / accepted at the position before. Exact only without short drafts.',
+      // Each position but the first is divided by its predecessor. PromQL cannot compute with labels. So a histogram gets one
+      // observation per position, in the bucket le="<position>": its quantile is the position as a number. count_values
+      // turns that number plus one into a label again. The name of this label must sort last: in range queries, Prometheus
+      // 2.42 loses all labels that sort behind it.
+      local position = |||
+        histogram_quantile(
+          1,
+          label_replace(0 * %(curve)s + 1, "le", "$1", "position", "(.+)")
+          or
+          label_replace(0 * %(curve)s + 1, "le", "+Inf", "", "")
+        )
+      ||| % { curve: signals.position_acceptance.record },
+      expr: |||
+        %(curve)s
+        / on (%(labels)s, position)
+        (
+          sum by (%(labels)s, position) (
+            label_replace(
+              %(curve)s
+              * on (%(labels)s, position) group_left (position_after)
+              count_values by (%(labels)s, position) (
+                "position_after",
+                1 + %(next)s
+              ),
+              "position", "$1", "position_after", "(.+)"
+            )
+          ) > 0
+        )
+        or
+        max by (%(labels)s, position) (%(curve)s)
+        and on (%(labels)s, position)
+        (
+          %(first)s == 0
+        )
+      ||| % {
+        curve: signals.position_acceptance.record,
+        labels: promql.list(level),
+        next: promql.indent(position, 8),
+        first: promql.indent(position, 2),
+      },
+    },
+    // --- Thresholds --------------------------------------------------------------------------------------------------
+    // Not recorded; only with source 'exporter'. min: replicas differ by their load.
+    break_even: {
+      unit: 'percentunit',
+      help: 'Measured break-even: the acceptance rate at which drafts cost here what they save.',
+      expr: source.measured('min', 'break_even_acceptance_ratio'),
+    },
+    acceptance_min: {
+      record: name('acceptance_min', 'threshold'),
+      unit: 'percentunit',
+      help: 'Acceptance rate that breaks even: measured here, or where it is not, assumed for the method.',
+      // min: during a rollout a service has the thresholds of two methods.
+      expr: promql.firstOf(
+        (if config.source == 'exporter'
+         then [signals.break_even.expr, promql.by('min', level, source.family('policy_acceptance_ratio_min'))]
+         else [])
+        + byMethod('acceptance_ratio_min', policy.acceptance_ratio_min), level
+      ),
+    },
+    acceptance_length_min: {
+      record: name('acceptance_length_min', 'threshold'),
+      unit: 'short',
+      help: 'Mean acceptance length that breaks even: measured, or 1 + mean draft length * minimum of the acceptance rate.',
+      expr: promql.firstOf(
+        (if config.source == 'exporter' then [source.measured('min', 'break_even_acceptance_length')] else [])
+        + [
+          '1 + %(minimum)s * (%(length)s)' % {
+            minimum: signals.acceptance_min.record,
+            length: signals.draft_length.expr,
+          },
+        ] + (
+          if config.source == 'exporter'
+          then [promql.by('min', level, source.family('policy_mean_acceptance_length_min'))]
+          else []
+        ), level
+      ),
+    },
+    // Not recorded. Null where no service can have a method: without the sidecar, and without selectors by method.
+    method_known: {
+      help: 'Services whose method is known.',
+      local selected = [
+        signals.drafts.record + promql.braces([config.vllm_method_selectors[method]])
+        for method in std.objectFields(config.vllm_method_selectors)
+      ],
+      expr:
+        if config.source == 'exporter' then promql.by('group', level, source.family('predictor_info', ['method!=""']))
+        else if selected == [] then null
+        else promql.firstOf(selected, level),
+    },
+    // Not recorded: only the verdict needs it.
+    acceptance_watch: {
+      unit: 'percentunit',
+      help: 'Watch level: below this acceptance rate, speculation may or may not pay.',
+      expr: promql.firstOf(byMethod('acceptance_ratio_watch', policy.acceptance_ratio_watch), level),
+    },
+  }

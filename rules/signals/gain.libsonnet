@@ -1,0 +1,147 @@
+// Does speculation pay? Measured, never guessed.
+local promql = import '../promql.libsonnet';
+
+function(config, source, signals, name)
+  local long = config.long_window_seconds;
+  local level = config.level_labels;
+  local on = 'on (%s)' % promql.list(level);
+  local on_sli = 'on (%s, sli)' % promql.list(level);
+  local number = promql.number;
+
+  // The measured speed-up and what chance leaves of it.
+  local gain(matchers) = name('speedup', 'ratio', long) + promql.braces(matchers);
+  local bound(which) = '%(record)s{bound="%(which)s"}' % { record: name('speedup', 'bound', long), which: which };
+  local like_load = 'speedup_source="like_load"';
+  local not_like_load = 'speedup_source!="like_load"';
+  local decoding = 'sli="tpot"';
+
+  // `certain`: which speed-ups are decided by their bounds. Without a like load, min_requests are enough, too, as they are for
+  // the exporter's verdict: no alert contradicts it.
+  local decided(certain, comparison, uncertain, matchers) = |||
+    %(certain)s %(comparison)s unless %(on)s %(uncertain)s
+    or
+    %(counted)s %(comparison)s and %(on_sli)s %(requests)s >= %(min_requests)d
+  ||| % {
+    certain: gain(certain + matchers),
+    comparison: comparison,
+    on: on,
+    uncertain: uncertain,
+    counted: gain([not_like_load] + matchers),
+    on_sli: on_sli,
+    requests: signals.requests.record,
+    min_requests: config.min_requests,
+  };
+  local pays(certain, matchers) =
+    decided(certain, '>= ' + number(config.speedup_min), bound('low') + ' <= 1', matchers);
+  local pays_not(matchers) =
+    local limit = number(config.speedup_min);
+    decided([like_load], '< ' + limit, bound('high') + ' >= ' + limit, matchers);
+  // Not against a pinned baseline: in a busy hour, a service is slower than that with good drafts, too.
+  local harms(matchers) = '%(gain)s < %(limit)s\nunless %(on)s %(high)s >= 1' % {
+    gain: gain(['speedup_source=~"like_load|control"'] + matchers),
+    limit: number(config.speedup_harmful),
+    on: on,
+    high: bound('high'),
+  };
+
+  {
+    // From the first of these that there is, by speedup_source:
+    //   like_load: the exporter compares decoding steps with those of its baseline without speculation, at like load. Only
+    //     with source 'exporter'.
+    //   control: time per output token of the live control / of the service. They share load and time.
+    //   pinned: the same against a baseline file without speculation, unless more load explains why the service is slower.
+    // Releases before 0.11.0 have no time per output token. There control and pinned compare end-to-end latency (sli="e2e").
+    speedup: {
+      record: name('speedup', 'ratio', long),
+      unit: 'percentunit',
+      help: 'Measured speed-up: decoding speed with speculation / without it. By speedup_source: like_load (by the exporter, '
+            + 'at like load), control (against the live control), pinned (against a baseline file).',
+      local from(origin, expression) = 'label_replace(\n  %(expression)s,\n  "speedup_source", "%(origin)s", "", ""\n)' % {
+        expression: promql.indent(expression),
+        origin: origin,
+      },
+      local against(origin, sli) =
+        |||
+          max without (baseline_source, epoch) (%(baseline)s{baseline_source="%(origin)s", sli="%(sli)s"})
+          / (%(mean)s{sli="%(sli)s"} > 0)
+        ||| % {
+          baseline: name('latency_seconds', 'mean_baseline'),
+          origin: origin,
+          sli: sli,
+          mean: signals.latency_mean.record,
+        },
+      // A pinned baseline with an acceptance rate was recorded with speculation.
+      local plain = 'unless %(on)s\n%(with)s' % { on: on, with: promql.by('group', level, source.family('baseline_acceptance_ratio')) },
+      // At any load: more load makes no service faster.
+      local faster_than_file(sli) = '(%(file)s) / %(mean)s >= %(limit)s\n' % {
+        file: promql.withLabel(signals.pinned_mean.by_sli[sli], 'sli', sli),
+        mean: signals.latency_mean.record,
+        limit: number(config.speedup_min),
+      },
+      local of(sli) = [
+        from('control', against('control', sli)),
+        from('pinned', against('pinned', sli) + plain),
+        from('pinned', faster_than_file(sli) + plain),
+      ],
+      local by_exporter = from('like_load', promql.withLabel(source.measured('avg', 'speedup_ratio'), 'sli', 'tpot')),
+      expr: promql.firstOf((if config.source == 'exporter' then [by_exporter] else []) + of('tpot') + of('e2e'), level),
+    },
+
+    // A speed-up without bounds counts as certain.
+    speedup_bound: {
+      record: name('speedup', 'bound', long),
+      unit: 'percentunit',
+      help: 'How far chance alone may move the measured speed-up, by bound: low and high. At like load it is the interval of '
+            + 'the exporter. Otherwise it is the speed-up divided and multiplied by 1 + the margin of the mean.',
+      local by_requests(sli, operator) = |||
+        max by (%(labels)s) (%(speedup)s{sli="%(sli)s", speedup_source!="like_load"})
+        %(operator)s %(on)s
+        (
+          1 + %(margin)s
+        )
+      ||| % {
+        labels: promql.list(level),
+        speedup: name('speedup', 'ratio', long),
+        sli: sli,
+        operator: operator,
+        on: on,
+        margin: promql.indent(signals.mean_margin.by_sli[sli]),
+      },
+      local of(bound, operator) = promql.firstOf(
+        (if config.source == 'exporter'
+         then [source.measured('avg', 'speedup_bound_ratio', ['bound="%s"' % bound])]
+         else [])
+        + [by_requests(sli, operator) for sli in ['tpot', 'e2e']],
+        level
+      ),
+      by_bound: { low: of('low', '/'), high: of('high', '*') },
+    },
+
+    // Conditions, not recorded.
+    speedup_pays: {
+      help: 'The measured speed-up is worth its cost. Then no estimate by acceptance may alert.',
+      // Against any baseline, few requests are enough for a gain that is larger than chance explains.
+      expr: pays([], []),
+    },
+    speedup_pays_not: {
+      help: 'The measured speed-up is not worth its cost.',
+      expr: pays_not([]),
+    },
+    speedup_harms: {
+      help: 'Speculation slows the service down at the load that it has, by more than chance. Acceptance does not matter.',
+      expr: harms([]),
+    },
+    speedup_at_like_load: {
+      help: 'The measured speed-up, where the exporter measures it at like load.',
+      expr: gain([like_load]),
+    },
+
+    // The verdict asks the same of time per output token alone.
+    by_tpot:: {
+      harms: harms([decoding]),
+      pays: pays([like_load], [decoding]),
+      pays_not: pays_not([decoding]),
+      measured: gain([decoding]),
+      without_like_load: gain([not_like_load, decoding]),
+    },
+  }

@@ -1,0 +1,84 @@
+// Latency by `sli`, and the requests within an objective.
+local promql = import '../promql.libsonnet';
+
+function(config, source, signals, name)
+  local long = config.long_window_seconds;
+  local level = config.level_labels;
+  local on = 'on (%s)' % promql.list(level);
+  local number = promql.number;
+
+  {
+    requests: {
+      record: name('latency_requests', 'increase', long),
+      unit: 'short',
+      help: 'Requests whose latency was observed.',
+      by_sli: { [sli]: source.histogram('increase', sli, 'count', long) for sli in std.objectFields(config.slis) },
+    },
+    latency_mean: {
+      record: name('latency_seconds', 'mean', long),
+      unit: 's',
+      help: 'Mean latency. Histograms hold it exactly.',
+      by_sli: {
+        [sli]: '%(sum)s\n/ %(on)s\n(%(requests)s{sli="%(sli)s"} > 0)' % {
+          sum: source.histogram('increase', sli, 'sum', long),
+          on: on,
+          requests: signals.requests.record,
+          sli: sli,
+        }
+        for sli in std.objectFields(config.slis)
+      },
+    },
+    buckets_mixed: {
+      record: source.mixed_buckets,
+      unit: 'short',
+      help: 'How unevenly the replicas have the bucket boundaries. Absent while all replicas have the same boundaries.',
+      by_sli: {
+        [sli]: promql.by('stddev', level, source.replicasByBound(sli)) + ' > 0'
+        for sli in std.objectFields(config.slis)
+      },
+    },
+    latency_quantile: {
+      record: name('latency_seconds', 'quantile', long),
+      unit: 's',
+      help: 'Latency by quantile, for people. It is interpolated within a bucket: up to 70 % off at the default buckets.',
+      by_sli: {
+        [sli]: {
+          [number(quantile)]: promql.quantile(quantile, source.histogram('rate', sli, 'bucket', long, ['le']))
+          for quantile in config.slis[sli].quantiles
+        }
+        for sli in std.objectFields(config.slis)
+      },
+    },
+
+    // Error budget: numerator and denominator, to compute any window from.
+    slo_requests: {
+      record: name('slo_requests', 'rate', config.short_window_seconds),
+      unit: 'reqps',
+      help: 'Requests per second that the objective counts.',
+      by_slo: {
+        [slo]: source.histogram('rate', config.slos[slo].sli, 'count', config.short_window_seconds)
+        for slo in std.objectFields(config.slos)
+      },
+    },
+    slo_slow_requests: {
+      record: name('slo_slow_requests', 'rate', config.short_window_seconds),
+      unit: 'reqps',
+      help: 'Requests per second slower than the bound of the objective. Absent where the bound is no bucket boundary.',
+      by_slo: {
+        [slo]: '%(all)s{slo="%(slo)s"}\n- %(on)s\n%(within)s' % {
+          all: name('slo_requests', 'rate', config.short_window_seconds),
+          slo: slo,
+          on: on,
+          within: source.histogram(
+            'rate',
+            config.slos[slo].sli,
+            'bucket',
+            config.short_window_seconds,
+            [],
+            [source.bound(config.slos[slo].le)]
+          ),
+        }
+        for slo in std.objectFields(config.slos)
+      },
+    },
+  }

@@ -1,0 +1,80 @@
+// Can the figures be believed? Not recorded: only alerts and the pack's own dashboard read these.
+local promql = import '../promql.libsonnet';
+
+function(config, source, signals, name)
+  local short = config.short_window_seconds;
+  local long = config.long_window_seconds;
+  local level = config.level_labels;
+  local on = 'on (%s)' % promql.list(level);
+  local number = promql.number;
+
+  {
+    inconsistency: {
+      unit: 'percentunit',
+      help: 'How far the accepted tokens by position differ from all accepted tokens, where that is more than %g %%.'
+            % (100 * config.consistency_tolerance)
+            + ' They are equal in every release that has both.',
+      expr: 'abs(\n  1\n  - %(by_position)s\n  / (%(all)s > 0)\n) > %(tolerance)s' % {
+        by_position: source.summed('increase', 'accepted_tokens_per_position', long),
+        all: source.summed('increase', 'accepted_tokens', long),
+        tolerance: number(config.consistency_tolerance),
+      },
+    },
+    rules_busy: {
+      unit: 'percentunit',
+      help: 'Duration of the last evaluation of a rule group of this pack / its interval.',
+      local groups = '{rule_group=~".*;specdec-.+"}',
+      expr: 'prometheus_rule_group_last_duration_seconds' + groups + '\n/ prometheus_rule_group_interval_seconds' + groups,
+    },
+    rules_missed: {
+      unit: 'short',
+      help: 'Missed evaluations of a rule group of this pack within %s.' % promql.duration(long),
+      expr: promql.range('increase', 'prometheus_rule_group_iterations_missed_total{rule_group=~".*;specdec-.+"}', long),
+    },
+    rules_failed: {
+      unit: 'short',
+      help: 'Failed evaluations of rules of this pack within %s.' % promql.duration(long),
+      expr: promql.range('increase', 'prometheus_rule_evaluation_failures_total{rule_group=~".*;specdec-.+"}', long),
+    },
+
+    // Every ruler can tell this, whatever it says of itself.
+    rules_stale: {
+      unit: 'short',
+      help: 'Services with counters that have no record younger than %s: their rules fail, or come late.'
+            % promql.duration(3 * config.evaluation_interval_seconds),
+      expr: 'count(\n  %(replicas)s\n  unless %(on)s\n  (time() - timestamp(%(record)s) < %(seconds)d)\n)' % {
+        replicas: promql.indent(source.replicas),
+        on: on,
+        record: signals.generation_tokens_now.record,
+        seconds: 3 * config.evaluation_interval_seconds,
+      },
+    },
+    // Prometheus 3 drops all classic histograms when it converts them to native ones. Others drop _bucket to save series.
+    // Steps come with the first token, so a service that generates without them has lost its histograms. While buckets are
+    // mixed, and until they have left the window, quantiles are missing on purpose.
+    buckets_missing: {
+      unit: 'short',
+      help: 'Services that generate tokens and have no histograms, or that have histograms without buckets.',
+      expr: |||
+        %(generating)s >= %(min_tokens)s
+        unless %(on)s
+        %(steps)s
+        or
+        max by (%(labels)s) (
+          %(requests)s >= %(min_requests)d
+          unless on (%(labels)s, sli)
+          (%(quantiles)s{quantile="0.99"} or last_over_time(%(mixed)s[1h]))
+        )
+      ||| % {
+        generating: signals.generation_tokens_now.record,
+        min_tokens: number(config.min_generation_tokens_per_second),
+        on: on,
+        steps: source.steps('last_over_time', short),
+        labels: promql.list(level),
+        requests: signals.requests.record,
+        min_requests: config.min_requests,
+        quantiles: signals.latency_quantile.record,
+        mixed: signals.buckets_mixed.record,
+      },
+    },
+  }

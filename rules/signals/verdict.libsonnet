@@ -1,0 +1,88 @@
+// The verdict on a service, as the exporter gives it.
+local promql = import '../promql.libsonnet';
+
+function(config, source, signals, name)
+  local level = config.level_labels;
+  local on = 'on (%s)' % promql.list(level);
+  local number = promql.number;
+
+  {
+    // The exporter judges by the same policy in the same order: what is measured, and only without a measurement acceptance.
+    verdict: {
+      record: name('verdict', 'enum'),
+      unit: 'short',
+      values: { idle: 0, healthy: 1, watch: 2, not_paying: 3, harmful: 4, broken: 5, slower: 6 },
+      help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off (measured, or by '
+            + 'acceptance), 4 does harm (certainly slower than baseline), 5 broken (almost nothing is accepted), '
+            + '6 slower (than baseline, but not because of drafts: better than 3 to 5). Absent without speculation, and while drafts are too few to tell.',
+      local below(limit) = '(' + signals.acceptance.record + ' < ' + limit + ')',
+      // Also slower by more than chance explains. The page and the record judge by one look each, at the same z-score.
+      local slowerThan(ratio) = |||
+        %(slowdown)s
+        > clamp_min(
+          1 + %(margin)s,
+          %(ratio)s
+        )
+      ||| % {
+        slowdown: signals.latency_ratio.by_sli.tpot,
+        margin: promql.indent(signals.meanMargin('tpot', config.policy.latency.z_score)),
+        ratio: number(ratio),
+      },
+      local longer_tail = |||
+        %(shift)s{sli="tpot"}
+        > clamp_min(
+          %(margin)s,
+          %(limit)s
+        )
+      ||| % {
+        shift: signals.tail_shift.record,
+        margin: promql.indent(signals.tailMargin('tpot', config.policy.latency.z_score)),
+        limit: number(config.tail_shift_critical),
+      },
+      local facts = {
+        harms: promql.group(signals.by_tpot.harms),
+        pays: promql.group(signals.by_tpot.pays),
+        pays_not: promql.group(signals.by_tpot.pays_not),
+        on: on,
+        acceptance: signals.acceptance.record,
+        drafts: signals.sample.record,
+        tokens: signals.generation_tokens_now.record,
+        enough: '%(drafts)s >= %(min_drafts)d' % { drafts: facts.drafts, min_drafts: config.policy.min_drafts },
+        // A measurement counts its own sample. Acceptance needs drafts of enough requests.
+        enough_requests: '%(effective)s >= %(min_effective)s and %(enough)s' % facts {
+          effective: signals.effective_drafts.record,
+          min_effective: number(config.policy.min_effective_drafts),
+        },
+        broken: below(number(config.policy.acceptance_ratio_broken)),
+        rejected: below(signals.acceptance_min.record),
+        watch: promql.group(signals.acceptance_watch.expr),
+        much_slower: promql.group(slowerThan(config.harmful_ratio)),
+        slower: promql.group(slowerThan(config.latency_mean_ratio) + 'or\n' + longer_tail),
+        measured: signals.by_tpot.measured,
+        like_load: signals.speedup_at_like_load.expr,
+        plain: signals.by_tpot.without_like_load,
+      },
+      local values = self.values,
+      local verdict(code, condition) = '0 * (' + condition % facts + ') + ' + values[code],
+      expr: promql.firstOf([
+        verdict('harmful', '%(enough)s and %(on)s %(harms)s'),
+        verdict(
+          'harmful',
+          '%(enough)s and %(on)s %(much_slower)s and %(on)s (%(rejected)s or %(on)s %(plain)s) unless %(on)s %(like_load)s'
+        ),
+        // Drafts are not why: a measurement shows that they pay, or nothing is measured and enough of them are accepted.
+        verdict(
+          'slower',
+          '%(enough)s and %(on)s %(slower)s unless %(on)s ((%(rejected)s or %(on)s %(measured)s) unless %(on)s %(pays)s)'
+        ),
+        verdict('healthy', '%(enough)s and %(on)s %(pays)s'),
+        verdict('not_paying', '%(enough)s and %(on)s %(pays_not)s'),
+        verdict('broken', '%(broken)s and %(enough_requests)s'),
+        verdict('not_paying', '%(rejected)s and %(enough_requests)s'),
+        verdict('watch', '%(acceptance)s < %(watch)s and %(enough_requests)s'),
+        verdict('healthy', '%(acceptance)s and %(enough_requests)s'),
+        verdict('watch', '%(drafts)s == 0 and %(tokens)s > 0'),
+        verdict('idle', '%(drafts)s == 0'),
+      ], level),
+    },
+  }

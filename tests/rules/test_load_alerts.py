@@ -1,0 +1,140 @@
+"""Batch, queue and KV cache: what is a ticket, and its twin that is none. With either source.
+
+The runs have the rules of these alerts alone: hours of all rules take long. So history is no baseline here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import rjsonnet
+
+from promtool import REPOSITORY, Promtool
+from rules.conftest import RENDERED
+from rules.scenario import (
+    SLOW_MINUTES,
+    Case,
+    Pack,
+    Phase,
+    Series,
+    Source,
+    alone,
+    measured,
+    pinned,
+    service,
+    slower,
+)
+
+SATURATED, SQUEEZE = "SpecDecodeSaturated warning", "SpecDecodeKVCacheSqueeze warning"
+GOOD, FALLEN, MODEST = (0.9, 0.8, 0.7), (0.82, 0.69, 0.56), (0.75, 0.55, 0.4)  # 0.8, 0.69, 0.57
+BEFORE, CHANGED = 140, 80  # minutes: two hours ago all was as usual
+LAST = BEFORE + CHANGED - 5
+TPOT = {"tpot": ((0.02, 1.0),)}
+SLOW = {"tpot": slower(TPOT["tpot"], 1.2)}
+USUAL = Phase(minutes=BEFORE, curve=GOOD, kv_cache=0.5, latency=TPOT)
+
+
+def changed(**different: object) -> tuple[Phase, Phase]:
+    """Usual, then otherwise."""
+    return USUAL, dataclasses.replace(USUAL, minutes=CHANGED, **different)  # type: ignore[arg-type]
+
+
+def growing(*queue: float, **different: object) -> tuple[Phase, ...]:
+    """No queue, then one of these lengths in turn, in a big batch."""
+    long = dataclasses.replace(USUAL, minutes=CHANGED // len(queue), **{"running": 40.0, **different})  # type: ignore[arg-type]
+    return (USUAL, *(dataclasses.replace(long, waiting=waiting) for waiting in queue))
+
+
+def cases(source: Source) -> list[Case]:
+    minutes = BEFORE + CHANGED
+    file = tuple(pinned(minutes, TPOT))
+    with_speculation = Series(
+        "specdec_baseline_acceptance_ratio", {**file[0].labels, "le": ""}, [0.8] * minutes
+    )  # so that it tells no gain
+
+    def case(
+        name: str, expected: str | None, *phases: Phase, more: tuple[Series, ...] = (), speculative: bool = True
+    ) -> Case:
+        made = service(*phases, source=source, families=("tpot",) if more else (), speculative=speculative)
+        return Case(name=name, series=[*made, *more], firing={LAST: {expected} if expected else set()})
+
+    queue, swinging = (6.0, 20.0, 40.0, 80.0), (20.0, 0.0) * 8
+    preempted = {"preemptions_per_minute": 1.0}
+    baseline = (*file, with_speculation)
+    found = [
+        case("big batches, modest acceptance", SATURATED, *changed(curve=MODEST, running=40, waiting=6)),
+        case("big batches, good acceptance", None, *changed(running=40, waiting=6)),
+        case("the queue grows", SATURATED, *growing(*queue)),
+        case("the queue grows, modest acceptance", SATURATED, *growing(*queue, curve=MODEST)),
+        case("the queue grows, small batch", None, *growing(*queue, running=20)),
+        case("the queue empties again and again", None, *growing(*swinging)),
+        case("a queue as ever", None, dataclasses.replace(USUAL, minutes=minutes, running=40, waiting=30)),
+        case("the queue grows, slow tokens", SATURATED, *growing(*queue, running=20, latency=SLOW), more=baseline),
+        case("the queue grows, tokens as ever", None, *growing(*queue), more=baseline),
+        case("slow tokens, no queue", None, *growing(0, latency=SLOW), more=baseline),
+        case("full and preempted", SQUEEZE, *changed(kv_cache=0.95, **preempted)),
+        case("full", None, *changed(kv_cache=0.95)),
+        case("full and preempted without drafts", None, *changed(kv_cache=0.95, **preempted), speculative=False),
+        case("preempted more, less accepted", SQUEEZE, *changed(curve=FALLEN, **preempted)),
+        case("preempted more", None, *changed(**preempted)),
+        case(
+            "preempted as ever, less accepted",
+            None,
+            *(dataclasses.replace(phase, preemptions_per_minute=1) for phase in changed(curve=FALLEN)),
+        ),
+        case("the cache fills, less accepted", SQUEEZE, *changed(kv_cache=0.85, curve=FALLEN)),
+        case("the cache fills", None, *changed(kv_cache=0.85)),
+        case("less accepted", None, *changed(curve=FALLEN)),
+        case("the cache fills, hardly less accepted", None, *changed(kv_cache=0.85, curve=(0.86, 0.74, 0.62))),
+    ]
+    if source == "exporter":
+        found.append(case("the queue grows, drafts pay", None, *growing(*queue), more=tuple(measured(minutes, 1.6))))
+    return found
+
+
+@pytest.mark.parametrize(("file", "source"), [("specdec.rules.yaml", "exporter"), ("specdec-vllm.rules.yaml", "vllm")])
+def test_load(file: str, source: Source, pack: Pack, tmp_path: Path) -> None:
+    rules = alone(RENDERED / file, tmp_path, SATURATED.split(maxsplit=1)[0], SQUEEZE.split(maxsplit=1)[0])
+    dataclasses.replace(pack, rules=rules).run(*cases(source), every=SLOW_MINUTES)
+
+
+def test_capacity_and_prefix_cache_without_the_sidecar(promtool: Promtool, tmp_path: Path) -> None:
+    """Blocks and their size are labels. An engine that does not know its blocks yet is left out."""
+    snippet = """
+        local signals = ((import 'mixin.libsonnet') + { _config+:: { source: 'vllm' } })._signals;
+        [signals.kv_cache_capacity.expr, signals.prefix_cache_hits.expr]
+    """
+    capacity, hits = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
+
+    def series(name: str, step: int, **labels: str) -> dict[str, str]:
+        own = {"inference_service": "chat", "job": "p", "instance": "10.0.0.1:8000", **labels}
+        braces = ",".join(f'{key}="{value}"' for key, value in own.items())
+        return {"series": f"vllm:{name}{{{braces}}}", "values": f"{0 if step else 1}+{step}x40"}
+
+    caches = [
+        series("cache_config_info", 0, engine=str(engine), num_gpu_blocks=blocks, block_size="16")
+        for engine, blocks in enumerate(("2000", "1500", "None"))
+    ]
+    old, new = {"model_name": "m", "instance": "10.0.0.2:8000"}, {"model_name": "m"}
+    counters = [
+        series("prefix_cache_queries_total", 100, **new),
+        series("prefix_cache_hits_total", 40, **new),
+        series("gpu_prefix_cache_queries_total", 100, **old),
+        series("gpu_prefix_cache_hits_total", 60, **old),
+    ]
+    expected = [
+        (capacity, '{inference_service="chat"}', 24000),
+        (hits, '{inference_service="chat", model_name="m"}', 0.5),
+    ]
+    checks = [
+        {"expr": f"round({expr}, 0.001)", "eval_time": "35m", "exp_samples": [{"labels": labels, "value": value}]}
+        for expr, labels, value in expected
+    ]
+    file = tmp_path / "test.yaml"
+    tests = [{"interval": "1m", "input_series": caches + counters, "promql_expr_test": checks}]
+    file.write_text(json.dumps({"rule_files": [], "tests": tests}), encoding="utf-8")
+
+    promtool.test_rules(file)
