@@ -58,3 +58,10 @@ JOINED_CHARACTERS: Final = 16 * 1024  # of a broken line with those that may con
 # --- The files of a log, for each predictor ---------------------------------------------------------------------------
 LOG_FILES: Final = 128  # followed at once; those that changed longest ago wait; counted as log_files
 ROTATED_FILES: Final = 128  # of one log, the newest by name; older ones are not read
+
+# --- What `doctor` reads: a command, a manifest, a checkpoint folder --------------------------------------------------
+COMMAND_CHARACTERS: Final = 128 * 1024  # of a command that starts vLLM: Linux passes on no longer argument; refused
+MANIFEST_LEVELS: Final = 40  # of a manifest, where a pod with affinities has 15; refused
+CHECKPOINT_FILES: Final = 1024  # with weights in a folder, where the largest models have 200; the others do not count
+CONFIG_BYTES: Final = 16 * 1024 * 1024  # of a config.json, an index, or a header of weights; as if it were missing
+TOKENIZER_BYTES: Final = 64 * 1024 * 1024  # of a tokenizer.json, where Gemma's has 33 MB; not compared

@@ -8,15 +8,13 @@ is cut to it, and 0 drafts nothing. The batch size is the number of requests tha
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.versions import Release
 
-_FLAGS: Final = ("--speculative-config", "--speculative_config", "-sc")
-_DATA_PARALLEL: Final = ("--data-parallel-size", "--data_parallel_size", "-dp")
 _SCHEDULE: Final = "num_speculative_tokens_per_batch_size"
 _LIMIT: Final = "disable_by_batch_size"
 _SCHEDULE_SINCE: Final = (0, 24, 0)
@@ -47,18 +45,14 @@ def has_limit(release: Release | None) -> bool:
 
 def given_config(command: str | None) -> dict[str, Any]:
     """Return the speculative configuration in a command that starts vLLM; empty if there is none to read."""
-    text = _value_of(command, _FLAGS)
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
+    found = _argument(command, "speculative_config")
     return found if isinstance(found, dict) else {}
 
 
 def is_data_parallel(command: str | None) -> bool:
     """Whether a command starts more than one data parallel engine."""
-    text = _value_of(command, _DATA_PARALLEL)
-    return text is not None and text.isdecimal() and int(text) > 1
+    found = _argument(command, "data_parallel_size")
+    return isinstance(found, int) and found > 1
 
 
 def config_for(
@@ -93,15 +87,8 @@ def lacks_draft_model(config: dict[str, Any]) -> bool:
     return "model" not in config and config.get("method") not in _WITHOUT_DRAFT_MODEL
 
 
-def _value_of(command: str | None, flags: Sequence[str]) -> str | None:
-    """Return the last value that a command gives to one of ``flags``."""
+def _argument(command: str | None, name: str) -> Any:
     try:
-        words = shlex.split(command or "")
-    except ValueError:  # an open quotation
+        return read_command(command).arguments.get(name) if command else None
+    except ConfigError:  # it is free text
         return None
-    found = None
-    for index, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name in flags:
-            found = value if equals else next(iter(words[index + 1 : index + 2]), None)
-    return found

@@ -185,3 +185,7 @@ _TYPES: Final[Mapping[str, type]] = {
     for kind in (str, bool, int, float)
     if field.type in (kind, kind | None)
 }
+# Argument -> the type of its value; a mapping for those that take JSON. Of each argument whose value is kept.
+ARGUMENT_TYPES: Final[Mapping[str, type]] = {
+    path[0]: _TYPES[field] if len(path) == 1 else dict for field, paths in _ARGUMENTS.items() for path in paths
+}
