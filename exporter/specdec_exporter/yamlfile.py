@@ -56,7 +56,7 @@ def parse_yaml(
 ) -> Node:
     """Return the top node of ``content``, as :func:`read_yaml`.
 
-    Errors call the file ``name``; ``lines`` tells whether they have line numbers. ``levels``: the most that it may have.
+    Errors call the file ``name``; ``lines`` tells whether they have line numbers. ``levels``: at most so many.
     """
     source = Source(name, error, lines)
     if len(content) > MAX_BYTES:

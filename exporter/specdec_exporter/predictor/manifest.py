@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 
-from specdec_exporter.bounds import MANIFEST_LEVELS
+from specdec_exporter.bounds import MANIFEST_DOCUMENTS, MANIFEST_LEVELS
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.arguments import (
     ServerCommand,
@@ -58,20 +59,17 @@ def read_manifest(content: bytes, name: str) -> tuple[Server, ...]:
 
     Raises ConfigError if it is no YAML or too large, and if there is no such server.
     """
-    edges = [0, *(match.end() for match in _DOCUMENT.finditer(content)), len(content) + 3]
-    documents = [
-        b"\n" * content.count(b"\n", 0, start) + content[start : end - 3]
-        for start, end in zip(edges, edges[1:], strict=False)
-    ]
-    found = tuple(
-        server
-        for document in documents
-        if document.strip()
-        for server in _servers(parse_yaml(document, name, ConfigError, levels=MANIFEST_LEVELS))
-    )
+    edges = [0, *(match.end() for match in _DOCUMENT.finditer(content)), len(content) + len(b"---")]
+    if len(edges) > MANIFEST_DOCUMENTS:
+        raise ConfigError(f"{name}: expected at most {MANIFEST_DOCUMENTS} documents, found more")
+    found: list[Server] = []
+    for start, end in pairwise(edges):
+        lines = b"\n" * content.count(b"\n", 0, start)  # so that errors name the right line
+        if (document := content[start : end - len(b"---")]).strip():
+            found += _servers(parse_yaml(lines + document, name, ConfigError, levels=MANIFEST_LEVELS))
     if not found:
         raise ConfigError(f"{name}: expected a container that starts vLLM, or has its image, found none")
-    return found
+    return tuple(found)
 
 
 def _servers(top: Node) -> Iterator[Server]:

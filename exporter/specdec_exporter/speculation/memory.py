@@ -11,7 +11,7 @@ class MemoryBudget(msgspec.Struct, frozen=True, kw_only=True):
     gpu_bytes: float
     budget_bytes: float
     target_bytes: float
-    draft_bytes: float
+    draft_bytes: float | None
     left_bytes: float
 
 
@@ -22,8 +22,8 @@ def memory_budget(
 
     ``left = gpu_bytes x utilization - target_bytes - draft_bytes``. The draft's weights are inside the share that
     ``gpu_memory_utilization`` allows: vLLM loads them with the target's, before it measures what is left for the cache
-    (``load_model`` in ``v1/worker/gpu_model_runner.py`` of 0.32.0). So each byte of the draft is one byte less of cache.
-    ``draft_bytes``: ``None`` for a method without a draft model.
+    (``load_model`` in ``v1/worker/gpu_model_runner.py`` of 0.32.0), so each byte of draft costs one of cache.
+    ``draft_bytes``: ``None`` without a draft model, or if its size is not known.
     """
     if gpu_bytes is None or target_bytes is None:
         return None
@@ -32,6 +32,6 @@ def memory_budget(
         gpu_bytes=gpu_bytes,
         budget_bytes=budget,
         target_bytes=target_bytes,
-        draft_bytes=draft_bytes or 0.0,
+        draft_bytes=draft_bytes,
         left_bytes=budget - target_bytes - (draft_bytes or 0.0),
     )
