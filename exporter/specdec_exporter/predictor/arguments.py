@@ -33,7 +33,7 @@ _SHORT: Final = {
 # Besides enable_x, disable_x and no_x.
 _SWITCHES: Final = frozenset({"async_scheduling", "enforce_eager", "trust_remote_code"})
 _SWITCH_NAME: Final = re.compile(r"enable_|disable_(?!by_)|no_|use_v2_block_manager")
-_NUMBER: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?(?:e-?\d{1,2})?", re.ASCII)
+_NUMBER: Final = re.compile(r"-?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:e-?\d{1,2})?", re.ASCII)
 # 1k is 1000, 1K is 1024.
 _WHOLE: Final = re.compile(r"(-?\d{1,15}(?:\.\d{1,9})?)([kKmMgGtT]?)", re.ASCII)
 _FACTORS: Final[dict[str, int]] = {"": 1} | {
@@ -44,6 +44,7 @@ _FACTORS: Final[dict[str, int]] = {"": 1} | {
 _UNKNOWN: Final = re.compile(r"\$\{?\w|\$\(|\{\{")  # a variable or a template that nobody filled in
 _IMAGE: Final = re.compile(r"(?:[\w.:-]+/)*(?:vllm/[\w.-]+|vllm-openai[\w.-]*):v?(?P<tag>[\w.-]+)(?:@\S*)?", re.ASCII)
 _PROGRAM: Final = re.compile(r"(?:.*/)?(?:python[\d.]*|(?:ba|da)?sh|docker|podman|kubectl|uv|torchrun|.*\.(?:sh|py))")
+_MOST_KEYS: Final = 8  # inside each other
 _ENVIRONMENT: Final = ("VLLM_USE_V1", "VLLM_USE_V2_MODEL_RUNNER", "VLLM_ATTENTION_BACKEND")
 
 
@@ -136,7 +137,8 @@ class _Reader:
         self.arguments: dict[str, Any] = {}
         self.problems: list[str] = []
         self.unread: list[str] = []
-        self._keys: dict[str, dict[str, Any]] = {}  # of JSON arguments, given one by one
+        # Of JSON arguments, given one by one. vLLM does not join those under the short name and those under the long.
+        self._keys: dict[tuple[str, bool], dict[str, Any]] = {}
 
     def read(self, words: Sequence[str]) -> None:
         rest = list(reversed(words))
@@ -148,19 +150,20 @@ class _Reader:
                 self._option(word, rest)
             else:
                 self.arguments.setdefault("model", word)
-        for name, keys in self._keys.items():
+        for (name, _), keys in self._keys.items():
             self.arguments[name] = keys
 
     def _option(self, word: str, rest: list[str]) -> None:
         text, equals, value = word.partition("=")
         dashes = text.lstrip("-")
         head, *path = dashes.split(".")
-        name = _SHORT.get(head, head) if text == f"-{dashes}" else head.replace("-", "_")
+        is_short = text == f"-{dashes}"
+        name = _SHORT.get(head, head) if is_short else head.replace("-", "_")
         if name.startswith("no_") and name.removeprefix("no_") in ARGUMENT_TYPES:
             self.arguments[name.removeprefix("no_")] = False
             return
         if path:
-            self._key(name, path, value if equals else rest.pop() if rest else "")
+            self._key((name, is_short), path, value if equals else rest.pop() if rest else "")
             return
         following = bool(rest) and not _is_option(rest[-1])
         if equals or (following and not _is_switch(name)):
@@ -200,7 +203,7 @@ class _Reader:
             found = json.loads(value)
         except json.JSONDecodeError as error:
             near = value[max(0, error.pos - 12) : error.pos + 12]
-            where = f"character {error.pos + 1}, near {near!r}" if near else "its end"
+            where = f"character {error.pos + 1}, near {near!r}" if error.pos < len(value) else "its end"
             self.problems.append(f"{option} is not JSON: {error.msg}, at {where}")
             return None
         except (ValueError, RecursionError):
@@ -211,15 +214,15 @@ class _Reader:
             return None
         return found
 
-    def _key(self, name: str, path: list[str], value: str) -> None:
+    def _key(self, argument: tuple[str, bool], path: list[str], value: str) -> None:
         """Take in one key of a JSON argument."""
-        if ARGUMENT_TYPES.get(name) is not dict or len(path) > 8:
-            self.arguments.setdefault(name, None)
+        if ARGUMENT_TYPES.get(argument[0]) is not dict or len(path) > _MOST_KEYS:
+            self.arguments.setdefault(argument[0], None)
             return
         several = path[-1].endswith("+")
         path[-1] = path[-1].removesuffix("+")
         found: Any = value.split(",") if several else _json_or_text(value)
-        inner = self._keys.setdefault(name, {})
+        inner = self._keys.setdefault(argument, {})
         for key in path[:-1]:
             below = inner.get(key)
             inner[key] = inner = below if isinstance(below, dict) else {}

@@ -15,7 +15,7 @@ from specdec_exporter.errors import ConfigError
 _VARIABLE: Final = r"\$\{(?P<name>\w+)(?::?-(?P<default>[^{}]*))?\}|\$\((?P<call>[^()]*)\)|\$(?P<bare>[A-Za-z_]\w*)"
 # No part can match in two ways, and none scans far before it fails, so reading is linear.
 _PART: Final = re.compile(
-    rf"""(?P<gap>[ \t\r]+|\\\r?\n|\\\Z) | (?P<end>[\n;&|()]+)
+    rf"""(?P<gap>[ \t\r]+) | (?P<joint>\\(?:\r?\n|\Z)) | (?P<end>[\n;&|()]+)
     | '(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*+)" | \\(?P<escaped>.)
     | (?P<variable>{_VARIABLE})
     | (?P<comment>\#) | (?P<plain>\{{\{{[^{{}}]*\}}\}} | [^ \t\r\n;&|()\\'"$\#{{]+ | [${{])""",
@@ -89,6 +89,8 @@ class Shell:
                 line = script.count("\n", 0, position) + 1
                 raise ConfigError(f"the command: line {line} has an open quotation ({script[position]})")
             position = part.end()
+            if part["joint"] is not None:
+                continue
             if part["comment"] and word is None:
                 position = (script.find("\n", position) + 1 or len(script) + 1) - 1
             elif part["gap"] or part["end"]:
