@@ -110,7 +110,7 @@ def diagnose(
         stage = next((each.stage for each, then in stages if fact.holds(then)), observed[-1].stage)
         findings.append(_told(fact, whole, stage, guessed))
     memory = memory_budget(
-        whole.gpu_memory_bytes, whole.gpu_memory_utilization or _UTILIZATION, whole.target_bytes, whole.draft_bytes
+        whole.gpu_memory_bytes, whole.gpu_memory_utilization or _UTILIZATION, whole.target_bytes, _draft_bytes(whole)
     )
     if memory is not None and memory.left_bytes <= 0:
         findings.append(_no_room(memory, guessed))
@@ -128,7 +128,7 @@ def diagnose(
         notes=tuple(notes),
         memory=memory,
         suggestion=_suggestion(whole, names) if whole.speculative is False else None,
-        checklist=_LEVER_CHECKLIST if whole.speculative is False else _CHECKLIST,
+        checklist=_LEVER_CHECKLIST if whole.speculative is False else _checklist(whole),
     )
 
 
@@ -237,6 +237,11 @@ def _word(value: Any) -> str:
     return ".".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+def _draft_bytes(deployment: Deployment) -> float | None:
+    """Return the size of the draft; 0 if it has no weights of its own, ``None`` if it is not known."""
+    return 0.0 if deployment.draft_model is None else deployment.draft_bytes
+
+
 def _no_room(memory: MemoryBudget, guessed: frozenset[str]) -> Diagnosis:
     weights = memory.target_bytes + (memory.draft_bytes or 0)
     found = (
@@ -296,9 +301,16 @@ def _suggestion(deployment: Deployment, names: Sequence[str]) -> Suggestion | No
     )
 
 
+def _checklist(deployment: Deployment) -> tuple[str, ...]:
+    return _CHECKLIST if deployment.draft_model is None else (_DRAFT_CHECK, *_CHECKLIST)
+
+
+_DRAFT_CHECK: Final = (
+    "Draft: it belongs to exactly this target, and gives each token the same number (--target-path and --draft-path "
+    "compare tokenizers)."
+)
 _CHECKLIST: Final = (
-    "Tokenizer: draft and target give each token the same number (--target-path and --draft-path check it).",
-    "Domain: the draft was trained on traffic like yours. Elsewhere its tokens are rejected, and no line says so.",
+    "Traffic: drafts fit the kind of text that the draft learnt. Elsewhere they are rejected, and no line says so.",
     "Temperature: acceptance falls as it rises. Measure with the temperatures that your clients send.",
     "Load: what pays with 8 requests at once may cost with 32. `tune` and `compare` measure it at yours.",
 )

@@ -23,7 +23,7 @@ def memory_budget(
     ``left = gpu_bytes x utilization - target_bytes - draft_bytes``. The draft's weights are inside the share that
     ``gpu_memory_utilization`` allows: vLLM loads them with the target's, before it measures what is left for the cache
     (``load_model`` in ``v1/worker/gpu_model_runner.py`` of 0.32.0), so each byte of draft costs one of cache.
-    ``draft_bytes``: ``None`` without a draft model, or if its size is not known.
+    ``draft_bytes``: 0 without a draft model; ``None``, which counts as 0, if its size is not known.
     """
     if gpu_bytes is None or target_bytes is None:
         return None

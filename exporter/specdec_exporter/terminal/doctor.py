@@ -59,11 +59,11 @@ def _print(console: Console, finding: Diagnosis) -> None:
 
 def _memory_words(memory: MemoryBudget) -> list[tuple[str, str]]:
     draft = memory.draft_bytes
-    share = "" if draft is None else f", {percent(draft / memory.gpu_bytes)} of the memory"
+    share = "" if not draft else f", {percent(draft / memory.gpu_bytes)} of the memory"
     return [
         ("vLLM may use", size(round(memory.budget_bytes))),
         ("target", size(round(memory.target_bytes))),
-        ("draft", "none, or not known" if draft is None else f"{size(round(draft))}{share}"),
+        ("draft", "not known: give --draft-path" if draft is None else f"{size(round(draft))}{share}"),
         ("left", f"{size(max(0, round(memory.left_bytes)))} for KV cache, activations and CUDA graphs"),
     ]
 
