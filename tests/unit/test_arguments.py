@@ -202,8 +202,6 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=4), st.sampled_from(["--speculative-config", "-sc"]))
 def test_a_config_is_read_back(config: dict[str, Any], option: str) -> None:
-    text = json.dumps(config)
-    if "${" not in text and "{{" not in text:
-        found = read_command(shlex.join(["vllm", "serve", "m", option, text]))
-        assert found.problems == found.unread == ()
-        assert found.arguments["speculative_config"] == config
+    found = read_command(shlex.join(["vllm", "serve", "m", option, json.dumps(config)]))
+    assert found.problems == found.unread == ()
+    assert found.arguments["speculative_config"] == config

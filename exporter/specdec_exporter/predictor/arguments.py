@@ -184,11 +184,11 @@ class _Reader:
         kind = ARGUMENT_TYPES.get(name)
         if kind is None:
             return None
+        if kind is dict:
+            return self._json(name, value)
         if _UNKNOWN.search(value):
             self.unread.append(name)
             return value if kind is str else None
-        if kind is dict:
-            return self._json(name, value)
         if kind is bool:
             return {"true": True, "false": False}.get(value.lower())
         if kind is int:
@@ -202,6 +202,9 @@ class _Reader:
         try:
             found = json.loads(value)
         except json.JSONDecodeError as error:
+            if _UNKNOWN.search(value):
+                self.unread.append(name)
+                return None
             near = value[max(0, error.pos - 12) : error.pos + 12]
             where = f"character {error.pos + 1}, near {near!r}" if error.pos < len(value) else "its end"
             self.problems.append(f"{option} is not JSON: {error.msg}, at {where}")

@@ -56,13 +56,13 @@ class Shell:
                 if (assignment := _ASSIGNMENT.fullmatch(word)) and not (depth and assignment[1] in self.variables):
                     self.variables[assignment[1]] = assignment[2]
                 start += 1
-            command = words[start:]
-            while evals and command[:1] == ["eval"]:
-                command = command[1:]
-            if command and start + len(command) < len(words):
-                yield from self.commands(" ".join(command), evals=evals - 1)
-            elif command:
-                yield command
+            evaluated = start
+            while evals and evaluated < len(words) and words[evaluated] == "eval":
+                evaluated += 1
+            if evaluated > start:
+                yield from self.commands(" ".join(words[evaluated:]), evals=evals - 1)
+            elif words[start:]:
+                yield words[start:]
 
     def expanded(self, text: str) -> str:
         """Return ``text`` with the variables that are known."""
@@ -82,7 +82,7 @@ class Shell:
 
     def _split(self, script: str) -> Iterator[list[str]]:
         words: list[str] = []
-        word: str | None = None
+        word: list[str] = []  # its parts; a part may be empty, such as ""
         position = 0
         while position < len(script):
             if (part := _PART.match(script, position)) is None:
@@ -91,12 +91,12 @@ class Shell:
             position = part.end()
             if part["joint"] is not None:
                 continue
-            if part["comment"] and word is None:
+            if part["comment"] and not word:
                 position = (script.find("\n", position) + 1 or len(script) + 1) - 1
             elif part["gap"] or part["end"]:
-                if word is not None:
-                    words.append(word)
-                    word = None
+                if word:
+                    words.append("".join(word))
+                    word = []
                 if part["end"] and words:
                     yield words
                     words = []
@@ -104,16 +104,16 @@ class Shell:
                 # Without quotes, a value is split into words.
                 value = self._value(part)
                 first, *others = (value.split() if part["call"] is None else [value]) or [""]
-                word = (word or "") + first if first or word is not None else None
+                word += [first] if first else []
                 for other in others:
-                    words.append(word or "")
-                    word = other
+                    words.append("".join(word))
+                    word = [other]
             elif part["double"] is not None:
-                word = (word or "") + self.expanded(part["double"])
+                word.append(self.expanded(part["double"]))
             else:
                 as_written = (part["single"], part["escaped"], part["comment"], part["plain"])
-                word = (word or "") + next(each for each in as_written if each is not None)
-        if word is not None:
-            words.append(word)
+                word.append(next(each for each in as_written if each is not None))
+        if word:
+            words.append("".join(word))
         if words:
             yield words
