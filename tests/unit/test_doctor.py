@@ -29,7 +29,7 @@ from specdec_exporter.speculation.memory import memory_budget
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "doctor.md"
 NGRAM = """vllm serve m --speculative-config '{"method": "ngram", "num_speculative_tokens": 5}'"""
-FACT = "ngram_without_async_scheduling"  # of releases 0.14.1 to 0.32.0
+FACT = "ngram_without_async_scheduling"  # of releases up to 0.32.0
 HEALTHY = [
     *("0.25.1-draft_model-k3", "0.32.0-baseline-nospec", "0.32.0-eagle3-k2-dummy", "0.32.0-mtp-k2-dummy"),
     *("0.9.2-v0-ngram-k5",),
@@ -54,7 +54,7 @@ async def test_arguments_alone_are_judged_by_their_release() -> None:
     assert (code, found["level"]) == (2, "WARN")
     (fact,) = (each for each in found["findings"] if each["code"] == FACT)
     assert (fact["stage"], fact["level"]) == ("before", "WARN")
-    assert fact["releases"] == "0.14.1 to 0.32.0"
+    assert fact["releases"].endswith(" to 0.32.0")
     assert fact["sources"]
     assert fact["checked"]
     assert found["looked_at"]["Speculation"] == "ngram, k = 5"
