@@ -51,17 +51,19 @@ def read_yaml(path: str | Path, error: type[SpecdecError]) -> Node:
     return parse_yaml(content, str(path), error)
 
 
-def parse_yaml(content: bytes, name: str, error: type[SpecdecError], *, lines: bool = True) -> Node:
+def parse_yaml(
+    content: bytes, name: str, error: type[SpecdecError], *, lines: bool = True, levels: int = MAX_DEPTH
+) -> Node:
     """Return the top node of ``content``, as :func:`read_yaml`.
 
-    Errors call the file ``name``; ``lines`` tells whether they have line numbers.
+    Errors call the file ``name``; ``lines`` tells whether they have line numbers. ``levels``: at most so many.
     """
     source = Source(name, error, lines)
     if len(content) > MAX_BYTES:
         source.refuse(None, f"expected at most {MAX_BYTES} bytes, found more")
     if content.count(b"\n") + content.count(b"\r") > MAX_LINES:
         source.refuse(None, f"expected at most {MAX_LINES} lines, found more")
-    top = _compose(content, source)
+    top = _compose(content, source, levels)
     return Node(source, "", None if top is None else _line(top), top)
 
 
@@ -165,6 +167,16 @@ class Node(NamedTuple):
         if _has_control(value):
             self.refuse("contains a line break or another control character")
         return value
+
+    def block(self) -> str | None:
+        """Return a single value as written, which may have several lines; ``None`` for anything else."""
+        value = self.yaml.value if self.yaml is not None and self._is(*_SCALARS) else None
+        return value if isinstance(value, str) and self.given else None
+
+    @property
+    def kind(self) -> str:
+        """``"map"``, ``"seq"`` or the type of a single value, as YAML names it."""
+        return "null" if self.yaml is None else self.yaml.tag.removeprefix(_TAG)
 
     def text(self) -> str:
         """Return text. Text that YAML reads as a number or a date needs quotes."""
@@ -305,7 +317,7 @@ def _kind(node: yaml.Node | None) -> str:
     return _KINDS[node.tag.removeprefix(_TAG) if node else "null"]
 
 
-def _compose(content: bytes, source: Source) -> yaml.Node | None:
+def _compose(content: bytes, source: Source, levels: int) -> yaml.Node | None:
     """Return the top node of the one document in ``content``."""
     import yaml  # noqa: PLC0415  only where there is a file: memory is budgeted
 
@@ -321,8 +333,8 @@ def _compose(content: bytes, source: Source) -> yaml.Node | None:
         def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
             event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
             self.depth += 1
-            if self.depth > MAX_DEPTH:
-                source.refuse(_line(event), f"expected at most {MAX_DEPTH} levels, found more")
+            if self.depth > levels:
+                source.refuse(_line(event), f"expected at most {levels} levels, found more")
             if tag := getattr(event, "tag", None):
                 source.refuse(_line(event), f"expected no tags, found {tag}")
             before = self.values

@@ -89,11 +89,11 @@ async def check(
         cost = state.policy.cost
         reading_seconds = cost.interval_seconds
         window_seconds = max(window_seconds, cost.min_intervals * reading_seconds)
-    window = _Window(window_seconds, reading_seconds, stop or asyncio.Event())
+    window = Window(window_seconds, reading_seconds, stop or asyncio.Event())
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access)
-        reading = await asyncio.to_thread(_read_log, log_paths) if log_paths else None
-        fetches = await _observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
+        reading = await asyncio.to_thread(read_log, log_paths) if log_paths else None
+        fetches = await observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
         no_statistics = state.snapshot is not None and not state.snapshot.stats_present
         if no_statistics or (asks_exporter and state.snapshot is None):
             exporter = await fetch_status(fetcher, timeout_seconds)
@@ -104,7 +104,13 @@ async def check(
         pinned.observe(state.snapshot, state.vllm_version)
         state.observe_baseline(pinned.decoding)
         fetches = (*fetches, _baseline(pinned))
-    look = Look(
+    look = look_at(state)
+    return _report(examine(fetches, look, reading, state.policy), look, state.status(), output, stdout)
+
+
+def look_at(state: PredictorState) -> Look:
+    """Return what was seen of a predictor."""
+    return Look(
         up=state.up,
         evidence=state.evidence(state.published()),
         model_names=state.model_names,
@@ -112,7 +118,6 @@ async def check(
         window=state.window(),
         lifetime=state.lifetime(),
     )
-    return _report(examine(fetches, look, reading, state.policy), look, state.status(), output, stdout)
 
 
 def _report(
@@ -139,13 +144,13 @@ def _baseline(pinned: PinnedBaseline) -> Finding:
     return Finding("PASS", "Baseline", f"{name}, of {pinned.decoding.requests:,.0f} requests", note or None)
 
 
-async def _observe(
+async def observe(
     fetcher: MetricsFetcher,
     state: PredictorState,
     reading: LogReading | None,
     *,
     timeout_seconds: float,
-    window: _Window,
+    window: Window,
     stderr: TextIO,
 ) -> tuple[Finding, ...]:
     """Update ``state`` from the predictor over the window; return findings about the fetches."""
@@ -181,7 +186,7 @@ async def _observe(
     return (answered,)
 
 
-class _Window:
+class Window:
     """The time over which a predictor is read: a reading at its end, and some before."""
 
     def __init__(self, seconds: float, reading_seconds: float, stop: asyncio.Event) -> None:
@@ -208,7 +213,7 @@ class _Window:
         return True
 
 
-def _read_log(patterns: Sequence[str]) -> LogReading:
+def read_log(patterns: Sequence[str]) -> LogReading:
     """Read files and globs (the matches of a glob in order of age) as one log."""
     paths: list[str] = []
     for pattern in patterns:
@@ -218,4 +223,4 @@ def _read_log(patterns: Sequence[str]) -> LogReading:
     inputs = LogInputs(paths)
     story = LogStory()
     story.add(inputs.events(REPORT_KINDS))
-    return LogReading(story.analysis(), inputs.counters, tuple(inputs.failed.values()))
+    return LogReading(story.analysis(), inputs.counters, tuple(inputs.failed.values()), story.deployment())

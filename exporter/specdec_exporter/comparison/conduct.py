@@ -13,7 +13,7 @@ from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.latency import LatencyComparison, direction
 from specdec_exporter.comparison.likeness import TITLES, Flag, sample_of, speculates
 from specdec_exporter.comparison.requests import runs_per_prompt, temperatures_of, workload_of
-from specdec_exporter.predictor.speculativeconfig import given_seed
+from specdec_exporter.predictor.speculativeconfig import deployment_of
 from specdec_exporter.speculation.policy import Policy
 
 
@@ -21,9 +21,9 @@ def conduct_flags(
     baseline: Baseline, candidate: Baseline, latencies: Sequence[LatencyComparison], policy: Policy
 ) -> Iterator[Flag]:
     """Yield what to know about both recordings; ``latencies`` were compared already."""
-    seeds = [given_seed(each.context.command) for each in (baseline, candidate)]
+    seeds = [deployment_of(each.context.command).seed for each in (baseline, candidate)]
     if seeds[0] != seeds[1] and all(each.context.command for each in (baseline, candidate)):
-        one, other = (seed or "not given" for seed in seeds)
+        one, other = ("not given" if seed is None else seed for seed in seeds)
         words = f"--seed: {one} in the baseline, {other} in the candidate"
         yield Flag("seed_differs", words, "Start both with the same --seed.")
     for each in latencies:

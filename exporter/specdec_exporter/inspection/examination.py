@@ -12,6 +12,7 @@ import msgspec
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import count, percent
 from specdec_exporter.inspection.logstory import Analysis
+from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.versions import KnownPitfall
@@ -34,11 +35,12 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogReading(msgspec.Struct, frozen=True):
-    """The log's analysis, the reader's counters, and in words why a file could not be read."""
+    """The log's analysis, the reader's counters, in words why a file could not be read, and what it shows."""
 
     analysis: Analysis
     counters: ReaderCounters
     failures: tuple[str, ...]
+    deployment: Deployment = Deployment()
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +80,7 @@ def examine(
     findings = list(access)
     if look.up:
         findings += _predictor(look, judgement, basis, span)
-        findings += [_pitfall(pitfall) for pitfall in judgement.pitfalls]
+        findings += [pitfall_finding(pitfall) for pitfall in judgement.pitfalls]
     if reading is not None:
         findings += _log(reading, look)
     choice = k_choice(basis, evidence.num_speculative_tokens, evidence.cost, policy.for_method(evidence.method))
@@ -183,7 +185,8 @@ def _drafting(look: Look, basis: Figures | None, span: str) -> Finding:
     return Finding("WARN", "Drafting", "nothing was drafted yet", action)
 
 
-def _pitfall(pitfall: KnownPitfall) -> Finding:
+def pitfall_finding(pitfall: KnownPitfall) -> Finding:
+    """Return the finding that a pitfall is."""
     level: Level = "WARN" if pitfall.costly else "PASS"
     return Finding(level, f"vLLM {pitfall.releases}", pitfall.meaning, pitfall.action)
 

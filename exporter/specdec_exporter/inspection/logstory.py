@@ -15,6 +15,7 @@ from operator import add
 
 import msgspec
 
+from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
@@ -285,6 +286,24 @@ class LogStory:
             pitfalls=evidence.pitfalls(),
             verdict=judge(_about(judged, evidence) if judged else evidence, self._policy).verdict,
         )
+
+    def deployment(self) -> Deployment:
+        """Return what the log shows of what ran at its end."""
+        config = self._current.config
+        judged = any(account.windows for account in self._accounts.values())
+        found = self._evidence(None).known()
+        shown = (
+            {
+                "model": config.model,
+                "draft_model": config.draft_model,
+                "num_speculative_tokens": config.num_speculative_tokens,
+                "speculative": None if config.speculative is msgspec.UNSET else config.speculative,
+            }
+            if config
+            else {}
+        )
+        shown |= {"drafting": True} if judged else {}
+        return msgspec.structs.replace(found, **{field: value for field, value in shown.items() if value is not None})
 
     def _open(self, key: tuple[object, ...], config: EngineConfig | None) -> _OpenAccount:
         account = self._accounts[key] = _OpenAccount(config, self._rejection_sampling, self._policy.min_drafts)

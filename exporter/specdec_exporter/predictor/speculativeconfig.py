@@ -8,16 +8,14 @@ is cut to it, and 0 drafts nothing. The batch size is the number of requests tha
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.predictor.arguments import ServerCommand, read_command
+from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.versions import Release
 
-_FLAGS: Final = ("--speculative-config", "--speculative_config", "-sc")
-_DATA_PARALLEL: Final = ("--data-parallel-size", "--data_parallel_size", "-dp")
-_SEED: Final = ("--seed",)
 _SCHEDULE: Final = "num_speculative_tokens_per_batch_size"
 _LIMIT: Final = "disable_by_batch_size"
 _SCHEDULE_SINCE: Final = (0, 24, 0)
@@ -42,23 +40,13 @@ def has_limit(release: Release | None) -> bool:
 
 def given_config(command: str | None) -> dict[str, Any]:
     """Return the speculative configuration in a command that starts vLLM; empty if there is none to read."""
-    text = value_of(command, _FLAGS)
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
+    found = _server_command(command).arguments.get("speculative_config")
     return found if isinstance(found, dict) else {}
 
 
 def is_data_parallel(command: str | None) -> bool:
     """Whether a command starts more than one data parallel engine."""
-    text = value_of(command, _DATA_PARALLEL)
-    return text is not None and text.isdecimal() and int(text) > 1
-
-
-def given_seed(command: str | None) -> str | None:
-    """Return the value of ``--seed`` in a command that starts vLLM."""
-    return value_of(command, _SEED)
+    return (deployment_of(command).data_parallel_size or 1) > 1
 
 
 def config_for(
@@ -93,15 +81,13 @@ def lacks_draft_model(config: dict[str, Any]) -> bool:
     return "model" not in config and config.get("method") not in _WITHOUT_DRAFT_MODEL
 
 
-def value_of(command: str | None, flags: Sequence[str]) -> str | None:
-    """Return the last value that a command gives to one of ``flags``; ``None`` without one."""
+def deployment_of(command: str | None) -> Deployment:
+    """Return what a command that starts vLLM says of its deployment; nothing for free text."""
+    return _server_command(command).deployment()
+
+
+def _server_command(command: str | None) -> ServerCommand:
     try:
-        words = shlex.split(command or "")
-    except ValueError:  # an open quotation
-        return None
-    found = None
-    for index, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name in flags:
-            found = value if equals else next(iter(words[index + 1 : index + 2]), None)
-    return found
+        return read_command(command) if command else ServerCommand()
+    except ConfigError:  # it is free text
+        return ServerCommand()

@@ -20,6 +20,7 @@ SilenceName = Literal["api_servers", "no_engine_config", "no_stats_lines", "noth
 
 # Whether generated tokens come with drafts; the other states do not tell.
 _DRAFTING: Mapping[str, bool] = {"drafting": True, "not_drafting": False}
+_SPECULATIVE: Mapping[str, bool] = {"drafting": True, "not_drafting": True, "speculation_off": False}
 
 
 class DecodingBaseline(msgspec.Struct, frozen=True):
@@ -67,21 +68,23 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     published: str | None = None
     deployment: Deployment = Deployment()
 
+    def known(self) -> Deployment:
+        """Return the deployment with all that the evidence shows of it."""
+        shown = {
+            "release": parse_release(self.vllm_version or ""),
+            "engine_generation": self.engine_generation,
+            "method": self.method,
+            "num_speculative_tokens": self.num_speculative_tokens,
+            "drafting": _DRAFTING.get(self.state),
+            "log_windows": self.log_windows,
+            "speculative": _SPECULATIVE.get(self.state),
+        }
+        known = {field: value for field, value in shown.items() if value is not None}
+        return msgspec.structs.replace(self.deployment, engines=self.engines, warnings=self.warnings, **known)
+
     def pitfalls(self) -> tuple[KnownPitfall, ...]:
         """Return the known pitfalls that apply to this evidence; those that cost requests come first."""
-        return pitfalls_of(
-            msgspec.structs.replace(
-                self.deployment,
-                release=parse_release(self.vllm_version or ""),
-                engine_generation=self.engine_generation,
-                method=self.method,
-                num_speculative_tokens=self.num_speculative_tokens,
-                engines=self.engines,
-                drafting=_DRAFTING.get(self.state),
-                log_windows=self.log_windows,
-                warnings=self.warnings,
-            )
-        )
+        return pitfalls_of(self.known())
 
 
 class WarningCount(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     async_scheduling: bool | None = None
     enable_lora: bool | None = None
     enforce_eager: bool | None = None
+    seed: int | None = None
     kv_cache_dtype: str | None = None
     attention_backend: str | None = None
     structured_outputs_backend: str | None = None
@@ -120,6 +121,7 @@ _ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "async_scheduling": [("async_scheduling",)],
     "enable_lora": [("enable_lora",)],
     "enforce_eager": [("enforce_eager",)],
+    "seed": [("seed",)],
     "kv_cache_dtype": [("kv_cache_dtype",)],
     "attention_backend": [("attention_backend",), ("attention_config", "backend")],
     "structured_outputs_backend": [("structured_outputs_config", "backend"), ("guided_decoding_backend",)],
@@ -129,7 +131,7 @@ _ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "draft_model": [("speculative_config", "model"), ("speculative_model",)],
     "num_speculative_tokens": [("speculative_config", "num_speculative_tokens"), ("num_speculative_tokens",)],
     "draft_tensor_parallel_size": [("speculative_config", "draft_tensor_parallel_size")],
-    "draft_quantization": [("speculative_config", "quantization")],
+    "draft_quantization": [("speculative_config", "quantization"), ("speculative_model_quantization",)],
     "rejection_sample_method": [("speculative_config", "rejection_sample_method")],
     "parallel_drafting": [("speculative_config", "parallel_drafting")],
     "prompt_lookup_min": [("speculative_config", "prompt_lookup_min")],
@@ -184,4 +186,8 @@ _TYPES: Final[Mapping[str, type]] = {
     for field in msgspec.structs.fields(Deployment)
     for kind in (str, bool, int, float)
     if field.type in (kind, kind | None)
+}
+# Argument -> the type of its value; a mapping for those that take JSON. Of each argument whose value is kept.
+ARGUMENT_TYPES: Final[Mapping[str, type]] = {
+    path[0]: _TYPES[field] if len(path) == 1 else dict for field, paths in _ARGUMENTS.items() for path in paths
 }

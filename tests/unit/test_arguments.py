@@ -1,0 +1,207 @@
+"""A command that starts vLLM becomes its arguments, as vLLM's own parser reads them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec_exporter import bounds
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.predictor.arguments import ServerCommand, read_command, read_words
+from specdec_exporter.predictor.facts.deployment import ARGUMENT_TYPES, KEPT_ARGUMENTS
+from specdec_exporter.predictor.shell import Shell
+
+EAGLE = {"method": "eagle3", "model": "d", "num_speculative_tokens": 3}
+SPELLINGS = [
+    f"""vllm serve m --speculative-config '{json.dumps(EAGLE)}'""",
+    f"""vllm serve m --speculative_config='{json.dumps(EAGLE)}'""",
+    f"""vllm serve m -sc '{json.dumps(EAGLE)}'""",
+    f"""-sc '{json.dumps(EAGLE)}'""",
+    """vllm serve m --speculative-config.method eagle3 --speculative-config.model=d
+       --speculative_config.num_speculative_tokens 3""".replace("\n", " "),
+    """vllm serve m -sc '{"method": "mtp"}' -sc.method eagle3 -sc.model d -sc.num_speculative_tokens 3""",
+    """VLLM_X=1 exec /opt/bin/vllm serve m --port 80 -sc "{\\"method\\": \\"eagle3\\", \\"model\\": \\"d\\",
+       \\"num_speculative_tokens\\": 3}" 2>&1 | tee log""",
+    f"""docker run --gpus all vllm/vllm-openai:v0.19.1 --model m -sc '{json.dumps(EAGLE)}'""",
+    f"""python3 -m vllm.entrypoints.openai.api_server --model m --speculative-config '{json.dumps(EAGLE)}'""",
+    f"""./start.sh --speculative-config '{json.dumps(EAGLE)}'""",
+]
+
+
+@pytest.mark.parametrize("command", SPELLINGS)
+def test_a_speculative_config_is_read_in_every_spelling(command: str) -> None:
+    found = read_command(command)
+    assert found.arguments["speculative_config"] == EAGLE
+    assert found.problems == ()
+    assert found.deployment().speculative is True
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        ("-tp 8", "tensor_parallel_size", 8),
+        ("-tp=8", "tensor_parallel_size", 8),
+        ("--tensor_parallel_size 8", "tensor_parallel_size", 8),
+        ("-pp 2 -dp 4", "data_parallel_size", 4),
+        ("-ep -tp 2", "enable_expert_parallel", True),
+        ("--no-enable-chunked-prefill", "enable_chunked_prefill", False),
+        ("--enable-chunked-prefill --port 1", "enable_chunked_prefill", True),
+        ("--enable-chunked-prefill False", "enable_chunked_prefill", False),
+        ("--enforce-eager m", "model", "m"),
+        ("--trust-remote-code m", "model", "m"),
+        ("--served-model-name a b --model m", "model", "m"),
+        ("--max-num-seqs 1k", "max_num_seqs", 1000),
+        ("--max-model-len 32K", "max_model_len", 32768),
+        ("--max-model-len 25.6k", "max_model_len", 25600),
+        ("--max-model-len auto", "max_model_len", None),
+        ("--gpu-memory-utilization .8", "gpu_memory_utilization", 0.8),
+        ("--gpu-memory-utilization 0.8", "gpu_memory_utilization", 0.8),
+        ("-q fp8", "quantization", "fp8"),
+        ("-O3 --dtype half", "dtype", "half"),
+        ("""--kv-transfer-config '{"kv_role": "kv_producer"}'""", "kv_transfer_config", {"kv_role": "kv_producer"}),
+        ("-ac.backend FLASH_ATTN", "attention_config", {"backend": "FLASH_ATTN"}),
+        ("-sc.a.b+ 1,2 -sc.a.b+ 3", "speculative_config", {"a": {"b": ["1", "2", "3"]}}),
+        ("-sc.k 1 --speculative-config.j 2", "speculative_config", {"j": 2}),  # as vLLM does
+        ("-sc.k 1k", "speculative_config", {"k": 1000}),
+        ("--speculative-config", "speculative_config", None),
+    ],
+)
+def test_an_argument_has_vllms_name_and_type(words: str, name: str, value: Any) -> None:
+    assert read_command(words).arguments[name] == value
+
+
+def test_a_secret_is_not_kept() -> None:
+    found = read_command("vllm serve m --api-key s3cret --hf-token=s3cret --served-model-name s3cret s3cret")
+    assert {"api_key", "hf_token", "served_model_name"} <= found.arguments.keys()
+    assert "s3cret" not in str(found)
+    assert "s3cret" not in str(read_command("TOKEN=s3cret vllm serve m"))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ('{"method": "ngram" "k": 3}', "Expecting ',' delimiter, at character 20, near"),
+        ("{'method': 'ngram'}", "Expecting property name enclosed in double quotes, at character 2"),
+        ('{"k": 3', "at its end"),
+        ("[1]", "expected {...}"),
+        ('{"k": ' + "9" * 5000 + "}", "too long"),
+        ("[" * 100_000, "nests too deep"),
+    ],
+)
+def test_bad_json_is_named_with_its_place(value: str, words: str) -> None:
+    found = read_words(["m", "--speculative-config", value])
+    (problem,) = found.problems
+    assert problem.startswith("--speculative-config is not ")
+    assert words in problem
+    assert len(problem) < 200
+
+
+def test_a_script_is_read_with_its_variables() -> None:
+    script = """
+    set -ex   # as others do
+    export NAME=org/model K=3
+    FOLDER="/models/${NAME}"
+    if [ ! -d "${FOLDER}" ]; then
+      FOLDER=/models
+    fi
+    eval "vllm serve ${FOLDER} \\
+      --dtype ${DTYPE:-auto} $EXTRA --quantization ${UNKNOWN} \\
+      --speculative-config '{\\"method\\": \\"ngram\\", \\"num_speculative_tokens\\": $K}'"
+    """
+    found = read_command(script, {"EXTRA": "-tp 2 --max-num-seqs 8", "VLLM_USE_V1": "0", "OTHER": "x"})
+    assert found.arguments == {
+        "model": "/models/org/model",
+        "dtype": "auto",
+        "tensor_parallel_size": 2,
+        "max_num_seqs": 8,
+        "quantization": "${UNKNOWN}",
+        "speculative_config": {"method": "ngram", "num_speculative_tokens": 3},
+    }
+    assert found.environment == {"VLLM_USE_V1": "0"}
+    assert found.unread == ("quantization",)
+    assert found.deployment().engine_generation == "v0"
+
+
+def test_a_value_that_depends_on_something_unknown_is_no_fault() -> None:
+    found = read_command("""vllm serve m -tp $N -sc '{"num_speculative_tokens": {{ .k }}}' --config more.yaml""")
+    assert found.problems == ()
+    assert found.unread == ("tensor_parallel_size", "speculative_config", "config")
+
+
+def test_the_environment_and_the_image_tell_more() -> None:
+    command = "VLLM_USE_V2_MODEL_RUNNER=1 VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve m"
+    found = read_command(command).deployment()
+    assert (found.second_runner, found.attention_backend) == (True, "FLASHINFER")
+    image = "docker run -e A=b docker.io/vllm/vllm-openai:v0.19.1-cu130@sha256:abc --model m"
+    assert read_command(image).deployment().release == (0, 19, 1)
+    assert read_command("docker run example.com/my-vllm:v2.1 vllm serve m").image_release is None
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("vllm serve 'm", "line 1 has an open quotation (')"),
+        ('vllm serve m \\\n "x', 'line 2 has an open quotation (")'),
+        ("", "expected `vllm serve MODEL ...`"),
+        ("# nothing", "expected `vllm serve MODEL ...`"),
+        ("python3 train.py", "expected `vllm serve MODEL ...`"),
+        ("x" * (bounds.COMMAND_CHARACTERS + 1), "expected at most 131072 characters"),
+        ("A=aaaaaaaaaaaaaaaa;" + "A=$A$A;" * 30 + "vllm serve $A", "stand for more than 131072 characters"),
+    ],
+)
+def test_what_is_no_command_is_one_clear_error(command: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_command(command)
+    assert words in str(refused.value)
+    assert len(str(refused.value)) < 200
+
+
+def test_an_eval_of_itself_ends() -> None:
+    assert read_command("A='eval $A'; eval $A; vllm serve m").arguments == {"model": "m"}
+    assert read_command("A='$A;eval $A'; eval $A$A; vllm serve m").arguments["model"] == "m"
+
+
+PIECES = st.sampled_from(
+    [*("'", '"', "\\", "$", "${", "}", "$(", ")", "{{", "}}", "#", ";", "\n", " ", "=", "--", "-", ".", "+", "if ")]
+    + [*("fi", "eval ", "A=", "$A", "${A:-", "vllm serve ", "-sc", "-sc.a", "-tp ", '{"a": ', "[", "1e9", "\0", "é")]
+    + [f"--{name} " for name in sorted(KEPT_ARGUMENTS)]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=4), max_size=25).map("".join))
+def test_any_text_is_arguments_or_an_error_of_ours(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        require_sound(read_command(text))
+
+
+def require_sound(found: ServerCommand) -> None:
+    for name, value in found.arguments.items():
+        assert value is None or isinstance(value, ARGUMENT_TYPES.get(name, ())), name
+    found.deployment()
+    assert msgspec.convert(msgspec.to_builtins(found), ServerCommand) == found
+
+
+@given(st.lists(st.text(max_size=6), max_size=6))
+def test_words_survive_the_quoting_of_a_shell(words: list[str]) -> None:
+    assert list(Shell().commands(f"x {shlex.join(words)}")) == [["x", *words]]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4), st.sampled_from(["--speculative-config", "-sc"]))
+def test_a_config_is_read_back(config: dict[str, Any], option: str) -> None:
+    found = read_command(shlex.join(["vllm", "serve", "m", option, json.dumps(config)]))
+    assert found.problems == found.unread == ()
+    assert found.arguments["speculative_config"] == config

@@ -1,0 +1,193 @@
+"""Kubernetes manifests: the servers in them, with the arguments that each gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specdec_exporter.errors import ConfigError
+from specdec_exporter.inspection.beforestart import storage
+from specdec_exporter.predictor.manifest import Server, read_manifest
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "manifests"
+KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
+
+
+def servers(name: str) -> tuple[Server, ...]:
+    return read_manifest((FIXTURES / name).read_bytes(), name)
+
+
+def test_a_script_in_an_inference_service_is_read_with_its_templates() -> None:
+    (server,) = servers("ngram.yaml")
+    found = server.command.deployment()
+    assert (found.model, found.dtype, found.gpu_memory_utilization) == ("/mnt/models/Qwen2.5-7B-Instruct", "half", 0.85)
+    assert (found.method, found.num_speculative_tokens) == ("ngram", 5)
+    assert (found.prompt_lookup_min, found.prompt_lookup_max) == (2, 4)
+    assert (server.name, server.gpus) == ("InferenceService qwen-ngram", 1)
+    assert server.command.unread == ()
+
+
+def test_two_artifacts_on_one_volume_keep_their_names() -> None:
+    (server,) = servers("eagle3.yaml")
+    found = server.command.deployment()
+    assert (found.method, found.draft_model) == ("eagle3", "/mnt/models/EAGLE3-LLaMA3.1-Instruct-8B")
+    assert (found.max_num_seqs, found.max_model_len, found.gpu_memory_utilization) == (8, 4096, 0.8)
+    assert server.source_of(found.model or "") == "pvc://checkpoints/Meta-Llama-3.1-8B-Instruct"
+
+
+def test_a_path_is_known_by_the_uri_that_is_mounted_there() -> None:
+    (server,) = servers("storage-uris.yaml")
+    assert server.source_of("/mnt/models/target") == "hf://meta-llama/Llama-3.1-8B-Instruct"
+    assert server.source_of("/mnt/models/draft/x") == "hf://yuhuili/EAGLE3-LLaMA3.1-Instruct-8B/x"
+    assert server.source_of("/mnt/modelsx") == "/mnt/modelsx"
+    (server,) = servers("modelcar.yaml")
+    assert server.source_of("/mnt/models/draft") == "oci://registry.example.com/llama-eagle3:1/draft"
+    assert server.command.deployment().speculative is True
+
+
+def test_an_llm_inference_service_adds_arguments_to_its_template() -> None:
+    (server,) = servers("llm.yaml")
+    found = server.command.deployment()
+    assert (found.tensor_parallel_size, found.max_num_seqs, found.method) == (4, 64, "eagle3")
+    assert server.source_of(found.model or "") == "hf://Qwen/Qwen3-32B"
+    assert server.gpus == 4
+
+
+def test_a_deployment_is_found_among_other_documents_and_containers() -> None:
+    (server,) = servers("deployment.yaml")
+    found = server.command.deployment()
+    assert server.name == "Deployment vllm, container vllm"
+    assert (found.release, found.engine_generation) == ((0, 19, 1), "v1")
+    assert (found.model, found.method, found.num_speculative_tokens) == ("deepseek-ai/DeepSeek-V3", "mtp", 1)
+    assert found.enable_chunked_prefill is False
+
+
+def test_our_own_manifest_is_read() -> None:
+    path = KUBERNETES / "predictor" / "inferenceservice.yaml"
+    (server,) = read_manifest(path.read_bytes(), str(path))
+    found = server.command.deployment()
+    assert (found.model, found.method, found.release) == ("Qwen/Qwen3-8B", "ngram", (0, 32, 0))
+
+
+POD = b"""
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+    - name: vllm
+      image: vllm/vllm-openai:v0.32.0
+      args: ["--model", "m"]
+"""
+
+
+def test_every_server_of_a_list_counts() -> None:
+    items = b"kind: List\nitems:\n" + b"".join(
+        b"  -" + b"\n    ".join(POD.splitlines()).lstrip(b"\n").replace(b"    kind", b" kind", 1) + b"\n"
+        for _ in range(2)
+    )
+    assert len(read_manifest(items, "list")) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "m.yaml: expected a container that starts vLLM"),
+        (b"kind: Service\n", "m.yaml: expected a container that starts vLLM"),
+        (b"a: {", "m.yaml, line 1: is not YAML"),
+        (b"a: 1\n---\nb: [\n", "m.yaml, line 4: is not YAML"),
+        (b"a: \x00", "is not YAML"),
+        (b"[" * 300_000, "expected at most 40 levels"),
+        (b"- " * 500_000, "expected at most 40 levels"),
+        (b"x" * 1_100_000, "expected at most 1048576 bytes"),
+        (b"---\n" * 30_000, "expected at most 100 documents"),
+        (b"a: 1\na: 2\n", "expected every key once"),
+        (POD.replace(b'"m"]', b'"\'m"]\n      command: [sh, -c, "vllm serve \'m"]'), "open quotation"),
+    ],
+)
+def test_what_is_no_manifest_is_one_clear_error(content: bytes, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_manifest(content, "m.yaml")
+    assert words in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
+def test_a_number_of_any_length_is_no_fault() -> None:
+    content = POD.replace(
+        b'"m"]', b'"m", "-tp", "' + b"9" * 100_000 + b'"]\n      resources: {limits: {a/gpu: "' + b"9" * 99 + b'"}}'
+    )
+    (server,) = read_manifest(content, "m.yaml")
+    assert server.gpus is None
+    assert server.command.deployment().tensor_parallel_size is None
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("storageUri: hf://a/b\n    ", "exclude each other"),
+        ("storageUri:\n    ", None),
+    ],
+)
+def test_storage_uri_and_storage_uris_exclude_each_other(extra: str, words: str | None) -> None:
+    text = (FIXTURES / "storage-uris.yaml").read_text().replace("storageUris:", f"{extra}  storageUris:")
+    (server,) = read_manifest(text.encode(), "m.yaml")
+    assert [words in finding.found for finding in storage(server) if words] == ([True] if words else [])
+
+
+@pytest.mark.parametrize(
+    ("mount", "words"),
+    [("/mnt/models/draft", None), ("models/draft", "not absolute"), ("/other/draft", "no folder in common")],
+)
+def test_mount_paths_are_absolute_and_have_one_parent(mount: str, words: str | None) -> None:
+    text = (FIXTURES / "storage-uris.yaml").read_text().replace("mountPath: /mnt/models/draft", f"mountPath: {mount}")
+    (server,) = read_manifest(text.encode(), "m.yaml")
+    found = list(storage(server))
+    assert [finding.level for finding in found] == (["FAIL"] if words else [])
+    assert not words or words in found[0].found
+
+
+SCRAPS = st.sampled_from(
+    [path.read_text() for path in sorted(FIXTURES.glob("*.yaml"))]
+    + [
+        *(
+            "kind: List\n",
+            "items:\n",
+            "containers:\n",
+            "- ",
+            "  ",
+            "args: ",
+            "command: [sh, -c, ",
+            "]",
+            "env:\n",
+            "---\n",
+        )
+    ]
+    + [
+        *(
+            "image: vllm/vllm-openai:v1",
+            "\n",
+            "model:\n",
+            "predictor:\n",
+            "&a ",
+            "*a",
+            "<<: *a\n",
+            "{{.Name}}",
+            "'",
+            "null",
+        )
+    ]
+)
+
+
+@settings(max_examples=50)  # PyYAML takes its time
+@given(st.lists(SCRAPS | st.text(max_size=3), max_size=12).map("".join))
+def test_any_text_is_servers_or_an_error_of_ours(text: str) -> None:
+    try:
+        found = read_manifest(text.encode("utf-8", "replace"), "m.yaml")
+    except ConfigError:
+        return
+    for server in found:
+        server.command.deployment()
+        list(storage(server))
