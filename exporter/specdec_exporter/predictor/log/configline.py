@@ -137,7 +137,7 @@ def parse_server_arguments(message: str) -> ServerArguments | Malformed | None:
     if not message.startswith(SERVER_ARGUMENTS):
         return None
     fields, closed = split_arguments(message, len(SERVER_ARGUMENTS), name=_KEY)
-    if not closed and "speculative_config" not in fields:
+    if not closed:
         return Malformed(reason="the line of non-default args breaks off", incomplete=True)
     arguments = _kept(fields)
     keys = arguments.get("speculative_config")
