@@ -34,7 +34,6 @@ FORGED: Final = (
     *(json.dumps({"name": "vllm.v1.metrics.loggers", "levelname": "INFO", "message": text}) for text in (SPEC, STATS)),
 )  # fmt: skip
 MESSAGES: Final = (
-    *START,
     SPEC,
     SPEC_0_9,
     SPEC_V0,
@@ -44,7 +43,14 @@ MESSAGES: Final = (
     WARNING,
     f"Received request x: params: {PARAMS}",
 )
-PARTS: Final = (*FORGED, *(BEFORE + line for line in FORGED), *MESSAGES, "SpecDec", "Received request x: params: S")
+PARTS: Final = (
+    *START,
+    *FORGED,
+    *(BEFORE + line for line in FORGED),
+    *MESSAGES,
+    "SpecDec",
+    "Received request x: params: S",
+)
 LINE_ENDS: Final = ("\n", "\r\n", "\r", "\n\n", " ", "\x1b[0m", "\x0b", "\x85", "\u2028")
 
 
