@@ -150,6 +150,7 @@ class PredictorState:
         self._config: EngineConfig | None = None
         self._arguments: ServerArguments | None = None
         self._start = Start()
+        self._started = Deployment()  # what the start says; a scrape must not work it out again
         self._api_version: str | None = None
         self.version_asked = False  # since the last known restart
         self._history: list[HistoryPoint] = []  # their timestamps are monotonic: the wall clock may be set
@@ -299,6 +300,7 @@ class PredictorState:
 
     def _observe_start(self, event: Event) -> None:
         self._start = self._start.after(event)
+        self._started = self._start.deployment
         self._config, self._arguments = self._start.config, self._start.arguments
         if event in (self._config, self._arguments):
             self.forget_verdict()
@@ -691,7 +693,7 @@ class PredictorState:
     @property
     def _deployment(self) -> Deployment:
         tokens = self._least_kv_cache_tokens
-        return msgspec.structs.replace(self._start.deployment, kv_cache_tokens=None if tokens is None else int(tokens))
+        return msgspec.structs.replace(self._started, kv_cache_tokens=None if tokens is None else int(tokens))
 
     def _log_status(self) -> LogStatus | None:
         if self.reader is None:
