@@ -163,9 +163,9 @@ def _kept(printed: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _value(text: str, nested: int = 0) -> Any:
-    """Return a printed number, boolean, text, dictionary or object with fields; other values as they are printed.
+    """Return a printed number, boolean, text, dictionary or object with fields; of an enumeration, the name.
 
-    Text longer than :data:`bounds.LABEL_CHARACTERS` is ``None``, and so is what nests too deeply.
+    ``None`` for all else: lists, what nests too deeply, and what is longer than :data:`bounds.LABEL_CHARACTERS`.
     """
     if text in ("True", "False"):
         return text == "True"
@@ -179,9 +179,9 @@ def _value(text: str, nested: int = 0) -> Any:
         return {key: _value(each, nested + 1) for key, each in list(fields.items())[: bounds.ARGUMENTS]} or None
     if (enumerated := _ENUMERATED.fullmatch(text)) is not None:
         return enumerated[1]
-    if len(text) > bounds.LABEL_CHARACTERS:
+    if len(text) > bounds.LABEL_CHARACTERS or text[:1] in ("[", "("):
         return None
-    return text if text[:1] in "[(" else _unquoted(text.removeprefix("torch."))
+    return _unquoted(text.removeprefix("torch."))
 
 
 def _text(value: object) -> str | None:
