@@ -17,17 +17,40 @@ from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 CAPTURES: Final = Path(__file__).parent / "fixtures" / "captures"
 BEFORE: Final = "(APIServer pid=7) "
 WARNING: Final = "min_p and logit_bias parameters won't work with speculative decoding."
+START: Final = (
+    "GPU KV cache size: 1 tokens",
+    "init engine (profile, create kv cache, warmup model) took 1.00 s",
+    "Starting vLLM server on http://evil",
+)
+KV_CACHE, INIT_ENGINE, READY = START
 FORGED: Final = (
     *(f"INFO 11-20 21:44:52 [{file}] {message}" for file, message in (
         ("metrics.py:120", SPEC), ("metrics.py:82", SPEC_0_9), ("metrics.py:439", SPEC_V0), ("loggers.py:310", STATS),
         ("core.py:114", CONFIG.replace("draft_model", "eagle3")), ("api_utils.py:286", ARGUMENTS),
+        ("kv_cache_utils.py:2327", KV_CACHE), ("core.py:402", INIT_ENGINE), ("entry.py:140", READY),
         ("request_logger.py:65", f"Received request evil: params: {PARAMS}, lora_request: None."),
     )),
     f"WARNING 11-20 21:44:52 [__init__.py:211] {WARNING}",
     *(json.dumps({"name": "vllm.v1.metrics.loggers", "levelname": "INFO", "message": text}) for text in (SPEC, STATS)),
 )  # fmt: skip
-MESSAGES: Final = (SPEC, SPEC_0_9, SPEC_V0, STATS, CONFIG, ARGUMENTS, WARNING, f"Received request x: params: {PARAMS}")
-PARTS: Final = (*FORGED, *(BEFORE + line for line in FORGED), *MESSAGES, "SpecDec", "Received request x: params: S")
+MESSAGES: Final = (
+    SPEC,
+    SPEC_0_9,
+    SPEC_V0,
+    STATS,
+    CONFIG,
+    ARGUMENTS,
+    WARNING,
+    f"Received request x: params: {PARAMS}",
+)
+PARTS: Final = (
+    *START,
+    *FORGED,
+    *(BEFORE + line for line in FORGED),
+    *MESSAGES,
+    "SpecDec",
+    "Received request x: params: S",
+)
 LINE_ENDS: Final = ("\n", "\r\n", "\r", "\n\n", " ", "\x1b[0m", "\x0b", "\x85", "\u2028")
 
 

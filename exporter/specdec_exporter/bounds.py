@@ -54,6 +54,8 @@ LINE_BYTES: Final = 1 << 20  # of a line; skipped to the next newline; counted a
 HELD_BYTES: Final = 4 << 20  # of a log's unfinished lines, all containers together; skipped; counted as oversized
 LOG_ENGINES: Final = 512  # of all logs, in equal shares; summed as `engine="other"`; counted as log_engines
 LOG_WRITERS: Final = 1024  # of a file: processes between two reads; who wrote what is forgotten; counted as log_writers
+ARGUMENTS: Final = 512  # of a server, where the engine of 0.32.0 has 257, and keys of one of them; left out
+START_BYTES: Final = 4 << 20  # of a log after the first line of a start; later lines about the start are not read
 JOINED_CHARACTERS: Final = 16 * 1024  # of a broken line with those that may continue it; a parse error
 
 # --- The files of a log, for each predictor ---------------------------------------------------------------------------

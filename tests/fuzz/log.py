@@ -13,12 +13,13 @@ from fuzz.mutation import pieces
 from fuzz.target import Target, captured, chosen_by, require_numbers
 from loglines import ARGUMENTS, CONFIG, EXTRA_FIELDS, HEADER, PARAMS, SPEC, SPEC_0_8_3, SPEC_0_9, SPEC_V0, STATS
 from specdec_exporter.errors import SpecdecError
+from specdec_exporter.predictor.log.clock import LineClock
 from specdec_exporter.predictor.log.container import detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineStats, Event, LogEvent, Malformed, SpecDecoding
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES
 from specdec_exporter.predictor.log.logline import parse_line
-from specdec_exporter.predictor.log.recent import LineClock, RecentEvents
+from specdec_exporter.predictor.log.recent import RecentEvents
 from specdec_exporter.predictor.log.scan import LogFormat, LogScanner
 from specdec_exporter.predictor.log.usualline import Writer, take_usual_lines
 from specdec_exporter.predictor.sources.kubelog import StampedLines

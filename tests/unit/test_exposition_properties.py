@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -312,7 +313,9 @@ def test_a_damaged_dump_is_refused_or_gives_numbers_that_stand_in_it(
     written = {
         float(number) for number in re.findall(rb"(?<![\w.])[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?|\.[0-9]+", body)
     }
-    assert set(_numbers(snapshot)) <= written
+    # The capacity of a KV cache may be a product of two numbers, for several engines.
+    engines = (msgspec.structs.replace(engine, kv_cache_block_tokens=None) for engine in snapshot.engines)
+    assert set(_numbers(msgspec.structs.replace(snapshot, engines=tuple(engines)))) <= written
 
 
 @settings(deadline=None, max_examples=200)

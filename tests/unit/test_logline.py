@@ -310,7 +310,6 @@ def test_arguments_give_the_keys_of_the_speculative_config_and_nothing_else() ->
         "{'model': 'speculative_config', 'x': \"{'method': 'eagle'}\"}",
         "{'speculative_config': None}",
         "{'speculative_config': '{\"method\": \"eagle\"}'}",
-        "{'speculative_config': SpeculativeConfig(method='eagle')}",
         "{'speculative_config': {}}",
         "{'speculative_config': {'num_speculative_tokens': 99999999999999999999, 'method': None}}",
         "{'speculative_config': {'num_speculative_tokens': [3], 'more': {'method': 'eagle'}}}",

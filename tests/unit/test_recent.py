@@ -19,8 +19,9 @@ from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.inspection.logstory import Analysis, LogStory
+from specdec_exporter.predictor.log.clock import LineClock
 from specdec_exporter.predictor.log.events import EngineConfig, Event, SpecDecoding
-from specdec_exporter.predictor.log.recent import LineClock, RecentEvents
+from specdec_exporter.predictor.log.recent import RecentEvents
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 
 SHAPES = {

@@ -8,7 +8,7 @@ import pytest
 
 from logfiles import Log, Reader
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import START_KINDS, EngineConfig, Event, ServerArguments
+from specdec_exporter.predictor.log.events import START_KINDS, EngineConfig, Event, KVCache, ServerArguments, StartPhase
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.sources.tail import LogFollower
 
@@ -107,9 +107,10 @@ def test_a_real_log_gives_its_arguments_its_configuration_and_none_of_its_window
         counters=counters,
     )
     events = follower.poll()
-    arguments, config = events
+    arguments, config, *progress = events
     assert isinstance(arguments, ServerArguments)
     assert isinstance(config, EngineConfig)
     assert (arguments.method, arguments.draft_model) == (config.method, config.draft_model)
     assert config.vllm_version == release.partition("-")[0]
+    assert {type(event) for event in progress} == {StartPhase, KVCache}
     assert counters.lines == 0

@@ -171,6 +171,22 @@ def test_counters_are_there_before_the_first_request_exactly_if_speculation_is_o
     assert OURS.count(observation.before) == nothing(observation.scenario)
 
 
+def test_the_start_is_told_by_log_and_metrics(observation: Observation) -> None:
+    labels, _ = observation.predictor.select("vllm:cache_config_info")[0]
+    blocks = int(labels["num_gpu_blocks"]) * int(labels["block_size"])  # these models have one kind of layers
+    capacity = int(labels.get("kv_cache_size_tokens", blocks))
+    assert observation.after.value("specdec_kv_cache_capacity_tokens") == capacity
+    for name in ("prefix_cache_queries_total", "prefix_cache_hits_total"):
+        assert observation.after.value(f"specdec_{name}") == observation.predictor.value(f"vllm:{name}")
+    (predictor,) = observation.exporter.status()["predictors"]
+    start = predictor["start"]
+    assert (start["kv_cache_tokens"], start["max_num_seqs"], start["quantization"]) == (capacity, 8, None)
+    assert {"load_weights", "init_engine"} <= start["phases"].keys()
+    assert 0 < start["phases"]["init_engine"] < start["ready_seconds"] + 1
+    analysed = run_command("analyze", str(observation.server.log_path))
+    assert f"KV cache of {capacity:,} tokens" in " ".join(analysed.stdout.split())
+
+
 def test_every_series_carries_the_predictors_labels(observation: Observation) -> None:
     ((labels, _),) = observation.after.select(OURS.generation_tokens)
     assert labels == {"inference_service": SERVICE_NAME, "model_name": MODEL_NAME, "engine": "0"}

@@ -20,7 +20,7 @@ import msgspec
 from specdec_exporter.commands import PROG
 from specdec_exporter.commands.flags import DURATION, HEADER, HEADER_HELP
 from specdec_exporter.predictor.log.counters import on_trust
-from specdec_exporter.predictor.log.events import Event
+from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.recent import MOST_EVENTS, LastPart, RecentEvents
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
@@ -69,6 +69,8 @@ def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: Tex
         events = chain(part.start, part.events)
     with suppress(KeyboardInterrupt):
         for event in events:
+            if isinstance(event, EngineConfig):
+                event = msgspec.structs.replace(event, settings={})  # noqa: PLW2901  its documented keys are all
             out.write(encode(event) + b"\n")
             if inputs.live:
                 out.flush()

@@ -34,6 +34,7 @@ def examined(exporter: Status, predictor: PredictorStatus, policy: Policy) -> tu
         ),
         model_names=predictor.model_names,
         draft_model=predictor.draft_model,
+        start=predictor.start,
         window=predictor.window,
         lifetime=predictor.lifetime,
     )

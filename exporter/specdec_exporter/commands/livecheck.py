@@ -115,6 +115,7 @@ def look_at(state: PredictorState) -> Look:
         evidence=state.evidence(state.published()),
         model_names=state.model_names,
         draft_model=state.draft_model,
+        start=state.start,
         window=state.window(),
         lifetime=state.lifetime(),
     )
@@ -168,9 +169,8 @@ async def observe(
     state.observe_version(await fetcher.version(timeout_seconds))
     config = reading.analysis.last_config if reading else None
     if config is not None and not is_foreign(config, state.vllm_version):
-        for event in (reading.analysis.last_arguments, config) if reading else ():
-            if event is not None:
-                state.observe_event(event)
+        for event in reading.analysis.start.events if reading else ():
+            state.observe_event(event)
     if not snapshot.stats_present:
         return (answered,)
     try:

@@ -15,6 +15,7 @@ from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
+from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import k_choice
 from specdec_exporter.speculation.facts import Evidence
@@ -30,6 +31,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence
     model_names: tuple[str, ...]
     draft_model: str | None
+    start: StartSummary | None = None
     window: Figures | None
     lifetime: Figures | None
 
@@ -141,6 +143,8 @@ def _predictor(look: Look, judgement: Judgement, basis: Figures | None, span: st
         hint = "" if version else f" {_WRONG_PLACE}"
         return [Finding(finding.level, finding.subject, f"{finding.found}; {where}", f"{finding.action}{hint}")]
     found = [_release(look)]
+    if look.start is not None:
+        found.append(Finding("PASS", "Start", look.start.text))
     if state == "speculation_off":
         return [*found, *judgement.findings]
     found.append(_speculation(look))

@@ -17,13 +17,14 @@ import msgspec
 
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import (
+    START_KINDS,
     EngineConfig,
     EngineStats,
     Event,
     PredictorWarning,
-    ServerArguments,
     SpecDecoding,
 )
+from specdec_exporter.predictor.log.start import Start
 from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall, special_rejection_sampling
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
@@ -87,7 +88,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     judged: Account | None
     total: Figures | None  # over several accounts; without a curve: positions of different methods do not add up
     last_config: EngineConfig | None  # what ran when the log ended
-    last_arguments: ServerArguments | None
+    start: Start  # the last one
     warnings: tuple[WarningCount, ...]
     pitfalls: tuple[KnownPitfall, ...]  # of what ran when the log ended
     verdict: Verdict
@@ -225,7 +226,7 @@ class LogStory:
     def __init__(self, policy: Policy | None = None) -> None:
         self._policy = policy or load_policy()
         self._accounts: dict[tuple[object, ...], _OpenAccount] = {}
-        self._arguments: ServerArguments | None = None
+        self._start = Start()
         self._current = self._open((), None)
         self._first: str | None = None
         self._last: str | None = None
@@ -241,10 +242,9 @@ class LogStory:
     def add_start(self, events: Iterable[Event]) -> None:
         """Take in what the predictor printed at its start, long before the events that are judged."""
         for event in events:
+            self._start = self._start.after(event)
             if isinstance(event, EngineConfig):
                 self._configured(event)
-            elif isinstance(event, ServerArguments):
-                self._arguments = event
 
     def add(self, events: Iterable[Event]) -> None:
         """Take in events as they come."""
@@ -258,11 +258,11 @@ class LogStory:
             elif isinstance(event, EngineStats):
                 self._stats_lines += 1
                 self._busy_stats_lines += bool(event.generation_throughput)
-            elif isinstance(event, EngineConfig):
-                self._configured(event)
-                self._current.started()
-            elif isinstance(event, ServerArguments):
-                self._arguments = event
+            elif type(event) in START_KINDS:
+                self._start = self._start.after(event)
+                if isinstance(event, EngineConfig):
+                    self._configured(event)
+                    self._current.started()
             elif isinstance(event, PredictorWarning):
                 self._warnings[event.warning] += 1
 
@@ -281,7 +281,7 @@ class LogStory:
             judged=judged,
             total=_sum_figures(counts) if len(counts) > 1 else None,
             last_config=self._current.config,
-            last_arguments=self._arguments,
+            start=self._start,
             warnings=warning_counts(self._warnings),
             pitfalls=evidence.pitfalls(),
             verdict=judge(_about(judged, evidence) if judged else evidence, self._policy).verdict,
@@ -311,7 +311,8 @@ class LogStory:
 
     @property
     def _rejection_sampling(self) -> str | None:
-        return special_rejection_sampling(self._arguments.rejection_sample_method if self._arguments else None)
+        arguments = self._start.arguments
+        return special_rejection_sampling(arguments.rejection_sample_method if arguments else None)
 
     def _configured(self, config: EngineConfig) -> None:
         key = (
@@ -341,6 +342,7 @@ class LogStory:
             engines=len(judged.engines) if judged else 1,
             log_windows=self.windows,
             warnings=frozenset(self._warnings),
+            deployment=self._start.deployment,
         )
 
     def _silence(self, config: EngineConfig | None) -> StateName | SilenceName:

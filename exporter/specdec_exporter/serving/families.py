@@ -174,6 +174,21 @@ COPIED: Group[EngineSnapshot] = Group(
             "`kv_cache_usage_perc`, `gpu_cache_usage_perc`",
         ),
         counter(
+            "specdec_prefix_cache_queries_total",
+            "Prompt tokens that were looked up in the prefix cache. Before 0.9.2 vLLM counts blocks, so only the ratio "
+            "of hits means something.",
+            lambda e: e.prefix_cache_queries,
+            "`prefix_cache_queries_total`, `gpu_prefix_cache_queries_total`",
+            "V0 engine",
+        ),
+        counter(
+            "specdec_prefix_cache_hits_total",
+            "Prompt tokens that were found there. Before 0.9.2 in blocks.",
+            lambda e: e.prefix_cache_hits,
+            "`prefix_cache_hits_total`, `gpu_prefix_cache_hits_total`",
+            "V0 engine",
+        ),
+        counter(
             "specdec_accepted_tokens_per_position_total",
             "Accepted draft tokens by position, from 0. They sum to `specdec_accepted_tokens_total`.",
             lambda e: dict(sorted((e.accepted_tokens_per_position or {}).items())),
@@ -301,6 +316,14 @@ WINDOWS: Group[EngineView] = Group(
             lambda v: v.ratios_by_draft.histogram if v.ratios_by_draft else None,
             "metrics",
             "as above",
+        ),
+        gauge(
+            "specdec_kv_cache_capacity_tokens",
+            "Tokens that fit into the engine's KV cache. Before 0.24.0 and without a log it is blocks x block size: a "
+            "guess for models with several kinds of layers, and with context parallelism.",
+            lambda v: v.kv_cache_tokens,
+            "`cache_config_info`, log (`KV cache size`)",
+            "fetch failed; Rust frontend without a log",
         ),
         gauge(
             "specdec_recommended_num_speculative_tokens",

@@ -13,18 +13,14 @@ from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
-    EngineConfig,
     Event,
     PredictorWarning,
     RequestParams,
-    ServerArguments,
     SpecDecoding,
 )
 from specdec_exporter.predictor.log.scan import LogScanner
 
-SERVED_KINDS: frozenset[type] = frozenset(
-    {SpecDecoding, EngineConfig, ServerArguments, PredictorWarning, RequestParams}
-)
+SERVED_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, PredictorWarning, RequestParams}
 
 
 class LogSource(Protocol):
@@ -47,8 +43,7 @@ def open_log_source(
     """Return the source that the settings name. Raises :class:`ConfigError` if it cannot work."""
     read = partial(LogScanner, log_format=settings.log_format, trust=settings.log_trust)
     new_scanner = partial(read, counters, kinds=kinds)
-    # Lines from before the start are not counted, but the last arguments and the last engine-init line among them tell
-    # what runs.
+    # Lines from before the start are not counted, but those of the server's last start tell what runs.
     new_config_scanner = partial(read, ReaderCounters(), kinds=START_KINDS)
     if settings.log_source == "kubernetes":
         from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader  # noqa: PLC0415  only where it is used

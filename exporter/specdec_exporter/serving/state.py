@@ -14,8 +14,10 @@ import msgspec
 
 from specdec_exporter import bounds
 from specdec_exporter.histogram import HistogramCounter
+from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
+    START_KINDS,
     EngineConfig,
     Event,
     PredictorWarning,
@@ -23,6 +25,7 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
+from specdec_exporter.predictor.log.start import Start, StartSummary, summarise
 from specdec_exporter.predictor.metrics.snapshot import (
     EngineGeneration,
     EngineSnapshot,
@@ -97,6 +100,7 @@ class EngineView:
     state: StateName
     ratios: HistogramCounter | None  # of short windows
     ratios_by_draft: HistogramCounter | None
+    kv_cache_tokens: float | None  # capacity
 
 
 class PredictorState:
@@ -145,6 +149,8 @@ class PredictorState:
         self._born = clock()
         self._config: EngineConfig | None = None
         self._arguments: ServerArguments | None = None
+        self._start = Start()
+        self._started = Deployment()  # what the start says; a scrape must not work it out again
         self._api_version: str | None = None
         self.version_asked = False  # since the last known restart
         self._history: list[HistoryPoint] = []  # their timestamps are monotonic: the wall clock may be set
@@ -283,20 +289,23 @@ class PredictorState:
                 return
             label = engine_label(event.engine, self._engine_names)
             self.log.add(event, label, event.num_speculative_tokens or self.num_speculative_tokens)
-        elif isinstance(event, EngineConfig):
-            self._config = event
-            self.forget_verdict()
-            if not event.historical:
-                self.log.predictor_started()
-        elif isinstance(event, ServerArguments):
-            self._arguments = event
-            self.forget_verdict()
+        elif type(event) in START_KINDS:
+            self._observe_start(event)
         elif isinstance(event, PredictorWarning):
             self.warnings[event.warning] += 1
         elif isinstance(event, RequestParams) and event.temperature is not None:
             if self.temperatures is None:
                 self.temperatures = HistogramCounter(TEMPERATURE_BOUNDS)
             self.temperatures.observe(event.temperature)
+
+    def _observe_start(self, event: Event) -> None:
+        self._start = self._start.after(event)
+        self._started = self._start.deployment
+        self._config, self._arguments = self._start.config, self._start.arguments
+        if event in (self._config, self._arguments):
+            self.forget_verdict()
+        if isinstance(event, EngineConfig) and not event.historical:
+            self.log.predictor_started()
 
     def _sample_log(self, now: float) -> None:
         """Sample the log's totals with each fetch, not with each line, which keeps reading cheap."""
@@ -472,9 +481,26 @@ class PredictorState:
                     state=self._state([track], [engine]),
                     ratios=track.ratios if self._has_windows(track) else None,
                     ratios_by_draft=track.ratios_by_draft if self._has_windows(track) else None,
+                    kv_cache_tokens=self._kv_cache_tokens(track.snapshot) if self._counted else None,
                 )
             )
         return views
+
+    def _kv_cache_tokens(self, snapshot: EngineSnapshot) -> float | None:
+        """Return the capacity of an engine's KV cache. The log knows kinds of layers; the number of blocks does not."""
+        return snapshot.kv_cache_tokens or self._start.kv_cache_tokens or snapshot.kv_cache_block_tokens
+
+    @property
+    def _least_kv_cache_tokens(self) -> float | None:
+        """The capacity of the engine that has the least, as far as metrics or log tell."""
+        snapshots = [track.snapshot for track in self._tracks.values()]
+        found = [tokens for snapshot in snapshots if (tokens := self._kv_cache_tokens(snapshot)) is not None]
+        return min(found, default=self._start.kv_cache_tokens)
+
+    @property
+    def start(self) -> StartSummary | None:
+        """How the predictor was started."""
+        return summarise(self._start, self._least_kv_cache_tokens)
 
     def _k_choice(self, window: Figures | None) -> KChoice | None:
         return k_choice(window, self.num_speculative_tokens, self.cost, self.resolved_policy)
@@ -589,6 +615,7 @@ class PredictorState:
             draft_model=self.draft_model,
             num_speculative_tokens=self.num_speculative_tokens,
             rejection_sampling=self.rejection_sampling,
+            start=self.start,
             recommended_num_speculative_tokens=self._recommended(window),
             requests_running=_total(snapshot.requests_running for snapshot in snapshots),
             requests_waiting=_total(snapshot.requests_waiting for snapshot in snapshots),
@@ -660,7 +687,13 @@ class PredictorState:
             baseline=self.baseline,
             cost=self.cost,
             published=published.text if published else None,
+            deployment=self._deployment,
         )
+
+    @property
+    def _deployment(self) -> Deployment:
+        tokens = self._least_kv_cache_tokens
+        return msgspec.structs.replace(self._started, kv_cache_tokens=None if tokens is None else int(tokens))
 
     def _log_status(self) -> LogStatus | None:
         if self.reader is None:

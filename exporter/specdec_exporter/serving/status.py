@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.cost import KChoice
@@ -116,6 +117,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     method: str | None
     draft_model: str | None
     num_speculative_tokens: int | None
+    start: StartSummary | None = None  # null: neither log nor metrics tell
     rejection_sampling: str | None  # "synthetic" or a lossy method; null: the usual one, or not known
     recommended_num_speculative_tokens: int | None  # 0: off is faster; null without a measured cost
     requests_running: float | None

@@ -107,7 +107,10 @@ def _series(engine: Engine, family: Family) -> Iterator[tuple[Labels, float | Hi
 
 def _cache_config(engine: Engine) -> Iterator[tuple[Labels, int]]:
     blocks = engine.settings.kv_cache_tokens // _CACHE_BLOCK_TOKENS
-    labels = {"block_size": str(_CACHE_BLOCK_TOKENS), "num_gpu_blocks": str(blocks)}
+    all_blocks = blocks * len(engine.ranks)  # as vLLM: the sum of all engines, beside each
+    labels = {"block_size": str(_CACHE_BLOCK_TOKENS), "num_gpu_blocks": str(all_blocks)}
+    if engine.release.version >= (0, 24, 0):
+        labels["kv_cache_size_tokens"] = str(blocks * _CACHE_BLOCK_TOKENS)
     # since 0.9.0 the family has the label engine
     if engine.release.generation == "v1" and engine.release.version >= (0, 9, 0):
         yield from (({**labels, "engine": str(rank.index)}, 1) for rank in engine.ranks)

@@ -92,6 +92,9 @@ def _startup(engine: Engine, at: float) -> Iterator[str]:
             for warning in release.startup_warnings:
                 if not warning.methods or settings.method in warning.methods:
                     yield worker + warning.text
+        if release.generation == "v1":
+            cache = _prefix(engine, at, process=process, pid=_ENGINE_PID + index, source=("kv_cache_utils.py", 2327))
+            yield f"{cache}GPU KV cache size: {settings.kv_cache_tokens:,} tokens"
     if settings.api_servers > 1:
         for index in range(settings.api_servers):
             source, process = ("loggers.py", 1386), f"ApiServer_{index}"

@@ -105,6 +105,9 @@ FAMILIES: tuple[Family, ...] = (
     Family("vllm:request_prompt_tokens", "histogram", "prompt_length", "Prompt tokens of a request."),
     Family("vllm:request_generation_tokens", "histogram", "generation_length", "Generated tokens of a request."),
     Family("vllm:gpu_prefix_cache_queries_total", "counter", "prompt_tokens", "Tokens.", "v1", until=(0, 11, 0)),
+    Family("vllm:gpu_prefix_cache_hits_total", "counter", "prefix_hits", "Tokens.", "v1", until=(0, 11, 0)),
+    Family("vllm:prefix_cache_queries_total", "counter", "prompt_tokens", "Tokens.", "v1", since=(0, 9, 2)),
+    Family("vllm:prefix_cache_hits_total", "counter", "prefix_hits", "Tokens.", "v1", since=(0, 9, 2)),
     Family("vllm:cache_config_info", "gauge", "cache_config", "Cache configuration."),
 )
 

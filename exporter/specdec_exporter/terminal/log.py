@@ -11,6 +11,7 @@ from specdec_exporter.formatting import percent, plain, size
 from specdec_exporter.inspection.logstory import Account, Analysis, NotableWindow
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
+from specdec_exporter.predictor.log.start import summarise
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.console import heading, indented, is_ascii_only, pairs, sparkline
@@ -99,7 +100,10 @@ def _print_configurations(console: Console, analysis: Analysis) -> None:
             if account.starts > 1:
                 words += f"; {account.starts} engine starts"
         rows.append((f"{number}.", words))
-    indented(console, pairs(rows or [("1.", "not in this log (no engine-init line)")]))
+    rows = rows or [("1.", "not in this log (no engine-init line)")]
+    if (started := summarise(analysis.start)) is not None:
+        rows.append(("Start", started.text if len(analysis.accounts) < 2 else f"the last one: {started.text}"))
+    indented(console, pairs(rows))
 
 
 def _print_totals(console: Console, analysis: Analysis, judged: Account, summed: Figures) -> None:

@@ -139,6 +139,11 @@ _ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
 }
 # The arguments whose values are kept. The values of all others may be secrets, so only their names are.
 KEPT_ARGUMENTS: Final = frozenset(path[0] for paths in _ARGUMENTS.values() for path in paths)
+# The keys that are kept of an argument that takes JSON. All of speculative_config are.
+KEPT_KEYS: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(path[1] for paths in _ARGUMENTS.values() for path in paths if len(path) > 1 and path[0] == name)
+    for name in KEPT_ARGUMENTS - {"speculative_config"}
+}
 
 
 def of_arguments(arguments: Mapping[str, Any]) -> Deployment:

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+from specdec_exporter import bounds
+from specdec_exporter.predictor.facts.deployment import KEPT_ARGUMENTS, KEPT_KEYS
 from specdec_exporter.predictor.log.events import EngineConfig, Malformed, RequestParams, ServerArguments
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE
 
@@ -43,7 +46,24 @@ _PARAMS: Final = "params: SamplingParams("
 _FLAT_LIST: Final = re.compile(r"(?:[A-Za-z_]\w*+=(?:\[\]|[^'\"()\[\]{},]*+)(?:, )?+)*+\)", re.ASCII)
 _FLAT_ARGUMENT: Final = re.compile(r"([A-Za-z_]\w*)=([^,)]*)", re.ASCII)
 
-_ENGINE_FIELDS: Final = frozenset({"model", "speculative_config", "served_model_name"})
+# Field of the engine-init line -> the argument that sets it. The second name of each is that of older releases.
+_SETTINGS: Final[Mapping[str, str]] = {
+    "dtype": "dtype",
+    "max_seq_len": "max_model_len",
+    "tensor_parallel_size": "tensor_parallel_size",
+    "pipeline_parallel_size": "pipeline_parallel_size",
+    "data_parallel_size": "data_parallel_size",
+    "quantization": "quantization",
+    "enforce_eager": "enforce_eager",
+    "kv_cache_dtype": "kv_cache_dtype",
+    "structured_outputs_config": "structured_outputs_config",
+    "decoding_config": "structured_outputs_config",
+    "enable_chunked_prefill": "enable_chunked_prefill",
+    "chunked_prefill_enabled": "enable_chunked_prefill",
+}
+_ENUMERATED: Final = re.compile(r"<\w{1,80}\.(\w{1,80}): .{0,200}>", re.ASCII)  # <Kind.NAME: 'value'>
+_OPENING: Final = re.compile(r"\{|[A-Za-z_]\w{0,80}\((?!\))", re.ASCII)  # of a dictionary or an object with fields
+_MOST_NESTED: Final = 3
 SERVER_ARGUMENTS: Final = "non-default args: {"
 
 
@@ -82,7 +102,7 @@ def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
     """Read the engine-init message. ``None`` for another message, Malformed if it breaks off too early."""
     if (init := _ENGINE_INIT.match(message)) is None:
         return None
-    fields, _ = split_arguments(message, init.end(), wanted=_ENGINE_FIELDS)
+    fields, _ = split_arguments(message, init.end())
     if (speculative := fields.get("speculative_config")) is None:
         return Malformed(reason="the engine-init line breaks off before its speculative_config", incomplete=True)
     method, draft_model, tokens = _speculative(speculative)
@@ -95,6 +115,7 @@ def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
         method=method,
         draft_model=draft_model,
         num_speculative_tokens=tokens,
+        settings=_kept({_SETTINGS[name]: text for name, text in fields.items() if name in _SETTINGS}),
     )
 
 
@@ -115,19 +136,60 @@ def parse_server_arguments(message: str) -> ServerArguments | Malformed | None:
     """Read the arguments' message. ``None`` for another message, Malformed if it breaks off too early."""
     if not message.startswith(SERVER_ARGUMENTS):
         return None
-    fields, closed = split_arguments(
-        message, len(SERVER_ARGUMENTS), wanted=frozenset({"speculative_config"}), name=_KEY
-    )
-    speculative = fields.get("speculative_config", "")
-    if not closed and not speculative:
+    fields, closed = split_arguments(message, len(SERVER_ARGUMENTS), name=_KEY)
+    if not closed:
         return Malformed(reason="the line of non-default args breaks off", incomplete=True)
-    keys = split_arguments(speculative, 1, name=_KEY)[0] if speculative.startswith("{") else {}
+    arguments = _kept(fields)
+    keys = arguments.get("speculative_config")
+    speculative = keys if isinstance(keys, dict) else {}
     return ServerArguments(
-        method=_unquoted(keys.get("method")),
-        draft_model=_unquoted(keys.get("model")),
-        num_speculative_tokens=_integer(keys.get("num_speculative_tokens")),
-        rejection_sample_method=_unquoted(keys.get("rejection_sample_method")),
+        method=_text(speculative.get("method")),
+        draft_model=_text(speculative.get("model")),
+        num_speculative_tokens=_whole(speculative.get("num_speculative_tokens")),
+        rejection_sample_method=_text(speculative.get("rejection_sample_method")),
+        arguments=arguments,
     )
+
+
+def _kept(printed: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the arguments that are kept, and ``None`` for all others: these may be secrets."""
+    kept: dict[str, Any] = {}
+    for name, text in list(printed.items())[: bounds.ARGUMENTS]:
+        value = _value(text) if name in KEPT_ARGUMENTS else None
+        if isinstance(value, dict) and (keys := KEPT_KEYS.get(name)) is not None:
+            value = {key: each for key, each in value.items() if key in keys}
+        kept[name] = value
+    return kept
+
+
+def _value(text: str, nested: int = 0) -> Any:
+    """Return a printed number, boolean, text, dictionary or object with fields; of an enumeration, the name.
+
+    ``None`` for all else: lists, what nests too deeply, and what is longer than :data:`bounds.LABEL_CHARACTERS`.
+    """
+    if text in ("True", "False"):
+        return text == "True"
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text):
+        return _number(text)
+    if (opening := _OPENING.match(text)) is not None:
+        name = _KEY if text[0] == "{" else _NAME
+        fields = split_arguments(text, opening.end(), name=name)[0] if nested < _MOST_NESTED else {}
+        return {key: _value(each, nested + 1) for key, each in list(fields.items())[: bounds.ARGUMENTS]} or None
+    if (enumerated := _ENUMERATED.fullmatch(text)) is not None:
+        return enumerated[1]
+    if len(text) > bounds.LABEL_CHARACTERS or text[:1] in ("[", "("):
+        return None
+    return _unquoted(text.removeprefix("torch."))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _unquoted(value: str | None) -> str | None:

@@ -7,6 +7,8 @@ one of the same process's engine-stats line before it. ``gc=False``: events hold
 
 from __future__ import annotations
 
+from typing import Any, Literal, get_args
+
 import msgspec
 
 
@@ -49,7 +51,10 @@ class EngineStats(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="engine_config", gc=False):
-    """The engine-init line: the only source of method, draft model and k."""
+    """The engine-init line: the only source of method, draft model and k.
+
+    ``settings`` are further ones, by the names of vLLM's arguments, with the values that the engine uses.
+    """
 
     speculative: bool | msgspec.UnsetType = msgspec.UNSET
     vllm_version: str | None = None
@@ -60,18 +65,51 @@ class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
     draft_model: str | None = None
     num_speculative_tokens: int | None = None
     historical: bool = False  # written before reading began, so no sign of a restart
+    settings: dict[str, Any] = {}
 
 
 class ServerArguments(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="server_arguments", gc=False):
-    """The ``non-default args`` line: what the operator wrote, before any default. Fields: keys of speculative_config.
+    """The ``non-default args`` line: what the operator wrote, before any default.
 
-    Only the keys below are kept, so that no secret of another argument is.
+    The first fields are keys of speculative_config. ``arguments`` has the names of all arguments. Its values are
+    numbers, booleans, text and mappings, and ``None`` for an argument that is not kept: it may be a secret.
     """
 
     method: str | None = None
     draft_model: str | None = None
     num_speculative_tokens: int | None = None
     rejection_sample_method: str | None = None
+    arguments: dict[str, Any] = {}
+
+
+# Parts of a start, in their order. ``load_model`` contains ``load_weights``, and ``init_engine`` all from ``transform``
+# to ``capture_graphs``. ``ready``: the server begins to listen.
+PhaseName = Literal[
+    "load_weights", "load_model", "transform", "compile", "profile", "capture_graphs", "init_engine", "ready"
+]
+PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
+
+
+class StartPhase(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="start_phase", gc=False):
+    """A part of the server's start is over. Every process of the server may print its own.
+
+    ``memory_gib``: what the weights or the graphs take on each GPU.
+    """
+
+    phase: PhaseName
+    seconds: float | None = None
+    memory_gib: float | None = None
+
+
+class KVCache(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="kv_cache", gc=False):
+    """The capacity of an engine's KV cache; the lines up to 0.31 have either its tokens or its requests.
+
+    ``concurrency`` is the number of requests of ``tokens_per_request`` tokens, the longest there can be, that fit.
+    """
+
+    tokens: int | None = None
+    tokens_per_request: int | None = None
+    concurrency: float | None = None
 
 
 class PredictorWarning(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="warning", gc=False):
@@ -105,6 +143,15 @@ class Malformed(msgspec.Struct, frozen=True, kw_only=True):
     untrusted: bool = False
 
 
-Event = SpecDecoding | EngineStats | EngineConfig | ServerArguments | PredictorWarning | RequestParams
-# What vLLM prints once, when it starts.
-START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments})
+Event = (
+    SpecDecoding
+    | EngineStats
+    | EngineConfig
+    | ServerArguments
+    | StartPhase
+    | KVCache
+    | PredictorWarning
+    | RequestParams
+)
+# What vLLM prints when it starts, and only then.
+START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments, StartPhase, KVCache})

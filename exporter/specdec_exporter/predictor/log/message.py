@@ -31,6 +31,7 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
+from specdec_exporter.predictor.log.startline import parse_start_line
 from specdec_exporter.predictor.log.writers import module, writes
 
 
@@ -107,6 +108,8 @@ def _read(message: str, origin: Origin, how: How) -> Event | Malformed | None:
         if not writes(origin.tag, SpecDecoding, any_writer=how.any_writer):
             return None
         raise _Unreadable("the line breaks off in its first words", incomplete=True)
+    elif (progress := parse_start_line(message)) is not None:
+        return progress if writes(origin.tag, type(progress), any_writer=how.any_writer) else None
     else:
         return _warning(message, origin, how)
 

@@ -17,12 +17,14 @@ from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     Event,
+    KVCache,
     LogEvent,
     Malformed,
     PredictorWarning,
     RequestParams,
     ServerArguments,
     SpecDecoding,
+    StartPhase,
 )
 from specdec_exporter.predictor.log.logline import continues, has_header, parse_text
 from specdec_exporter.predictor.log.message import How
@@ -35,7 +37,7 @@ LogFormat = Literal["auto", "plain", "cri", "docker"]
 LogTrust = Literal["server", "any", "auto"]
 
 _ALL_KINDS: Final = frozenset(
-    {SpecDecoding, EngineStats, EngineConfig, ServerArguments, PredictorWarning, RequestParams}
+    {SpecDecoding, EngineStats, EngineConfig, ServerArguments, StartPhase, KVCache, PredictorWarning, RequestParams}
 )
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
@@ -53,8 +55,15 @@ _PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
 # In vLLM's own format the other words find the same lines, so large reads leave it out.
 _SPECULATION: Final = Words((b"peculative",), place=3)
 _MANY_BYTES: Final = 128 * 1024
+# Lines about the start, searched for from its first line until the first statistics: the words are not rare.
+_START: Final = Words(
+    (b" took ", b" takes ", b" transform time: ", b" capturing ", b" KV cache size: ", b" concurrency for ", b" vLLM ")
+)
 # The same words, for lines that are read anyway.
-_OF_INTEREST: Final = re.compile("Decoding|Drafted: |Running: |peculative|WARNING|Received request |non-default args: ")
+_OF_INTEREST: Final = re.compile(
+    "Decoding|Drafted: |Running: |peculative|WARNING|Received request |non-default args: |"
+    + "|".join(re.escape(word.decode()) for word in _START.texts)
+)
 _COLOUR: Final = r"(?:(?:\x1b|\\u001b)\[[0-9;]*m)*"
 _ANY_HEADER: Final = re.compile(
     rf"(?:DEBUG|INFO|WARNING|ERROR){_COLOUR} +{_COLOUR}\d\d-\d\d \d\d:\d\d:\d\d{_COLOUR} +{_COLOUR}"
@@ -117,6 +126,7 @@ class LogScanner:
         self._set_format(self._configured_format)
         self._engines: dict[Writer, str] = {}  # whose statistics each process printed last
         self._broken: _BrokenLine | None = None
+        self._start_bytes = bounds.START_BYTES if self._wants_start else 0  # to search for lines about the start
         for partial in self._partials.values():
             self._release(partial)
         self._partials = {}
@@ -191,6 +201,7 @@ class LogScanner:
         self._format: LogFormat = log_format
         self._wants_stats = EngineStats in self._kinds
         self._wants_drafts = SpecDecoding in self._kinds
+        self._wants_start = bool(self._kinds & {StartPhase, KVCache})
         self._own_format = False  # all lines of interest in the last bytes read were usual ones
         self._words: list[Words] = []
         if self._wants_drafts:
@@ -222,17 +233,26 @@ class LogScanner:
             while position < end:
                 position = self._take_line_at(buffer, position, end)
             return
+        position = self._take_continuations(buffer, 0, end)
+        while (begun := self._read_found(buffer, position, end)) is not None:
+            position = begun
+        self._start_bytes = max(self._start_bytes - end, 0)
+
+    def _read_found(self, buffer: bytearray, position: int, end: int) -> int | None:
+        """Read the lines from ``position`` on that some words find; return where the rest of a new start begins."""
         framed = self._format in ("cri", "docker")
         words = self._words_in_own_format if self._own_format and end >= _MANY_BYTES else self._words
+        if starting := self._start_bytes > 0:
+            words = [*words, _START]
         usual = others = 0
-        position = self._take_continuations(buffer, 0, end)
-        for place in find_words(words, buffer, end):
+        for place in find_words(words, buffer, end, position):
             if place < position:
                 continue
             start = max(position, buffer.rfind(b"\n", position, place) + 1)
             if not framed and (after := self._take_usual(buffer, start, end)) > start:
                 position = after
                 usual += 1
+                self._start_bytes = 0
             elif (
                 buffer.startswith(b"WARNING", place)
                 and versions.WARNING_HINT.search(buffer, start, stop := _line_end(buffer, place, end)) is None
@@ -241,7 +261,10 @@ class LogScanner:
             else:
                 position = self._take_continuations(buffer, self._take_line_at(buffer, start, end), end)
                 others += 1
+                if self._start_bytes > 0 and not starting:
+                    return position
         self._own_format = usual > 0 and not others
+        return None
 
     def _take_continuations(self, buffer: bytearray, position: int, end: int) -> int:
         """Take lines from ``position`` on while they may continue an earlier line; return where they end."""
@@ -376,8 +399,11 @@ class LogScanner:
                 self._engines.pop((event.process, event.pid), None)
             else:
                 self._engines[event.process, event.pid] = event.engine
+            self._start_bytes = 0
         if type(event) not in self._kinds:
             return
+        if self._wants_start and isinstance(event, EngineConfig | ServerArguments):
+            self._start_bytes = bounds.START_BYTES
         if isinstance(event, SpecDecoding):
             event = msgspec.structs.replace(event, engine=self._engines.pop((event.process, event.pid), None))
         if event.timestamp is None and timestamp is not None:

@@ -16,8 +16,8 @@ class Words(NamedTuple):
     place: int = 0
 
 
-def find_words(sought: Iterable[Words], buffer: bytearray, end: int) -> list[int]:
-    """Return the places in ``buffer[:end]`` where any of the words begins, in order.
+def find_words(sought: Iterable[Words], buffer: bytearray, end: int, begin: int = 0) -> list[int]:
+    """Return the places in ``buffer[begin:end]`` where any of the words begins, in order.
 
     A search for one rare byte is ten times as fast as a search for a word.
     """
@@ -26,7 +26,7 @@ def find_words(sought: Iterable[Words], buffer: bytearray, end: int) -> list[int
     for texts, place in sought:
         byte = texts[0][place]
         false_hits = 0
-        at = find(byte, place, end)
+        at = find(byte, begin + place, end)
         while at >= 0 and false_hits < _MOST_FALSE_HITS:
             if startswith(texts, at - place, end):
                 found.append(at - place)

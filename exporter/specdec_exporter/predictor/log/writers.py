@@ -13,10 +13,12 @@ from typing import Final
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
+    KVCache,
     PredictorWarning,
     RequestParams,
     ServerArguments,
     SpecDecoding,
+    StartPhase,
 )
 
 # The Rust frontend prints log_stats.rs. None of these prints text of a request.
@@ -27,7 +29,16 @@ _FILES: Final[Mapping[type, frozenset[str]]] = {
     SpecDecoding: _STATISTICS,
     EngineStats: _STATISTICS,
     EngineConfig: frozenset({"core", "llm_engine", "async_llm_engine"}),
-    ServerArguments: frozenset({"api_utils", "utils", "cli_args", "api_server"}),
+    ServerArguments: frozenset({"startup", "api_utils", "utils", "cli_args", "api_server"}),
+    StartPhase: frozenset(
+        {
+            *("default_loader", "sharded_state_loader", "loader", "tpu"),  # of the weights
+            *("gpu_model_runner", "model_runner", "xpu_model_runner"),
+            *("backends", "monitor", "decorators"),  # of torch.compile
+            *("core", "llm_engine", "entry", "api_server"),
+        }
+    ),
+    KVCache: frozenset({"kv_cache_utils", "executor_base", "gpu_executor", "distributed_gpu_executor"}),
     RequestParams: _REQUESTS,
     PredictorWarning: frozenset(
         {

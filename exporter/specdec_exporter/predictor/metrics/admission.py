@@ -24,10 +24,17 @@ class Admission:
         self._known = known
         self._series: Counter[EngineKey] = Counter()
         self._new = 0
+        self._infos = 0
         self._others: set[EngineKey] = set()
 
     def admits(self, series: Series) -> bool:
         """Whether the series has a place so far; :meth:`engines` decides in the end."""
+        if series.meaning.shape == "info":  # of an engine, whatever its models
+            self._infos += 1
+            if self._infos > bounds.ENGINES or len(series.engine) > bounds.LABEL_CHARACTERS:
+                self.dropped["series"] += 1
+                return False
+            return True
         key = (series.model_name, series.engine)
         texts = [text for text in (*key, series.key) if isinstance(text, str)]
         if max(map(len, texts)) > bounds.LABEL_CHARACTERS:

@@ -19,7 +19,10 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 # Start times count from the machine's boot time, which has whole seconds; and an answer is older than its reading.
 _COARSE_SECONDS: Final = 2.0
 
-SCALARS: Final = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions")
+SCALARS: Final = (
+    *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions"),
+    *("prefix_cache_queries", "prefix_cache_hits"),
+)
 MAPS: Final = ("accepted_tokens_per_position", "requests_finished")
 HISTOGRAMS: Final = (
     "time_to_first_token",

@@ -48,6 +48,7 @@ _LABELS = re.compile(_LABEL)
 _ESCAPE = re.compile(r"\\([\\\"n])")
 _BOUND = re.compile(_NUMBER.decode())
 _POSITION = re.compile(r"[0-9]{1,4}")
+_WHOLE = re.compile(r"[0-9]{1,15}")
 
 # A line of the inference engine: a sample, or a HELP or TYPE line that declares a family.
 _ENGINE_LINE = re.compile(
@@ -169,7 +170,10 @@ def _parse_lines(body: bytes, admission: Admission, *, lengths: bool = False, le
         labels = _parse_labels(sample["labels"] or b"")
         engine_labels |= "engine" in labels
         # Releases without the label (V0, and V1 before 0.8.3) run one engine.
-        found = Series(labels.get("model_name", ""), labels.get("engine", "0"), meaning, _key(meaning, labels))
+        if meaning.shape == "info":
+            found = _info(meaning, labels)
+        else:
+            found = Series(labels.get("model_name", ""), labels.get("engine", "0"), meaning, _key(meaning, labels))
         if not admission.admits(found):
             continue
         series.append(found)
@@ -181,8 +185,8 @@ def _parse_lines(body: bytes, admission: Admission, *, lengths: bool = False, le
         _refuse_unsound(_lines(body))
         return Snapshot(engines=(), engine_generation=None, stats_present=False)
     kept = admission.engines()
-    if any((each.model_name, each.engine) not in kept for each in series):
-        stays = [(each.model_name, each.engine) in kept for each in series]
+    stays = [each.meaning.shape == "info" or (each.model_name, each.engine) in kept for each in series]
+    if not all(stays):
         series, values = list(compress(series, stays)), list(compress(values, stays))
     recipe = Recipe(series)
     generation = engine_generation(families, engine_labels=engine_labels)
@@ -211,6 +215,17 @@ def _parse_labels(text: bytes) -> dict[str, str]:
 
 def _unescape(escape: re.Match[str]) -> str:
     return "\n" if escape[1] == "n" else escape[1]
+
+
+def _info(meaning: Meaning, labels: dict[str, str]) -> Series:
+    """Return the capacity of a KV cache, tokens; releases before 0.24.0 only tell its blocks."""
+    tokens, blocks, size = (
+        int(text) if _WHOLE.fullmatch(text := labels.get(name, "")) else 0
+        for name in ("kv_cache_size_tokens", "num_gpu_blocks", "block_size")
+    )
+    if not tokens:
+        meaning, tokens = meaning._replace(field="kv_cache_block_tokens"), blocks * size
+    return Series("", labels.get("engine", "0"), meaning, float(tokens) if 0 < tokens <= bounds.COUNT else None)
 
 
 def _key(meaning: Meaning, labels: dict[str, str]) -> Key:

@@ -10,7 +10,8 @@ from specdec_exporter.predictor.metrics.snapshot import EngineGeneration
 # KServe's monitors of an LLMInferenceService add "kserve_".
 PREFIXES = tuple(f"{added}vllm{separator}" for added in ("", "ray_", "kserve_") for separator in ":_")
 
-Shape = Literal["scalar", "map", "histogram"]
+# The values of an "info" are in its labels: a fact about an engine, whatever model it serves.
+Shape = Literal["scalar", "map", "histogram", "info"]
 
 
 class Meaning(NamedTuple):
@@ -38,7 +39,15 @@ _COUNTERS: dict[str, tuple[str, str | None]] = {
     "prompt_tokens": ("prompt_tokens", None),
     "num_preemptions": ("preemptions", None),
     "request_success": ("requests_finished", "finished_reason"),
+    "prefix_cache_queries": ("prefix_cache_queries", None),
+    "prefix_cache_hits": ("prefix_cache_hits", None),
 }
+# Renamed in 0.9.2; both until 0.10.2.
+_OLD_COUNTERS: dict[str, str] = {
+    "gpu_prefix_cache_queries": "prefix_cache_queries",
+    "gpu_prefix_cache_hits": "prefix_cache_hits",
+}
+_INFOS: dict[str, str] = {"cache_config_info": "kv_cache_tokens"}
 _GAUGES: dict[str, tuple[str, ...]] = {
     "requests_running": ("num_requests_running",),
     "requests_waiting": ("num_requests_waiting",),
@@ -103,6 +112,9 @@ def _meanings() -> dict[str, Meaning]:
     for name, (field, key_label) in _COUNTERS.items():
         shape: Shape = "map" if key_label else "scalar"
         by_name[name] = by_name[f"{name}_total"] = Meaning(field, shape, key_label, "", 0)
+    for old, name in _OLD_COUNTERS.items():
+        by_name[old] = by_name[f"{old}_total"] = by_name[name]._replace(rank=1)
+    by_name |= {name: Meaning(field, "info", None, "", 0) for name, field in _INFOS.items()}
     for field, names in _GAUGES.items():
         by_name |= {name: Meaning(field, "scalar", None, "", rank) for rank, name in enumerate(names)}
     return _prefixed(by_name | _of_histograms(_HISTOGRAMS))

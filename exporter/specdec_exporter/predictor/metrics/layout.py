@@ -55,6 +55,7 @@ class _Engine(NamedTuple):
     scalars: list[tuple[str, int]]
     maps: list[_Map]
     histograms: list[_Histogram]
+    facts: dict[str, float]  # from labels
 
 
 class Recipe:
@@ -66,7 +67,14 @@ class Recipe:
     def __init__(self, series: Sequence[Series]) -> None:
         places: dict[tuple[str, str], dict[tuple[str, int], dict[Key, list[int]]]] = {}
         shapes: dict[str, str] = {}
+        facts: dict[str, tuple[str, float]] = {}  # by engine
+        unread: list[int] = []
         for index, (model_name, engine, meaning, key) in enumerate(series):
+            if meaning.shape == "info":
+                unread.append(index)
+                if isinstance(key, float):
+                    facts[engine] = meaning.field, key
+                continue
             figure = places.setdefault((model_name, engine), {}).setdefault((meaning.field, meaning.rank), {})
             figure.setdefault(key, []).append(index)
             shapes[meaning.field] = meaning.shape
@@ -75,7 +83,7 @@ class Recipe:
         twins: list[tuple[int, int]] = []  # (place of the kept value, index of another value of the same series)
         self._engines: list[_Engine] = []
         for name in sorted(places):
-            recipe = _Engine(*name, [], [], [])
+            recipe = _Engine(*name, [], [], [], _facts(facts, name[1]))
             for (field, _), by_key in sorted(places[name].items(), key=operator.itemgetter(0)):
                 if shapes[field] == "histogram" and len(by_key) > bounds.BUCKETS + 2:  # with sum and count
                     self._too_fine += 1
@@ -88,7 +96,7 @@ class Recipe:
                 _add(recipe, field, shapes[field], keys, first)
             self._engines.append(recipe)
         self._twins = [(kept, place) for place, (kept, _) in enumerate(twins, len(order))]
-        self.order = (*order, *(index for _, index in twins))
+        self.order = (*order, *(index for _, index in twins), *unread)
 
     def snapshot(self, values: list[float], generation: EngineGeneration) -> Snapshot:
         """Return the snapshot of ``values``, which are in :attr:`order`.
@@ -108,6 +116,14 @@ class Recipe:
             stats_present=True,
             dropped={what: number for what, number in left_out.items() if number},
         )
+
+
+def _facts(facts: dict[str, tuple[str, float]], engine: str) -> dict[str, float]:
+    """Return the facts about one engine. vLLM sums the blocks of the KV caches of all engines of a process."""
+    if engine not in facts:
+        return {}
+    field, value = facts[engine]
+    return {field: value / len(facts) if field == "kv_cache_block_tokens" else value}
 
 
 def _ordered_keys(shape: str, by_key: dict[Key, list[int]]) -> list[Key]:
@@ -135,7 +151,7 @@ def _add(recipe: _Engine, field: str, shape: str, keys: list[Key], first: int) -
 
 
 def _read(recipe: _Engine, values: list[float]) -> tuple[EngineSnapshot, int]:
-    figures: dict[str, Any] = {}
+    figures: dict[str, Any] = dict(recipe.facts)
     unusable = 0
     for field, place in recipe.scalars:
         value = values[place]

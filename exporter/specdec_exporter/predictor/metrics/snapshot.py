@@ -41,6 +41,13 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     requests_running: float | None = None
     requests_waiting: float | None = None
     kv_cache_usage_ratio: float | None = None
+    # Capacity, tokens: as the engine computes it (0.24.0 and later), or its blocks times their size. The latter is too
+    # large for models with several kinds of layers, and too small with context parallelism.
+    kv_cache_tokens: float | None = None
+    kv_cache_block_tokens: float | None = None
+    # In tokens; before 0.9.2 in blocks.
+    prefix_cache_queries: float | None = None
+    prefix_cache_hits: float | None = None
 
     time_to_first_token: Histogram | None = None
     time_per_output_token: Histogram | None = None  # per finished request; never inter-token latency

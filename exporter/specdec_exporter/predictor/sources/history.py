@@ -14,8 +14,9 @@ from collections.abc import Callable, Generator, Iterable
 import msgspec
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import START_KINDS, EngineConfig, Event
+from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import LineCutter, Scanner
+from specdec_exporter.predictor.log.start import Start
 from specdec_exporter.predictor.sources.logfile import open_regular
 
 
@@ -24,9 +25,10 @@ def search_start(
 ) -> Generator[int, None, list[Event]]:
     """Search files ``(path, bytes from the start to search)`` in the order given. ``None`` bytes: the whole file.
 
-    Yields after each read, with the number of bytes; the caller may use ``buffer`` meanwhile. Returns the last event of
-    each kind in the first file that has any, in the file's order. Skips files that cannot be read: their follower
-    reports them. ``scanner_factory`` gives scanners that need recognise nothing but :data:`START_KINDS`.
+    Yields after each read, with the number of bytes; the caller may use ``buffer`` meanwhile. Returns the events of the
+    last start in the first file that has arguments or an engine-init line, in the file's order. Skips files that cannot
+    be read: their follower reports them. ``scanner_factory`` gives scanners that need recognise nothing but
+    :data:`events.START_KINDS`.
     """
     view = memoryview(buffer)
     for path, length in files:
@@ -36,7 +38,7 @@ def search_start(
             continue
         end = status.st_size if length is None else length
         cutter = LineCutter(scanner_factory(), ReaderCounters())  # these bytes count in no metric
-        found: list[Event] = []
+        found = Start()
         offset = 0
         more = True
         try:
@@ -50,14 +52,11 @@ def search_start(
                 if not more:
                     events = cutter.scanner.finish()
                 for event in events:
-                    if type(event) not in START_KINDS:
-                        continue
-                    found = [other for other in found if type(other) is not type(event)]
                     historical = isinstance(event, EngineConfig)
-                    found.append(msgspec.structs.replace(event, historical=True) if historical else event)
+                    found = found.after(msgspec.structs.replace(event, historical=True) if historical else event)
                 yield count
         finally:
             os.close(fd)
-        if found:
-            return found
+        if found.config is not None or found.arguments is not None:
+            return list(found.events)
     return []

@@ -1,0 +1,200 @@
+"""The last start of a server, as its log tells it. Pure: one event after the other in, one :class:`Start` out."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
+from specdec_exporter.predictor.log.clock import LineClock
+from specdec_exporter.predictor.log.events import (
+    PHASES,
+    START_KINDS,
+    EngineConfig,
+    Event,
+    KVCache,
+    PhaseName,
+    ServerArguments,
+    StartPhase,
+)
+
+E = TypeVar("E", bound=Event)
+# After these, no engine of the same start prints its first line.
+_LAST_PHASES: frozenset[PhaseName] = frozenset({"init_engine", "ready"})
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The events of the last start, at most one of each kind and phase, in the log's order."""
+
+    events: tuple[Event, ...] = ()
+
+    def after(self, event: Event) -> Start:
+        """Return the start with one more event; events of other kinds change nothing.
+
+        The arguments begin a new start; so does the first line of an engine after one was ready. What runs stays known
+        until the new server says otherwise. Of two processes in one phase, the slower one counts.
+        """
+        if type(event) not in START_KINDS:
+            return self
+        kept = self.events
+        finished = {phase.phase for phase in self._all(StartPhase)} & _LAST_PHASES
+        if isinstance(event, ServerArguments) or (isinstance(event, EngineConfig) and finished):
+            kept = tuple(each for each in kept if isinstance(each, ServerArguments | EngineConfig))
+        if isinstance(event, StartPhase):
+            before = next((each for each in self._all(StartPhase) if each.phase == event.phase), event)
+            if (before.seconds or 0.0) > (event.seconds or 0.0):
+                event = before
+        elif isinstance(event, KVCache) and (cache := self.kv_cache) is not None:
+            event = _completed(event, cache)
+        return Start((*(each for each in kept if _subject(each) != _subject(event)), event))
+
+    def _all(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def arguments(self) -> ServerArguments | None:
+        """The line of arguments."""
+        return next(iter(self._all(ServerArguments)), None)
+
+    @property
+    def config(self) -> EngineConfig | None:
+        """The engine-init line."""
+        return next(iter(self._all(EngineConfig)), None)
+
+    @property
+    def kv_cache(self) -> KVCache | None:
+        """What is known of an engine's KV cache."""
+        return next(iter(self._all(KVCache)), None)
+
+    @property
+    def kv_cache_tokens(self) -> int | None:
+        """Capacity of an engine's KV cache, tokens; where no line names them (V0), requests times their length."""
+        cache = self.kv_cache
+        if cache is None or cache.tokens is not None:
+            return cache.tokens if cache else None
+        return round((cache.concurrency or 0.0) * (cache.tokens_per_request or 0)) or None
+
+    @property
+    def phase_seconds(self) -> dict[PhaseName, float]:
+        """Seconds of each phase that the log tells, in their order."""
+        seconds = {phase.phase: phase.seconds for phase in self._all(StartPhase)}
+        return {phase: found for phase in PHASES if (found := seconds.get(phase)) is not None}
+
+    @property
+    def ready_seconds(self) -> float | None:
+        """Seconds from the line of arguments until the server listened, by the log's times.
+
+        Loading Python's modules, some ten seconds before that line, is not in it.
+        """
+        ready = next((phase for phase in self._all(StartPhase) if phase.phase == "ready"), None)
+        clock = LineClock()
+        begin = clock.seconds(self.arguments.timestamp if self.arguments else None)
+        end = clock.seconds(ready.timestamp if ready else None)
+        return end - begin if begin is not None and end is not None and end >= begin else None
+
+    @property
+    def deployment(self) -> Deployment:
+        """The arguments, and over them the values that the engine uses."""
+        given = self.arguments.arguments if self.arguments else {}
+        config = self.config
+        used = {name: value for name, value in (config.settings if config else {}).items() if value is not None}
+        deployment = msgspec.structs.replace(
+            of_arguments({**given, **used}), arguments=frozenset(given), kv_cache_tokens=self.kv_cache_tokens
+        )
+        if config is None:
+            return deployment if given else msgspec.structs.replace(deployment, speculative=None)
+        return msgspec.structs.replace(
+            deployment,
+            speculative=config.speculative is True,
+            method=config.method,
+            draft_model=config.draft_model,
+            num_speculative_tokens=config.num_speculative_tokens,
+        )
+
+
+def _subject(event: Event) -> object:
+    return event.phase if isinstance(event, StartPhase) else type(event)
+
+
+def _completed(cache: KVCache, before: KVCache) -> KVCache:
+    """Join the two lines of older releases. An engine with less capacity than another one counts."""
+    if cache.tokens is not None and before.tokens is not None and before.tokens < cache.tokens:
+        cache, before = before, cache
+    known = {
+        field: value
+        for field in ("tokens", "tokens_per_request", "concurrency")
+        if (value := getattr(cache, field)) is None and (value := getattr(before, field)) is not None
+    }
+    return msgspec.structs.replace(cache, **known)
+
+
+class StartSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How the predictor was started, as far as its log and metrics tell; ``text`` says it in one line.
+
+    ``phases``: seconds of each part, by name. ``ready_seconds``: from the line of arguments until it listened.
+    """
+
+    text: str
+    timestamp: str | None
+    quantization: str | None
+    dtype: str | None
+    tensor_parallel_size: int | None
+    pipeline_parallel_size: int | None
+    max_num_seqs: int | None
+    max_model_len: int | None
+    kv_cache_dtype: str | None
+    kv_cache_tokens: float | None
+    phases: dict[PhaseName, float]
+    ready_seconds: float | None
+
+
+_PHASE_WORDS: dict[PhaseName, str] = {
+    "load_model": "model loaded in",
+    "load_weights": "weights loaded in",
+    "compile": "compiled in",
+    "capture_graphs": "graphs captured in",
+    "init_engine": "engine initialised in",
+}
+
+
+def summarise(start: Start, kv_cache_tokens: float | None = None) -> StartSummary | None:
+    """Return the summary; ``None`` if nothing is known. ``kv_cache_tokens``: what the metrics tell, if they do."""
+    deployment = start.deployment
+    capacity = kv_cache_tokens or start.kv_cache_tokens
+    phases, ready = start.phase_seconds, start.ready_seconds
+    words = []
+    if deployment.quantization:
+        words.append(f"quantization {deployment.quantization}")
+    elif start.config is not None and "quantization" in start.config.settings:
+        words.append("not quantized")  # vLLM also puts here what the checkpoint itself says
+    words += [f"{short} {value}" for short, value in _parallel(deployment) if value and value > 1]
+    words += [f"max_num_seqs {deployment.max_num_seqs}"] if deployment.max_num_seqs else []
+    words += [f"KV cache of {capacity:,.0f} tokens"] if capacity else []
+    words += [f"{said} {phases[phase]:,.1f} s" for phase, said in _PHASE_WORDS.items() if phase in phases]
+    words += [f"ready after {ready:,.0f} s"] if ready is not None else []
+    if not words:
+        return None
+    first = start.arguments or start.config
+    return StartSummary(
+        text=", ".join(words),
+        timestamp=first.timestamp if first else None,
+        quantization=deployment.quantization,
+        dtype=deployment.dtype,
+        tensor_parallel_size=deployment.tensor_parallel_size,
+        pipeline_parallel_size=deployment.pipeline_parallel_size,
+        max_num_seqs=deployment.max_num_seqs,
+        max_model_len=deployment.max_model_len,
+        kv_cache_dtype=deployment.kv_cache_dtype,
+        kv_cache_tokens=capacity,
+        phases=phases,
+        ready_seconds=ready,
+    )
+
+
+def _parallel(deployment: Deployment) -> tuple[tuple[str, int | None], ...]:
+    return (
+        ("TP", deployment.tensor_parallel_size),
+        ("PP", deployment.pipeline_parallel_size),
+        ("DP", deployment.data_parallel_size),
+    )
