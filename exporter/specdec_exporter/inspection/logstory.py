@@ -15,13 +15,16 @@ from operator import add
 
 import msgspec
 
+from specdec_exporter.predictor.facts.failures import FailedStart, explained
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     Event,
     PredictorWarning,
     ServerArguments,
+    ServerReady,
     SpecDecoding,
+    StartFailure,
 )
 from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall, special_rejection_sampling
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
@@ -87,6 +90,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     total: Figures | None  # over several accounts; without a curve: positions of different methods do not add up
     last_config: EngineConfig | None  # what ran when the log ended
     last_arguments: ServerArguments | None
+    failed_starts: tuple[tuple[str, int], ...]  # by code, in order of appearance
+    failed_start: FailedStart | None  # the last one; none if a server ran after it
     warnings: tuple[WarningCount, ...]
     pitfalls: tuple[KnownPitfall, ...]  # of what ran when the log ended
     verdict: Verdict
@@ -231,6 +236,8 @@ class LogStory:
         self._stats_lines = 0
         self._busy_stats_lines = 0
         self._warnings: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
+        self._failed: StartFailure | None = None
 
     @property
     def windows(self) -> int:
@@ -254,8 +261,10 @@ class LogStory:
                     self._first = timestamp
             kind = type(event)
             if kind is SpecDecoding:
+                self._failed = None
                 self._current.add(event)  # type: ignore[arg-type]
             elif kind is EngineStats:
+                self._failed = None
                 self._stats_lines += 1
                 self._busy_stats_lines += bool(event.generation_throughput)  # type: ignore[union-attr]
             elif isinstance(event, EngineConfig):
@@ -265,6 +274,11 @@ class LogStory:
                 self._arguments = event
             elif isinstance(event, PredictorWarning):
                 self._warnings[event.warning] += 1
+            elif isinstance(event, StartFailure):
+                self._failures[event.failure] += 1
+                self._failed = event
+            elif isinstance(event, ServerReady):
+                self._failed = None
 
     def analysis(self) -> Analysis:
         """Return what was read so far."""
@@ -272,6 +286,9 @@ class LogStory:
         judged = next((account for account in reversed(accounts) if account.windows and _speculates(account)), None)
         counts = [account.figures for account in accounts if account.figures]
         evidence = self._evidence(judged)
+        last = self._failed
+        failed = explained(last.failure, last.message, last.timestamp) if last else None
+        verdict = judge(_about(judged, evidence) if judged else evidence, self._policy).verdict
         return Analysis(
             first_timestamp=self._first,
             last_timestamp=self._last,
@@ -282,9 +299,11 @@ class LogStory:
             total=_sum_figures(counts) if len(counts) > 1 else None,
             last_config=self._current.config,
             last_arguments=self._arguments,
+            failed_starts=tuple(self._failures.items()),
+            failed_start=failed,
             warnings=warning_counts(self._warnings),
             pitfalls=evidence.pitfalls(),
-            verdict=judge(_about(judged, evidence) if judged else evidence, self._policy).verdict,
+            verdict=_not_started(failed) if failed else verdict,
         )
 
     def _open(self, key: tuple[object, ...], config: EngineConfig | None) -> _OpenAccount:
@@ -336,6 +355,15 @@ class LogStory:
         if self._stats_lines:
             return "idle"
         return "no_stats_lines" if config is not None else "nothing_known"
+
+
+def _not_started(failed: FailedStart) -> Verdict:
+    return Verdict(
+        code="unknown",
+        headline="The server did not start",
+        reasons=(f"{failed.code}: {failed.cause}", failed.message),
+        action=failed.action,
+    )
 
 
 def _about(account: Account, evidence: Evidence) -> Evidence:

@@ -18,12 +18,14 @@ from specdec_exporter.predictor.log.events import (
     PredictorWarning,
     RequestParams,
     ServerArguments,
+    ServerReady,
     SpecDecoding,
+    StartFailure,
 )
 from specdec_exporter.predictor.log.scan import LogScanner
 
 SERVED_KINDS: frozenset[type] = frozenset(
-    {SpecDecoding, EngineConfig, ServerArguments, PredictorWarning, RequestParams}
+    {SpecDecoding, EngineConfig, ServerArguments, PredictorWarning, RequestParams, StartFailure, ServerReady}
 )
 
 

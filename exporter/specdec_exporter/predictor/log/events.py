@@ -81,6 +81,17 @@ class PredictorWarning(LogEvent, frozen=True, kw_only=True, omit_defaults=True, 
     message: str | None = None
 
 
+class StartFailure(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="start_failure", gc=False):
+    """A start that failed; ``failure`` is a code of ``facts/failures.yaml``, ``message`` the line that says why."""
+
+    failure: str
+    message: str
+
+
+class ServerReady(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="server_ready", gc=False):
+    """The server is ready, after a start that failed."""
+
+
 class RequestParams(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="request_params", gc=False):
     """The sampling parameters of one request (``--enable-log-requests``). Never its text."""
 
@@ -105,6 +116,17 @@ class Malformed(msgspec.Struct, frozen=True, kw_only=True):
     untrusted: bool = False
 
 
-Event = SpecDecoding | EngineStats | EngineConfig | ServerArguments | PredictorWarning | RequestParams
+Event = (
+    SpecDecoding
+    | EngineStats
+    | EngineConfig
+    | ServerArguments
+    | PredictorWarning
+    | RequestParams
+    | StartFailure
+    | ServerReady
+)
+# What only a server prints that did start.
+RUNNING_KINDS: tuple[type, ...] = (ServerReady, SpecDecoding, EngineStats)
 # What vLLM prints once, when it starts.
 START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments})

@@ -14,6 +14,7 @@ from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.log.container import Piece, detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
+    START_KINDS,
     EngineConfig,
     EngineStats,
     Event,
@@ -22,8 +23,11 @@ from specdec_exporter.predictor.log.events import (
     PredictorWarning,
     RequestParams,
     ServerArguments,
+    ServerReady,
     SpecDecoding,
+    StartFailure,
 )
+from specdec_exporter.predictor.log.failedstart import StartWatch
 from specdec_exporter.predictor.log.logline import continues, has_header, parse_text
 from specdec_exporter.predictor.log.message import How
 from specdec_exporter.predictor.log.search import Words, find_words
@@ -35,7 +39,16 @@ LogFormat = Literal["auto", "plain", "cri", "docker"]
 LogTrust = Literal["server", "any", "auto"]
 
 _ALL_KINDS: Final = frozenset(
-    {SpecDecoding, EngineStats, EngineConfig, ServerArguments, PredictorWarning, RequestParams}
+    {
+        SpecDecoding,
+        EngineStats,
+        EngineConfig,
+        ServerArguments,
+        PredictorWarning,
+        RequestParams,
+        StartFailure,
+        ServerReady,
+    }
 )
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
@@ -121,6 +134,7 @@ class LogScanner:
             self._release(partial)
         self._partials = {}
         self._last_line = b""
+        self._starts = StartWatch() if StartFailure in self._kinds else None
         self._ends_in_crlf = True  # all lines so far; a terminal adds the carriage returns
         self._events: list[Event] = []
 
@@ -157,6 +171,8 @@ class LogScanner:
                 self._take_text(_decode(text), partial.timestamp)
         while self._broken is not None:
             self._give_up()
+        if self._starts is not None:
+            self._events += self._starts.finish()
         events = self._take_events()
         self.reset()
         return events
@@ -225,7 +241,7 @@ class LogScanner:
         framed = self._format in ("cri", "docker")
         words = self._words_in_own_format if self._own_format and end >= _MANY_BYTES else self._words
         usual = others = 0
-        position = self._take_continuations(buffer, 0, end)
+        position = self._take_start(buffer, self._take_continuations(buffer, 0, end), end)
         for place in find_words(words, buffer, end):
             if place < position:
                 continue
@@ -240,12 +256,19 @@ class LogScanner:
                 position = stop + 1
             else:
                 position = self._take_continuations(buffer, self._take_line_at(buffer, start, end), end)
+                position = self._take_start(buffer, position, end)
                 others += 1
         self._own_format = usual > 0 and not others
 
     def _take_continuations(self, buffer: bytearray, position: int, end: int) -> int:
         """Take lines from ``position`` on while they may continue an earlier line; return where they end."""
         while position < end and (self._broken is not None or self._partials):
+            position = self._take_line_at(buffer, position, end)
+        return position
+
+    def _take_start(self, buffer: bytearray, position: int, end: int) -> int:
+        """Take lines from ``position`` on while they may tell of a start; return where they end."""
+        while self._starts is not None and self._starts.active and position < end:
             position = self._take_line_at(buffer, position, end)
         return position
 
@@ -268,6 +291,9 @@ class LogScanner:
 
     def _take_line(self, line: bytes, previous: bytes, *, goes_on: bool = False) -> None:
         piece = self._unwrap(line)
+        if self._starts is not None and self._starts.active:
+            text = line if piece is None else piece.payload
+            self._events += self._starts.line(_decode(text), None if piece is None else piece.timestamp)
         if piece is None:
             if not self._goes_on(previous, line):
                 self._take_text(_decode(line), None, previous=_decode(previous), goes_on=goes_on)
@@ -376,6 +402,8 @@ class LogScanner:
                 self._engines.pop((event.process, event.pid), None)
             else:
                 self._engines[event.process, event.pid] = event.engine
+        if self._starts is not None and type(event) in START_KINDS:
+            self._events += self._starts.started(event)
         if type(event) not in self._kinds:
             return
         if isinstance(event, SpecDecoding):

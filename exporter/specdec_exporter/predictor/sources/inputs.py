@@ -20,13 +20,17 @@ from specdec_exporter.predictor.log.events import (
     Event,
     PredictorWarning,
     ServerArguments,
+    ServerReady,
     SpecDecoding,
+    StartFailure,
 )
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 
 STDIN = "-"
-REPORT_KINDS: frozenset[type] = frozenset({SpecDecoding, EngineStats, EngineConfig, ServerArguments, PredictorWarning})
+REPORT_KINDS: frozenset[type] = frozenset(
+    {SpecDecoding, EngineStats, EngineConfig, ServerArguments, PredictorWarning, StartFailure, ServerReady}
+)
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
