@@ -29,7 +29,7 @@ _Told = StartFailure | ServerReady
 _State = Literal["beginning", "starting", "failed", "running"]
 
 _LINE: Final = re.compile(
-    r"(?:[\w./-]{1,100} *\| +)?(?:\d{4}-\d\d-\d\dT\S{8,30} (?:std(?:out|err) [FP] )?)?"  # compose, kubectl, CRI
+    r"(?:[\w./-]{1,100} *\| )?(?:\d{4}-\d\d-\d\dT\S{8,30} (?:std(?:out|err) [FP] )?)?"  # compose, kubectl, CRI
     r"(?:\((?P<process>[A-Za-z][\w:.-]{0,63}) pid=\d{1,10}(?:, ip=[\w.:]{1,64})?\) ?)*"
     r"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
     r"\[?[^\[\]\s]{1,200}:\d{1,6}\] ?)?",
@@ -43,7 +43,7 @@ _READY: Final = re.compile(
 )
 _BANNER: Final = "vLLM API server version "  # before the arguments; releases up to 0.9 print no other sign of them
 _USAGE: Final = "usage: "  # argparse prints it before its error, and no header
-_RAISED: Final = re.compile(r"[A-Za-z_][\w.]{0,150}(?:Error|Exception)(?:: |:?$)", re.ASCII)
+_RAISED: Final = re.compile(r"(?:[A-Za-z_][\w.]{0,150})?(?:Error|Exception)(?:: |:?$)", re.ASCII)
 _REFUSED: Final = re.compile(r"[\w./ \[\]-]{1,80}: error: ", re.ASCII)  # argparse
 # Kubernetes and KServe say this in `kubectl get events` and `describe`, and in the answer to `kubectl apply`.
 _CLUSTER: Final = re.compile(r"storageUri|StorageUri|ProgressDeadlineExceeded|timed out progressing|Initial scale was")
@@ -66,17 +66,16 @@ class StartWatch:
     """Watches ONE log stream for starts that fail. While :attr:`active`, it wants every line."""
 
     def __init__(self) -> None:
-        self._state: _State = "beginning"
+        self._set("beginning")
         self._printed_arguments = False
         self._failed_before = False
         self._lines = 0
         self._new_try()
         self._held: list[StartFailure] = []
 
-    @property
-    def active(self) -> bool:
-        """Whether lines may tell of a start. Costs nothing while a server runs."""
-        return self._state != "running"
+    def _set(self, state: _State) -> None:
+        self._state: _State = state
+        self.active = state != "running"  # so that a running server's lines cost nothing
 
     def _new_try(self) -> None:
         self._unknown: _Candidate | None = None  # an error that ends a traceback
@@ -92,7 +91,7 @@ class StartWatch:
         elif not isinstance(event, EngineConfig) or self._state in ("starting", "failed") or self._printed_arguments:
             return []  # each data-parallel engine prints its configuration
         ended = self.finish()
-        self._state = "starting"
+        self._set("starting")
         return ended
 
     def finish(self) -> list[_Told]:
@@ -108,7 +107,7 @@ class StartWatch:
         """Take in one line of the log."""
         self._lines += 1
         if self._lines > bounds.START_LINES:
-            self._state = "running"
+            self._set("running")
             return []
         for part in _parts(text[: bounds.START_CHARACTERS]):
             self._take(part, timestamp)
@@ -134,12 +133,12 @@ class StartWatch:
         process = line and line["process"]
         self._time = timestamp = (line and line["time"]) or timestamp or self._time
         if _READY.search(said):
-            self._state = "running"
+            self._set("running")
         elif said.startswith(_USAGE) or (level and said.startswith(_BANNER)):
             self._conclude_unknown()
             self._new_try()
             if self._state == "failed":
-                self._state = "starting"
+                self._set("starting")
         elif not self._concluded:
             if level in ("INFO", "DEBUG"):
                 self._goes_on(process)
@@ -198,7 +197,7 @@ class StartWatch:
                 )
             )
         if self._state == "starting":
-            self._state = "failed"
+            self._set("failed")
         self._unknown = None
 
 

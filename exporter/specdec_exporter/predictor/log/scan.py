@@ -165,6 +165,7 @@ class LogScanner:
             self._counters.last_line_timestamp = time.time()
             self._await_header(tail, len(tail))
             self._take_line(tail, self._last_line)
+            self._watch_start(tail, 0, len(tail))
         for partial in self._partials.values():
             text = self._release(partial)
             if partial.kept:
@@ -236,16 +237,20 @@ class LogScanner:
         if self._format == "docker" and _has_docker_partial(buffer, end):
             position = 0
             while position < end:
-                position = self._take_line_at(buffer, position, end)
+                after = self._take_line_at(buffer, position, end)
+                position = self._watch_start(buffer, position, after)
             return
         framed = self._format in ("cri", "docker")
         words = self._words_in_own_format if self._own_format and end >= _MANY_BYTES else self._words
         usual = others = 0
-        position = self._take_start(buffer, self._take_continuations(buffer, 0, end), end)
+        position = self._take_continuations(buffer, 0, end)
+        starts, watched = self._starts, 0
         for place in find_words(words, buffer, end):
             if place < position:
                 continue
             start = max(position, buffer.rfind(b"\n", position, place) + 1)
+            if starts is not None:
+                watched = self._watch_start(buffer, watched, start) if starts.active else start
             if not framed and (after := self._take_usual(buffer, start, end)) > start:
                 position = after
                 usual += 1
@@ -256,8 +261,8 @@ class LogScanner:
                 position = stop + 1
             else:
                 position = self._take_continuations(buffer, self._take_line_at(buffer, start, end), end)
-                position = self._take_start(buffer, position, end)
                 others += 1
+        self._watch_start(buffer, watched, end)
         self._own_format = usual > 0 and not others
 
     def _take_continuations(self, buffer: bytearray, position: int, end: int) -> int:
@@ -266,11 +271,16 @@ class LogScanner:
             position = self._take_line_at(buffer, position, end)
         return position
 
-    def _take_start(self, buffer: bytearray, position: int, end: int) -> int:
-        """Take lines from ``position`` on while they may tell of a start; return where they end."""
+    def _watch_start(self, buffer: bytes | bytearray, position: int, end: int) -> int:
+        """Look at the lines from ``position`` to ``end`` while they may tell of a start; return ``end``."""
         while self._starts is not None and self._starts.active and position < end:
-            position = self._take_line_at(buffer, position, end)
-        return position
+            stop = min(_line_end(buffer, position, end), position + LINE_BYTES)
+            line = bytes(buffer[position:stop])
+            piece = self._unwrap(line)
+            text, timestamp = (line, None) if piece is None else (piece.payload, piece.timestamp)
+            self._events += self._starts.line(_decode(text), timestamp)
+            position = stop + 1
+        return end
 
     def _take_usual(self, buffer: bytes | bytearray, start: int, end: int) -> int:
         """Take the usual line or lines at ``start``, if spec-decode lines are wanted; return where they end."""
@@ -291,9 +301,6 @@ class LogScanner:
 
     def _take_line(self, line: bytes, previous: bytes, *, goes_on: bool = False) -> None:
         piece = self._unwrap(line)
-        if self._starts is not None and self._starts.active:
-            text = line if piece is None else piece.payload
-            self._events += self._starts.line(_decode(text), None if piece is None else piece.timestamp)
         if piece is None:
             if not self._goes_on(previous, line):
                 self._take_text(_decode(line), None, previous=_decode(previous), goes_on=goes_on)
@@ -443,7 +450,7 @@ def _has_docker_partial(buffer: bytearray, end: int) -> bool:
     return buffer.count(_DOCKER_COMPLETE, 0, end) != buffer.count(b"\n", 0, end)
 
 
-def _line_end(buffer: bytearray, position: int, end: int) -> int:
+def _line_end(buffer: bytes | bytearray, position: int, end: int) -> int:
     stop = buffer.find(b"\n", position, end)
     return end if stop < 0 else stop
 
