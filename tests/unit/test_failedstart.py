@@ -47,7 +47,7 @@ CAUSES = {
     "too-long": "context_too_long",
     "heads": "parallel_size",
     "cache-too-large": "cpu_memory",
-    "cache-too-small": "no_memory_for_cache",
+    "empty-variable": UNKNOWN,
     "port-in-use": "port_in_use",
 }
 ARGUMENTS = "(APIServer pid=7) INFO 11-23 00:10:24 [api_utils.py:286] non-default args: {'model': 'm'}"
