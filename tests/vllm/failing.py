@@ -75,7 +75,9 @@ FAILING: Final[Mapping[str, FailingStart]] = {
     "too-long": FailingStart(DRAFT, ("--max-model-len", "8192")),
     "heads": FailingStart(arguments=("--tensor-parallel-size", "3")),
     "cache-too-large": FailingStart(DRAFT, environment={"VLLM_CPU_KVCACHE_SPACE": "900"}),
-    "empty-variable": FailingStart(DRAFT, environment={"VLLM_CPU_KVCACHE_SPACE": ""}),
+    "empty-variable": FailingStart(
+        DRAFT, ("--kv-cache-memory-bytes", "1000000"), environment={"VLLM_CPU_KVCACHE_SPACE": ""}
+    ),
     "port-in-use": FailingStart(port_taken=True),
 }
 
