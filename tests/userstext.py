@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 from urllib.parse import quote
 
 from loglines import ARGUMENTS, CONFIG, PARAMS, SPEC, SPEC_0_9, SPEC_V0, STATS
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import Event, RequestParams
+from specdec_exporter.predictor.log.events import Event, RequestParams, StartFailure
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 
@@ -110,7 +110,8 @@ def servers_lines() -> list[list[bytes]]:
 
 def read(lines: list[bytes], trust: LogTrust = "server") -> tuple[list[Event], ReaderCounters]:
     counters = ReaderCounters()
-    scanner = LogScanner(counters, trust=trust)
+    # Users' text before the server is ready cannot be: test_failedstart.py has what comes after.
+    scanner = LogScanner(counters, trust=trust, kinds=frozenset(get_args(Event)) - {StartFailure})
     buffer = bytearray(b"".join(line + b"\n" for line in lines))
     return scanner.scan(buffer, len(buffer)) + scanner.finish(), counters
 

@@ -52,6 +52,9 @@ ANSWER_SECONDS: Final = 10  # for taking an answer, as long as Prometheus waits 
 # --- What a log holds -------------------------------------------------------------------------------------------------
 LINE_BYTES: Final = 1 << 20  # of a line; skipped to the next newline; counted as oversized
 HELD_BYTES: Final = 4 << 20  # of a log's unfinished lines, all containers together; skipped; counted as oversized
+START_LINES: Final = 20_000  # of a start that neither fails nor gets ready; no failure is looked for after them
+START_CHARACTERS: Final = 64 * 1024  # of a line of a start, with a traceback in JSON; the rest is not looked at
+MESSAGE_CHARACTERS: Final = 500  # of the line that says why a start failed; cut
 LOG_ENGINES: Final = 512  # of all logs, in equal shares; summed as `engine="other"`; counted as log_engines
 LOG_WRITERS: Final = 1024  # of a file: processes between two reads; who wrote what is forgotten; counted as log_writers
 ARGUMENTS: Final = 512  # of a server, where the engine of 0.32.0 has 257, and keys of one of them; left out

@@ -65,14 +65,12 @@ def record(scenario: Scenario, installation: Installation, language: Language) -
                 files[f"metrics-{number}-{phase.name}.txt"] = server.metrics()
             await_log(scenario, server, total)
             files["server.log"] = server.log()
-        files["command.txt"] = _shell_line(server.added_environment, server.command) + "\n"
+        files["command.txt"] = shell_line(server.added_environment, server.command) + "\n"
         files["truth.json"] = json.dumps(_truth(scenario, language), indent=1) + "\n"
     finally:
         shutil.rmtree(scratch)
-    places = {str(scratch / "models"): "/models", str(scratch): "/scratch", tempfile.gettempdir(): "/scratch"}
-    venv = installation.python.parent.parent
-    places |= {str(installation.python): "python", str(venv): "/venv", str(venv.resolve()): "/venv"}
-    return {name: _scrub(content, places) for name, content in files.items()}
+    places = places_of(scratch, installation)
+    return {name: scrub(content, places) for name, content in files.items()}
 
 
 def _truth(scenario: Scenario, language: Language) -> dict[str, object]:
@@ -97,12 +95,27 @@ def _truth(scenario: Scenario, language: Language) -> dict[str, object]:
     return {"phases": phases}
 
 
-def _shell_line(environment: Mapping[str, str], command: tuple[str, ...]) -> str:
+def shell_line(environment: Mapping[str, str], command: tuple[str, ...]) -> str:
+    """What a person types to start the same server."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
     return " ".join((*settings, shlex.join(command)))
 
 
-def _scrub(content: str, places: Mapping[str, str]) -> str:
+def places_of(scratch: Path, installation: Installation) -> dict[str, str]:
+    """Paths of this machine -> what takes their place."""
+    venv = installation.python.parent.parent
+    return {
+        str(scratch / "models"): "/models",
+        str(scratch): "/scratch",
+        tempfile.gettempdir(): "/scratch",
+        str(installation.python): "python",
+        str(venv): "/venv",
+        str(venv.resolve()): "/venv",
+        str(installation.python.resolve().parents[1]): "/usr",
+    }
+
+
+def scrub(content: str, places: Mapping[str, str]) -> str:
     """Replace paths, the longest first, so that a directory does not hide what lies in it."""
     for path in sorted(places, key=len, reverse=True):
         content = content.replace(path, places[path])

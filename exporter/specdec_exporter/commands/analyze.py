@@ -20,7 +20,7 @@ import msgspec
 from specdec_exporter.commands import PROG
 from specdec_exporter.commands.flags import DURATION, HEADER, HEADER_HELP
 from specdec_exporter.predictor.log.counters import on_trust
-from specdec_exporter.predictor.log.events import EngineConfig, Event
+from specdec_exporter.predictor.log.events import RUNNING_KINDS, EngineConfig, Event, StartFailure
 from specdec_exporter.predictor.log.recent import MOST_EVENTS, LastPart, RecentEvents
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
@@ -42,33 +42,37 @@ def analyze(
     ``-`` is ``stdin``; gzipped files are unpacked. ``text`` is one report over everything. ``jsonl`` is one object per
     recognised line of any kind, in order; unreadable lines are counted on ``stderr``. ``last_seconds`` before the last
     recognised line count, and the lines of the last start. ``trust`` as for :class:`LogScanner`.
-    Returns the exit code: 0, even if no line was recognised
-    (the report gives possible reasons), or 1 if an input could not be read to its end. Such an input is named on
-    ``stderr`` and the others are still read. Ctrl-C and a closed output pipe are not failures. Raises SpecdecError if
+    Returns the exit code: 0, even if no line was recognised (the report gives possible reasons); 1 if the last start of
+    the server failed, or if an input could not be read to its end. Such an input is named on ``stderr`` and the others
+    are still read. Ctrl-C and a closed output pipe are not failures. Raises SpecdecError if
     ``last_seconds`` is given and no line has a time.
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     inputs = LogInputs(paths, stdin=stdin, trust=trust)
+    failed_start = False
     try:
         if output == "jsonl":
-            _write_json_lines(inputs, last_seconds, stdout, stderr)
+            failed_start = _write_json_lines(inputs, last_seconds, stdout, stderr)
         else:
-            _write_report(inputs, last_seconds, stdout, stderr)
+            failed_start = _write_report(inputs, last_seconds, stdout, stderr)
         stdout.flush()
     except BrokenPipeError:
         discard(stdout)
-    return 1 if inputs.failed else 0
+    return 1 if inputs.failed or failed_start else 0
 
 
-def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: TextIO, stderr: TextIO) -> None:
+def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: TextIO, stderr: TextIO) -> bool:
+    """Write the events; return whether the last start failed."""
     encode = msgspec.json.Encoder().encode
     out = stdout.buffer
     events = inputs.events(None)
     if last_seconds is not None:
         part = _last_part(events, last_seconds, stderr)
         events = chain(part.start, part.events)
+    failed_start = False
     with suppress(KeyboardInterrupt):
         for event in events:
+            failed_start = isinstance(event, StartFailure) or (failed_start and not isinstance(event, RUNNING_KINDS))
             if isinstance(event, EngineConfig):
                 event = msgspec.structs.replace(event, settings={})  # noqa: PLW2901  its documented keys are all
             out.write(encode(event) + b"\n")
@@ -78,6 +82,7 @@ def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: Tex
     if inputs.counters.parse_errors:
         print(f"{PROG}: {inputs.counters.parse_errors} lines could not be read (cut or garbled)", file=stderr)
     complain(on_trust(inputs.counters), stderr)
+    return failed_start
 
 
 def _last_part(events: Iterable[Event], seconds: float, stderr: TextIO) -> LastPart:
@@ -91,7 +96,8 @@ def _last_part(events: Iterable[Event], seconds: float, stderr: TextIO) -> LastP
     return part
 
 
-def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO, stderr: TextIO) -> None:
+def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO, stderr: TextIO) -> bool:
+    """Print the report; return whether the last start failed."""
     from specdec_exporter.inspection.logstory import LogStory
     from specdec_exporter.terminal.console import reading_progress, write
     from specdec_exporter.terminal.log import print_analysis
@@ -106,7 +112,7 @@ def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO,
         story.add(events)
     complain(inputs.failed.values(), stderr)
     if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
-        return
+        return False
     analysis = story.analysis()
     write(
         stdout,
@@ -114,6 +120,7 @@ def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO,
             console, analysis, counters=inputs.counters, paths=inputs.paths, last_seconds=last_seconds
         ),
     )
+    return analysis.failed_start is not None
 
 
 def complain(failures: Iterable[str], stderr: TextIO) -> None:

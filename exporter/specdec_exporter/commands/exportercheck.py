@@ -54,6 +54,8 @@ def _access(exporter: Status, predictor: PredictorStatus) -> tuple[Finding, ...]
     findings = [Finding("PASS", "Exporter", f"{found}; figures of its window of {exporter.window_seconds:g} s")]
     if not predictor.up:
         findings.append(Finding("FAIL", "Metrics", predictor.up_reason or "not read yet", predictor.verdict.action))
+    if (failed := predictor.failed_start) is not None:
+        findings.append(Finding("FAIL", "Start", failed.told, failed.action))
     if (log := predictor.log) is not None:
         findings.append(Finding("PASS", "Log", f"{log.windows:,} spec-decode lines in {log.lines:,} lines read"))
     if (baseline := predictor.baseline) is not None:

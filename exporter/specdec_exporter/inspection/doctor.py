@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from specdec_exporter.formatting import decimal, size
-from specdec_exporter.inspection.examination import Examination, LogReading, Look, pitfall_finding
+from specdec_exporter.inspection.examination import Examination, LogReading, Look, failed_starts, pitfall_finding
 from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import TOPICS, Fact, facts_of, load_facts
@@ -146,11 +146,12 @@ def of_command(command: ServerCommand, deployment: Deployment, findings: Sequenc
 def of_log(reading: LogReading) -> Observed:
     """Return what a log shows of the last start in it."""
     log = reading.analysis
-    findings = [Finding("FAIL", "Log", words, "Give a log that can be read.") for words in reading.failures]
-    if log.last_config is None:
+    findings = failed_starts(log)
+    findings += [Finding("FAIL", "Log", words, "Give a log that can be read.") for words in reading.failures]
+    if log.last_config is None and not findings:
         action = "Give the log from the server's start: it tells the release, the method and k."
         findings.append(Finding("WARN", "Log", "no line of a server's start", action))
-    else:
+    elif log.last_config is not None:
         findings.append(Finding("PASS", "Log", f"vLLM {log.last_config.vllm_version} began to start"))
     warnings = (
         Diagnosis(

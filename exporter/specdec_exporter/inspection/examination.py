@@ -198,7 +198,8 @@ def pitfall_finding(pitfall: KnownPitfall) -> Finding:
 def _log(reading: LogReading, look: Look) -> list[Finding]:
     """Judge the log alone, and against the counters."""
     log, version = reading.analysis, look.evidence.vllm_version
-    findings = [Finding("FAIL", "Log", words, _UNREADABLE) for words in reading.failures]
+    findings = failed_starts(log, up=look.up)
+    findings += [Finding("FAIL", "Log", words, _UNREADABLE) for words in reading.failures]
     if reading.counters.parse_errors:
         found = f"{reading.counters.parse_errors} lines of vLLM's statistics could not be read"
         findings.append(
@@ -212,9 +213,24 @@ def _log(reading: LogReading, look: Look) -> list[Finding]:
     elif log.windows:
         found = f"{log.windows} spec-decode lines, {log.first_timestamp} to {log.last_timestamp}"
         findings += [Finding("PASS", "Log", found), *_agreement(log, look)]
-    elif not reading.failures:
+    elif not reading.failures and log.failed_start is None:
         findings.append(_no_lines(log, look))
     return findings
+
+
+def failed_starts(log: Analysis, *, up: bool = False) -> list[Finding]:
+    """Return the finding on the last start, if it failed, and on those before it. ``up``: a predictor answers."""
+    if (failed := log.failed_start) is not None:
+        return [Finding("WARN" if up else "FAIL", "Start", _often(failed.told, log), failed.action)]
+    if log.failed_starts:
+        codes = ", ".join(f"{code} {count:,} x" for code, count in log.failed_starts)
+        return [Finding("PASS", "Start", f"the server runs; earlier starts failed: {codes}")]
+    return []
+
+
+def _often(told: str, log: Analysis) -> str:
+    tries = sum(count for _, count in log.failed_starts)
+    return told if tries < 2 else f"{told} ({tries:,} starts failed in this log)"
 
 
 def _no_lines(log: Analysis, look: Look) -> Finding:

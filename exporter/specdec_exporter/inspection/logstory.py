@@ -16,13 +16,16 @@ from operator import add
 import msgspec
 
 from specdec_exporter.predictor.facts.deployment import Deployment
+from specdec_exporter.predictor.facts.failures import FailedStart, explained
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
     EngineConfig,
     EngineStats,
     Event,
     PredictorWarning,
+    ServerReady,
     SpecDecoding,
+    StartFailure,
 )
 from specdec_exporter.predictor.log.start import Start
 from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall, special_rejection_sampling
@@ -89,6 +92,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     total: Figures | None  # over several accounts; without a curve: positions of different methods do not add up
     last_config: EngineConfig | None  # what ran when the log ended
     start: Start  # the last one
+    failed_starts: tuple[tuple[str, int], ...]  # by code, in order of appearance
+    failed_start: FailedStart | None  # the last one; none if a server ran after it
     warnings: tuple[WarningCount, ...]
     pitfalls: tuple[KnownPitfall, ...]  # of what ran when the log ended
     verdict: Verdict
@@ -233,6 +238,8 @@ class LogStory:
         self._stats_lines = 0
         self._busy_stats_lines = 0
         self._warnings: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
+        self._failed: StartFailure | None = None
 
     @property
     def windows(self) -> int:
@@ -254,8 +261,10 @@ class LogStory:
                 if self._first is None:
                     self._first = timestamp
             if isinstance(event, SpecDecoding):
+                self._failed = None
                 self._current.add(event)
             elif isinstance(event, EngineStats):
+                self._failed = None
                 self._stats_lines += 1
                 self._busy_stats_lines += bool(event.generation_throughput)
             elif type(event) in START_KINDS:
@@ -265,6 +274,11 @@ class LogStory:
                     self._current.started()
             elif isinstance(event, PredictorWarning):
                 self._warnings[event.warning] += 1
+            elif isinstance(event, StartFailure):
+                self._failures[event.failure] += 1
+                self._failed = event
+            elif isinstance(event, ServerReady):
+                self._failed = None
 
     def analysis(self) -> Analysis:
         """Return what was read so far."""
@@ -272,6 +286,9 @@ class LogStory:
         judged = next((account for account in reversed(accounts) if account.windows and _speculates(account)), None)
         counts = [account.figures for account in accounts if account.figures]
         evidence = self._evidence(judged)
+        last = self._failed
+        failed = explained(last.failure, last.message, last.timestamp) if last else None
+        verdict = judge(_about(judged, evidence) if judged else evidence, self._policy).verdict
         return Analysis(
             first_timestamp=self._first,
             last_timestamp=self._last,
@@ -282,9 +299,11 @@ class LogStory:
             total=_sum_figures(counts) if len(counts) > 1 else None,
             last_config=self._current.config,
             start=self._start,
+            failed_starts=tuple(self._failures.items()),
+            failed_start=failed,
             warnings=warning_counts(self._warnings),
             pitfalls=evidence.pitfalls(),
-            verdict=judge(_about(judged, evidence) if judged else evidence, self._policy).verdict,
+            verdict=_not_started(failed) if failed else verdict,
         )
 
     def deployment(self) -> Deployment:
@@ -356,6 +375,15 @@ class LogStory:
         if self._stats_lines:
             return "idle"
         return "no_stats_lines" if config is not None else "nothing_known"
+
+
+def _not_started(failed: FailedStart) -> Verdict:
+    return Verdict(
+        code="unknown",
+        headline="The server did not start",
+        reasons=(f"{failed.code}: {failed.cause}", failed.message),
+        action=failed.action,
+    )
 
 
 def _about(account: Account, evidence: Evidence) -> Evidence:

@@ -421,6 +421,14 @@ PREDICTOR_LOG: Group[PredictorState] = Group(
             "log",
             labels=("warning",),
         ),
+        counter(
+            "specdec_predictor_start_failures_total",
+            "Starts of the predictor that failed, by the cause in its log. `engine` is empty.",
+            lambda s: dict(s.start_failures) or None,
+            "log",
+            "until a start failed",
+            labels=("failure",),
+        ),
         histogram(
             "specdec_request_temperature",
             'Sampling temperature of the requests in the predictor\'s log; those at `le="0.0"` are greedy. '

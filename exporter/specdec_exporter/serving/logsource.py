@@ -16,11 +16,19 @@ from specdec_exporter.predictor.log.events import (
     Event,
     PredictorWarning,
     RequestParams,
+    ServerReady,
     SpecDecoding,
+    StartFailure,
 )
 from specdec_exporter.predictor.log.scan import LogScanner
 
-SERVED_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, PredictorWarning, RequestParams}
+SERVED_KINDS: frozenset[type] = START_KINDS | {
+    SpecDecoding,
+    PredictorWarning,
+    RequestParams,
+    StartFailure,
+    ServerReady,
+}
 
 
 class LogSource(Protocol):

@@ -15,6 +15,7 @@ import msgspec
 from specdec_exporter import bounds
 from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.facts.deployment import Deployment
+from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
@@ -23,7 +24,9 @@ from specdec_exporter.predictor.log.events import (
     PredictorWarning,
     RequestParams,
     ServerArguments,
+    ServerReady,
     SpecDecoding,
+    StartFailure,
 )
 from specdec_exporter.predictor.log.start import Start, StartSummary, summarise
 from specdec_exporter.predictor.metrics.snapshot import (
@@ -130,6 +133,8 @@ class PredictorState:
         self.restarts = 0
         self.log = LogTotals()
         self.warnings: Counter[str] = Counter()
+        self.start_failures: Counter[str] = Counter()  # by code
+        self._failed_start: StartFailure | None = None  # the last one, while nothing shows that a later start succeeded
         self._dropped: Counter[str] = Counter()  # what the metrics held beyond a bound
         self.temperatures: HistogramCounter | None = None  # of requests; None until the log shows one
         self.baseline: DecodingBaseline | None = None
@@ -166,6 +171,7 @@ class PredictorState:
         if self.method in NOT_SPECULATIVE:
             snapshot = without_drafts(snapshot)
         self.up, self.up_reason, self.snapshot = True, None, snapshot
+        self._failed_start = None
         self._dropped.update(snapshot.dropped)
         tracks: dict[tuple[str, str], EngineTrack] = {}
         engines = snapshot.engines
@@ -293,6 +299,11 @@ class PredictorState:
             self._observe_start(event)
         elif isinstance(event, PredictorWarning):
             self.warnings[event.warning] += 1
+        elif isinstance(event, StartFailure):
+            self.start_failures[event.failure] += 1
+            self._failed_start = event
+        elif isinstance(event, ServerReady):
+            self._failed_start = None
         elif isinstance(event, RequestParams) and event.temperature is not None:
             if self.temperatures is None:
                 self.temperatures = HistogramCounter(TEMPERATURE_BOUNDS)
@@ -602,11 +613,13 @@ class PredictorState:
         snapshots = [track.snapshot for track in self._tracks.values()] if self._counted else []
         published = self.published()
         judgement = judge(self.evidence(published), self.policy)
+        failed = self._failed_start
         return PredictorStatus(
             inference_service=self.name,
             url=self.url,
             up=self.up,
             up_reason=self.up_reason,
+            failed_start=explained(failed.failure, failed.message, failed.timestamp) if failed else None,
             state=self.state,
             model_names=self.model_names,
             vllm_version=self.vllm_version,

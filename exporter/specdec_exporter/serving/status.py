@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from specdec_exporter.predictor.facts.failures import FailedStart
 from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import BreakEven
@@ -110,6 +111,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     up: bool
     up_reason: str | None  # why it is down, in words
+    failed_start: FailedStart | None = None  # the last start by the log, if it failed
     state: StateName
     model_names: tuple[str, ...]
     vllm_version: str | None

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter.formatting import percent, plain, size
+from specdec_exporter.inspection.examination import failed_starts
 from specdec_exporter.inspection.logstory import Account, Analysis, NotableWindow
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
@@ -19,6 +20,7 @@ from specdec_exporter.terminal.figures import (
     breakdown_table,
     figures_table,
     print_curve,
+    print_finding,
     print_pitfalls,
     print_spread,
     print_verdict,
@@ -41,6 +43,8 @@ def print_analysis(
     for path in paths:
         console.print(Text("stdin" if path == "-" else plain(path), style="bold"))
     console.print(_reading(analysis, counters, last_seconds))
+    for finding in failed_starts(analysis):
+        print_finding(console, finding)
     for words in on_trust(counters):
         console.print(words)
     _print_configurations(console, analysis)

@@ -119,6 +119,17 @@ class PredictorWarning(LogEvent, frozen=True, kw_only=True, omit_defaults=True, 
     message: str | None = None
 
 
+class StartFailure(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="start_failure", gc=False):
+    """A start that failed; ``failure`` is a code of ``facts/failures.yaml``, ``message`` the line that says why."""
+
+    failure: str
+    message: str
+
+
+class ServerReady(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="server_ready", gc=False):
+    """The server is ready, after a start that failed."""
+
+
 class RequestParams(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="request_params", gc=False):
     """The sampling parameters of one request (``--enable-log-requests``). Never its text."""
 
@@ -152,6 +163,10 @@ Event = (
     | KVCache
     | PredictorWarning
     | RequestParams
+    | StartFailure
+    | ServerReady
 )
+# What only a server prints that did start.
+RUNNING_KINDS: tuple[type, ...] = (ServerReady, SpecDecoding, EngineStats)
 # What vLLM prints when it starts, and only then.
 START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments, StartPhase, KVCache})

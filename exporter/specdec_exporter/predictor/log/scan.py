@@ -14,6 +14,7 @@ from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.log.container import Piece, detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
+    START_KINDS,
     EngineConfig,
     EngineStats,
     Event,
@@ -23,9 +24,12 @@ from specdec_exporter.predictor.log.events import (
     PredictorWarning,
     RequestParams,
     ServerArguments,
+    ServerReady,
     SpecDecoding,
+    StartFailure,
     StartPhase,
 )
+from specdec_exporter.predictor.log.failedstart import StartWatch
 from specdec_exporter.predictor.log.logline import continues, has_header, parse_text
 from specdec_exporter.predictor.log.message import How
 from specdec_exporter.predictor.log.search import Words, find_words
@@ -37,7 +41,18 @@ LogFormat = Literal["auto", "plain", "cri", "docker"]
 LogTrust = Literal["server", "any", "auto"]
 
 _ALL_KINDS: Final = frozenset(
-    {SpecDecoding, EngineStats, EngineConfig, ServerArguments, StartPhase, KVCache, PredictorWarning, RequestParams}
+    {
+        SpecDecoding,
+        EngineStats,
+        EngineConfig,
+        ServerArguments,
+        StartPhase,
+        KVCache,
+        PredictorWarning,
+        RequestParams,
+        StartFailure,
+        ServerReady,
+    }
 )
 _MOST_CONTINUATIONS: Final = 4
 _MOST_PREVIOUS_BYTES: Final = 4096
@@ -131,6 +146,7 @@ class LogScanner:
             self._release(partial)
         self._partials = {}
         self._last_line = b""
+        self._starts = StartWatch() if StartFailure in self._kinds else None
         self._ends_in_crlf = True  # all lines so far; a terminal adds the carriage returns
         self._events: list[Event] = []
 
@@ -161,12 +177,15 @@ class LogScanner:
             self._counters.last_line_timestamp = time.time()
             self._await_header(tail, len(tail))
             self._take_line(tail, self._last_line)
+            self._watch_start(tail, 0, len(tail))
         for partial in self._partials.values():
             text = self._release(partial)
             if partial.kept:
                 self._take_text(_decode(text), partial.timestamp)
         while self._broken is not None:
             self._give_up()
+        if self._starts is not None:
+            self._events += self._starts.finish()
         events = self._take_events()
         self.reset()
         return events
@@ -231,24 +250,31 @@ class LogScanner:
         if self._format == "docker" and _has_docker_partial(buffer, end):
             position = 0
             while position < end:
-                position = self._take_line_at(buffer, position, end)
+                after = self._take_line_at(buffer, position, end)
+                position = self._watch_start(buffer, position, after)
             return
-        position = self._take_continuations(buffer, 0, end)
-        while (begun := self._read_found(buffer, position, end)) is not None:
-            position = begun
+        begun: tuple[int, int] | None = (self._take_continuations(buffer, 0, end), 0)
+        while begun is not None:
+            begun = self._read_found(buffer, *begun, end)
         self._start_bytes = max(self._start_bytes - end, 0)
 
-    def _read_found(self, buffer: bytearray, position: int, end: int) -> int | None:
-        """Read the lines from ``position`` on that some words find; return where the rest of a new start begins."""
+    def _read_found(self, buffer: bytearray, position: int, watched: int, end: int) -> tuple[int, int] | None:
+        """Read the lines from ``position`` on that some words find; return where the rest of a new start begins.
+
+        Up to ``watched``, all lines were looked at for failed starts.
+        """
         framed = self._format in ("cri", "docker")
         words = self._words_in_own_format if self._own_format and end >= _MANY_BYTES else self._words
         if starting := self._start_bytes > 0:
             words = [*words, _START]
         usual = others = 0
+        starts = self._starts
         for place in find_words(words, buffer, end, position):
             if place < position:
                 continue
             start = max(position, buffer.rfind(b"\n", position, place) + 1)
+            if starts is not None:
+                watched = self._watch_start(buffer, watched, start) if starts.active else start
             if not framed and (after := self._take_usual(buffer, start, end)) > start:
                 position = after
                 usual += 1
@@ -262,7 +288,8 @@ class LogScanner:
                 position = self._take_continuations(buffer, self._take_line_at(buffer, start, end), end)
                 others += 1
                 if self._start_bytes > 0 and not starting:
-                    return position
+                    return position, watched
+        self._watch_start(buffer, watched, end)
         self._own_format = usual > 0 and not others
         return None
 
@@ -271,6 +298,17 @@ class LogScanner:
         while position < end and (self._broken is not None or self._partials):
             position = self._take_line_at(buffer, position, end)
         return position
+
+    def _watch_start(self, buffer: bytes | bytearray, position: int, end: int) -> int:
+        """Look at the lines from ``position`` to ``end`` while they may tell of a start; return ``end``."""
+        while self._starts is not None and self._starts.active and position < end:
+            stop = min(_line_end(buffer, position, end), position + LINE_BYTES)
+            line = bytes(buffer[position:stop])
+            piece = self._unwrap(line)
+            text, timestamp = (line, None) if piece is None else (piece.payload, piece.timestamp)
+            self._events += self._starts.line(_decode(text), timestamp)
+            position = stop + 1
+        return end
 
     def _take_usual(self, buffer: bytes | bytearray, start: int, end: int) -> int:
         """Take the usual line or lines at ``start``, if spec-decode lines are wanted; return where they end."""
@@ -400,6 +438,8 @@ class LogScanner:
             else:
                 self._engines[event.process, event.pid] = event.engine
             self._start_bytes = 0
+        if self._starts is not None and type(event) in START_KINDS:
+            self._events += self._starts.started(event)
         if type(event) not in self._kinds:
             return
         if self._wants_start and isinstance(event, EngineConfig | ServerArguments):
@@ -441,7 +481,7 @@ def _has_docker_partial(buffer: bytearray, end: int) -> bool:
     return buffer.count(_DOCKER_COMPLETE, 0, end) != buffer.count(b"\n", 0, end)
 
 
-def _line_end(buffer: bytearray, position: int, end: int) -> int:
+def _line_end(buffer: bytes | bytearray, position: int, end: int) -> int:
     stop = buffer.find(b"\n", position, end)
     return end if stop < 0 else stop
 

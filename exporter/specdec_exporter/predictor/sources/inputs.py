@@ -15,13 +15,21 @@ from typing import cast
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import START_KINDS, EngineStats, Event, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.log.events import (
+    START_KINDS,
+    EngineStats,
+    Event,
+    PredictorWarning,
+    ServerReady,
+    SpecDecoding,
+    StartFailure,
+)
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 
 STDIN = "-"
-REPORT_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, EngineStats, PredictorWarning}
+REPORT_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, EngineStats, PredictorWarning, StartFailure, ServerReady}
 _GZIP_MAGIC = b"\x1f\x8b"
 
 

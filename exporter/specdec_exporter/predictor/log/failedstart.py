@@ -1,0 +1,226 @@
+r"""Why a start failed: the lines between the first sign of a server and its being ready. Pure.
+
+No header protects the lines that matter: argparse, pydantic and the interpreter print plain text. What protects them is
+that nobody can send a request before the server is ready. So every line counts until then, and none afterwards::
+
+    (APIServer pid=1) INFO 11-23 00:10:24 [api_utils.py:286] non-default args: {...}      the start begins
+    pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig
+      Value error, Target and draft model should have the same vocabulary size...          the cause
+    (APIServer pid=1) INFO 11-20 21:49:48 [entry.py:140] Starting vLLM server on ...       the server is ready
+
+The beginning of a file may be that of a log, or the middle of one that was rotated, with users' text. Before the first
+sign of a start, a cause is therefore held until the file ends, and is dropped once anything shows a running server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from specdec_exporter import bounds
+from specdec_exporter.predictor.facts.failures import UNKNOWN, known_cause
+from specdec_exporter.predictor.log.events import EngineConfig, LogEvent, ServerArguments, ServerReady, StartFailure
+
+_Told = StartFailure | ServerReady
+# beginning: of a file; whether a server starts or runs is not known. failed: until the next start.
+_State = Literal["beginning", "starting", "failed", "running"]
+
+_LINE: Final = re.compile(
+    r"(?:[\w./-]{1,100} *\| )?(?:\d{4}-\d\d-\d\dT\S{8,30} (?:std(?:out|err) [FP] )?)?"  # compose, kubectl, CRI
+    r"(?:\((?P<process>[A-Za-z][\w:.-]{0,63}) pid=\d{1,10}(?:, ip=[\w.:]{1,64})?\) ?)*"
+    r"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
+    r"\[?[^\[\]\s]{1,200}:\d{1,6}\] ?)?",
+    re.ASCII,
+)
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}m")
+_READY: Final = re.compile(
+    r"Starting vLLM (?:API )?server |Application startup complete|Uvicorn running on|Avg prompt t(?:hrough|)put: "
+    r"|SpecDecoding metrics: |Speculative metrics: |Received request |\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) /"
+    r"|\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) https?:"
+)
+_BANNER: Final = "vLLM API server version "  # before the arguments; releases up to 0.9 print no other sign of them
+_USAGE: Final = "usage: "  # argparse prints it before its error, and no header
+_RAISED: Final = re.compile(r"(?:[A-Za-z_][\w.]{0,150})?(?:Error|Exception)(?:: |:?$)", re.ASCII)
+_REFUSED: Final = re.compile(r"[\w./ \[\]-]{1,80}: error: ", re.ASCII)  # argparse
+# Kubernetes and KServe say this in `kubectl get events` and `describe`, and in the answer to `kubectl apply`.
+_CLUSTER: Final = re.compile(r"storageUri|StorageUri|ProgressDeadlineExceeded|timed out progressing|Initial scale was")
+_CHAINED: Final = re.compile(r"During handling of the above exception|The above exception was the direct cause")
+_VALIDATION: Final = re.compile(r"\S{0,100}ValidationError: \d{1,4} validation errors? for (\w{1,80})", re.ASCII)
+_INPUT: Final = re.compile(r" \[type=.*")  # pydantic repeats the input: it may be long, or secret
+_ARGUMENTS: Final = "unrecognized arguments: "
+_ENGINE_FAILED: Final = "Engine core initialization failed"  # the API server's last words; the cause is above
+_SEE_ABOVE: Final = re.compile(r"See root cause above|See stack trace|WorkerProc initialization failed")
+_MOST_HELD: Final = 100
+
+
+class _Candidate(NamedTuple):
+    message: str
+    timestamp: str | None
+    process: str | None
+
+
+class StartWatch:
+    """Watches ONE log stream for starts that fail. While :attr:`active`, it wants every line."""
+
+    def __init__(self) -> None:
+        self._set("beginning")
+        self._printed_arguments = False
+        self._failed_before = False
+        self._lines = 0
+        self._new_try()
+        self._held: list[StartFailure] = []
+
+    def _set(self, state: _State) -> None:
+        self._state: _State = state
+        self.active = state != "running"  # so that a running server's lines cost nothing
+
+    def _new_try(self) -> None:
+        self._unknown: _Candidate | None = None  # an error that ends a traceback
+        self._validated: str | None = None  # what pydantic validates, and then the key
+        self._concluded = False  # this try has its failure
+        self._time: str | None = None  # of the last line that prints one
+        self._lines = 0
+
+    def started(self, event: LogEvent) -> list[_Told]:
+        """Take in one of the events that vLLM prints at its start; return those of the try before."""
+        if isinstance(event, ServerArguments):
+            self._printed_arguments = True
+        elif not isinstance(event, EngineConfig) or self._state in ("starting", "failed") or self._printed_arguments:
+            return []  # each data-parallel engine prints its configuration
+        ended = self.finish()
+        self._set("starting")
+        return ended
+
+    def finish(self) -> list[_Told]:
+        """End the try: nothing follows, or another one. Return its failure, and those held back."""
+        ended: list[_Told] = []
+        if self._state != "running":
+            self._conclude_unknown()
+            ended, self._held = [*self._held], []
+        self._new_try()
+        return ended
+
+    def line(self, text: str, timestamp: str | None) -> list[_Told]:
+        """Take in one line of the log."""
+        self._lines += 1
+        if self._lines > bounds.START_LINES:
+            self._set("running")
+            return []
+        for part in _parts(text[: bounds.START_CHARACTERS]):
+            self._take(part, timestamp)
+            if self._state == "running":
+                self._held = []
+                ready = ServerReady(timestamp=timestamp)
+                recovered, self._failed_before = self._failed_before, False
+                return [ready] if recovered else []
+        return self._told()
+
+    def _told(self) -> list[_Told]:
+        """Return what is certain: after a sign of a start, a cause is one at once."""
+        if self._state == "beginning" or not self._held:
+            return []
+        told: list[_Told] = [*self._held]
+        self._held, self._failed_before = [], True
+        return told
+
+    def _take(self, text: str, timestamp: str | None) -> None:
+        line = _LINE.match(text)
+        said = text if line is None else text[line.end() :]
+        level = line and line["level"]
+        process = line and line["process"]
+        self._time = timestamp = (line and line["time"]) or timestamp or self._time
+        if _READY.search(said):
+            self._set("running")
+        elif said.startswith(_USAGE) or (level and said.startswith(_BANNER)):
+            self._conclude_unknown()
+            self._new_try()
+            if self._state == "failed":
+                self._set("starting")
+        elif not self._concluded:
+            if level in ("INFO", "DEBUG"):
+                self._goes_on(process)
+            else:
+                self._read(said.rstrip(), timestamp, process)
+
+    def _goes_on(self, process: str | None) -> None:
+        """The process that printed an error works on, so it was none that ended it."""
+        if self._unknown is not None and self._unknown.process in (None, process):
+            self._unknown = None
+
+    def _read(self, said: str, timestamp: str | None, process: str | None) -> None:
+        if (validation := _VALIDATION.match(said)) is not None:
+            self._validated = validation[1]
+            self._suspect(said, timestamp, process)
+        elif self._validated is not None and said:
+            if said.startswith("  ") and not said.startswith("   "):
+                self._judge(f"{self._validated}: {_INPUT.sub('', said.strip())}", timestamp, process)
+                self._validated = None
+            elif not said.startswith(" "):
+                self._validated = f"{self._validated}.{said}"
+        elif _RAISED.match(said) or _REFUSED.match(said) or _CLUSTER.search(said):
+            self._judge(said, timestamp, process)
+        elif _CHAINED.search(said):
+            self._unknown = None  # the error above was handled, and led to another one
+
+    def _judge(self, said: str, timestamp: str | None, process: str | None) -> None:
+        if _ENGINE_FAILED in said:
+            if self._unknown is None:
+                self._conclude(known_cause(said) or UNKNOWN, _Candidate(said, timestamp, process))
+            self._conclude_unknown()
+        elif _SEE_ABOVE.search(said):
+            return
+        elif (code := known_cause(said)) is not None:
+            self._conclude(code, _Candidate(said, timestamp, process))
+        elif _CLUSTER.search(said) is None:
+            self._suspect(said, timestamp, process)
+
+    def _suspect(self, said: str, timestamp: str | None, process: str | None) -> None:
+        if self._unknown is None or self._validated is None:
+            self._unknown = self._unknown or _Candidate(said, timestamp, process)
+
+    def _conclude_unknown(self) -> None:
+        if self._unknown is not None and not self._concluded:
+            self._conclude(UNKNOWN, self._unknown)
+
+    def _conclude(self, code: str, found: _Candidate) -> None:
+        self._concluded = True
+        if len(self._held) < _MOST_HELD:
+            self._held.append(
+                StartFailure(
+                    failure=code,
+                    message=_plain(found.message),
+                    timestamp=found.timestamp,
+                    process=found.process,
+                )
+            )
+        if self._state == "starting":
+            self._set("failed")
+        self._unknown = None
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield the lines that one line of the log holds: of a JSON object, its message and its traceback."""
+    text = _COLOUR.sub("", text)
+    if not text.startswith("{"):
+        yield text
+        return
+    try:
+        fields = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return
+    if isinstance(fields, dict):
+        for key in ("message", "msg", "event", "exc_info", "exception"):
+            if isinstance(value := fields.get(key), str):
+                yield from value.split("\n")
+
+
+def _plain(said: str) -> str:
+    """Shorten a line, and drop the values of arguments: one may be a secret."""
+    before, found, arguments = said.partition(_ARGUMENTS)
+    if found:
+        names = [word.partition("=")[0] for word in arguments.split() if word.startswith("-")]
+        said = f"{before}{found}{' '.join(names)}"
+    return said[: bounds.MESSAGE_CHARACTERS]
