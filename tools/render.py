@@ -19,6 +19,7 @@ import yaml
 import boundtables
 import facttables
 import flagtables
+import guidetables
 import lengthtables
 import metrictables
 import ruletables
@@ -149,6 +150,7 @@ def render_reference() -> dict[Path, str]:
         lengthtables.REFERENCES: lengthtables.references_page,
         facttables.FACTS: facttables.facts_page,
         boundtables.RELIABILITY: boundtables.reliability_page,
+        guidetables.GUIDES: guidetables.guides_page,
     }
     return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
 

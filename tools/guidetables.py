@@ -1,0 +1,118 @@
+"""``docs/guides.md``: what three guides ask for and where it is done, from ``docs/guides.yaml``.
+
+``make render`` writes it. Every place that a row names must exist, or the page is not made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+import msgspec.yaml
+
+from markdown import filled, table
+from specdec_exporter.commands.cli import COMMANDS
+from specdec_exporter.predictor.facts.failures import load_failures
+from specdec_exporter.predictor.facts.known import TOPICS, load_facts
+from specdec_exporter.predictor.versions import WARNINGS
+
+ROOT = Path(__file__).resolve().parent.parent
+GUIDES = Path("docs") / "guides.md"
+
+
+Status = Literal["works", "partly", "missing", "outside"]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a guide asks for. ``where``: ``KIND NAME`` each; ``reason``: why it does not work, or is none of ours."""
+
+    id: str
+    item: str
+    status: Status = "works"
+    where: tuple[str, ...] = ()
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.status == "works") != (not self.reason) or (self.status == "works" and not self.where):
+            raise ValueError(f"{self.id}: a row that works names where, every other row a reason")
+
+
+@cache
+def load_guides() -> dict[str, tuple[Row, ...]]:
+    """Return the rows by guide."""
+    return msgspec.yaml.decode((ROOT / "docs" / "guides.yaml").read_bytes(), type=dict[str, tuple[Row, ...]])
+
+
+def guides_page(page: str) -> str:
+    """Return the page with its tables anew. Raises ValueError for a place that does not exist."""
+    guides = load_guides()
+    header = ("", "What it asks for", "", "Where")
+    tables = {
+        f"guide {name}": table(header, [(row.id, row.item, row.status, _where(row)) for row in rows])
+        for name, rows in guides.items()
+    }
+    return filled(page, tables | {"guide counts": _counts(guides)})
+
+
+def _counts(guides: dict[str, tuple[Row, ...]]) -> str:
+    columns: tuple[Status, ...] = get_args(Status)
+    rows = []
+    for name, found in guides.items():
+        counted = Counter(row.status for row in found)
+        rows.append((name, str(len(found)), *(str(counted[status]) for status in columns)))
+    total = [str(sum(int(row[column]) for row in rows)) for column in range(1, 6)]
+    return table(("Guide", "Rows", *columns), [*rows, ("all", *total)])
+
+
+def _where(row: Row) -> str:
+    return ", ".join(filter(None, (*(_link(row.id, *each.split(" ", 1)) for each in row.where), row.reason)))
+
+
+def _link(row: str, kind: str, name: str) -> str:
+    exists, text = _KINDS[kind]
+    if not exists(name):
+        raise ValueError(f"docs/guides.yaml, {row}: there is no {kind} {name}")
+    return text.format(name=name, file=_from_docs(name))
+
+
+def _from_docs(name: str) -> str:
+    return name.removeprefix("docs/") if name.startswith("docs/") else f"../{name}"
+
+
+@cache
+def _panels() -> frozenset[str]:
+    def titles(panels: list[dict[str, object]]) -> set[str]:
+        below = {title for panel in panels for title in titles(panel.get("panels", []))}  # type: ignore[arg-type]
+        return below | {str(panel.get("title")) for panel in panels}
+
+    files = (ROOT / "dashboards" / "rendered").glob("*.json")
+    return frozenset(title for file in files for title in titles(json.loads(file.read_text("utf-8"))["panels"]))
+
+
+@cache
+def _read(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+_FACTS = frozenset(fact.code for topic in TOPICS for fact in load_facts(topic))
+_FAILURES = frozenset(load_failures())
+# What a row may name: whether it exists, and how it is shown.
+_KINDS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "command": (lambda name: name in COMMANDS, "`{name}`"),
+    "family": (lambda name: f"`{name}`" in _read("docs/metrics.md"), "[`{name}`](metrics.md)"),
+    "alert": (
+        lambda name: f"- alert: {name}\n" in _read("rules/rendered/specdec.rules.yaml"),
+        "[{name}](../rules/runbooks/{name}.md)",
+    ),
+    "panel": (lambda name: name in _panels(), "panel *{name}*"),
+    "fact": (lambda name: name in _FACTS, "[`{name}`](facts.md)"),
+    "failure": (lambda name: name in _FAILURES, "[`{name}`](facts.md)"),
+    "warning": (lambda name: name in WARNINGS, "[`{name}`](metrics.md)"),
+    "page": (lambda name: (ROOT / name).is_file(), "[{name}]({file})"),
+    "path": (lambda name: (ROOT / name).is_file(), "[{name}]({file})"),
+}
