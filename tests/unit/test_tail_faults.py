@@ -164,6 +164,19 @@ def test_half_a_line_that_is_read_again_in_a_copy_counts_once(log: Log, copied: 
     assert reader.counters.bytes == len("before\nfirst\nhalf a line\n")
 
 
+def test_a_log_that_was_appended_to_its_copy_twice_counts_once(log: Log) -> None:
+    reader = Reader(log.path, start="start")
+    assert reader.read() == ["before"]
+    copy = log.sibling("-20261122")
+    for _ in range(3):
+        copy.append(log.path.read_text())
+    reader.read()
+    copy.append("unread\n")
+    log.truncate()
+    log.write("after")
+    assert reader.read() == ["unread", "after"]
+
+
 def test_a_copy_of_half_an_oversized_line_begins_no_line(log: Log) -> None:
     reader = Reader(log.path)
     reader.read()

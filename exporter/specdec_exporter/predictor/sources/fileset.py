@@ -323,7 +323,10 @@ class FileSet:
                 other.freeze()
             # The scanner moves to the copy, because lines that belong together may stand on both sides of the place.
             copy.cutter.scanner, file.cutter.scanner = file.cutter.scanner, copy.cutter.scanner
-            self._place(copy, lost.offset, skipping=lost.skipping, seen=file.seen)
+            end = lost.offset
+            while _holds(lost, copy, start=end):  # somebody appended the log to its copy
+                end += lost.offset
+            self._place(copy, end, skipping=lost.skipping, seen=file.seen)
         return copies
 
     def _open_retired(self, path: str, base: str, now: float) -> LogFile | None:
