@@ -124,16 +124,21 @@ def test_a_number_of_any_length_is_no_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "words"),
+    ("place", "extra", "words"),
     [
-        ("storageUri: hf://a/b\n    ", "exclude each other"),
-        ("storageUri:\n    ", None),
+        ("      runtime:", "      storageUri: hf://a/b\n", ["exclude each other"]),
+        ("      runtime:", "      storageUri:\n", []),
+        ("    storageUris:", "    storageUri: hf://a/b\n", ["exclude each other"]),
+        # Where a guide has it. KServe 0.17's schema has it in the predictor only.
+        ("      runtime:", "      storageUris: [{uri: hf://a/b, mountPath: /mnt/models/x}]\n", ["below model"]),
     ],
 )
-def test_storage_uri_and_storage_uris_exclude_each_other(extra: str, words: str | None) -> None:
-    text = (FIXTURES / "storage-uris.yaml").read_text().replace("storageUris:", f"{extra}  storageUris:")
+def test_storage_uris_stand_alone_in_the_predictor(place: str, extra: str, words: list[str]) -> None:
+    text = (FIXTURES / "storage-uris.yaml").read_text().replace(place, f"{extra}{place}")
     (server,) = read_manifest(text.encode(), "m.yaml")
-    assert [words in finding.found for finding in storage(server) if words] == ([True] if words else [])
+    found = [finding.found for finding in storage(server)]
+    assert len(found) == len(words)
+    assert all(word in each for word, each in zip(words, found, strict=True))
 
 
 @pytest.mark.parametrize(

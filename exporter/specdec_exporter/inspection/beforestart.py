@@ -84,7 +84,10 @@ def tokenizers(target: Checkpoint | None, draft: Checkpoint | None, method: str 
 
 
 def storage(server: Server) -> Iterator[Finding]:
-    """Judge the storage of an InferenceService. Source: KServe's documentation, "Multiple Storage URIs"."""
+    """Judge the storage of an InferenceService. Source: KServe 0.17, its schema and inference_service_validation.go."""
+    if server.misplaced_storages:
+        found = "storageUris stands below model, where KServe has no such field: it is refused, or nothing is mounted"
+        yield Finding("FAIL", "Storage", found, "Move it up, to spec.predictor.storageUris (KServe 0.16 and later).")
     if server.both_storages:
         found = "it has storageUri and storageUris, which exclude each other: KServe refuses it"
         yield Finding("FAIL", "Storage", found, "List both artifacts in storageUris, each with its mountPath.")

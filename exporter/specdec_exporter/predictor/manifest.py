@@ -38,13 +38,15 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """A server of vLLM in a manifest.
 
     ``name``: kind, name and container. ``storage``: where it mounts a URI -> the URI. ``both_storages``: it has
-    ``storageUri`` and ``storageUris``. ``gpus``: as many as it asks for.
+    ``storageUri`` and ``storageUris``. ``misplaced_storages``: ``storageUris`` stands below ``model``. ``gpus``: as many
+    as it asks for.
     """
 
     name: str
     command: ServerCommand
     storage: dict[str, str] = {}
     both_storages: bool = False
+    misplaced_storages: bool = False
     gpus: int | None = None
 
     def source_of(self, path: str) -> str:
@@ -155,6 +157,7 @@ def _server(container: Node, owner: tuple[Node, ...], kind: str, metadata: _Meta
         command=msgspec.structs.replace(command, arguments=arguments),
         storage=storage.mounts,
         both_storages=storage.both,
+        misplaced_storages=storage.misplaced,
         gpus=_gpus(fields.get("resources")),
     )
 
@@ -191,11 +194,13 @@ class _Storage:
     def __init__(self, owner: tuple[Node, ...]) -> None:
         self.mounts: dict[str, str] = {}
         self.arguments: dict[str, Any] = {}
-        self.both = False
+        self.misplaced = False
+        single = multiple = False
         for node in owner:
             fields = node.entries()
             one, several = _text(fields.get("storageUri")), _list(fields.get("storageUris"))
-            self.both |= bool(one and several)
+            single, multiple = single or bool(one), multiple or bool(several)
+            self.misplaced |= bool(several) and node.key.endswith(".model")
             if one:
                 self.mounts[_MODELS] = one
                 self.arguments["model"] = _MODELS
@@ -208,6 +213,7 @@ class _Storage:
             for key, value in _texts(fields.get("parallelism")).items():
                 if value.isdecimal() and len(value) < 10 and key in ("tensor", "data", "pipeline"):
                     self.arguments[f"{key}_parallel_size"] = int(value)
+        self.both = single and multiple
 
 
 def _gpus(resources: Node | None) -> int | None:
