@@ -82,12 +82,11 @@ function(config, source, signals, narrow)
   };
   local by_load = promql.list(level + ['concurrency']);
 
-  // The curve never rises, so its first k positions are its k highest: topk needs no position names.
-  local lengthWith(k) = |||
-    1 + sum by (%(labels)s) (topk by (%(labels)s) (%(k)s, %(curve)s))
-    and %(on)s
-    count without (position) (%(curve)s) >= %(k)s
-  ||| % { labels: promql.list(level), k: k, curve: signals.position_acceptance.record, on: on };
+  // The curve never rises, so its first k positions are its k highest.
+  local acceptedWith(k) = |||
+    sum by (%(labels)s) (topk by (%(labels)s) (%(k)s, %(curve)s))
+    and %(on)s %(curve)s{position="%(last)d"}
+  ||| % { labels: promql.list(level), k: k, last: k - 1, curve: signals.position_acceptance.record, on: on };
 
   // A vector by k, from an expression for each k.
   local byK(of) = std.join('\nor\n', [
@@ -102,8 +101,8 @@ function(config, source, signals, narrow)
     cost: source.measured('avg', 'draft_cost_ratio'),
   };
   // Tokens per step, by k.
-  local tokens_with = '(1 + (%(length)s - 1) * %(on)s group_left () %(drafts)s)' % {
-    length: promql.group(byK(lengthWith)),
+  local tokens_with = '(1 + %(accepted)s * %(on)s group_left () %(drafts)s)' % {
+    accepted: promql.group(byK(acceptedWith)),
     on: on,
     drafts: drafts_per_step,
   };
@@ -300,7 +299,7 @@ function(config, source, signals, narrow)
     length_with: {
       unit: 'short',
       help: 'Mean acceptance length with only the first k positions of the measured curve: 1 + sum of their rates.',
-      expr: byK(lengthWith),
+      expr: '1 + ' + promql.group(byK(acceptedWith)),
     },
     // The cost is measured at the k that runs. How much of it is per draft and how much per draft token is not known, so the
     // speed-up with another k lies between two limits.

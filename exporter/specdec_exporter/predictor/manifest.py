@@ -38,8 +38,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """A server of vLLM in a manifest.
 
     ``name``: kind, name and container. ``storage``: where it mounts a URI -> the URI. ``both_storages``: it has
-    ``storageUri`` and ``storageUris``. ``misplaced_storages``: ``storageUris`` stands below ``model``. ``gpus``: as many
-    as it asks for.
+    ``storageUri`` and ``storageUris``. ``misplaced_storages``: ``storageUris`` below ``model``. ``gpus``: as many as
+    it asks for.
     """
 
     name: str
