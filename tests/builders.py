@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
@@ -12,6 +15,17 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 FIXTURES = Path(__file__).parent / "fixtures"
 CAPTURES = FIXTURES / "captures"
 T = TypeVar("T")
+
+
+def numbers(found: object) -> Iterator[float]:
+    """Every number with a point in a document: structs, mappings and lists inside each other."""
+    if isinstance(found, float):
+        yield found
+    elif isinstance(found, msgspec.Struct):
+        yield from numbers(msgspec.structs.astuple(found))
+    elif isinstance(found, dict | list | tuple):
+        for each in found.values() if isinstance(found, dict) else found:
+            yield from numbers(each)
 
 
 def known(value: T | None) -> T:

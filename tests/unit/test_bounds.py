@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.exposition import generate_latest
 
-from builders import Clock, engine, snapshot
+from builders import Clock, engine, numbers, snapshot
 from specdec_exporter import bounds
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import ExpositionError
@@ -227,13 +226,6 @@ def body_of(figures: dict[str, str], counts: dict[str, str], positions: list[str
         f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{n}"}} {v}' for n, v in enumerate(positions)
     ]
     return ("\n".join(["# HELP vllm:num_requests_running R.", *lines]) + "\n").encode()
-
-
-def numbers(found: object) -> Iterator[float]:
-    if isinstance(found, float):
-        yield found
-    for each in found.values() if isinstance(found, dict) else found if isinstance(found, list | tuple) else ():
-        yield from numbers(each)
 
 
 @settings(max_examples=50)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import random
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import known
+from builders import known, numbers
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.cost import (
     KChoice,
@@ -804,17 +804,6 @@ wild_loads = st.builds(
     extreme,
     st.lists(extreme, min_size=5, max_size=5),
 )  # fmt: skip
-
-
-def numbers(value: object) -> Iterator[float]:
-    if isinstance(value, float):
-        yield value
-    elif isinstance(value, msgspec.Struct):
-        for each in msgspec.structs.astuple(value):
-            yield from numbers(each)
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from numbers(each)
 
 
 @settings(max_examples=300)

@@ -8,7 +8,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from anyrecording import recordings
-from builders import known
+from builders import known, numbers
 from promtool import REPOSITORY
 from recordings import CONTEXT, loaded, recording
 from specdec_exporter.baseline.file import Baseline, parse_baseline, to_yaml
@@ -454,15 +454,6 @@ def test_the_rule_is_applied_at_the_nearest_request_rate() -> None:
 
 
 # --- Whatever was recorded --------------------------------------------------------------------------------------------
-
-
-def numbers(document: object) -> Iterator[float]:
-    if isinstance(document, float):
-        yield document
-    elif isinstance(document, dict):
-        yield from itertools.chain.from_iterable(map(numbers, document.values()))
-    elif isinstance(document, list | tuple):
-        yield from itertools.chain.from_iterable(map(numbers, document))
 
 
 @given(st.lists(recordings(), min_size=1, max_size=3), st.randoms())

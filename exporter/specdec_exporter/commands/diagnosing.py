@@ -11,7 +11,7 @@ from typing import Literal, TextIO
 import msgspec
 
 from specdec_exporter.commands.livecheck import EXIT_CODES, Window, look_at, observe, read_log
-from specdec_exporter.config import Access
+from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.beforestart import names_of, storage, tokenizers, with_sizes
@@ -55,7 +55,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 async def doctor(
     given: Given,
     *,
-    access: Access = Access(),  # noqa: B008  frozen
+    access: Access = SYSTEM_TRUST,
     timeout_seconds: float = 5.0,
     window_seconds: float = 2.0,
     output: Literal["text", "json"] = "text",
@@ -73,10 +73,8 @@ async def doctor(
     later = [of_log(reading)] if reading else []
     if given.url is not None:
         window = Window(window_seconds, _READING_SECONDS, asyncio.Event())
-        later.append(
-            await _running(
-                given.url, reading, access=access, timeout_seconds=timeout_seconds, window=window, stderr=stderr
-            )
+        later = await _running(
+            given.url, reading, access=access, timeout_seconds=timeout_seconds, window=window, stderr=stderr
         )
     code = 0
     for server in servers or [None]:
@@ -167,11 +165,13 @@ async def _running(
     timeout_seconds: float,
     window: Window,
     stderr: TextIO,
-) -> Observed:
+) -> list[Observed]:
+    """Return what the log shows, if there is one, and what the server at ``url`` does."""
     url = url if "://" in url else f"http://{url}"
     state = PredictorState("predictor", without_credentials(url), window_seconds=300.0)
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access)
         fetches = await observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
     look = look_at(state)
-    return of_running(examine(fetches, look, reading, state.policy), look)
+    observed = [of_log(reading, up=look.up)] if reading else []
+    return [*observed, of_running(examine(fetches, look, reading, state.policy), look)]

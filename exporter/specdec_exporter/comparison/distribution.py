@@ -169,7 +169,7 @@ def quantile(sample: Sample, share: float, policy: LatencyPolicy, z: float = Z) 
         return Quantile(None, low, high, "too_few_requests")
     start, end = histogram.bounds[at - 1], histogram.bounds[at]
     below, within = histogram.counts[at - 1], histogram.counts[at] - histogram.counts[at - 1]
-    return Quantile(start + (end - start) * (rank - below) / within, low, high)
+    return Quantile(start + (end - start) * ((rank - below) / within), low, high)
 
 
 def _growth(sample: Sample, share: float, policy: LatencyPolicy) -> float:
@@ -209,14 +209,24 @@ def requests_needed(share: float, z: float = Z) -> int:
 
 def ratio_of_quantiles(numerator: Quantile | None, denominator: Quantile | None) -> Estimate | None:
     """Return the ratio of two quantiles, bounded by the outermost boundaries; ``None`` if one is unresolvable."""
-    if numerator is None or denominator is None or not numerator.seconds or not denominator.seconds:
+    if numerator is None or denominator is None:
         return None
-    low, high = numerator.low_seconds, numerator.high_seconds
+    ratio = _ratio(numerator.seconds, denominator.seconds)
+    if not ratio:
+        return None
     return Estimate(
-        numerator.seconds / denominator.seconds,
-        low / denominator.high_seconds if low is not None and denominator.high_seconds else None,
-        high / denominator.low_seconds if high is not None and denominator.low_seconds else None,
+        ratio,
+        _ratio(numerator.low_seconds, denominator.high_seconds),
+        _ratio(numerator.high_seconds, denominator.low_seconds),
     )
+
+
+def _ratio(numerator: float | None, denominator: float | None) -> float | None:
+    """Return a finite ratio; ``None`` if a part is missing, or the ratio is too large for a number."""
+    if numerator is None or not denominator:
+        return None
+    ratio = numerator / denominator
+    return ratio if math.isfinite(ratio) else None
 
 
 def on_common_bounds(one: Sample, other: Sample) -> tuple[Sample, Sample] | None:

@@ -143,10 +143,10 @@ def of_command(command: ServerCommand, deployment: Deployment, findings: Sequenc
     return Observed(stage="before", deployment=deployment, findings=(*unreadable, *findings))
 
 
-def of_log(reading: LogReading) -> Observed:
-    """Return what a log shows of the last start in it."""
+def of_log(reading: LogReading, *, up: bool = False) -> Observed:
+    """Return what a log shows of the last start in it. ``up``: the server answers, so a later start succeeded."""
     log = reading.analysis
-    findings = failed_starts(log)
+    findings = failed_starts(log, up=up)
     findings += [Finding("FAIL", "Log", words, "Give a log that can be read.") for words in reading.failures]
     if log.last_config is None and not findings:
         action = "Give the log from the server's start: it tells the release, the method and k."
@@ -170,9 +170,10 @@ def of_log(reading: LogReading) -> Observed:
 
 
 def of_running(examination: Examination, look: Look) -> Observed:
-    """Return what a running server shows: the findings of ``check``, without those that are facts."""
-    facts = [pitfall_finding(pitfall) for pitfall in examination.pitfalls]
-    found = tuple(_found("running", finding) for finding in examination.findings if finding not in facts)
+    """Return what a running server shows: the findings of ``check``, without facts and failed starts."""
+    told = [pitfall_finding(pitfall) for pitfall in examination.pitfalls]
+    told += failed_starts(examination.log, up=look.up) if examination.log else []
+    found = tuple(_found("running", finding) for finding in examination.findings if finding not in told)
     return Observed(stage="running", deployment=look.evidence.known() if look.up else Deployment(), findings=found)
 
 
