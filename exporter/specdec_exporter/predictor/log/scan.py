@@ -438,6 +438,8 @@ class LogScanner:
             else:
                 self._engines[event.process, event.pid] = event.engine
             self._start_bytes = 0
+        if self._start_bytes <= 0 and isinstance(event, StartPhase | KVCache):
+            return  # later than a start, where only chance finds it
         if self._starts is not None and type(event) in START_KINDS:
             self._events += self._starts.started(event)
         if type(event) not in self._kinds:
