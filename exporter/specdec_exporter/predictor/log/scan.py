@@ -259,7 +259,7 @@ class LogScanner:
         self._start_bytes = max(self._start_bytes - end, 0)
 
     def _read_found(self, buffer: bytearray, position: int, watched: int, end: int) -> tuple[int, int] | None:
-        """Read the lines from ``position`` on that some words find; return where the rest of a new start begins.
+        """Read the lines from ``position`` on that some words find; return where other words are to be found.
 
         Up to ``watched``, all lines were looked at for failed starts.
         """
@@ -287,8 +287,8 @@ class LogScanner:
             else:
                 position = self._take_continuations(buffer, self._take_line_at(buffer, start, end), end)
                 others += 1
-                if self._start_bytes > 0 and not starting:
-                    return position, watched
+            if (self._start_bytes > 0) != starting:
+                return position, watched  # to go on with other words
         self._watch_start(buffer, watched, end)
         self._own_format = usual > 0 and not others
         return None
