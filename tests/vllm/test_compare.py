@@ -118,8 +118,8 @@ def test_recordings_of_one_traffic_are_alike(recorded: Recorded) -> None:
         flags = {flag["code"] for flag in compare(recorded, candidate)["flags"]}
         blocks = {len(read_baseline(str(recorded.files[name])).blocks) for name in ("plain", candidate)}
         short = {"few_blocks"} if min(blocks) < load_policy().latency.enough_blocks else set()
-        # Whether the steps of a longer recording wander is up to the machine.
-        assert flags - {"blocks_correlated"} == {"context_missing", "interrupted"} | short
+        # Whether the steps of a longer recording wander, and how long requests wait to begin, is up to the machine.
+        assert flags - {"blocks_correlated", "first_token_bound"} == {"context_missing", "interrupted"} | short
 
 
 def test_the_served_baseline_gives_the_rules_the_values_of_compare(recorded: Recorded, tmp_path: Path) -> None:

@@ -178,8 +178,7 @@ def test_the_start_is_told_by_log_and_metrics(observation: Observation) -> None:
     assert observation.after.value("specdec_kv_cache_capacity_tokens") == capacity
     for name in ("prefix_cache_queries_total", "prefix_cache_hits_total"):
         assert observation.after.value(f"specdec_{name}") == observation.predictor.value(f"vllm:{name}")
-    (predictor,) = observation.exporter.status()["predictors"]
-    start = predictor["start"]
+    start = observation.exporter.status()["start"]
     assert (start["kv_cache_tokens"], start["max_num_seqs"], start["quantization"]) == (capacity, 8, None)
     assert {"load_weights", "init_engine"} <= start["phases"].keys()
     assert 0 < start["phases"]["init_engine"] < start["ready_seconds"] + 1
