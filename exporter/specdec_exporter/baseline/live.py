@@ -80,17 +80,24 @@ async def record(
 async def _polled(
     fetcher: MetricsFetcher, until: float, timeout_seconds: float, stop: asyncio.Event
 ) -> AsyncIterator[Snapshot]:
-    """Yield a snapshot every few seconds and one at the end; skip fetches that fail."""
+    """Yield a snapshot every few seconds and one at the end; skip fetches that fail, but repeat the last one."""
     left = until - time.monotonic()
     poll_seconds = min(_POLL_SECONDS, left / _POLLS)
+    fetched = True
     while True:
+        # The last poll comes exactly at the end.
+        seconds = left if 0.0 <= left < 1.5 * poll_seconds else poll_seconds
         with contextlib.suppress(TimeoutError):
-            # The last poll comes exactly at the end.
-            await asyncio.wait_for(stop.wait(), max(left if left < 1.5 * poll_seconds else poll_seconds, 0.0))
-        with contextlib.suppress(FetchError):
-            yield await fetcher.fetch(timeout_seconds)
+            await asyncio.wait_for(stop.wait(), seconds if fetched or left > 0 else 0.1)
+        try:
+            snapshot = await fetcher.fetch(timeout_seconds)
+        except FetchError:
+            fetched = False
+        else:
+            fetched = True
+            yield snapshot
         left = until - time.monotonic()
-        if left <= 0 or stop.is_set():
+        if stop.is_set() or (left <= 0 and (fetched or left < -timeout_seconds)):
             return
 
 
