@@ -61,6 +61,11 @@ def analyze(
     return 1 if inputs.failed or failed_start else 0
 
 
+def _documented(event: Event) -> Event:
+    """Return the event with its documented keys only."""
+    return msgspec.structs.replace(event, settings={}) if isinstance(event, EngineConfig) else event
+
+
 def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: TextIO, stderr: TextIO) -> bool:
     """Write the events; return whether the last start failed."""
     encode = msgspec.json.Encoder().encode
@@ -73,9 +78,7 @@ def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: Tex
     with suppress(KeyboardInterrupt):
         for event in events:
             failed_start = isinstance(event, StartFailure) or (failed_start and not isinstance(event, RUNNING_KINDS))
-            if isinstance(event, EngineConfig):
-                event = msgspec.structs.replace(event, settings={})  # noqa: PLW2901  its documented keys are all
-            out.write(encode(event) + b"\n")
+            out.write(encode(_documented(event)) + b"\n")
             if inputs.live:
                 out.flush()
     complain(inputs.failed.values(), stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -82,7 +83,7 @@ async def doctor(
         if output == "json":
             print(msgspec.json.encode(report).decode(), file=stdout)
         else:
-            write(stdout, lambda console, report=report: print_report(console, report))  # type: ignore[misc]
+            write(stdout, partial(print_report, report=report))
         code = max(code, EXIT_CODES[report.level], key=_SEVERITY.index)
     return code
 
