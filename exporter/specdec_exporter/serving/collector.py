@@ -92,7 +92,12 @@ class SpecdecCollector(Collector):
             *self._shown(families.READER, [([state.name], state.reader) for state in states if state.reader]),
             *self._shown(families.EXPORTER, [([], self._runtime)]),
         ]
-        return metrics_of(taken)
+        if discovery := self._runtime.discovery:
+            from specdec_exporter.serving.discovery.families import DISCOVERY  # noqa: PLC0415  only where it is used
+
+            taken += self._shown(DISCOVERY, [([], discovery)])
+        placed = {each.state.name: each.target.labels for each in predictors if each.target is not None}
+        return metrics_of(taken, placed)
 
     def _shown(self, group: Group[S], subjects: Sequence[tuple[list[str], S]]) -> Iterator[Taken]:
         return shown(group, subjects, self._window)
@@ -117,12 +122,16 @@ class Taken(NamedTuple):
     values: list[tuple[list[str], float | Histogram | Mapping[Any, float] | Mapping[Any, Histogram]]]
 
 
-def metrics_of(taken: Iterable[Taken]) -> Iterator[Metric]:
+Placed = Mapping[str, Mapping[str, str]]
+"""Name of a predictor that discovery found -> the labels of its series."""
+
+
+def metrics_of(taken: Iterable[Taken], placed: Placed | None = None) -> Iterator[Metric]:
     """Return the families that have a sample; each is made when it is wanted."""
-    return filter(None, map(_metric, taken))
+    return filter(None, (_metric(each, placed or {}) for each in taken))
 
 
-def _metric(taken: Taken) -> Metric | None:
+def _metric(taken: Taken, placed: Placed) -> Metric | None:
     metric = _METRICS[taken.type](taken.name, taken.help, labels=taken.labels)
     for labels, value in taken.values:
         if isinstance(value, Mapping):
@@ -130,6 +139,9 @@ def _metric(taken: Taken) -> Metric | None:
                 _add(metric, [*labels, *(key if isinstance(key, tuple) else (str(key),))], one)
         else:
             _add(metric, labels, value)
+    if placed:
+        for sample in metric.samples:
+            sample.labels.update(placed.get(sample.labels.get("inference_service", ""), ()))
     return metric if metric.samples else None
 
 
