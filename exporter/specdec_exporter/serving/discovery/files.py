@@ -146,6 +146,8 @@ def _targets(path: str) -> Iterator[Target]:
 
 
 def _groups(path: str) -> tuple[_Group, ...]:
+    if not Path(path).is_file():  # a pipe would hold up all the others
+        raise ConfigError(f"{path}: expected a file")
     try:
         with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
