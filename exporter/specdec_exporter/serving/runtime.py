@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import BaselineStatus, PredictorStatus, Status
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from specdec_exporter.baseline.pinned import PinnedBaseline
     from specdec_exporter.serving.discovery.discovery import Discovery
     from specdec_exporter.serving.discovery.target import Target
@@ -48,6 +50,7 @@ class PredictorRuntime:
     """One predictor: its state, and the fetcher and the log reader that feed it.
 
     ``target`` is what discovery found, if that found it. ``open_log`` opens a log that the settings do not name.
+    ``silent``: it logs neither failure nor recovery.
     """
 
     def __init__(
@@ -59,13 +62,15 @@ class PredictorRuntime:
         *,
         target: Target | None = None,
         open_log: Callable[[ReaderCounters], LogSource] | None = None,
+        silent: bool = False,
     ) -> None:
         self.settings = settings
+        self._silent = silent
         self.target = target
         if settings.log_paths or settings.log_source == "kubernetes":
             open_log = partial(open_log_source, settings)
         reader = ReaderCounters() if open_log else None
-        self.state = PredictorState(
+        self.state: PredictorState = PredictorState(
             settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
         )
         self.metrics_health = CollectorHealth(success=False)
@@ -207,7 +212,7 @@ class PredictorRuntime:
     def _say_once(self, error: FetchError | None) -> None:
         """Log a failure or a recovery once, not at every scrape."""
         failure = error.reason if error else None
-        if failure == self._failure:
+        if failure == self._failure or self._silent:
             return
         self._failure = failure
         if error:
@@ -224,8 +229,8 @@ class ExporterRuntime:
 
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self.settings = settings
-        self.last_reload_successful = True
-        self.last_reload_success_timestamp = time.time()
+        self.last_reload_successful: bool = True
+        self.last_reload_success_timestamp: float = time.time()
         self.left_out: Counter[str] = Counter()  # by what, beside what today's predictors left out
         self._load = load
         self._session: aiohttp.ClientSession | None = None
@@ -399,6 +404,23 @@ class ExporterRuntime:
                 about = {"predictor": predictor.state.name, "path": path}
                 LOG.warning("baseline is not served", extra={**about, "reason": str(error)})
         predictor.pin(pinned)
+
+    @property
+    def probe(self) -> Callable[[str, str, float], Awaitable[Collector]] | None:
+        """As for :class:`Endpoints`."""
+        return self._probe if self.settings.web.probe else None
+
+    async def _probe(self, target: str, name: str, timeout_seconds: float) -> Collector:
+        """Fetch a predictor that the scraper names, once. Raises :class:`ConfigError` if that is not allowed."""
+        from specdec_exporter.serving.collector import ProbeCollector  # noqa: PLC0415  both only where they are used
+        from specdec_exporter.serving.probe import asked_for  # noqa: PLC0415
+
+        assert self._session is not None  # noqa: S101  start() comes first
+        window = self.settings.window
+        settings = asked_for(self.settings.web.probe or "", target, name)
+        predictor = PredictorRuntime(settings, window, self._session, self._large_body, silent=True)
+        await predictor.refresh(timeout_seconds)
+        return ProbeCollector(predictor, f"{window:g} s")
 
     def status(self) -> Status:
         """Return the status of all predictors."""
