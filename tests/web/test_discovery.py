@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import weakref
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from running import exporter, predictor
 from specdec_exporter import bounds
 from specdec_exporter.config import DiscoverySettings, KubernetesSettings, Settings
 from specdec_exporter.serving.collector import SpecdecCollector
+from specdec_exporter.serving.discovery.files import FileProvider
 from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
 
 BODY = ONE_ENGINE.read_bytes()
@@ -101,23 +103,25 @@ async def test_two_pods_of_a_service_have_no_series_in_common() -> None:
 async def test_a_thousand_pods_come_and_go_and_leave_nothing() -> None:
     body = b"\n".join(line for line in BODY.splitlines() if b"spec_decode" in line) + b"\n"
     async with pod_api() as api, everywhere(body) as port, discovering(api, port=str(port)) as runtime:
-        left: list[tuple[int, int, int]] = []
+        left: list[tuple[int, int]] = []
+        seen: weakref.WeakSet[PredictorRuntime] = weakref.WeakSet()
         for batch in range(20):
             made = [pod(f"pod-{batch}-{n}", f"127.0.1.{n + 1}") for n in range(50)]
             for each in made:
                 await api.put(each)
             await until(lambda: len(pods(runtime)) == 50)
-            await runtime.refresh(5)
-            assert all(each.state.up for each in runtime.predictors)
+            seen.update(runtime.predictors)
+            if batch % 5 == 0:
+                await runtime.refresh(5)
+                assert all(each.state.up for each in runtime.predictors)
             for each in made:
                 await api.put(each, "DELETED")
             await until(lambda: not pods(runtime))
-            gc.collect()
-            alive = sum(isinstance(each, PredictorRuntime) for each in gc.get_objects())
-            left.append((alive, len(asyncio.all_tasks()), descriptors(os.getpid())))
-        assert max(alive for alive, _, _ in left) == 0
-        assert max(tasks for _, tasks, _ in left[1:]) <= left[0][1]
-        assert max(files for _, _, files in left[1:]) <= left[0][2]
+            left.append((len(asyncio.all_tasks()), descriptors(os.getpid())))
+        await until(lambda: len(asyncio.all_tasks()) <= left[0][0])
+        gc.collect()
+        assert not seen
+        assert left[-1][1] <= left[0][1]
 
 
 async def test_a_pod_that_stays_keeps_its_state_and_one_with_another_address_begins_anew() -> None:
@@ -171,9 +175,7 @@ async def test_a_log_is_read_from_its_pod() -> None:
             assert found.state.reader is not None
 
 
-async def test_targets_of_a_file_are_served_and_a_bad_file_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_targets_of_a_file_are_served_by_the_process(tmp_path: Path) -> None:
     async with predictor(BODY) as one, predictor(BODY) as two:
         targets, configuration = tmp_path / "targets.json", tmp_path / "specdec.yaml"
         addresses = [each.url.removeprefix("http://") for each in (one, two)]
@@ -182,14 +184,28 @@ async def test_targets_of_a_file_are_served_and_a_bad_file_is_told(
         configuration.write_text(f"discovery: {{files: ['{tmp_path}/*.json']}}")
         async with exporter(f"--config.file={configuration}") as running:
             text = await running.get("/metrics")
-            found = [tuple(labels.get(name) for name in LABELS) for labels in series(text, "specdec_drafts_total")]
-            assert found == [("chat", "prod", None, address) for address in addresses]
-            assert 'specdec_discovery_success{provider="files"} 1.0' in text
-            targets.write_text("[{")
-            await running.said("file with targets is bad")
-            text = await running.get("/metrics")
-            assert len(series(text, "specdec_drafts_total")) == 2
-            assert 'specdec_discovery_success{provider="files"} 0.0' in text
+    found = [tuple(labels.get(name) for name in LABELS) for labels in series(text, "specdec_drafts_total")]
+    assert found == [("chat", "prod", None, address) for address in addresses]
+    assert 'specdec_discovery_success{provider="files"} 1.0' in text
+
+
+async def test_a_bad_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "targets.yaml"
+    path.write_text("- targets: ['127.0.0.1:1']")
+    found = Settings(predictors=(), discovery=DiscoverySettings(files=(str(path),)))
+    runtime = ExporterRuntime(found, lambda: found)
+    await runtime.start()
+    await runtime.begun()
+    path.write_text("- target: ['127.0.0.1:1']")
+    assert runtime.discovery
+    (provider,) = runtime.discovery.providers
+    assert isinstance(provider, FileProvider)
+    provider.look()
+    text = generate_latest(SpecdecCollector(runtime)).decode()
+    assert len(series(text, "specdec_up")) == 1
+    assert 'specdec_discovery_success{provider="files"} 0.0' in text
+    assert 'specdec_discovery_failures_total{provider="files"} 1.0' in text
+    await runtime.stop()
 
 
 async def test_a_service_s_baseline_is_found_by_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
