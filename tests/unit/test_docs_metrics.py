@@ -15,7 +15,12 @@ from specdec_exporter.serving.discovery import families as discoveryfamilies
 from specdec_exporter.serving.families import Family, Group
 
 DOCS = Path(__file__).parents[2] / "docs"
-GROUPS = [group for module in (families, tapfamilies, discoveryfamilies) for group in vars(module).values() if isinstance(group, Group)]
+GROUPS = [
+    group
+    for module in (families, tapfamilies, discoveryfamilies)
+    for group in vars(module).values()
+    if isinstance(group, Group)
+]
 SERVED: list[Family[object]] = [family for group in GROUPS for family in group.families]
 
 
