@@ -103,10 +103,11 @@ class ControlPlane:
     # --- Namespaces, accounts, pods ----------------------------------------------------------------------------------
 
     def make_namespace(self, name: str, **labels: str) -> str:
-        """Make a namespace and wait for its default account, without which no pod is admitted."""
+        """Make a namespace and wait for what controllers put into it: without an account no pod is admitted."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         self.api.request("POST", where("v1/namespaces"), body)
         self.api.wait("v1/serviceaccounts", name, "default")
+        self.api.wait("v1/configmaps", name, "kube-root-ca.crt")
         return name
 
     def token(self, namespace: str, account: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from certificates import issue
-from cluster.api import where
+from cluster.api import Object, where
 from cluster.controlplane import ControlPlane, listens, module
 from cluster.processes import started
 from demo.processes import free_port
@@ -64,8 +64,18 @@ def webhooks(plane: ControlPlane, file: Path, port: int) -> list[Any]:
 def define(plane: ControlPlane, *files: Path) -> None:
     """Create custom resources from their definitions, and wait until they are served."""
     arguments = [f"--filename={file}" for file in files]
-    made = plane.kubectl("create", "--output=name", *arguments).split()
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", *made)
+    made = {line.partition("/")[2] for line in plane.kubectl("create", "--output=name", *arguments).split()}
+
+    def are_served(found: list[Object]) -> bool:
+        served = {
+            one["metadata"]["name"]
+            for one in found
+            for condition in one.get("status", {}).get("conditions") or ()
+            if condition["type"] == "Established" and condition["status"] == "True"
+        }
+        return made <= served
+
+    plane.api.until("apiextensions.k8s.io/v1/customresourcedefinitions", None, are_served)
 
 
 @contextlib.contextmanager
