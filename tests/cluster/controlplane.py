@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import itertools
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -187,8 +188,13 @@ def listens(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def control_plane(directory: Path) -> Iterator[ControlPlane]:
-    """Run it, from the time that it is ready until the end of the block. ``directory`` takes its files and logs."""
+def control_plane(directory: Path, data: Path | None = None) -> Iterator[ControlPlane]:
+    """Run it, from the time that it is ready until the end of the block.
+
+    ``directory`` takes its files and logs. It begins with a copy of the etcd data in ``data``.
+    """
+    if data:
+        shutil.copytree(data, directory / "etcd")
     plane = ControlPlane(directory, free_port(), write_certificates(directory))
     etcd, peer, manager = free_port(), free_port(), free_port()
     serving = (
