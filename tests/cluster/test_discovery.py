@@ -20,6 +20,8 @@ PAGE = ROOT / "docs" / "discovery.md"
 TITLE = "Predictors that come and go"
 SERVICE_LABEL = "serving.kserve.io/inferenceservice"
 BATCHES, OF = 20, 50
+# Allocators move by some MiB. Half of the pods would leave more if each left a tenth of a predictor, which has 100 KiB.
+LEAK_MIB = 5.0
 
 
 def configuration(plane: ControlPlane, namespace: str, folder: Path, port: str) -> Path:
@@ -87,7 +89,7 @@ async def test_a_thousand_pods_come_and_go(
             "Threads": f"{tasks} and {tasks_left}",
         },
     )
-    assert last - first < 1.0
+    assert last - first < LEAK_MIB
     assert files_left <= files
     assert tasks_left <= tasks
 
