@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -66,10 +67,14 @@ async def test_a_thousand_pods_come_and_go(
         measured: list[tuple[float, int, int]] = []
         async with exporter(f"--config.file={path}") as running:
             for batch in range(BATCHES):
-                for number in range(OF):
-                    # The first of a batch answers; nobody listens at the other addresses.
-                    address = "127.0.0.1" if number == 0 else f"127.0.2.{number}"
-                    make(control_plane, namespace, f"chat-{batch}-{number}", address)
+                # The first of a batch answers; nobody listens at the other addresses.
+                addresses = ["127.0.0.1", *(f"127.0.2.{number}" for number in range(1, OF))]
+                await asyncio.gather(
+                    *(
+                        asyncio.to_thread(make, control_plane, namespace, f"chat-{batch}-{number}", address)
+                        for number, address in enumerate(addresses)
+                    )
+                )
                 await serves(running, OF)
                 samples = await running.samples()
                 assert sum(value for series, value in samples.items() if series.startswith("specdec_up{")) == 1

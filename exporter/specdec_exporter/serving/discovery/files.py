@@ -63,7 +63,12 @@ class FileProvider:
         aside = Aside()
         try:
             while True:
-                if await aside.run(self.look):
+                try:
+                    changed = await aside.run(self.look)
+                except Exception as error:
+                    changed = self.health.failed(type(error).__name__)
+                    LOG.exception("looking for files with targets failed")
+                if changed:
                     self._changed()
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
