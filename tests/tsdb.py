@@ -60,11 +60,11 @@ def serving(command: list[str], url: str, ready: str, log: Path) -> Iterator[str
 
 
 @contextmanager
-def prometheus(data: Path, program: str = "prometheus") -> Iterator[str]:
-    """Serve the blocks in ``data``, scrape nothing; yield the base URL."""
+def prometheus(data: Path, program: str = "prometheus", configuration: str = "{}\n") -> Iterator[str]:
+    """Serve the blocks in ``data``; by its ``configuration`` it scrapes nothing. Yield the base URL."""
     address = f"127.0.0.1:{free_port()}"
     config = data.with_suffix(".yml")
-    config.write_text("{}\n")
+    config.write_text(configuration)
     command = [
         tool(program),
         f"--config.file={config}",

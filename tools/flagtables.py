@@ -29,6 +29,7 @@ _SECTIONS = {
     "--config.file": "#the-file",
     "--web.config.file": "#tls-and-basic-authentication",
     "--web.enable-lifecycle": "#reload",
+    "--web.probe": "discovery.md#a-target-that-the-scraper-names",
     "--predictor.log-path": "#the-predictors-log",
     "--predictor.log-source": "#the-log-from-the-kubernetes-api",
     "--predictor.log-state": "#the-position-file",

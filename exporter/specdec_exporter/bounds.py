@@ -13,6 +13,7 @@ DROPPED: Final = (
     *("engines", "series", "positions", "histograms", "labels", "values"),  # of a predictor's metrics
     *("log_engines", "log_positions", "log_writers", "log_files", "untrusted_lines"),  # of its log
     "tap_groups",  # of saved responses
+    "predictors",  # of discovery
     "connections",
 )
 
@@ -42,6 +43,13 @@ COUNT_PER_SECOND: Final = 1e7  # of an engine's counter: more is a glitch; the j
 # --- What files with a predictor's certificates and token hold --------------------------------------------------------
 TOKEN_BYTES: Final = 16 * 1024  # of a token, where a server takes 8 KiB of headers; the fetch fails
 CERTIFICATE_BYTES: Final = 1024 * 1024  # of a certificate file, where all CAs of a system are 220 KiB; the fetch fails
+
+# --- What discovery finds ---------------------------------------------------------------------------------------------
+PREDICTORS: Final = 128  # found at once; those that are known stay, new ones are left out; counted as predictors
+TARGET_FILES: Final = 64  # that match the globs, the first by name; the others are not read
+API_BODY_BYTES: Final = 8 * 1024 * 1024  # of a page of pods; it is asked for again with fewer pods
+WATCH_LINE_BYTES: Final = 4 * 1024 * 1024  # of a change of a pod, where etcd keeps 1.5 MiB; the pods are listed again
+TARGET_CHARACTERS: Final = 512  # of a target for /probe; refused
 
 # --- Who connects to the exporter -------------------------------------------------------------------------------------
 # Each takes 0.3 MiB with TLS.

@@ -65,7 +65,7 @@ def valid_path(text: str) -> str:
     """Return ``text`` if it can be the path of an endpoint, else raise :class:`ConfigError`."""
     if not re.fullmatch(r"/[\w./-]+", text):
         raise ConfigError(f"expected a path such as /metrics, found {text!r}")
-    if text.startswith(("/-/", "/api/")):
+    if text.startswith(("/-/", "/api/")) or text == "/probe":
         raise ConfigError(f"expected a path that no other endpoint has, found {text!r}")
     return text
 
@@ -74,6 +74,24 @@ def valid_name(text: str) -> str:
     """Return ``text`` if it can be a predictor's name, else raise :class:`ConfigError`."""
     if not text:
         raise ConfigError("a predictor's name must not be empty")
+    return text
+
+
+def valid_pattern(text: str) -> str:
+    """Return ``text`` if it is a regular expression, else raise :class:`ConfigError`."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"expected a regular expression, found {text!r}: {error}") from error
+    return text
+
+
+def valid_port(text: str | float) -> str:
+    """Return ``text`` if it is a port's number or its name in Kubernetes, else raise :class:`ConfigError`."""
+    text = str(text)
+    known = 0 < int(text) < 65536 if re.fullmatch(r"[0-9]{1,9}", text) else re.fullmatch(r"[a-z0-9-]{1,15}", text)
+    if not known:
+        raise ConfigError(f"expected the number or the name of a port, found {text!r}")
     return text
 
 
@@ -115,6 +133,7 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     telemetry_path: Annotated[str, valid_path] = "/metrics"
     config_file: str | None = None
     enable_lifecycle: bool = False
+    probe: Annotated[str, valid_pattern] | None = None
     disable_exporter_metrics: bool = False
 
 
@@ -164,7 +183,7 @@ class PredictorSettings(Access, frozen=True, kw_only=True):
 
 
 def _that_do_not_clash(predictors: tuple[PredictorSettings, ...]) -> tuple[PredictorSettings, ...]:
-    names = [predictor.name for predictor in _at_least_one(predictors)]
+    names = [predictor.name for predictor in predictors]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two predictors are called {name!r}; names must differ")
@@ -178,13 +197,54 @@ def _that_do_not_clash(predictors: tuple[PredictorSettings, ...]) -> tuple[Predi
     return predictors
 
 
+THE_USUAL_PREDICTOR: Final = (PredictorSettings(),)  # beside the exporter in its pod
+
+
+class DiscoveredSettings(Access, frozen=True, kw_only=True):
+    """``discovery.predictor:``, what all predictors that are found have in common. ``timeout`` is in seconds."""
+
+    timeout: Annotated[float, parse_duration] = 5.0
+
+
+class KubernetesSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``discovery.kubernetes:``. No namespaces: all. ``log``: also read the log of ``container`` through the API.
+
+    Without ``api_server`` it is the API of the exporter's own cluster, with the token of its service account.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    label_selector: str = "serving.kserve.io/inferenceservice"
+    port: Annotated[str | float, valid_port] = "8080"
+    scheme: Literal["http", "https"] = "http"
+    name_label: str = "serving.kserve.io/inferenceservice"
+    log: bool = False
+    container: str = "kserve-container"
+    api_server: Annotated[str, valid_url] | None = None
+    api_ca_file: str | None = None
+    api_token_file: str | None = None
+
+
+class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``discovery:`` of the file. ``baselines``: a folder with a file NAME.yaml for each service that has one."""
+
+    kubernetes: KubernetesSettings | None = None
+    files: tuple[str, ...] = ()
+    predictor: DiscoveredSettings = DiscoveredSettings()
+    baselines: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kubernetes is None and not self.files:
+            raise ConfigError("expected kubernetes or files, found neither")
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings of ``serve``. ``window`` is in seconds."""
 
     web: WebSettings = WebSettings()
     log: OwnLogSettings = OwnLogSettings()
     window: Annotated[float, parse_duration] = 300.0
-    predictors: Annotated[tuple[PredictorSettings, ...], _that_do_not_clash] = (PredictorSettings(),)
+    predictors: Annotated[tuple[PredictorSettings, ...], _that_do_not_clash] = THE_USUAL_PREDICTOR
+    discovery: DiscoverySettings | None = None
 
 
 def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]]) -> Settings:
@@ -195,6 +255,8 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     """
     settings: Settings = read_yaml(config_file, ConfigError).read(Settings) if config_file else Settings()
     predictors = settings.predictors
+    if settings.discovery is not None and predictors is THE_USUAL_PREDICTOR:
+        predictors = ()  # nobody named it
     if own := overrides.get("predictor", {}):
         if len(predictors) != 1:
             flags = ", ".join(map(_flag_of, own))
@@ -208,6 +270,8 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
         **overrides.get("top", {}),
     )
     _refuse_overlap(settings.web.listen_addresses)
+    if not (settings.predictors or settings.discovery or settings.web.probe):
+        raise ConfigError("predictors: expected at least one, or discovery, or --web.probe; found none")
     return settings
 
 

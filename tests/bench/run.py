@@ -18,13 +18,13 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from bench import extraction, reading, serving
+from bench import extraction, reading, serving, standalone
 from bench.predictor_log import make_log
 from bench.rows import BenchError, Row, show
 
 DIRECTORY = TESTS.parent / ".bench"
 MTAIL_MEGABYTES = 50
-PARTS = ("reading", "serving", "extraction", "idle", "ready")
+PARTS = ("reading", "serving", "extraction", "idle", "ready", "standalone")
 
 
 def main() -> int:
@@ -71,6 +71,10 @@ def _measurements(*, quick: bool) -> dict[str, tuple[str, Callable[[], list[Row]
         "extraction": ("Reading /metrics of vLLM 0.32.0", lambda: extraction.measure(5 * rounds)),
         "idle": ("Serving: idle", lambda: asyncio.run(serving.measure_idle(log, idle_seconds))),
         "ready": ("Serving: start", lambda: asyncio.run(serving.measure_ready(empty))),
+        "standalone": (
+            f"One exporter for {standalone.PREDICTORS} predictors",
+            lambda: asyncio.run(standalone.measure(2 if quick else 4)),
+        ),
     }
 
 

@@ -29,7 +29,7 @@ READY_RUNS = 7
 # Idle CPU and time to ready depend on what else the machine does: the best of so many attempts is what holds.
 ATTEMPTS = 3
 
-_PROMETHEUS = {
+SCRAPE_HEADERS = {
     "Accept": "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.1",
     "X-Prometheus-Scrape-Timeout-Seconds": "10",
 }
@@ -67,7 +67,7 @@ async def measure_idle(log: PredictorLog, seconds: float) -> list[Row]:
     tries: list[float] = []
     while not tries or (len(tries) < ATTEMPTS and min(tries) > IDLE_PERCENT_OF_CORE):
         async with _serving(log.path, log_from="end") as running:
-            await running.samples(**_PROMETHEUS)
+            await running.samples(**SCRAPE_HEADERS)
             await _cpu_when_quiet(running)
             tries.append(100 * await _idle(running, seconds) / seconds)
     what = f"CPU when idle, a scrape every {SCRAPE_INTERVAL_SECONDS:g} s, over {seconds:g} s"
@@ -151,7 +151,7 @@ async def _memory_rows(running: Exporter, log: PredictorLog) -> list[Row]:
     at: dict[int, float] = {}
     peak = 0.0
     for number in range(1, 2 * SCRAPES + 1):
-        await running.get("/metrics", **_PROMETHEUS)
+        await running.get("/metrics", **SCRAPE_HEADERS)
         at[number] = memory(pid).now
         if number == SCRAPES:
             peak = memory(pid).peak
@@ -171,7 +171,7 @@ async def _idle(running: Exporter, seconds: float) -> float:
     begun, ends = cpu_seconds(pid), time.monotonic() + seconds
     while True:
         due = time.monotonic() + SCRAPE_INTERVAL_SECONDS
-        await running.get("/metrics", **_PROMETHEUS)
+        await running.get("/metrics", **SCRAPE_HEADERS)
         await asyncio.sleep(max(0.0, min(due, ends) - time.monotonic()))
         if due >= ends:
             return cpu_seconds(pid) - begun

@@ -21,7 +21,7 @@ from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.responses import Junk, ResponseScanner, ResponseSpeculation, parse_response
-from specdec_exporter.predictor.sources import kubelog
+from specdec_exporter.predictor.sources import kubeapi
 from specdec_exporter.serving.tapfamilies import TAP
 from specdec_exporter.serving.tapstate import TapState
 
@@ -220,7 +220,7 @@ def check_refusal(body: bytes) -> None:
     response: Any = SimpleNamespace(content=SimpleNamespace(read=read), status=403, reason="Forbidden")
 
     async def said() -> None:
-        assert "answered 403" in await kubelog._refusal(response)
+        assert "answered 403" in await kubeapi.refusal(response, "read")
 
     run(said())
 

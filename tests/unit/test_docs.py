@@ -8,7 +8,16 @@ from pathlib import Path
 
 import yaml
 
-from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings, load_settings
+from specdec_exporter.config import (
+    DiscoveredSettings,
+    DiscoverySettings,
+    KubernetesSettings,
+    OwnLogSettings,
+    PredictorSettings,
+    Settings,
+    WebSettings,
+    load_settings,
+)
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.tls import TLSServerConfig
 from specdec_exporter.web.webconfig import HTTPServerConfig, WebConfig
@@ -16,6 +25,7 @@ from specdec_exporter.yamlfile import parse_yaml
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+DISCOVERY = (ROOT / "docs" / "discovery.md").read_text()
 
 
 def section(page: str, heading: str) -> str:
@@ -63,6 +73,17 @@ def test_the_example_file_loads_and_shows_every_setting(tmp_path: Path) -> None:
     assert set(data["web"]) == set(WebSettings.__struct_fields__)
     assert set(data["log"]) == set(OwnLogSettings.__struct_fields__)
     assert set(data["predictors"][0]) == set(PredictorSettings.__struct_fields__)
+
+
+def test_the_example_of_discovery_loads_and_shows_every_setting(tmp_path: Path) -> None:
+    (example,) = [text for text in code(DISCOVERY, "yaml") if text.startswith("# specdec.yaml")]
+    path = tmp_path / "specdec.yaml"
+    path.write_text(example)
+    assert load_settings(str(path), {}).discovery is not None
+    data = yaml.safe_load(example)["discovery"]
+    assert set(data) == set(DiscoverySettings.__struct_fields__)
+    assert set(data["kubernetes"]) == set(KubernetesSettings.__struct_fields__)
+    assert set(data["predictor"]) == set(DiscoveredSettings.__struct_fields__)
 
 
 def test_the_example_of_a_web_configuration_is_one_and_shows_every_setting() -> None:

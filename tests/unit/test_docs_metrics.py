@@ -11,10 +11,16 @@ import yaml
 import metrictables
 from fieldtools import run
 from specdec_exporter.serving import families, tapfamilies
+from specdec_exporter.serving.discovery import families as discoveryfamilies
 from specdec_exporter.serving.families import Family, Group
 
 DOCS = Path(__file__).parents[2] / "docs"
-GROUPS = [group for module in (families, tapfamilies) for group in vars(module).values() if isinstance(group, Group)]
+GROUPS = [
+    group
+    for module in (families, tapfamilies, discoveryfamilies)
+    for group in vars(module).values()
+    if isinstance(group, Group)
+]
 SERVED: list[Family[object]] = [family for group in GROUPS for family in group.families]
 
 
@@ -26,7 +32,7 @@ def test_a_family_is_defined_once_and_every_family_has_its_row() -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["metrics.md", "configuration.md", "tap.md"])
+@pytest.mark.parametrize("page", ["metrics.md", "configuration.md", "discovery.md", "tap.md"])
 def test_no_metric_is_mentioned_that_is_not_served(page: str) -> None:
     parts = {"counter": ("",), "gauge": ("",), "histogram": ("", "_bucket", "_sum", "_count")}
     series = {family.name + part for family in SERVED for part in parts[family.type]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -19,10 +20,13 @@ from specdec_exporter.serving import families
 from specdec_exporter.serving.families import Group, help_text
 
 if TYPE_CHECKING:
-    from specdec_exporter.serving.runtime import ExporterRuntime
+    from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
 
 _METRICS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 S = TypeVar("S")
+_TAKE_TWO = {family.name for family in families.WINDOWS.families if family.type == "histogram"} | {
+    "specdec_predictor_state"
+}
 
 
 class SpecdecCollector(Collector):
@@ -42,60 +46,74 @@ class SpecdecCollector(Collector):
         The states are looked at here and now. The metrics are made as they are wanted, so another thread may do that.
         """
         predictors = self._runtime.predictors
-        states = [predictor.state for predictor in predictors]
-        engines = [
-            (each, [each.name, view.model_name, view.engine], view) for each in states for view in each.engines()
-        ]
-        with_engines = {state.name for state, _, _ in engines}
-        log_labels = {state.name: [state.name, state.log_model_name, ""] for state in states}
-        benefits = [([state.name, model], benefit) for state in states for model, benefit in state.benefits()]
-        pinned = [(each.state.name, each.pinned) for each in predictors if each.pinned is not None]
-        taken = [
-            *self._shown(families.COPIED, [(labels, view.snapshot) for _, labels, view in engines if view.snapshot]),
-            *self._shown(families.DERIVED, [(labels, view.window) for _, labels, view in engines if view.window]),
-            *self._shown(families.WINDOWS, [(labels, view) for _, labels, view in engines]),
-            *self._shown(
-                families.LOG,
-                [
-                    ([state.name, state.log_model_name, engine], totals)
-                    for state in states
-                    for engine, totals in state.log_engines()
-                ],
-            ),
-            *self._shown(
-                families.PREDICTOR,
-                [
-                    *((labels, (state, view.state)) for state, labels, view in engines),
-                    *(
-                        (log_labels[state.name], (state, state.state))
-                        for state in states
-                        if state.name not in with_engines
-                    ),
-                ],
-            ),
-            *self._shown(families.PREDICTOR_LOG, [(log_labels[state.name], state) for state in states]),
-            *self._shown(
-                families.POLICY,
-                [
-                    ([state.name, model], assumed)
-                    for state, assumed in [(each, each.assumed_break_even) for each in states]
-                    for model in state.model_names
-                ],
-            ),
-            *self._shown(families.BENEFIT, benefits),
-            *self._shown(families.LOAD, benefits),
-            *self._shown(
-                families.BASELINE,
-                [([name, each.fit.model_name], each) for name, each in pinned if each.fit.model_name is not None],
-            ),
-            *self._shown(families.SCRAPE, [([each.state.name], each) for each in predictors]),
-            *self._shown(families.READER, [([state.name], state.reader) for state in states if state.reader]),
-            *self._shown(families.EXPORTER, [([], self._runtime)]),
-        ]
-        return metrics_of(taken)
+        taken = of_predictors(predictors, self._window)
+        taken += shown(families.EXPORTER, [([], self._runtime)])
+        if discovery := self._runtime.discovery:
+            from specdec_exporter.serving.discovery.families import DISCOVERY  # noqa: PLC0415  only where it is used
 
-    def _shown(self, group: Group[S], subjects: Sequence[tuple[list[str], S]]) -> Iterator[Taken]:
-        return shown(group, subjects, self._window)
+            taken += shown(DISCOVERY, [([], discovery)])
+        placed = {each.state.name: each.target.labels for each in predictors if each.target is not None}
+        return metrics_of(taken, placed)
+
+
+class ProbeCollector(Collector):
+    """What a single fetch of a predictor tells: nothing that takes two, such as whether it drafts now."""
+
+    def __init__(self, predictor: PredictorRuntime, window: str) -> None:
+        self._predictor = predictor
+        self._window = window
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the families in a fixed order."""
+        return metrics_of(each for each in of_predictors([self._predictor], self._window) if each.name not in _TAKE_TWO)
+
+
+def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> list[Taken]:
+    """Return the families about predictors, from one consistent look at their states."""
+    of = partial(shown, window=window)
+    states = [predictor.state for predictor in predictors]
+    engines = [(each, [each.name, view.model_name, view.engine], view) for each in states for view in each.engines()]
+    with_engines = {state.name for state, _, _ in engines}
+    log_labels = {state.name: [state.name, state.log_model_name, ""] for state in states}
+    benefits = [([state.name, model], benefit) for state in states for model, benefit in state.benefits()]
+    pinned = [(each.state.name, each.pinned) for each in predictors if each.pinned is not None]
+    return [
+        *of(families.COPIED, [(labels, view.snapshot) for _, labels, view in engines if view.snapshot]),
+        *of(families.DERIVED, [(labels, view.window) for _, labels, view in engines if view.window]),
+        *of(families.WINDOWS, [(labels, view) for _, labels, view in engines]),
+        *of(
+            families.LOG,
+            [
+                ([state.name, state.log_model_name, engine], totals)
+                for state in states
+                for engine, totals in state.log_engines()
+            ],
+        ),
+        *of(
+            families.PREDICTOR,
+            [
+                *((labels, (state, view.state)) for state, labels, view in engines),
+                *((log_labels[state.name], (state, state.state)) for state in states if state.name not in with_engines),
+            ],
+        ),
+        *of(families.PREDICTOR_LOG, [(log_labels[state.name], state) for state in states]),
+        *of(
+            families.POLICY,
+            [
+                ([state.name, model], assumed)
+                for state, assumed in [(each, each.assumed_break_even) for each in states]
+                for model in state.model_names
+            ],
+        ),
+        *of(families.BENEFIT, benefits),
+        *of(families.LOAD, benefits),
+        *of(
+            families.BASELINE,
+            [([name, each.fit.model_name], each) for name, each in pinned if each.fit.model_name is not None],
+        ),
+        *of(families.SCRAPE, [([each.state.name], each) for each in predictors]),
+        *of(families.READER, [([state.name], state.reader) for state in states if state.reader]),
+    ]
 
 
 def shown(group: Group[S], subjects: Sequence[tuple[list[str], S]], window: str = "") -> Iterator[Taken]:
@@ -117,12 +135,16 @@ class Taken(NamedTuple):
     values: list[tuple[list[str], float | Histogram | Mapping[Any, float] | Mapping[Any, Histogram]]]
 
 
-def metrics_of(taken: Iterable[Taken]) -> Iterator[Metric]:
+Placed = Mapping[str, Mapping[str, str]]
+"""Name of a predictor that discovery found -> the labels of its series."""
+
+
+def metrics_of(taken: Iterable[Taken], placed: Placed | None = None) -> Iterator[Metric]:
     """Return the families that have a sample; each is made when it is wanted."""
-    return filter(None, map(_metric, taken))
+    return filter(None, (_metric(each, placed or {}) for each in taken))
 
 
-def _metric(taken: Taken) -> Metric | None:
+def _metric(taken: Taken, placed: Placed) -> Metric | None:
     metric = _METRICS[taken.type](taken.name, taken.help, labels=taken.labels)
     for labels, value in taken.values:
         if isinstance(value, Mapping):
@@ -130,6 +152,9 @@ def _metric(taken: Taken) -> Metric | None:
                 _add(metric, [*labels, *(key if isinstance(key, tuple) else (str(key),))], one)
         else:
             _add(metric, labels, value)
+    if placed:
+        for sample in metric.samples:
+            sample.labels.update(placed.get(sample.labels.get("inference_service", ""), ()))
     return metric if metric.samples else None
 
 

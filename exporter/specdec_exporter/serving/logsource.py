@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ConfigError
@@ -21,6 +21,9 @@ from specdec_exporter.predictor.log.events import (
     StartFailure,
 )
 from specdec_exporter.predictor.log.scan import LogScanner
+
+if TYPE_CHECKING:
+    from specdec_exporter.predictor.sources.kubeapi import KubernetesApi
 
 SERVED_KINDS: frozenset[type] = START_KINDS | {
     SpecDecoding,
@@ -75,3 +78,22 @@ def open_log_source(
         start=settings.log_from,
         state_path=settings.log_state,
     )
+
+
+def pod_log(api: KubernetesApi, namespace: str, pod: str, container: str) -> Callable[[ReaderCounters], LogSource]:
+    """Return what opens the log of a container of another pod, as :func:`open_log_source` does."""
+
+    def open_log(counters: ReaderCounters) -> LogSource:
+        from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader  # noqa: PLC0415  only where it is used
+
+        return KubernetesLogReader(
+            api=api,
+            namespace=namespace,
+            pod=pod,
+            container=container,
+            scanner=LogScanner(counters, kinds=SERVED_KINDS),
+            counters=counters,
+            history_scanner=LogScanner(ReaderCounters(), kinds=START_KINDS),
+        )
+
+    return open_log

@@ -24,7 +24,7 @@ from specdec_exporter.serving.lean import give_back_memory
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.web.listening import Connections
-from specdec_exporter.web.server import Endpoints, Exporter, one_line_errors
+from specdec_exporter.web.server import Endpoints, Exporter, Probe, one_line_errors
 
 LOG = logging.getLogger("specdec")
 
@@ -41,6 +41,10 @@ class Runtime(Exporter, Protocol):
 
     @property
     def text(self) -> Callable[[], str] | None:
+        """As for :class:`Endpoints`."""
+
+    @property
+    def probe(self) -> Probe | None:
         """As for :class:`Endpoints`."""
 
     @property
@@ -156,7 +160,7 @@ def _site(runtime: Runtime, registry: Collector) -> _Site:
         middlewares.append(basicauth.auth_middleware(protection.current))
         tls = protection.ssl_context()
     middlewares.append(connections.middleware)  # who has no password yet makes room for others
-    endpoints = Endpoints(runtime, registry, runtime.text)
+    endpoints = Endpoints(runtime, registry, runtime.text, runtime.probe)
     app = web.Application(middlewares=middlewares)
     app.add_routes(endpoints.routes())
     return _Site(endpoints, app, connections, tls)

@@ -108,6 +108,9 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One predictor."""
 
     inference_service: str
+    instance: str | None = None  # this and the next two: of one that discovery found
+    namespace: str | None = None
+    pod: str | None = None
     url: str
     up: bool
     up_reason: str | None  # why it is down, in words

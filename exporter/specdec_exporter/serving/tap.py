@@ -54,6 +54,8 @@ class TapStatus(msgspec.Struct, frozen=True, kw_only=True):
 class TapRuntime:
     """The readers of the saved responses and of the predictor's log, if one is given, and the state that they feed."""
 
+    probe = None  # it asks no predictor
+
     def __init__(self, settings: Settings, tap: TapSettings) -> None:
         self.settings = settings
         self.last_reload_successful: bool = True  # the flags are read once

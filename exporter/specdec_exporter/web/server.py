@@ -7,7 +7,7 @@ import gzip
 import logging
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from specdec_exporter import bounds
 from specdec_exporter.config import Settings
+from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
 
@@ -32,6 +33,8 @@ GZIP_FROM_BYTES = 1024
 RENDERED_AT_ONCE_BYTES = 64 * 1024  # takes some 10 ms; what is longer is rendered beside the event loop
 _PIECE_BYTES = 64 * 1024
 _EOF = b"# EOF\n"
+# (target, name, timeout in seconds) -> what one fetch of that predictor tells; ConfigError if that is not allowed.
+Probe = Callable[[str, str, float], Awaitable[Collector]]
 
 
 class Exporter(Protocol):
@@ -53,9 +56,17 @@ class Endpoints:
     """The handlers. The owner sets ``ready`` when the sockets are bound.
 
     ``text`` gives a page of plain text in place of the status page. Then there is no configuration to load again.
+    Without ``probe`` there is no ``/probe``.
     """
 
-    def __init__(self, exporter: Exporter, registry: Collector, text: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        exporter: Exporter,
+        registry: Collector,
+        text: Callable[[], str] | None = None,
+        probe: Probe | None = None,
+    ) -> None:
+        self._probe = probe
         self._exporter = exporter
         self._registry = registry
         self._text = text
@@ -74,36 +85,40 @@ class Endpoints:
             web.get("/api/v1/status", self.status),
             web.get("/-/healthy", self.healthy),
             web.get("/-/ready", self.is_ready),
+            *((web.get("/probe", self.probe),) if self._probe is not None else ()),
             *((web.post("/-/reload", self.reload),) if self._text is None else ()),
         ]
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         """Fetch the predictors within the scraper's timeout, then render their metrics."""
-        await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
+        await self._exporter.refresh(_timeout_of(request))
         if request.transport is None:  # the scraper has left; rendering for it would make the next ones leave too
             return web.Response()
         chosen = choose_format(_joined(request, "Accept"))
         packed = accepts_gzip(_joined(request, "Accept-Encoding"))
-        body = await self._rendering(chosen, packed=packed)
-        if len(body) <= RENDERED_AT_ONCE_BYTES or request.method == "HEAD":
-            return _response(body, chosen.content_type, packed=packed)
-        return await _send(request, body, _headers(chosen.content_type, packed=packed))
+        return await _send_exposition(request, await self._rendering(chosen, packed=packed), chosen, packed=packed)
+
+    async def probe(self, request: web.Request) -> web.StreamResponse:
+        """Fetch the predictor that the scraper names, then render its metrics."""
+        assert self._probe is not None  # noqa: S101  there is no route without it
+        query = request.query
+        try:
+            collector = await self._probe(query.get("target", ""), query.get("name", ""), _timeout_of(request))
+        except ConfigError as error:
+            return web.Response(text=f"{error}\n", status=400)
+        chosen = choose_format(_joined(request, "Accept"))
+        packed = accepts_gzip(_joined(request, "Accept-Encoding"))
+        body = await _render(collector, chosen, packed=packed)
+        return await _send_exposition(request, body, chosen, packed=packed)
 
     async def _rendering(self, chosen: ExpositionFormat, *, packed: bool) -> bytes:
         """Return what stands in the metrics now. Scrapes that get here at once share it, so that eight cost one."""
         key = chosen, packed
         if key not in self._renderings:
             # A task begins after the others that go on in this round of the loop.
-            task = self._renderings[key] = asyncio.create_task(self._render(chosen, packed=packed))
+            task = self._renderings[key] = asyncio.create_task(_render(self._registry, chosen, packed=packed))
             task.add_done_callback(lambda _: self._renderings.pop(key))
         return await asyncio.shield(self._renderings[key])
-
-    async def _render(self, chosen: ExpositionFormat, *, packed: bool) -> bytes:
-        """Render the metrics, a long exposition in a thread. The values are those of its beginning."""
-        exposition = _Exposition(self._registry.collect(), chosen, packed=packed)
-        if exposition.render(RENDERED_AT_ONCE_BYTES):
-            return bytes(exposition.body)
-        return await asyncio.to_thread(exposition.render_rest)
 
     async def status(self, request: web.Request) -> web.Response:
         """Return everything that the page shows, as JSON."""
@@ -135,6 +150,26 @@ class Endpoints:
         if wrong := await self._exporter.reload():
             return web.Response(text=f"{wrong}\n", status=500)
         return web.Response(text="Configuration loaded.\n")
+
+
+async def _render(collector: Collector, chosen: ExpositionFormat, *, packed: bool) -> bytes:
+    """Render the metrics, a long exposition in a thread. The values are those of its beginning."""
+    exposition = _Exposition(collector.collect(), chosen, packed=packed)
+    if exposition.render(RENDERED_AT_ONCE_BYTES):
+        return bytes(exposition.body)
+    return await asyncio.to_thread(exposition.render_rest)
+
+
+async def _send_exposition(
+    request: web.Request, body: bytes, chosen: ExpositionFormat, *, packed: bool
+) -> web.StreamResponse:
+    if len(body) <= RENDERED_AT_ONCE_BYTES or request.method == "HEAD":
+        return _response(body, chosen.content_type, packed=packed)
+    return await _send(request, body, _headers(chosen.content_type, packed=packed))
+
+
+def _timeout_of(request: web.Request) -> float:
+    return scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds"))
 
 
 def scrape_timeout(header: str | None) -> float:

@@ -76,8 +76,13 @@ def _free_body(task: asyncio.Task[Snapshot]) -> None:
 
 
 def open_session() -> aiohttp.ClientSession:
-    """Open a session without cookies and without proxies or passwords from the environment. The caller closes it."""
-    return aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar())
+    """Open a session without cookies and without proxies or passwords from the environment. The caller closes it.
+
+    It opens as many connections as there are predictors. With aiohttp's limit of 100, predictors that hang would hold
+    up the others.
+    """
+    connector = aiohttp.TCPConnector(limit=0)
+    return aiohttp.ClientSession(connector=connector, trust_env=False, cookie_jar=aiohttp.DummyCookieJar())
 
 
 class MetricsFetcher:

@@ -8,32 +8,30 @@ and skips those that it may have read before.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import os
 import re
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Literal, Self
 
 import aiohttp
 import msgspec
 
-from specdec_exporter.errors import ConfigError
+from specdec_exporter.errors import ConfigError, FetchError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import Scanner
+from specdec_exporter.predictor.sources.kubeapi import SERVICE_ACCOUNT, KubernetesApi, Refused
 from specdec_exporter.predictor.sources.stream import Pieces, deliver
 
 _logger = logging.getLogger(__name__)
 
 DEFAULT_CONTAINER: Final = "kserve-container"
-SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_ASKER: Final = "--predictor.log-source=kubernetes"
 
 _STAMP: Final = re.compile(
     rb"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:\d\d) ?"
@@ -41,19 +39,8 @@ _STAMP: Final = re.compile(
 _STAMPS: Final = re.compile(rb"^" + _STAMP.pattern, re.MULTILINE)
 _LINE: Final = re.compile(rb"[^\n]*\n")
 _LONGEST_RETRY_SECONDS: Final = 30.0
-_LONGEST_REFUSAL_BYTES: Final = 16 * 1024
 # A stream falls silent for good when the kubelet loses a rotated file, so ask again after some silence.
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=300)
-
-
-class _ApiStatus(msgspec.Struct):
-    """The API's answer where it refuses the log."""
-
-    message: str = ""
-
-
-class _Refused(Exception):  # noqa: N818  private: caught in this file
-    """The API did not answer with a log."""
 
 
 class StampedLines:
@@ -119,16 +106,13 @@ class KubernetesLogReader:
     """Follows the log of one container of one pod.
 
     With ``start="end"``, ``scanner`` gets the lines written from now on, and ``history_scanner`` gets the earlier ones,
-    where it finds the engine-init line. The reader loads token and CA anew for every connection, because the kubelet
-    renews them.
+    where it finds the engine-init line.
     """
 
     def __init__(
         self,
         *,
-        api_url: str,
-        token_path: Path,
-        ca_path: Path | None,
+        api: KubernetesApi,
         namespace: str,
         pod: str,
         container: str,
@@ -140,11 +124,10 @@ class KubernetesLogReader:
     ) -> None:
         self.counters = counters
         self.problem: str | None = None  # why the log cannot be read
-        self._url = f"{api_url.rstrip('/')}/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        self._api = api
+        self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         self._what = f"container {container} of pod {namespace}/{pod}"
         self._container = container
-        self._token_path = token_path
-        self._ca_path = ca_path
         self._lines = StampedLines(scanner, history_scanner, time.time_ns() if start == "end" else -1)
         self._first_retry_seconds = first_retry_seconds
         self._retry_seconds = first_retry_seconds
@@ -165,27 +148,14 @@ class KubernetesLogReader:
         Reads KUBERNETES_SERVICE_HOST and _PORT, POD_NAME, POD_NAMESPACE (default: the service account's) and
         SPECDEC_PREDICTOR_CONTAINER (default: ``kserve-container``). Raises :class:`ConfigError` if one is missing.
         """
-        host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
-        if not host:
-            raise ConfigError(
-                "--predictor.log-source=kubernetes works only inside a pod: KUBERNETES_SERVICE_HOST is not set"
-            )
+        api = KubernetesApi.in_pod(_ASKER, environ, service_account)
         pod = environ.get("POD_NAME")
         if not pod:
             raise ConfigError(
-                "--predictor.log-source=kubernetes needs POD_NAME in the environment"
-                " (valueFrom: fieldRef: fieldPath: metadata.name)"
-            )
-        token_path = service_account / "token"
-        if not token_path.is_file():
-            raise ConfigError(
-                f"--predictor.log-source=kubernetes needs a service account token, but {token_path} does not exist"
-                " (is automountServiceAccountToken false?)"
+                f"{_ASKER} needs POD_NAME in the environment (valueFrom: fieldRef: fieldPath: metadata.name)"
             )
         return cls(
-            api_url=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-            token_path=token_path,
-            ca_path=service_account / "ca.crt",
+            api=api,
             namespace=environ.get("POD_NAMESPACE") or _namespace(service_account / "namespace"),
             pod=pod,
             container=environ.get("SPECDEC_PREDICTOR_CONTAINER") or DEFAULT_CONTAINER,
@@ -228,7 +198,7 @@ class KubernetesLogReader:
             return  # no line for minutes
         except aiohttp.ClientPayloadError:
             self._note("the connection to the Kubernetes API was cut")
-        except (aiohttp.ClientError, OSError, UnicodeError, _Refused) as error:
+        except (aiohttp.ClientError, OSError, UnicodeError, Refused, FetchError) as error:
             self._note(str(error) or type(error).__name__)
         except Exception:
             self._note("the exporter failed; its own log has the traceback")
@@ -240,22 +210,13 @@ class KubernetesLogReader:
     async def _read(self, session: aiohttp.ClientSession, sink: Callable[[Event], None]) -> None:
         pieces = Pieces(self._lines, self.counters)  # a new one, because an unterminated line comes again
         self._lines.resume()
-        token = self._token_path.read_text("ascii").strip()
         parameters = {"container": self._container, "follow": "true", "timestamps": "true"}
         if self._lines.last >= 0:
             # The API promises to understand whole seconds only.
             since = datetime.fromtimestamp(self._lines.last // 1_000_000_000, UTC)
             parameters["sinceTime"] = f"{since:%Y-%m-%dT%H:%M:%SZ}"
-        async with session.get(
-            self._url,
-            params=parameters,
-            headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
-            ssl=ssl.create_default_context(cafile=self._ca_path),
-            timeout=_TIMEOUT,
-            allow_redirects=False,
-        ) as response:
-            if response.status != HTTPStatus.OK:
-                raise _Refused(await _refusal(response))
+        answer = self._api.get(session, self._path, parameters, limits=_TIMEOUT, right='"get" "pods/log"')
+        async with answer as response:
             self._retry_seconds = self._first_retry_seconds
             if self.problem is not None:
                 self.problem = None
@@ -273,22 +234,11 @@ class KubernetesLogReader:
         self.problem = problem
 
 
-async def _refusal(response: aiohttp.ClientResponse) -> str:
-    """Return the API's reason for its refusal, and what to do about it."""
-    said = ""
-    with contextlib.suppress(aiohttp.ClientError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        said = msgspec.json.decode(await response.content.read(_LONGEST_REFUSAL_BYTES), type=_ApiStatus).message
-    advice = '; let the service account "get" "pods/log"' if response.status == HTTPStatus.FORBIDDEN else ""
-    return f"the Kubernetes API answered {response.status}: {said[:300] or response.reason}{advice}"
-
-
 def _namespace(path: Path) -> str:
     try:
         return path.read_text("utf-8").strip()
     except OSError as error:
-        raise ConfigError(
-            f"--predictor.log-source=kubernetes needs POD_NAMESPACE in the environment or {path}: {error.strerror}"
-        ) from error
+        raise ConfigError(f"{_ASKER} needs POD_NAMESPACE in the environment or {path}: {error.strerror}") from error
 
 
 def _scan(scanner: Scanner, block: bytes) -> list[Event]:
