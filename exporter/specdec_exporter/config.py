@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import combinations
 from typing import Annotated, Any, Final, Literal
@@ -75,6 +76,11 @@ def valid_name(text: str) -> str:
     if not text:
         raise ConfigError("a predictor's name must not be empty")
     return text
+
+
+def default_name() -> str:
+    """Return the name of a predictor that nobody has named: KServe writes the service's into all containers of a pod."""
+    return os.environ.get("INFERENCE_SERVICE_NAME") or "default"
 
 
 _SECRET_HEADERS = re.compile(r"auth|cookie|token|key|secret|password|session", re.IGNORECASE)
@@ -151,7 +157,7 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
 class PredictorSettings(Access, frozen=True, kw_only=True):
     """One entry of ``predictors:``, or ``--predictor.*`` and ``--baseline.file``. ``timeout`` is in seconds."""
 
-    name: Annotated[str, valid_name] = "default"
+    name: Annotated[str, valid_name] = msgspec.field(default_factory=default_name)
     url: Annotated[str, valid_url] = "http://127.0.0.1:8080"
     timeout: Annotated[float, parse_duration] = 5.0
     log_paths: tuple[str, ...] = ()
@@ -184,7 +190,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     web: WebSettings = WebSettings()
     log: OwnLogSettings = OwnLogSettings()
     window: Annotated[float, parse_duration] = 300.0
-    predictors: Annotated[tuple[PredictorSettings, ...], _that_do_not_clash] = (PredictorSettings(),)
+    predictors: Annotated[tuple[PredictorSettings, ...], _that_do_not_clash] = msgspec.field(
+        default_factory=lambda: (PredictorSettings(),)
+    )
 
 
 def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]]) -> Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click import BadParameter
@@ -196,6 +197,30 @@ def test_flag_beats_environment_beats_file(tmp_path: Path, monkeypatch: pytest.M
     (settings,) = seen
     (predictor,) = settings.predictors
     assert (predictor.name, predictor.url, predictor.timeout, settings.window) == ("from-flag", "http://env", 1, 60)
+
+
+@pytest.mark.parametrize(
+    ("file", "flags", "names"),
+    [
+        ("window: 1m", {}, ["chat"]),
+        ("predictors: [{url: 'http://a'}]", {"predictor": {"url": "http://b"}}, ["chat"]),
+        ("predictors: [{name: from-file}]", {}, ["from-file"]),
+        ("window: 1m", {"predictor": {"name": "from-flag"}}, ["from-flag"]),
+        ("predictors: [{name: a}, {name: b}]", {}, ["a", "b"]),
+    ],
+)
+def test_kserve_names_a_predictor_that_nobody_else_names(
+    file: str, flags: dict[str, Any], names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "specdec.yaml"
+    path.write_text(file)
+    monkeypatch.setenv("INFERENCE_SERVICE_NAME", "chat")
+    assert [one.name for one in load_settings(str(path), flags).predictors] == names
+
+
+def test_without_kserve_the_name_is_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFERENCE_SERVICE_NAME", "")
+    assert [one.name for one in load_settings(None, {}).predictors] == ["default"]
 
 
 def test_config_check_validates_and_exits() -> None:
