@@ -79,7 +79,7 @@ def valid_name(text: str) -> str:
 
 
 def default_name() -> str:
-    """Return the name of a predictor that nobody has named: KServe writes the service's into all containers of a pod."""
+    """Return the name of a predictor that nobody has named: that of the KServe service whose pod this is, if any."""
     return os.environ.get("INFERENCE_SERVICE_NAME") or "default"
 
 
