@@ -11,8 +11,23 @@ from cluster import kserve as kserve_install
 from cluster import operator as operator_install
 from cluster.controlplane import ControlPlane
 from cluster.controlplane import control_plane as run_control_plane
+from cluster.transcript import Transcript
+from fieldtools import ROOT
 
 _numbers = itertools.count()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", action="store_true", help="write docs/cluster.md")
+
+
+@pytest.fixture(scope="session")
+def transcript(request: pytest.FixtureRequest) -> Iterator[Transcript]:
+    """What this run saw; written at its end if it is asked to."""
+    seen = Transcript()
+    yield seen
+    if request.config.getoption("--record"):
+        seen.write(ROOT / "docs/cluster.md")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
@@ -40,11 +40,16 @@ def installed(plane: ControlPlane) -> Iterator[None]:
         yield
 
 
-def generated(plane: ControlPlane, namespace: str, secret: str, file: str) -> Any:
-    """The configuration that the operator wrote into a Secret, once it is there: ``prometheus.yaml.gz``, parsed."""
+def generated(plane: ControlPlane, namespace: str, secret: str, enough: Callable[[Any], Any]) -> Any:
+    """The configuration that the operator wrote into a Secret, parsed, once ``enough`` is true of it."""
 
-    def has_it(one: Object) -> bool:
-        return file in one.get("data", {})
+    def configuration(found: list[Object]) -> Any:
+        for one in found:
+            for name, value in one.get("data", {}).items():
+                if name.endswith(".yaml.gz") and enough(
+                    parsed := yaml.safe_load(gzip.decompress(base64.b64decode(value)))
+                ):
+                    return parsed
+        return None
 
-    found = plane.api.wait("v1/secrets", namespace, secret, has_it)
-    return yaml.safe_load(gzip.decompress(base64.b64decode(found["data"][file])))
+    return plane.api.until("v1/secrets", namespace, configuration, fieldSelector=f"metadata.name={secret}")
