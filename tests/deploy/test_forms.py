@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ import yaml
 
 from alertmanager.test_operator import faults
 from deploy.cli import SERVE_VARIABLES
-from deploy.kustomize import built, schema, variables
+from deploy.kustomize import built, component, schema, variables
 from deploy.manifests import KUBERNETES
-from fieldtools import run
 from specdec_exporter.commands.serveflags import plain_flags
 
 pytestmark = pytest.mark.field
@@ -37,6 +35,7 @@ FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "runtime/cluster": ("ClusterServingRuntime", ("spec",)),
     "llm": ("LLMInferenceService", ("spec", "template")),
     "llm/disaggregated": ("LLMInferenceService", ("spec", "template")),
+    "admission": ("PodTemplate", ("template", "spec")),
 }
 EAGLE3 = ("storage-uris", "modelcar", "pvc")
 
@@ -102,16 +101,6 @@ def test_the_documentation_names_each_form() -> None:
     assert [folder for folder in (*FORMS, "model", "monitoring") if f"({folder}/)" not in text] == []
 
 
-def kustomization(directory: Path, service: dict[str, Any], *components: str) -> Any:
-    """The answer of kustomize for a service of somebody else with parts of ours."""
-    parts = [os.path.relpath(KUBERNETES / part, directory) for part in components]
-    (directory / "service.yaml").write_text(yaml.safe_dump(service), encoding="utf-8")
-    (directory / "kustomization.yaml").write_text(
-        yaml.safe_dump({"resources": ["service.yaml"], "components": parts}), encoding="utf-8"
-    )
-    return run("kustomize", "build", directory)
-
-
 def service(predictor: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": "theirs", "namespace": "prod"}
     return {
@@ -126,7 +115,7 @@ MODEL = {"model": {"modelFormat": {"name": "vLLM"}, "runtime": "theirs", "storag
 
 
 def test_the_component_adds_the_sidecar_to_a_service_with_a_model(tmp_path: Path) -> None:
-    answer = kustomization(tmp_path, service({**MODEL, "volumes": [{"name": "theirs", "emptyDir": {}}]}), "sidecar")
+    answer = component(tmp_path, service({**MODEL, "volumes": [{"name": "theirs", "emptyDir": {}}]}), "sidecar")
 
     assert answer.returncode == 0, answer.stdout
     (found,) = (one for one in yaml.safe_load_all(answer.stdout) if one["kind"] == "InferenceService")
@@ -147,7 +136,7 @@ def test_the_component_adds_the_sidecar_to_a_service_with_a_model(tmp_path: Path
 def test_no_part_takes_an_account_away_or_invents_a_container(
     predictor: dict[str, Any], components: list[str], tmp_path: Path
 ) -> None:
-    answer = kustomization(tmp_path, service(predictor), *components)
+    answer = component(tmp_path, service(predictor), *components)
 
     assert answer.returncode != 0
     assert re.search(r"/spec/predictor/(serviceAccountName failed|containers/0/name: missing)", answer.stdout)
@@ -178,7 +167,7 @@ def test_the_decode_pods_have_vllm_behind_the_routing_sidecar() -> None:
 def test_with_tls_the_exporter_trusts_kserves_own_certificate(part: str, port: int, tmp_path: Path) -> None:
     plain = {"apiVersion": "serving.kserve.io/v1alpha2", "kind": "LLMInferenceService", "metadata": {"name": "agent"}}
     parts = ("sidecar/container", "sidecar/llm", f"sidecar/llm/{part}", "sidecar/add")
-    answer = kustomization(tmp_path, {**plain, "spec": {"model": {"uri": "hf://a/b"}}}, *parts)
+    answer = component(tmp_path, {**plain, "spec": {"model": {"uri": "hf://a/b"}}}, *parts)
 
     assert answer.returncode == 0, answer.stdout
     (sidecar,) = yaml.safe_load(answer.stdout)["spec"]["template"]["containers"]
