@@ -1,4 +1,4 @@
-"""Knative's own admission takes what KServe makes of the folder ``knative``, and refuses what its component takes away."""
+"""Knative's own admission takes what KServe makes of ``knative``, and refuses what its component takes away."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def built(directory: Path, *flags: str) -> list[Any]:
 
 
 def component(directory: Path, service: Any, *parts: str) -> subprocess.CompletedProcess[str]:
-    """The answer of kustomize for an object of somebody else with parts of ours. Writes two files into ``directory``."""
+    """The answer of kustomize for somebody else's object with parts of ours; its files go into ``directory``."""
     components = [os.path.relpath(KUBERNETES / part, directory) for part in parts]
     (directory / "service.yaml").write_text(yaml.safe_dump(service), encoding="utf-8")
     (directory / "kustomization.yaml").write_text(
