@@ -15,11 +15,20 @@ from deploy.manifests import KUBERNETES
 from fieldtools import tool
 
 
+@pytest.fixture(scope="module")
+def knative(kserve: ControlPlane) -> ControlPlane:
+    """KServe beside Knative's configuration, which it reads before it makes a Service."""
+    namespace = kserve.make_namespace("knative-serving")
+    metadata = {"name": "config-autoscaler", "namespace": namespace}
+    kserve.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}}])
+    return kserve
+
+
 @pytest.fixture
-def service(kserve: ControlPlane, namespace: str) -> Object:
+def service(knative: ControlPlane, namespace: str) -> Object:
     """What KServe asks of Knative."""
-    kserve.apply(shipped.into(namespace, shipped.objects(KUBERNETES / "knative")))
-    found = kserve.api.wait("serving.knative.dev/v1/services", namespace, "chat-predictor")
+    knative.apply(shipped.into(namespace, shipped.objects(KUBERNETES / "knative")))
+    found = knative.api.wait("serving.knative.dev/v1/services", namespace, "chat-predictor")
     return {key: found[key] for key in ("apiVersion", "kind", "metadata", "spec")}
 
 
