@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import combinations
 from typing import Annotated, Any, Final, Literal
@@ -95,6 +96,11 @@ def valid_port(text: str | float) -> str:
     return text
 
 
+def default_name() -> str:
+    """Return the name of a predictor that nobody has named: that of the KServe service whose pod this is, if any."""
+    return os.environ.get("INFERENCE_SERVICE_NAME") or "default"
+
+
 _SECRET_HEADERS = re.compile(r"auth|cookie|token|key|secret|password|session", re.IGNORECASE)
 
 
@@ -170,7 +176,7 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
 class PredictorSettings(Access, frozen=True, kw_only=True):
     """One entry of ``predictors:``, or ``--predictor.*`` and ``--baseline.file``. ``timeout`` is in seconds."""
 
-    name: Annotated[str, valid_name] = "default"
+    name: Annotated[str, valid_name] = msgspec.field(default_factory=default_name)
     url: Annotated[str, valid_url] = "http://127.0.0.1:8080"
     timeout: Annotated[float, parse_duration] = 5.0
     log_paths: tuple[str, ...] = ()
@@ -195,9 +201,6 @@ def _that_do_not_clash(predictors: tuple[PredictorSettings, ...]) -> tuple[Predi
     if sum("-" in predictor.log_paths for predictor in predictors) > 1:
         raise ConfigError("only one predictor can read its log from stdin ('-')")
     return predictors
-
-
-THE_USUAL_PREDICTOR: Final = (PredictorSettings(),)  # beside the exporter in its pod
 
 
 class DiscoveredSettings(Access, frozen=True, kw_only=True):
@@ -243,7 +246,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     web: WebSettings = WebSettings()
     log: OwnLogSettings = OwnLogSettings()
     window: Annotated[float, parse_duration] = 300.0
-    predictors: Annotated[tuple[PredictorSettings, ...], _that_do_not_clash] = THE_USUAL_PREDICTOR
+    predictors: Annotated[tuple[PredictorSettings, ...], _that_do_not_clash] = msgspec.field(
+        default_factory=lambda: (PredictorSettings(),)
+    )
     discovery: DiscoverySettings | None = None
 
 
@@ -253,11 +258,12 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     ``overrides`` has the sections ``web``, ``log``, ``predictor`` and ``top``; a missing key changes nothing. Raises
     :class:`ConfigError` that names the file, the key's path and the expected value.
     """
-    settings: Settings = read_yaml(config_file, ConfigError).read(Settings) if config_file else Settings()
-    predictors = settings.predictors
-    if settings.discovery is not None and predictors is THE_USUAL_PREDICTOR:
-        predictors = ()  # nobody named it
-    if own := overrides.get("predictor", {}):
+    file = read_yaml(config_file, ConfigError) if config_file else None
+    settings: Settings = file.read(Settings) if file else Settings()
+    predictors, own = settings.predictors, overrides.get("predictor", {})
+    if file and settings.discovery is not None and not own and "predictors" not in file.entries():
+        predictors = ()  # nobody named the usual one, beside the exporter in its pod
+    if own:
         if len(predictors) != 1:
             flags = ", ".join(map(_flag_of, own))
             raise ConfigError(f"{config_file} lists {len(predictors)} predictors: {flags} cannot select one of them")

@@ -110,7 +110,7 @@ class Api:
                     there.pop(identity, None)
                 else:
                     there[identity] = event["object"]
-        seen = [{key: one.get(key) for key in ("metadata", "status")} for one in there.values()]
+        seen = {one["metadata"]["name"]: one.get("status") for one in there.values()}
         raise TimeoutError(f"{resource} {query} are not so within {seconds:g} s: {json.dumps(seen, indent=1)}")
 
     def wait(

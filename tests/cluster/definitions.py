@@ -17,13 +17,12 @@ from cluster.controlplane import ControlPlane, control_plane, module
 from fieldtools import ROOT
 
 KEPT = ROOT / ".tools" / "cluster"
-SECONDS = 300.0
+SECONDS = 180.0
 OTHERS = (
     "gateway-inference-extension.yaml",
     "gatewayapi_gateway.yaml",
     "gatewayapi_gatewayclasses.yaml",
     "gatewayapi_httproute.yaml",
-    "keda.yaml",
     "knative_service.yaml",
     "leaderworkerset.x-k8s.io_leaderworkersets.yaml",
 )

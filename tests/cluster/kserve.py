@@ -23,6 +23,7 @@ from fieldtools import run, tool
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NAMESPACE = "kserve"
+STORAGE_CONTAINER = where("serving.kserve.io/v1alpha1/clusterstoragecontainers", name="default")
 
 
 def configuration() -> dict[str, Any]:
@@ -87,7 +88,10 @@ def installed(plane: ControlPlane) -> Iterator[None]:
     plane.apply([configuration()])
     with controller(plane, "kserve-manager", port):
         plane.apply(webhooks(plane, config / "webhook/manifests.yaml", port))
-        plane.apply(built(config / "clusterresources"))
+        for folder in ("runtimes", "storagecontainers"):
+            plane.apply(built(config / folder))
+        # The manifests of 0.17.0 forgot this, without which storageUris are refused (its pull request 5368).
+        plane.api.merge(STORAGE_CONTAINER, {"spec": {"supportsMultiModelDownload": True}})
         yield
 
 

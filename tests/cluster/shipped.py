@@ -62,8 +62,12 @@ def _built(folder: Path) -> list[Object]:
 
 
 def objects(path: Path) -> list[Object]:
-    """What a folder's kustomization gives, or a file."""
-    return copy.deepcopy(_built(path) if path.is_dir() else _documents(path))
+    """What a folder's kustomization gives, or a file. Policies come in the version that the tests' API server has."""
+    found = copy.deepcopy(_built(path) if path.is_dir() else _documents(path))
+    for one in found:
+        if one["kind"].startswith("MutatingAdmissionPolicy"):
+            one["apiVersion"] = "admissionregistration.k8s.io/v1beta1"
+    return found
 
 
 def into(namespace: str, found: list[Object]) -> list[Object]:

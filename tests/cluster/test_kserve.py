@@ -13,13 +13,20 @@ import pytest
 from cluster import shipped
 from cluster.api import Object
 from cluster.controlplane import ControlPlane
+from cluster.kserve import STORAGE_CONTAINER
 from cluster.predictors import INFERENCE_SERVICES, RESTRICTED, folders, pod_of, warned
 from cluster.transcript import Transcript
 from deploy.manifests import KUBERNETES
 
 PREDICTOR = KUBERNETES / "predictor"
-# KServe gives the predictor of a modelcar a security context of its own, which drops ours (0.17, pkg/utils/storage.go).
-MODELCAR = KUBERNETES / "eagle3/modelcar"
+# What KServe 0.17 adds has no security context: the container that downloads, and modelcars. It even drops ours from a
+# predictor with a modelcar (pkg/utils/storage.go). Such a pod is refused where pods are restricted.
+STORAGE_URIS = KUBERNETES / "eagle3/storage-uris"
+UNRESTRICTED = {
+    KUBERNETES / "eagle3/modelcar": "modelcar",
+    STORAGE_URIS: "storage-initializer",
+    KUBERNETES / "model": "storage-initializer",
+}
 
 
 def is_ready(one: Object) -> bool:
@@ -31,28 +38,50 @@ def is_ready(one: Object) -> bool:
 def test_it_is_deployed(
     kserve: ControlPlane, new_namespace: Callable[..., str], transcript: Transcript, folder: Path
 ) -> None:
-    namespace = new_namespace(**({} if folder == MODELCAR else RESTRICTED))
+    namespace = new_namespace(**({} if folder in UNRESTRICTED else RESTRICTED))
     kserve.apply(shipped.into(namespace, shipped.objects(folder)))
 
     pod = pod_of(kserve, namespace)
     kserve.run_pod(namespace, pod["metadata"]["name"], kserve.address())
-    service = kserve.api.wait(INFERENCE_SERVICES, namespace, "chat", is_ready)
+    name = pod["metadata"]["labels"]["serving.kserve.io/inferenceservice"]
+    service = kserve.api.wait(INFERENCE_SERVICES, namespace, name, is_ready)
 
     containers = [one["name"] for one in pod["spec"]["containers"]]
-    assert containers[:2] == ["kserve-container", "specdec-exporter"]
+    initial = [one["name"] for one in pod["spec"].get("initContainers", ())]
+    assert containers[0] == "kserve-container"
+    assert [*containers, *initial].count("specdec-exporter") == 1
     (deployment,) = kserve.api.items("apps/v1/deployments", namespace)
     assert deployment["metadata"]["ownerReferences"][0]["uid"] == service["metadata"]["uid"]
-    assert {one["metadata"]["name"] for one in kserve.api.items("v1/services", namespace)} == {"chat-predictor"}
+    assert {one["metadata"]["name"] for one in kserve.api.items("v1/services", namespace)} == {f"{name}-predictor"}
     transcript.row(
         "KServe",
         {
             "Manifest": f"`{shipped.named(folder)}`",
-            "Init containers": ", ".join(one["name"] for one in pod["spec"].get("initContainers", ())) or "-",
+            "Init containers": ", ".join(initial) or "-",
             "Containers": ", ".join(containers),
-            "Pod Security": "baseline" if folder == MODELCAR else "restricted",
+            "Pod Security": "baseline" if folder in UNRESTRICTED else "restricted",
             "InferenceService": "PredictorReady",
         },
     )
+
+
+def test_a_storage_container_with_a_security_context_is_allowed(
+    kserve: ControlPlane, new_namespace: Callable[..., str]
+) -> None:
+    """What a platform team does, so that storageUris work where pods are restricted."""
+    namespace = new_namespace(**RESTRICTED)
+    found = shipped.into(namespace, shipped.objects(STORAGE_URIS))
+    (service,) = (one for one in found if one["kind"] == "InferenceService")
+    allowed = service["spec"]["predictor"]["containers"][0]["securityContext"]
+
+    kserve.api.merge(STORAGE_CONTAINER, {"spec": {"container": {"securityContext": allowed}}})
+    try:
+        kserve.apply(found)
+        pod = pod_of(kserve, namespace)
+    finally:
+        kserve.api.merge(STORAGE_CONTAINER, {"spec": {"container": {"securityContext": None}}})
+
+    assert [one["name"] for one in pod["spec"]["initContainers"]] == ["storage-initializer"]
 
 
 def test_no_limit_of_cpu_is_what_kserve_refuses(kserve: ControlPlane, namespace: str) -> None:
@@ -66,11 +95,12 @@ def test_no_limit_of_cpu_is_what_kserve_refuses(kserve: ControlPlane, namespace:
     assert "must be less than or equal to cpu limit" in warned(kserve, namespace, "limit")
 
 
-def test_a_modelcar_is_not_allowed_where_pods_are_restricted(
-    kserve: ControlPlane, new_namespace: Callable[..., str]
+@pytest.mark.parametrize(("folder", "container"), UNRESTRICTED.items(), ids=map(shipped.named, UNRESTRICTED))
+def test_what_kserve_adds_is_refused_where_pods_are_restricted(
+    kserve: ControlPlane, new_namespace: Callable[..., str], folder: Path, container: str
 ) -> None:
     namespace = new_namespace(**RESTRICTED)
 
-    kserve.apply(shipped.into(namespace, shipped.objects(MODELCAR)))
+    kserve.apply(shipped.into(namespace, shipped.objects(folder)))
 
-    assert "modelcar" in warned(kserve, namespace, 'violates PodSecurity "restricted')
+    assert f'"{container}"' in warned(kserve, namespace, 'violates PodSecurity "restricted')

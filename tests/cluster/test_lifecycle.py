@@ -52,7 +52,7 @@ def images(pod: Object) -> list[str]:
 
 
 def test_an_upgrade_rolls_out_and_a_removal_leaves_nothing(
-    kserve: ControlPlane, operator: ControlPlane, new_namespace: Callable[..., str], transcript: Transcript
+    kserve: ControlPlane, new_namespace: Callable[..., str], transcript: Transcript
 ) -> None:
     plane, namespace, monitoring = kserve, new_namespace(), new_namespace()
     before = inventory(plane.api)

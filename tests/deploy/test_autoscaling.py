@@ -148,7 +148,7 @@ def test_the_check_finds_faults(change: dict[str, Any], fault: str) -> None:
 
 
 def test_the_service_is_the_one_of_the_manifests() -> None:
-    service = read(KUBERNETES / "predictor/inferenceservice.yaml")["metadata"]["name"]
+    service = read(KUBERNETES / "predictor/base/inferenceservice.yaml")["metadata"]["name"]
     deployments = (SCALED["spec"]["scaleTargetRef"]["name"], SCALER["spec"]["scaleTargetRef"]["name"])
 
     assert deployments == (f"{service}-predictor",) * 2

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from alertmanager.test_operator import ASIDE, CHECKED, faults
+from alertmanager.test_operator import faults
 from deploy.cli import SERVE_VARIABLES, exporter
-from deploy.manifests import KUBERNETES, parse, read
-from fieldtools import ROOT, run, schema_file
+from deploy.kustomize import built, schema, variables
+from deploy.manifests import KUBERNETES, read
+from fieldtools import ROOT
 from specdec_exporter import __version__
 from specdec_exporter.config import parse_duration
 from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
@@ -30,12 +31,6 @@ PROBE_MIB = 26  # `specdec-exporter healthcheck`, which an exec probe runs in th
 Objects = dict[str, Any]
 
 pytestmark = pytest.mark.field
-
-
-def built(directory: Path, *flags: str) -> list[Any]:
-    answer = run("kustomize", "build", *flags, directory)
-    assert answer.returncode == 0, answer.stdout
-    return parse(answer.stdout)
 
 
 @functools.cache
@@ -58,11 +53,11 @@ def objects(request: pytest.FixtureRequest) -> Objects:
 
 @pytest.fixture
 def with_files(tmp_path: Path) -> Objects:
-    """The same with the component that the kustomization has commented out."""
+    """The same with the parts that the kustomization has commented out."""
     shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
     file = tmp_path / "kubernetes/predictor/kustomization.yaml"
-    text = file.read_text(encoding="utf-8")
-    file.write_text(re.sub(r"(?m)^# (components:|  - )", r"\1", text), encoding="utf-8")
+    text = file.read_text(encoding="utf-8").replace("  - ../sidecar\n", "")
+    file.write_text(re.sub(r"(?m)^#(  - )", r"\1", text), encoding="utf-8")
     return {one["kind"]: one for one in built(file.parent)}
 
 
@@ -74,32 +69,6 @@ def monitoring() -> list[Any]:
 def containers_of(objects: Objects) -> tuple[Any, Any]:
     vllm, sidecar = objects["InferenceService"]["spec"]["predictor"]["containers"]
     return vllm, sidecar
-
-
-def checkable(schema: Any) -> Any:
-    """A schema without what :func:`faults` does not know, so that it checks less."""
-    if "x-kubernetes-int-or-string" in schema:
-        return {}
-    kept = {key: value for key, value in schema.items() if key in CHECKED | ASIDE}
-    if "properties" in kept:
-        kept["properties"] = {name: checkable(value) for name, value in kept["properties"].items()}
-    if "items" in kept:
-        kept["items"] = checkable(kept["items"])
-    return kept
-
-
-@functools.cache
-def schema(file: str, version: str) -> Any:
-    """The schema of a version of a kind, from the definition that ``make tools`` fetches."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a megabyte
-    definition = yaml.load(schema_file(file).read_text(encoding="utf-8"), loader)
-    (found,) = (one for one in definition["spec"]["versions"] if one["name"] == version)
-    return checkable(found["schema"]["openAPIV3Schema"])
-
-
-def variables(container: Any) -> dict[str, str]:
-    """Environment of a container; what the pod tells is its path."""
-    return {one["name"]: one.get("value") or one["valueFrom"]["fieldRef"]["fieldPath"] for one in container["env"]}
 
 
 # --- The predictor ---------------------------------------------------------------------------------------------------
@@ -138,7 +107,7 @@ def test_the_exporter_takes_its_settings(objects: Objects) -> None:
     assert {name for name in given if name.startswith("SPECDEC_")} <= SERVE_VARIABLES
     answer = exporter("serve", "--config.check", environment=given)
     assert answer.returncode == 0, answer.stderr
-    assert given["SPECDEC_PREDICTOR_NAME"] == f"metadata.labels['{SERVICE_LABEL}']"
+    assert "SPECDEC_PREDICTOR_NAME" not in given  # KServe tells it
 
 
 def test_the_sidecar_cannot_take_the_predictor_out_of_service(objects: Objects) -> None:
@@ -160,7 +129,6 @@ def test_the_sidecar_may_do_nothing_that_it_does_not_need(objects: Objects) -> N
     assert not allowed["allowPrivilegeEscalation"]
     assert allowed["capabilities"] == {"drop": ["ALL"]}
     assert all(mount["readOnly"] for mount in sidecar["volumeMounts"])
-    assert objects["InferenceService"]["spec"]["predictor"]["automountServiceAccountToken"] is False
 
 
 def test_every_volume_is_mounted_and_every_mount_has_one(objects: Objects) -> None:
@@ -217,6 +185,7 @@ def test_the_exporter_alone_gets_what_reading_the_log_takes(predictor: Objects) 
     assert (given["SPECDEC_PREDICTOR_LOG_SOURCE"], given["POD_NAME"]) == ("kubernetes", "metadata.name")
     assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
     assert "volumeMounts" not in vllm
+    assert spec["automountServiceAccountToken"] is False
     sources = {name: source for one in volume["projected"]["sources"] for name, source in one.items()}
     assert sources["serviceAccountToken"]["path"] == "token"
     assert sources["configMap"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
@@ -265,7 +234,7 @@ def test_with_files_both_containers_see_the_same_log(with_files: Objects) -> Non
 
 def handlers() -> dict[str, Any]:
     """Those of the logging configuration that write files."""
-    config = json.loads((KUBERNETES / "log-file/logging.json").read_text(encoding="utf-8"))
+    config = json.loads((KUBERNETES / "sidecar/log-file/logging.json").read_text(encoding="utf-8"))
     return {name: handler for name, handler in config["handlers"].items() if "filename" in handler}
 
 
@@ -284,7 +253,7 @@ def test_the_files_cannot_fill_their_volume(with_files: Objects) -> None:
 @pytest.fixture
 def logging_to(tmp_path: Path) -> Iterator[Path]:
     """Logging as the configuration has it, into a folder of the test; afterwards as if nothing had been."""
-    text = (KUBERNETES / "log-file/logging.json").read_text(encoding="utf-8")
+    text = (KUBERNETES / "sidecar/log-file/logging.json").read_text(encoding="utf-8")
     config = json.loads(text.replace("/var/log/vllm/", f"{tmp_path}/"))
     logging.config.dictConfig(config)
     yield tmp_path
@@ -383,59 +352,3 @@ def test_one_label_makes_the_operator_see_all(monitoring: list[Any]) -> None:
 
     assert seen == ["kube-prometheus-stack"] * len(monitoring)
     assert {one["metadata"]["namespace"] for one in monitoring} == {"monitoring"}
-
-
-# --- EAGLE-3: a target and its draft head ----------------------------------------------------------------------------
-
-EXAMPLES = ("storage-uris", "modelcar", "pvc")
-
-
-@functools.cache
-def eagle3(example: str) -> Any:
-    (service,) = (one for one in built(KUBERNETES / "eagle3" / example) if one["kind"] == "InferenceService")
-    return service
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_kserve_allows_each_way_to_bring_two_models(example: str) -> None:
-    service = eagle3(example)
-    known = schema("serving.kserve.io_inferenceservices.yaml", "v1beta1")
-
-    assert list(faults(known["properties"]["spec"], service["spec"])) == []
-    assert service["metadata"]["annotations"]["serving.knative.dev/progress-deadline"] == "1800s"
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_both_models_are_where_the_arguments_say(example: str) -> None:
-    predictor = eagle3(example)["spec"]["predictor"]
-    vllm, sidecar = predictor["containers"]
-    speculative = json.loads(vllm["args"][-1])
-    stored = {one["name"]: one["value"] for one in vllm.get("env", ())}
-
-    places = ["/mnt/models/target", "/mnt/models/draft"]
-    assert f"--model={places[0]}" in vllm["args"]
-    assert (speculative["method"], speculative["model"]) == ("eagle3", places[1])
-    assert sidecar["name"] == "specdec-exporter"
-    # One storageUri, or several storageUris: KServe refuses both together.
-    assert bool(stored) != ("storageUris" in predictor)
-    if stored:
-        assert re.fullmatch(r"(oci://[^/]+/.+|pvc://[a-z]+)", stored["STORAGE_URI"])
-    else:
-        assert [one["mountPath"] for one in predictor["storageUris"]] == places
-
-
-def test_the_documentation_names_each_way() -> None:
-    text = (KUBERNETES / "README.md").read_text(encoding="utf-8")
-
-    assert {folder.parent.name for folder in (KUBERNETES / "eagle3").glob("*/kustomization.yaml")} == {
-        *EXAMPLES,
-        "arguments",
-    }
-    assert all(f"(eagle3/{example}/)" in text for example in EXAMPLES)
-
-
-def test_storage_uris_below_model_are_found() -> None:
-    known = schema("serving.kserve.io_inferenceservices.yaml", "v1beta1")["properties"]["spec"]
-    wrong = {"predictor": {"model": {"modelFormat": {"name": "vLLM"}, "storageUris": [{"uri": "hf://a/b"}]}}}
-
-    assert [fault.split(" does")[0] for fault in faults(known, wrong)] == [".predictor.model.storageUris"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click import BadParameter
@@ -72,6 +73,9 @@ def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: st
 def test_with_discovery_no_predictor_is_assumed(tmp_path: Path) -> None:
     assert load(tmp_path, "discovery: {kubernetes: {}}").predictors == ()
     assert load(tmp_path, "{discovery: {files: [x]}, predictors: [{name: own}]}").predictors[0].name == "own"
+    file = tmp_path / "specdec.yaml"
+    file.write_text("discovery: {files: [x]}")
+    assert load_settings(str(file), {"predictor": {"name": "flag"}}).predictors[0].name == "flag"
     (own,) = load_settings(str(tmp_path / "specdec.yaml"), {"predictor": {"url": "http://h:1"}}).predictors
     assert (own.name, own.url) == ("own", "http://h:1")
     assert load(tmp_path, "{web: {probe: 'http://h:.*'}, predictors: []}").predictors == ()
@@ -210,6 +214,30 @@ def test_flag_beats_environment_beats_file(tmp_path: Path, monkeypatch: pytest.M
     (settings,) = seen
     (predictor,) = settings.predictors
     assert (predictor.name, predictor.url, predictor.timeout, settings.window) == ("from-flag", "http://env", 1, 60)
+
+
+@pytest.mark.parametrize(
+    ("file", "flags", "names"),
+    [
+        ("window: 1m", {}, ["chat"]),
+        ("predictors: [{url: 'http://a'}]", {"predictor": {"url": "http://b"}}, ["chat"]),
+        ("predictors: [{name: from-file}]", {}, ["from-file"]),
+        ("window: 1m", {"predictor": {"name": "from-flag"}}, ["from-flag"]),
+        ("predictors: [{name: a}, {name: b}]", {}, ["a", "b"]),
+    ],
+)
+def test_kserve_names_a_predictor_that_nobody_else_names(
+    file: str, flags: dict[str, Any], names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "specdec.yaml"
+    path.write_text(file)
+    monkeypatch.setenv("INFERENCE_SERVICE_NAME", "chat")
+    assert [one.name for one in load_settings(str(path), flags).predictors] == names
+
+
+def test_without_kserve_the_name_is_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFERENCE_SERVICE_NAME", "")
+    assert [one.name for one in load_settings(None, {}).predictors] == ["default"]
 
 
 def test_config_check_validates_and_exits() -> None:

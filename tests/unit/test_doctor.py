@@ -87,7 +87,7 @@ async def test_a_good_manifest_has_no_fault(name: str) -> None:
 
 
 async def test_our_own_manifest_has_no_fault() -> None:
-    path = ROOT / "deploy" / "kubernetes" / "predictor" / "inferenceservice.yaml"
+    path = ROOT / "deploy" / "kubernetes" / "predictor" / "base" / "inferenceservice.yaml"
     _, (found,) = await report(manifest=str(path))
     assert told(found, "FAIL") == []
     assert found["looked_at"]["Release"] == "0.32.0"

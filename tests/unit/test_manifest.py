@@ -56,6 +56,27 @@ def test_an_llm_inference_service_adds_arguments_to_its_template() -> None:
     assert server.gpus == 4
 
 
+def test_main_is_vllm_and_prefill_counts_if_it_has_arguments() -> None:
+    text = b"""
+kind: LLMInferenceService
+metadata: {name: agent}
+spec:
+  model: {uri: "hf://org/model"}
+  template:
+    containers:
+      - {name: main, args: [--speculative-config.method, ngram]}
+      - {name: specdec-exporter, image: registry.example.com/specdec-exporter:0.1.0}
+  prefill: {template: {containers: [{name: main, resources: {}}]}}
+"""
+    (server,) = read_manifest(text, "llm")
+    assert server.command.deployment().method == "ngram"
+
+    both = read_manifest(text.replace(b"main, resources: {}", b"main, args: [--max-num-seqs, '8']"), "llm")
+    assert [one.command.deployment().max_num_seqs for one in both] == [None, 8]
+    with pytest.raises(ConfigError, match="found none"):
+        read_manifest(text.replace(b"main, args", b"main, image: lmsysorg/sglang, args"), "llm")
+
+
 def test_a_deployment_is_found_among_other_documents_and_containers() -> None:
     (server,) = servers("deployment.yaml")
     found = server.command.deployment()
@@ -66,7 +87,7 @@ def test_a_deployment_is_found_among_other_documents_and_containers() -> None:
 
 
 def test_our_own_manifest_is_read() -> None:
-    path = KUBERNETES / "predictor" / "inferenceservice.yaml"
+    path = KUBERNETES / "predictor" / "base" / "inferenceservice.yaml"
     (server,) = read_manifest(path.read_bytes(), str(path))
     found = server.command.deployment()
     assert (found.model, found.method, found.release) == ("Qwen/Qwen3-8B", "ngram", (0, 32, 0))

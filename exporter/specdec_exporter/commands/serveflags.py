@@ -85,7 +85,11 @@ FLAGS = (
     Flag("--log.format", "Format of the exporter's own log.  [default: logfmt]", choices=("logfmt", "json")),
     Flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", "URL", config.valid_url),
     Flag(
-        "--predictor.name", "Its name, for the label inference_service.  [default: default]", "NAME", config.valid_name
+        "--predictor.name",
+        "Its name, for the label inference_service. In a pod of KServe the InferenceService's, if you give none."
+        "  [default: default]",
+        "NAME",
+        config.valid_name,
     ),
     Flag(
         "--predictor.timeout",

@@ -144,8 +144,12 @@ def _server(container: Node, owner: tuple[Node, ...], kind: str, metadata: _Meta
     image = _text(fields.get("image")) or ""
     release = release_of_image((image,))
     is_model = container.key.endswith(".model")
+    # KServe's preset has image and command of `main`. Prefill pods draft nothing: without arguments they do not count.
+    is_main = kind == "LLMInferenceService" and _text(fields.get("name")) == "main"
+    is_main = is_main and (bool(words) or ".prefill." not in container.key) and (not image or "llm-d" in image)
     extra = environment.get(_EXTRA_ARGUMENTS) if kind == "LLMInferenceService" else None
-    command = _command(words, environment, certain=is_model or release is not None or _is_vllm(image), extra=extra)
+    certain = is_model or is_main or release is not None or _is_vllm(image)
+    command = _command(words, environment, certain=certain, extra=extra)
     if command is None:
         return None
     command = msgspec.structs.replace(command, image_release=command.image_release or release)

@@ -1,0 +1,244 @@
+"""What KServe's own controllers make of each form: containers, volumes, arguments and names of the pods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster import shipped
+from cluster.api import Object, RefusedError
+from cluster.controlplane import ControlPlane
+from cluster.predictors import pod_of
+from deploy.kustomize import component, variables
+from deploy.manifests import KUBERNETES
+from specdec_exporter.predictor.facts.failures import known_cause
+
+DEPLOYMENTS = "apps/v1/deployments"
+NAME = "INFERENCE_SERVICE_NAME"
+SPECULATIVE = "--speculative-config"
+
+
+def containers(pod: Object) -> dict[str, Any]:
+    """Containers of a pod or of its template, by name."""
+    return {one["name"]: one for one in pod["spec"]["containers"]}
+
+
+def service_of(folder: str) -> Object:
+    """The InferenceService of a folder, alone."""
+    (found,) = (one for one in shipped.objects(KUBERNETES / folder) if one["kind"] == "InferenceService")
+    return found
+
+
+def deployed(plane: ControlPlane, namespace: str, folder: str) -> Object:
+    """The pod of a folder's service."""
+    plane.apply(shipped.into(namespace, shipped.objects(KUBERNETES / folder)))
+    return pod_of(plane, namespace)
+
+
+def template(plane: ControlPlane, namespace: str, name: str, enough: Callable[[Object], Any] = bool) -> Object:
+    """The pod template of a Deployment, once ``enough`` of it is true."""
+    found = plane.api.wait(DEPLOYMENTS, namespace, name, lambda one: enough(one["spec"]["template"]))
+    return dict(found["spec"]["template"])
+
+
+# --- Two models in one pod -------------------------------------------------------------------------------------------
+
+
+def test_storage_uris_are_downloaded_to_where_the_arguments_say(kserve: ControlPlane, namespace: str) -> None:
+    pod = deployed(kserve, namespace, "eagle3/storage-uris")
+
+    (initializer,) = pod["spec"]["initContainers"]
+    assert initializer["args"] == [
+        *("hf://meta-llama/Llama-3.1-8B-Instruct", "/mnt/models/target"),
+        *("hf://RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3", "/mnt/models/draft"),
+    ]
+    mounts = {mount["mountPath"]: mount["name"] for mount in containers(pod)["kserve-container"]["volumeMounts"]}
+    assert mounts["/mnt/models"] in {mount["name"] for mount in initializer["volumeMounts"]}
+
+
+def test_a_volume_is_mounted_with_both_folders(kserve: ControlPlane, namespace: str) -> None:
+    pod = deployed(kserve, namespace, "eagle3/pvc")
+
+    (volume,) = (one for one in pod["spec"]["volumes"] if "persistentVolumeClaim" in one)
+    assert volume["persistentVolumeClaim"]["claimName"] == "models"
+    mounts = {mount["name"]: mount for mount in containers(pod)["kserve-container"]["volumeMounts"]}
+    assert mounts[volume["name"]]["mountPath"] == "/mnt/models"
+    assert not mounts[volume["name"]].get("subPath")
+
+
+def test_a_modelcar_is_a_container_beside(kserve: ControlPlane, namespace: str) -> None:
+    pod = deployed(kserve, namespace, "eagle3/modelcar")
+
+    assert containers(pod)["modelcar"]["image"] == "registry.example.com/llama-3.1-8b-eagle3:1"
+    assert pod["spec"]["shareProcessNamespace"] is True
+    assert containers(pod)["kserve-container"]["args"][0] == "--model=/mnt/models/target"
+
+
+# --- Where the sidecar comes from ------------------------------------------------------------------------------------
+
+
+def test_kserve_names_the_service_in_every_container(kserve: ControlPlane, namespace: str) -> None:
+    pod = deployed(kserve, namespace, "predictor")
+
+    assert {name: variables(one).get(NAME) for name, one in containers(pod).items()} == {
+        "kserve-container": "chat",
+        "specdec-exporter": "chat",
+    }
+
+
+def test_a_service_gets_the_sidecar_of_its_runtime(kserve: ControlPlane, namespace: str) -> None:
+    pod = deployed(kserve, namespace, "model")
+
+    vllm, sidecar = pod["spec"]["containers"]
+    assert (vllm["name"], sidecar["name"]) == ("kserve-container", "specdec-exporter")
+    # The runtime's arguments, then the service's.
+    assert vllm["args"][:4] == ["--model=/mnt/models", "--served-model-name=code", "--port=8080", SPECULATIVE]
+    assert variables(sidecar)[NAME] == "code"
+    (initializer,) = pod["spec"]["initContainers"]
+    assert initializer["args"] == ["hf://Qwen/Qwen3-8B", "/mnt/models"]
+
+
+def test_a_service_of_another_namespace_gets_the_sidecar_of_the_clusters_runtime(
+    kserve: ControlPlane, namespace: str
+) -> None:
+    kserve.apply(shipped.objects(KUBERNETES / "runtime/cluster"))
+    kserve.apply(shipped.into(namespace, [service_of("model")]))
+
+    assert list(containers(pod_of(kserve, namespace))) == ["kserve-container", "specdec-exporter"]
+
+
+def test_the_component_adds_it_to_a_service_of_somebody_else(
+    kserve: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    service = service_of("model")
+    service["spec"]["predictor"]["model"] |= {
+        "runtime": "kserve-huggingfaceserver",
+        "modelFormat": {"name": "huggingface"},
+    }
+    answer = component(tmp_path, service, "sidecar")
+    kserve.apply(shipped.into(namespace, list(yaml.safe_load_all(answer.stdout))))
+
+    pod = pod_of(kserve, namespace)
+    assert list(containers(pod)) == ["kserve-container", "specdec-exporter"]
+    assert pod["spec"]["serviceAccountName"] == "specdec-predictor"
+    assert variables(containers(pod)["specdec-exporter"])[NAME] == "code"
+
+
+def test_a_native_sidecar_starts_before_the_download(kserve: ControlPlane, namespace: str) -> None:
+    objects = shipped.into(namespace, shipped.objects(KUBERNETES / "native"))
+    (service,) = (one for one in objects if one["kind"] == "InferenceService")
+    service["spec"]["predictor"]["containers"][0]["env"] = [{"name": "STORAGE_URI", "value": "hf://Qwen/Qwen3-8B"}]
+    kserve.apply(objects)
+
+    pod = pod_of(kserve, namespace)
+    sidecar, initializer = pod["spec"]["initContainers"]
+    assert (sidecar["name"], initializer["name"]) == ("specdec-exporter", "storage-initializer")
+    assert sidecar["restartPolicy"] == "Always"
+    assert NAME not in variables(sidecar)
+    assert pod["metadata"]["labels"]["serving.kserve.io/inferenceservice"] == "chat"
+
+
+# --- Back, and what is refused ---------------------------------------------------------------------------------------
+
+
+def test_to_go_back_is_a_rollout_and_frees_no_disk_until_the_draft_is_taken_away(
+    kserve: ControlPlane, namespace: str
+) -> None:
+    deployed(kserve, namespace, "eagle3/storage-uris")
+    before = template(kserve, namespace, "chat-predictor")
+
+    def patch(*changes: Object) -> None:
+        kserve.kubectl(
+            *("patch", "inferenceservice", "chat", f"--namespace={namespace}", "--type=json", "-p", json.dumps(changes))
+        )
+
+    def speculates(pod: Object) -> bool:
+        return SPECULATIVE in pod["spec"]["containers"][0]["args"]
+
+    assert speculates(before)
+    path = f"/spec/predictor/containers/0/args/{before['spec']['containers'][0]['args'].index(SPECULATIVE)}"
+    remove = {"op": "remove", "path": path}
+    patch({"op": "test", "path": path, "value": SPECULATIVE}, remove, remove)
+    after = template(kserve, namespace, "chat-predictor", lambda pod: not speculates(pod))
+    assert after["spec"]["initContainers"] == before["spec"]["initContainers"]
+
+    patch({"op": "remove", "path": "/spec/predictor/storageUris/1"})
+    freed = template(
+        kserve, namespace, "chat-predictor", lambda pod: len(pod["spec"]["initContainers"][0]["args"]) == 2
+    )
+    assert freed["spec"]["initContainers"][0]["args"][1] == "/mnt/models/target"
+
+
+def test_what_kserve_says_of_two_storages_is_known(kserve: ControlPlane, namespace: str) -> None:
+    service = service_of("model")
+    service["spec"]["predictor"]["storageUris"] = [{"uri": "hf://a/b", "mountPath": "/mnt/models/target"}]
+
+    with pytest.raises(RefusedError) as refused:
+        kserve.apply(shipped.into(namespace, [service]))
+
+    assert known_cause(str(refused.value)) == "storage_uri"
+
+
+def test_what_kubernetes_says_of_a_deadline_is_known(control_plane: ControlPlane, namespace: str) -> None:
+    """The Deployment only reports it, and goes on: its pod stays."""
+    labels = {"app": "late"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    spec = {"progressDeadlineSeconds": 1, "selector": {"matchLabels": labels}, "template": pod}
+    metadata = {"name": "late", "namespace": namespace}
+    control_plane.apply([{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}])
+
+    def reported(one: Object) -> list[Any]:
+        return [each for each in one["status"].get("conditions", ()) if each["reason"] == "ProgressDeadlineExceeded"]
+
+    found = reported(control_plane.api.wait(DEPLOYMENTS, namespace, "late", reported))
+    assert known_cause(found[0]["message"]) == "progress_deadline"
+    assert control_plane.api.items("v1/pods", namespace)
+
+
+# --- LLMInferenceService ---------------------------------------------------------------------------------------------
+
+
+def test_the_sidecar_stands_beside_main(llm: ControlPlane, namespace: str) -> None:
+    llm.apply(shipped.into(namespace, shipped.objects(KUBERNETES / "llm")))
+
+    pod = template(llm, namespace, "agent-kserve")
+    main, sidecar = (containers(pod)[name] for name in ("main", "specdec-exporter"))
+    assert (main["ports"][0]["containerPort"], main["args"][0]) == (8000, SPECULATIVE)
+    assert "--ssl-certfile" not in main["command"]  # 0.17; other releases have TLS
+    assert variables(sidecar)["SPECDEC_PREDICTOR_URL"] == "http://127.0.0.1:8000"
+    assert pod["metadata"]["labels"]["app.kubernetes.io/name"] == "agent"
+    assert NAME not in variables(sidecar)
+    assert {"tls-certs", "specdec-log"} <= {one["name"] for one in pod["spec"]["volumes"]}
+
+
+def test_only_decode_pods_have_the_sidecar(llm: ControlPlane, namespace: str) -> None:
+    llm.apply(shipped.into(namespace, shipped.objects(KUBERNETES / "llm/disaggregated")))
+
+    decode = template(llm, namespace, "agent-kserve")
+    prefill = template(llm, namespace, "agent-kserve-prefill")
+    assert containers(decode).keys() == {"main", "specdec-exporter"}
+    assert containers(prefill).keys() == {"main"}
+    assert containers(decode)["main"]["ports"][0]["containerPort"] == 8001
+    assert decode["metadata"]["labels"]["llm-d.ai/role"] == "decode"
+    assert prefill["metadata"]["labels"]["llm-d.ai/role"] == "prefill"
+
+
+# --- Without a change of the services --------------------------------------------------------------------------------
+
+
+def test_the_policy_adds_the_sidecar_to_pods_of_its_namespaces(
+    kserve: ControlPlane, new_namespace: Callable[..., str]
+) -> None:
+    kserve.apply(shipped.objects(KUBERNETES / "admission"))
+    chosen, other = new_namespace(**{"specdec-exporter": "enabled"}), new_namespace()
+    for namespace in (other, chosen):
+        kserve.apply(shipped.into(namespace, [service_of("predictor/base")]))
+
+    assert list(containers(pod_of(kserve, other))) == ["kserve-container"]
+    sidecar = containers(pod_of(kserve, chosen))["specdec-exporter"]
+    assert variables(sidecar)["SPECDEC_PREDICTOR_NAME"] == "metadata.labels['serving.kserve.io/inferenceservice']"
