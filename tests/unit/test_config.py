@@ -73,11 +73,10 @@ def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: st
 def test_with_discovery_no_predictor_is_assumed(tmp_path: Path) -> None:
     assert load(tmp_path, "discovery: {kubernetes: {}}").predictors == ()
     assert load(tmp_path, "{discovery: {files: [x]}, predictors: [{name: own}]}").predictors[0].name == "own"
-    file = tmp_path / "specdec.yaml"
-    file.write_text("discovery: {files: [x]}")
-    assert load_settings(str(file), {"predictor": {"name": "flag"}}).predictors[0].name == "flag"
     (own,) = load_settings(str(tmp_path / "specdec.yaml"), {"predictor": {"url": "http://h:1"}}).predictors
     assert (own.name, own.url) == ("own", "http://h:1")
+    load(tmp_path, "discovery: {files: [x]}")
+    assert load_settings(str(tmp_path / "specdec.yaml"), {"predictor": {"name": "flag"}}).predictors[0].name == "flag"
     assert load(tmp_path, "{web: {probe: 'http://h:.*'}, predictors: []}").predictors == ()
 
 
