@@ -130,3 +130,4 @@ clean: ## Remove what make made
 
 include tests/vllm/vllm.mk
 include tools/tools.mk
+include tools/release/release.mk
