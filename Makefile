@@ -131,3 +131,4 @@ clean: ## Remove what make made
 include tests/vllm/vllm.mk
 include tools/tools.mk
 include tools/release/release.mk
+include deploy/systemd/systemd.mk

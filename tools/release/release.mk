@@ -27,15 +27,22 @@ sbom: $(RELEASE)/.installed $(VENV)/.runtime ## Write dist/sbom.cdx.json: what r
 	$(BIN)/python tools/release/sbom.py > dist/sbom.cdx.json
 	$(RELEASE)/bin/python -c 'import sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import JsonStrictValidator; sys.exit(JsonStrictValidator(SchemaVersion.V1_6).validate_str(sys.stdin.read()))' < dist/sbom.cdx.json
 
-# A zip file of the wheels, which unpacks itself once. It needs the Python that made it: some dependencies are compiled.
-single-file: dist ## Build the exporter and its dependencies as one executable file in dist/
-	rm -rf build/single-file
-	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes --target build/single-file -r requirements.lock
-	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-index --find-links dist --target build/single-file specdec-exporter==$(VERSION)
-	rm -rf build/single-file/bin
-	name=$$($(RELEASE)/bin/python -c 'import platform, sys; print(f"py{sys.version_info[0]}{sys.version_info[1]}-{platform.machine()}")'); \
-	python=$$($(RELEASE)/bin/python -c 'import sys; print(f"python{sys.version_info[0]}.{sys.version_info[1]}")'); \
-	SOURCE_DATE_EPOCH=$(EPOCH) $(RELEASE)/bin/python -m shiv --site-packages build/single-file --reproducible --compressed --python "/usr/bin/env $$python" --entry-point specdec_exporter.commands.main:main --output-file dist/specdec-exporter-$(VERSION)-$$name.pyz
+# The exporter and all it needs, as pip unpacks it. Compiled dependencies fit one Python and machine: those that made it.
+PACKAGES := build/packages
+.PHONY: packages
+packages: dist
+	rm -rf $(PACKAGES)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes --target $(PACKAGES) -r requirements.lock
+	rm -rf $(PACKAGES)/bin
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-index --find-links dist --target $(PACKAGES) specdec-exporter==$(VERSION)
+	rm -rf $(PACKAGES)/bin
+
+# At its first start it unpacks itself into ~/.shiv, or below $$SHIV_ROOT.
+single-file: packages ## Build the exporter and its dependencies as one executable file in dist/
+	SOURCE_DATE_EPOCH=$(EPOCH) $(RELEASE)/bin/python -m shiv --site-packages $(PACKAGES) --reproducible --compressed \
+		--python "/usr/bin/env $$($(RELEASE)/bin/python -c 'import sys; print("python%d.%d" % sys.version_info[:2])')" \
+		--entry-point specdec_exporter.commands.main:main \
+		--output-file dist/specdec-exporter-$(VERSION)-$$($(RELEASE)/bin/python -c 'import platform, sys; print("py%d%d" % sys.version_info[:2] + "-" + platform.machine())').pyz
 
 lint-project: $(RELEASE)/.installed ## zizmor over the workflows: unpinned actions, wide permissions, injected templates
 	$(TOOLS)/bin/zizmor --offline --no-progress .github

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print a CycloneDX 1.6 bill of materials of requirements.lock: name, version, hashes, licence and dependencies of each.
+"""Print a CycloneDX 1.6 bill of materials of requirements.lock: version, hashes, licence and needs of each package.
 
 Hashes and versions are those of the lock. Licences and dependencies come from the installed packages, which must be the
 locked ones. The same lock gives the same bytes: there is no time and no random serial number.
