@@ -16,13 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def notes(changelog: str, version: str) -> str:
     """The section of ``version`` without its heading; ``ValueError`` says what is wrong with it."""
-    sections = re.findall(r"^## (\S+) *(.*)\n((?:(?!## ).*\n?)*)", changelog, re.MULTILINE)
+    sections: list[tuple[str, str, str]] = re.findall(r"^## (\S+) *(.*)\n((?:(?!## ).*\n?)*)", changelog, re.MULTILINE)
     found = [(date, text.strip()) for name, date, text in sections if name == version]
     if not found:
         raise ValueError(f"has no section {version}")
     if len(found) > 1:
         raise ValueError(f"has {len(found)} sections {version}")
-    ((date, text),) = found
+    date, text = found[0]
     if not re.fullmatch(r"\(\d{4}-\d\d-\d\d\)", date):
         raise ValueError(f"needs the day of the release as '## {version} (YYYY-MM-DD)', not {date or 'nothing'!r}")
     if not text:

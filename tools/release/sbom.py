@@ -31,15 +31,20 @@ def locked(lock: str) -> Iterator[tuple[str, str, list[str]]]:
         yield name, version, re.findall(r"sha256:([0-9a-f]{64})", rest)
 
 
-def licence(metadata: importlib.metadata.PackageMetadata) -> str:
-    """A package's licence as an SPDX expression; ``ValueError`` if it does not say."""
-    if expression := metadata.get("License-Expression"):
-        return expression
-    classifiers = [one for one in metadata.get_all("Classifier") or [] if one.startswith("License :: ")]
-    for words in (metadata.get("License"), *classifiers):
-        if words and (words in _SPDX or re.fullmatch(r"[A-Za-z0-9.-]+", words)):
+def licence(package: str, said: dict[str, list[str]]) -> str:
+    """A package's licence as an SPDX expression, from its metadata; ``ValueError`` if that does not say."""
+    if expression := said.get("License-Expression"):
+        return expression[0]
+    classifiers = [one for one in said.get("Classifier", []) if one.startswith("License :: ")]
+    for words in (*said.get("License", []), *classifiers):
+        if words in _SPDX or re.fullmatch(r"[A-Za-z0-9.-]+", words):
             return _SPDX.get(words, words)
-    raise ValueError(f"{metadata['Name']} names no licence that tools/release/sbom.py knows: {classifiers}")
+    raise ValueError(f"{package} names no licence that tools/release/sbom.py knows: {classifiers}")
+
+
+def _said(distribution: importlib.metadata.Distribution) -> dict[str, list[str]]:
+    names = ("License-Expression", "License", "Classifier")
+    return {name: distribution.metadata.get_all(name) or [] for name in names}
 
 
 def _normal(name: str) -> str:
@@ -66,7 +71,7 @@ def bill(lock: str) -> dict[str, Any]:
                 "bom-ref": refs[_normal(name)],
                 "name": name,
                 "version": version,
-                "licenses": [{"expression": licence(installed.metadata)}],
+                "licenses": [{"expression": licence(name, _said(installed))}],
                 "purl": refs[_normal(name)],
                 "externalReferences": [
                     {
@@ -86,7 +91,7 @@ def bill(lock: str) -> dict[str, Any]:
         "bom-ref": ref,
         "name": ROOT_NAME,
         "version": own.version,
-        "licenses": [{"expression": licence(own.metadata)}],
+        "licenses": [{"expression": licence(ROOT_NAME, _said(own))}],
         "purl": ref,
     }
     return {
