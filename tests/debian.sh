@@ -45,7 +45,8 @@ for tool in "$@"; do
             ;;
         mtail) unpack mtail usr/bin/mtail ;;
         chromedriver) apt_install chromium chromium-driver ;;
-        python3-venv) apt_install "$tool" ;;
+        systemd-analyze) apt_install systemd ;;
+        python3-venv | strace) apt_install "$tool" ;;
         *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;
     esac
 done

@@ -24,6 +24,8 @@ FROM_DEBIAN = {
     "vmalert": "vmalert",
     "victoria-metrics": "vmalert",
     "chromedriver": "chromedriver",
+    "systemd-analyze": "systemd-analyze",
+    "strace": "strace",
 }
 
 

@@ -173,7 +173,7 @@ async def serves_and_checks(*program: str) -> None:
     """It says its version, serves, judges what it serves, and ends when told to."""
     said = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
     assert said == f"specdec-exporter, version {__version__}\n"
-    body = (ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3/metrics-1-after.txt").read_bytes()
+    body = (ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3/metrics-2-p30.txt").read_bytes()
     async with predictor(body) as vllm, exporter("--predictor.url=" + vllm.url, program=program) as running:
         assert (await running.samples())["specdec_exporter_config_last_reload_successful"] == 1
         assert "<html" in await running.get("/")
