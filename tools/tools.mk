@@ -3,7 +3,8 @@
 
 GO ?= go
 go_build = $(GO) -C tools/$(1) build -mod=readonly -trimpath -buildvcs=false -p 2 -ldflags='-s -w'
-pin = $(TOOLS)/go/$(1)-$(shell cat tools/tools.mk tools/$(1)/go.mod tools/$(1)/go.sum | cksum | cut -d' ' -f1)
+# pin: the module's folder, and the stamp's name if it is another one.
+pin = $(TOOLS)/go/$(or $(2),$(1))-$(shell cat tools/tools.mk tools/$(1)/go.mod tools/$(1)/go.sum | cksum | cut -d' ' -f1)
 stamp = @mkdir -p $(@D) && rm -f $(@D)/$(1)-* && touch $@
 
 PROMETHEUS_TOOLS := $(call pin,prometheus)
@@ -18,9 +19,12 @@ COMPOSE_TOOLS := $(call pin,compose)
 KUSTOMIZE_TOOLS := $(call pin,kustomize)
 GRAFANA_TOOLS := $(call pin,grafana)
 KSERVE_SCHEMAS := $(call pin,kserve)
+HELM_TOOLS := $(call pin,helm)
+KUBECONFORM_TOOLS := $(call pin,kubeconform)
+ACTIONLINT_TOOLS := $(call pin,actionlint)
 
 .PHONY: tools
-tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(JB_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) $(GRAFANA_TOOLS) ## Build the pinned Go linters into .tools/bin; needs Go
+tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(JB_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) $(GRAFANA_TOOLS) $(HELM_TOOLS) $(KUBECONFORM_TOOLS) $(ACTIONLINT_TOOLS) ## Build the pinned Go linters into .tools/bin; needs Go
 
 # All service discoveries together are half of the build, and nothing here discovers. The web UI is not in the module.
 $(PROMETHEUS_TOOLS):
@@ -79,6 +83,47 @@ $(JSONNET_TOOLS):
 $(JB_TOOLS):
 	$(call go_build,jb) -o $(TOOLS)/bin/jb github.com/jsonnet-bundler/jsonnet-bundler/cmd/jb
 	$(call stamp,jb)
+
+$(HELM_TOOLS):
+	$(call go_build,helm) -o $(TOOLS)/bin/helm helm.sh/helm/v3/cmd/helm
+	$(call stamp,helm)
+
+$(KUBECONFORM_TOOLS):
+	$(call go_build,kubeconform) -o $(TOOLS)/bin/kubeconform github.com/yannh/kubeconform/cmd/kubeconform
+	$(call stamp,kubeconform)
+
+$(ACTIONLINT_TOOLS):
+	$(call go_build,actionlint) -o $(TOOLS)/bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
+	$(call stamp,actionlint)
+
+# A cluster without nodes, for `make test-cluster` only: 20 minutes of two cores once.
+KUBERNETES := $(call pin,kubernetes)
+KSERVE := $(call pin,kserve,controllers)
+OPERATOR := $(call pin,operator,promoperator)
+DISCOVERING := $(call pin,prometheus,discovering)
+
+.PHONY: cluster-tools
+cluster-tools: $(KUBERNETES) $(KSERVE) $(OPERATOR) $(DISCOVERING) $(KSERVE_SCHEMAS) $(OPERATOR_SCHEMAS) $(KUSTOMIZE_TOOLS) $(HELM_TOOLS) ## Build Kubernetes, KServe, the operator into .tools/bin; needs Go
+
+# The version that `/version` tells clients; helm and the chart's `kubeVersion` ask for it.
+$(KUBERNETES): version = $(shell $(GO) -C tools/kubernetes list -m -f '{{.Version}}' k8s.io/kubernetes)
+$(KUBERNETES): flags = $(foreach part,gitVersion=$(version) gitMajor=$(word 1,$(subst ., ,$(version:v%=%))) gitMinor=$(word 2,$(subst ., ,$(version))),-X k8s.io/component-base/version.$(part))
+$(KUBERNETES):
+	$(GO) -C tools/kubernetes build -mod=readonly -trimpath -buildvcs=false -p 2 -ldflags='-s -w $(flags)' -o $(TOOLS)/bin/ k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kubectl
+	$(call stamp,kubernetes)
+
+$(KSERVE):
+	$(call go_build,kserve) -o $(TOOLS)/bin/kserve-manager github.com/kserve/kserve/cmd/manager
+	$(call go_build,kserve) -o $(TOOLS)/bin/kserve-llmisvc github.com/kserve/kserve/cmd/llmisvc
+	$(call stamp,controllers)
+
+$(OPERATOR):
+	$(call go_build,operator) -o $(TOOLS)/bin/prometheus-operator github.com/prometheus-operator/prometheus-operator/cmd/operator
+	$(call stamp,promoperator)
+
+$(DISCOVERING):
+	$(call go_build,prometheus) -tags remove_all_sd,enable_kubernetes_sd -o $(TOOLS)/bin/prometheus3-sd github.com/prometheus/prometheus/cmd/prometheus
+	$(call stamp,discovering)
 
 # In an environment of its own: what audits the locked packages shall not be one of them.
 PIP_AUDIT := $(TOOLS)/pip-audit-2.10.1
