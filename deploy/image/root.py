@@ -20,9 +20,9 @@ from py_compile import PycInvalidationMode
 STDLIB = Path(sysconfig.get_path("stdlib"))
 # Of the standard library: nobody needs a window, a terminal's editing, a database or an installer.
 UNUSED_MODULES = """
-    curses dbm distutils ensurepip idlelib lib2to3 pydoc_data sqlite3 test tests tkinter turtle.py turtledemo venv config-*
-    site-packages dist-packages _ctypes_test* _curses* _dbm* _gdbm* _sqlite3* _test* _tkinter* _xx* nis.* ossaudiodev*
-    readline* xx*
+    curses dbm distutils ensurepip idlelib lib2to3 pydoc_data sqlite3 test tests tkinter turtle.py turtledemo venv
+    config-* site-packages dist-packages _ctypes_test* _curses* _dbm* _gdbm* _sqlite3* _test* _tkinter* _xx* nis.*
+    ossaudiodev* readline* xx*
 """
 # Of the environment. rich imports the first three to colour code and to draw Markdown, which no command does. Only
 # frozenlist's C needs the C++ library, and `serve` does without it (serving/lean.py).
