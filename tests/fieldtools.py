@@ -24,6 +24,9 @@ FROM_DEBIAN = {
     "vmalert": "vmalert",
     "victoria-metrics": "vmalert",
     "chromedriver": "chromedriver",
+    "buildah": "buildah",
+    "runc": "runc",
+    "umoci": "umoci",
 }
 
 

@@ -92,10 +92,6 @@ class Container:
         return self.pid > 0
 
     @property
-    def _memory(self) -> dict[str, int]:
-        return dict(json.loads(self.runc("events", "--stats", self.name).stdout)["data"]["memory"]["raw"])
-
-    @property
     def _cgroup(self) -> Path:
         """The directory of the container's memory, in the first or second version of control groups."""
         lines = Path(f"/proc/{self.pid}/cgroup").read_text().splitlines()
@@ -115,6 +111,12 @@ class Container:
     def peak_mib(self) -> float:
         """The most of it until now."""
         return self._number("memory.max_usage_in_bytes", "memory.peak")
+
+    def forget_peak(self) -> None:
+        """Let the peak begin anew, where the kernel can."""
+        for name in ("memory.max_usage_in_bytes", "memory.peak"):
+            with contextlib.suppress(OSError):
+                (self._cgroup / name).write_text("0")
 
     @property
     def processes_mib(self) -> float:
