@@ -120,4 +120,4 @@ def _run(*command: str | Path, environment: dict[str, str] | None = None) -> str
     """Return what a program prints. A failure shows what it said."""
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{command}: {ran.stderr or ran.stdout}"
-    return ran.stdout
+    return ran.stdout.strip()
