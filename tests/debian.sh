@@ -45,8 +45,12 @@ for tool in "$@"; do
             ;;
         mtail) unpack mtail usr/bin/mtail ;;
         chromedriver) apt_install chromium chromium-driver ;;
+<<<<<<< HEAD
         systemd-analyze) apt_install systemd ;;
         python3-venv | strace) apt_install "$tool" ;;
+=======
+        buildah | mmdebstrap | python3-venv | runc | umoci) apt_install "$tool" ;;
+>>>>>>> h-image
         *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;
     esac
 done

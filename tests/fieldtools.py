@@ -26,6 +26,9 @@ FROM_DEBIAN = {
     "chromedriver": "chromedriver",
     "systemd-analyze": "systemd-analyze",
     "strace": "strace",
+    "buildah": "buildah",
+    "runc": "runc",
+    "umoci": "umoci",
 }
 
 
