@@ -1,0 +1,99 @@
+"""KServe's own defaulter, validator and controller make pods of every InferenceService that we ship.
+
+The namespaces enforce the Pod Security standard `restricted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster import shipped
+from cluster.api import Object
+from cluster.controlplane import ControlPlane
+from cluster.kserve import STORAGE_CONTAINER
+from cluster.predictors import INFERENCE_SERVICES, RESTRICTED, folders, pod_of, warned
+from cluster.transcript import Transcript
+from deploy.manifests import KUBERNETES
+
+PREDICTOR = KUBERNETES / "predictor"
+# What KServe 0.17 adds has no security context: the container that downloads, and modelcars. It even drops ours from a
+# predictor with a modelcar (pkg/utils/storage.go). Such a pod is refused where pods are restricted.
+STORAGE_URIS = KUBERNETES / "eagle3/storage-uris"
+UNRESTRICTED = {KUBERNETES / "eagle3/modelcar": "modelcar", STORAGE_URIS: "storage-initializer"}
+
+
+def is_ready(one: Object) -> bool:
+    conditions = {condition["type"]: condition["status"] for condition in one.get("status", {}).get("conditions", ())}
+    return conditions.get("PredictorReady") == "True"
+
+
+@pytest.mark.parametrize("folder", folders(), ids=shipped.named)
+def test_it_is_deployed(
+    kserve: ControlPlane, new_namespace: Callable[..., str], transcript: Transcript, folder: Path
+) -> None:
+    namespace = new_namespace(**({} if folder in UNRESTRICTED else RESTRICTED))
+    kserve.apply(shipped.into(namespace, shipped.objects(folder)))
+
+    pod = pod_of(kserve, namespace)
+    kserve.run_pod(namespace, pod["metadata"]["name"], kserve.address())
+    service = kserve.api.wait(INFERENCE_SERVICES, namespace, "chat", is_ready)
+
+    containers = [one["name"] for one in pod["spec"]["containers"]]
+    assert containers[:2] == ["kserve-container", "specdec-exporter"]
+    (deployment,) = kserve.api.items("apps/v1/deployments", namespace)
+    assert deployment["metadata"]["ownerReferences"][0]["uid"] == service["metadata"]["uid"]
+    assert {one["metadata"]["name"] for one in kserve.api.items("v1/services", namespace)} == {"chat-predictor"}
+    transcript.row(
+        "KServe",
+        {
+            "Manifest": f"`{shipped.named(folder)}`",
+            "Init containers": ", ".join(one["name"] for one in pod["spec"].get("initContainers", ())) or "-",
+            "Containers": ", ".join(containers),
+            "Pod Security": "baseline" if folder in UNRESTRICTED else "restricted",
+            "InferenceService": "PredictorReady",
+        },
+    )
+
+
+def test_a_storage_container_with_a_security_context_is_allowed(
+    kserve: ControlPlane, new_namespace: Callable[..., str]
+) -> None:
+    """What a platform team does, so that storageUris work where pods are restricted."""
+    namespace = new_namespace(**RESTRICTED)
+    found = shipped.into(namespace, shipped.objects(STORAGE_URIS))
+    (service,) = (one for one in found if one["kind"] == "InferenceService")
+    allowed = service["spec"]["predictor"]["containers"][0]["securityContext"]
+
+    kserve.api.merge(STORAGE_CONTAINER, {"spec": {"container": {"securityContext": allowed}}})
+    try:
+        kserve.apply(found)
+        pod = pod_of(kserve, namespace)
+    finally:
+        kserve.api.merge(STORAGE_CONTAINER, {"spec": {"container": {"securityContext": None}}})
+
+    assert [one["name"] for one in pod["spec"]["initContainers"]] == ["storage-initializer"]
+
+
+def test_no_limit_of_cpu_is_what_kserve_refuses(kserve: ControlPlane, namespace: str) -> None:
+    """Neither schema nor validator says so: only the controller does, with the defaults of KServe's ConfigMap."""
+    found = shipped.into(namespace, shipped.objects(PREDICTOR))
+    (service,) = (one for one in found if one["kind"] == "InferenceService")
+    del service["spec"]["predictor"]["containers"][0]["resources"]["limits"]["cpu"]
+
+    kserve.apply(found)
+
+    assert "must be less than or equal to cpu limit" in warned(kserve, namespace, "limit")
+
+
+@pytest.mark.parametrize(("folder", "container"), UNRESTRICTED.items(), ids=UNRESTRICTED.values())
+def test_what_kserve_adds_is_refused_where_pods_are_restricted(
+    kserve: ControlPlane, new_namespace: Callable[..., str], folder: Path, container: str
+) -> None:
+    namespace = new_namespace(**RESTRICTED)
+
+    kserve.apply(shipped.into(namespace, shipped.objects(folder)))
+
+    assert f'"{container}"' in warned(kserve, namespace, 'violates PodSecurity "restricted')
