@@ -123,6 +123,7 @@ soak: $(VENV)/.dev ## Scrapes, log and predictors of weeks in an hour; MINUTES=1
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --allow-unsafe --upgrade --only-build-deps --build-deps-for wheel -o requirements-build.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --allow-unsafe --upgrade --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove what make made
@@ -130,4 +131,7 @@ clean: ## Remove what make made
 
 include tests/cluster/cluster.mk
 include tests/vllm/vllm.mk
+include tests/image/image.mk
 include tools/tools.mk
+include tools/release/release.mk
+include deploy/systemd/systemd.mk

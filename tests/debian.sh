@@ -46,7 +46,8 @@ for tool in "$@"; do
         etcd) unpack etcd-server usr/bin/etcd ;;
         mtail) unpack mtail usr/bin/mtail ;;
         chromedriver) apt_install chromium chromium-driver ;;
-        python3-venv) apt_install "$tool" ;;
+        systemd-analyze) apt_install systemd ;;
+        buildah | mmdebstrap | python3-venv | runc | strace | umoci) apt_install "$tool" ;;
         *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;
     esac
 done

@@ -24,6 +24,11 @@ FROM_DEBIAN = {
     "vmalert": "vmalert",
     "victoria-metrics": "vmalert",
     "chromedriver": "chromedriver",
+    "systemd-analyze": "systemd-analyze",
+    "strace": "strace",
+    "buildah": "buildah",
+    "runc": "runc",
+    "umoci": "umoci",
     "etcd": "etcd",
 }
 FOR_CLUSTER = {

@@ -9,7 +9,7 @@ import signal
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import aiohttp
 from aiohttp import web
@@ -111,18 +111,17 @@ async def exporter(
     stdin: int | None = None,
     awaited: str = "msg=ready",
     descriptors: str = "",
+    program: Sequence[str] = (sys.executable, "-m", "specdec_exporter"),
     command: str = "serve",
     **environment: str,
 ) -> AsyncIterator[Exporter]:
     """Run the exporter with ``arguments`` from the time its log says ``awaited``. It is stopped in any case.
 
-    ``descriptors``: the most that it may have open. ``command``: one that serves.
+    ``descriptors``: the most that it may have open. ``program``: what is run. ``command``: one that serves.
     """
     process = await asyncio.create_subprocess_exec(
         *(("prlimit", f"--nofile={descriptors}") if descriptors else ()),
-        sys.executable,
-        "-m",
-        "specdec_exporter",
+        *program,
         command,
         "--web.listen-address=127.0.0.1:0",
         *arguments,

@@ -6,6 +6,8 @@ import fnmatch
 import json
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import PurePosixPath
 
@@ -58,7 +60,7 @@ def test_everything_copied_exists_and_is_sent_to_the_build() -> None:
 
 
 def test_nothing_else_is_sent() -> None:
-    unwanted = [".git", ".venv", "tests", "deploy", ".tools", "tools/render.py"]
+    unwanted = [".git", ".venv", "tests", "deploy/kubernetes", ".tools", "tools/render.py"]
     unwanted += ["exporter/specdec_exporter/__pycache__/cli.pyc"]
 
     assert [path for path in unwanted if sent(path)] == []
@@ -69,20 +71,44 @@ def test_all_that_the_wheel_is_made_of_is_copied() -> None:
     assert made_of <= set(copied())
 
 
-def test_dependencies_are_installed_by_their_hashes() -> None:
-    commands = [arguments for name, arguments in instructions() if name == "RUN" and "install" in arguments]
+def test_everything_is_installed_by_its_hash_and_nothing_is_fetched_to_build() -> None:
+    commands = [each for name, run in instructions() if name == "RUN" for each in run.split("&&") if "/pip " in each]
 
-    assert any("--require-hashes -r requirements.lock" in command for command in commands)
-    assert any("--no-deps ." in command for command in commands)
+    by_hash = ["--require-hashes -r requirements-build.lock", "--require-hashes -r requirements.lock"]
+    offline = ["wheel --no-deps --no-build-isolation", "install --no-deps /wheel/*.whl"]
+    assert len(commands) == len(by_hash + offline)
+    assert [how for how, command in zip(by_hash + offline, commands, strict=True) if how not in command] == []
 
 
-def test_the_base_is_pinned_and_new_enough() -> None:
-    found = re.fullmatch(r"PYTHON_IMAGE=python:(\d+)\.(\d+)\.\d+-slim-\w+", last("ARG"))
+def test_the_build_backend_is_in_its_lock() -> None:
+    locked = re.findall(r"(?m)^(\S+)==\S+ \\$", (ROOT / "requirements-build.lock").read_text())
+    wanted = {re.split(r"[<>=]", each)[0] for each in PYPROJECT["build-system"]["requires"]}
+    assert wanted <= set(locked)
+
+
+def test_the_base_is_pinned_by_digest_and_new_enough() -> None:
+    base = next(arguments for name, arguments in instructions() if name == "ARG")
+    found = re.fullmatch(r"PYTHON_IMAGE=python:(\d+)\.(\d+)\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
 
     assert found is not None
     minimum = PROJECT["requires-python"].removeprefix(">=").split(".")
     assert (int(found[1]), int(found[2])) >= tuple(map(int, minimum))
-    assert {arguments.split()[0] for name, arguments in instructions() if name == "FROM"} == {"${PYTHON_IMAGE}"}
+    assert [arguments.split()[0] for name, arguments in instructions() if name == "FROM"] == [
+        "${PYTHON_IMAGE}",
+        "scratch",
+    ]
+
+
+def test_packages_that_the_image_leaves_out_are_not_missed() -> None:
+    blocked = ("pygments", "markdown_it", "mdurl", "frozenlist._frozenlist")
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({blocked}))\n"
+        "import importlib, pkgutil, rich.progress, specdec_exporter\n"
+        "for each in pkgutil.walk_packages(specdec_exporter.__path__, 'specdec_exporter.'):\n"
+        "    each.name.endswith(('__main__', 'terminal.plot')) or importlib.import_module(each.name)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_it_runs_as_a_user_that_kubernetes_can_tell_from_root() -> None:

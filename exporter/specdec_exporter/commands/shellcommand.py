@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 def run(command: str, variables: dict[str, str], limit_seconds: float) -> None:
     """Run the restart command. Raises :class:`BaselineError` with its last lines if it fails or takes too long."""
     # A file, not a pipe: a server that the command leaves running may hold its output open.
-    with tempfile.TemporaryFile() as output:
+    with _output_file() as output:
         process = _start(command, variables, output)
         try:
             code = process.wait(limit_seconds)
@@ -54,7 +54,7 @@ class Load:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._output = tempfile.TemporaryFile()
+        self._output = _output_file()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -91,17 +91,29 @@ class Load:
                 raise BaselineError(f"the load command failed with {_how(code)}{_last_lines(self._output)}")
 
 
+def _output_file() -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:  # a read-only root
+        raise BaselineError(
+            f"cannot keep a command's output: {error.strerror}; set TMPDIR, or run this elsewhere"
+        ) from error
+
+
 def _start(command: str, variables: dict[str, str], output: IO[bytes]) -> subprocess.Popen[bytes]:
     # In a session of its own, a server that the command leaves running also survives Ctrl-C here.
-    return subprocess.Popen(  # noqa: S602  the operator's own command line
-        command,
-        shell=True,
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, **variables},
-    )
+    try:
+        return subprocess.Popen(  # noqa: S602  the operator's own command line
+            command,
+            shell=True,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **variables},
+        )
+    except OSError as error:  # the image has no shell
+        raise BaselineError(f"cannot run {command!r}: expected a shell, found: {error.strerror or error}") from error
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

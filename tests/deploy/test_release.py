@@ -1,0 +1,185 @@
+"""What belongs to a release: its notes, its bill of materials, and files that everybody builds alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fieldtools import ROOT
+from release.notes import main, notes
+from release.sbom import bill, licence, locked
+from running import exporter, predictor
+from specdec_exporter import __version__
+
+CHANGELOG = """\
+# Changelog
+
+## 0.2.0 (2026-12-01)
+
+### Added
+
+- More.
+
+## 0.1.1 (2026-11-30)
+
+## 0.1.0 (2026-11-20)
+
+- First.
+
+## 0.1.0rc1 (unreleased)
+
+- Nothing.
+"""
+LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+
+
+def test_the_notes_are_the_section_of_the_release() -> None:
+    assert notes(CHANGELOG, "0.2.0") == "### Added\n\n- More.\n"
+    assert notes(CHANGELOG, "0.1.0") == "- First.\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ("0.3.0", "has no section 0.3.0"),
+        ("0.1", "has no section 0.1"),
+        ("0.1.1", "says nothing about 0.1.1"),
+        ("0.1.0rc1", "needs the day of the release"),
+    ],
+)
+def test_without_a_finished_section_there_is_no_release(version: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        notes(CHANGELOG, version)
+
+
+def test_two_sections_of_one_release_are_a_mistake() -> None:
+    with pytest.raises(ValueError, match=r"has 2 sections 0\.2\.0"):
+        notes(CHANGELOG + CHANGELOG, "0.2.0")
+
+
+@pytest.mark.parametrize("arguments", [["v9.9.9"], [__version__], [], [f"v{__version__}", "more"]])
+def test_a_tag_is_v_and_the_version_of_the_package(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 1
+    assert "is not v and the version of the package" in capsys.readouterr().err
+
+
+def test_the_changelog_has_a_section_of_this_version() -> None:
+    """Its text becomes the notes once the day is filled in."""
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert notes(changelog.replace("(unreleased)", "(2026-12-01)"), __version__)
+
+
+def test_the_bill_has_every_locked_package_with_hashes_and_licence() -> None:
+    components = bill(LOCK)["components"]
+    of_pip = [line.partition(" ")[0].split("==") for line in LOCK.splitlines() if "==" in line.partition(" ")[0]]
+
+    assert [[one["name"], one["version"]] for one in components] == of_pip
+    hashes = [one["content"] for part in components for one in part["externalReferences"][0]["hashes"]]
+    assert len(hashes) == LOCK.count("--hash=sha256:")
+    assert all(one["licenses"][0]["expression"] for one in components)
+
+
+def test_the_bill_says_what_needs_what() -> None:
+    own, *others = bill(LOCK)["dependencies"]
+    reached, before = set(own["dependsOn"]), set[str]()
+    while reached != before:
+        before = set(reached)
+        reached |= {need for one in others if one["ref"] in before for need in one["dependsOn"]}
+
+    assert reached == {one["ref"] for one in others}  # nothing is locked that nobody needs
+
+
+def test_a_lock_that_is_not_installed_has_no_bill() -> None:
+    with pytest.raises(ValueError, match=r"0\.0\.1 locked"):
+        bill("click==0.0.1 \\\n    --hash=sha256:" + 64 * "0" + "\n")
+
+
+def test_a_package_without_a_known_licence_is_refused() -> None:
+    said = {"License-Expression": [], "License": ["see the file"], "Classifier": ["License :: OSI Approved"]}
+    with pytest.raises(ValueError, match="x names no licence"):
+        licence("x", said)
+
+
+def test_a_lock_is_read_package_by_package() -> None:
+    assert list(locked("a-b==1.0 \\\n    --hash=sha256:" + 64 * "a" + "\n    # via c\n")) == [
+        ("a-b", "1.0", [64 * "a"])
+    ]
+
+
+# --- built twice ------------------------------------------------------------------------------------------------------
+
+SOURCES = [
+    *("exporter", "deploy/systemd", "tools", "pyproject.toml", "requirements.lock"),
+    *("README.md", "CHANGELOG.md", "LICENSE", "Makefile"),
+    *re.findall(r"(?m)^include (tests/\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8")),
+]
+
+
+def built(folder: Path, *targets: str) -> Path:
+    """The dist folder of a copy of the sources, with the tools of this checkout."""
+    for source in SOURCES:
+        target = folder / source
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / source).is_dir():
+            shutil.copytree(ROOT / source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / source, target)
+    command = ["make", "-C", str(folder), f"TOOLS={ROOT}/.tools", "EPOCH=1700000000", *targets]
+    made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("one")
+    return built(folder, "single-file", "install", f"DESTDIR={folder}/root")
+
+
+@pytest.mark.field
+def test_two_builds_are_the_same_byte_by_byte(dist: Path, tmp_path: Path) -> None:
+    again = built(tmp_path / "another" / "folder", "single-file")
+
+    files = {file.name for file in dist.iterdir()}
+    assert len(files) == 3
+    assert {file.name for file in again.iterdir()} == files
+    assert [name for name in files if (dist / name).read_bytes() != (again / name).read_bytes()] == []
+
+
+@pytest.mark.field
+async def test_the_single_file_serves_and_checks(dist: Path, tmp_path: Path) -> None:
+    (file,) = dist.glob("*.pyz")
+    await serves_and_checks("env", f"SHIV_ROOT={tmp_path}", str(file))
+
+
+@pytest.mark.field
+async def test_what_is_installed_serves_and_checks(dist: Path) -> None:
+    root = dist.parent / "root"
+    shebang, *lines = (root / "usr/bin/specdec-exporter").read_text(encoding="utf-8").splitlines()
+    python, isolated = shebang.removeprefix("#!").split(" ")
+
+    assert not Path(python).is_relative_to(ROOT)  # it outlives the checkout
+    await serves_and_checks(python, isolated, "-c", "\n".join(lines).replace('"/usr/lib/', f'"{root}/usr/lib/'))
+    assert not list(root.rglob("*.pth"))
+
+
+async def serves_and_checks(*program: str) -> None:
+    """It says its version, serves, judges what it serves, and ends when told to."""
+    said = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said == f"specdec-exporter, version {__version__}\n"
+    body = (ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3/metrics-2-p30.txt").read_bytes()
+    async with predictor(body) as vllm, exporter("--predictor.url=" + vllm.url, program=program) as running:
+        assert (await running.samples())["specdec_exporter_config_last_reload_successful"] == 1
+        assert "<html" in await running.get("/")
+        check = await asyncio.create_subprocess_exec(
+            *program, "check", running.url, "--output", "json", stdout=asyncio.subprocess.PIPE
+        )
+        judged, _ = await check.communicate()
+    assert json.loads(judged)["status"]["up"]
+    assert running.process.returncode == 0
