@@ -9,7 +9,7 @@ import pytest
 
 from image.building import Builder, Image
 from image.kubernetesapi import ApiServer
-from image.pod import Container, Pod, environment, forget
+from image.pod import Container, Pod, environment, remember
 from image.report import Report
 
 PREDICTOR = "http://127.0.0.1:8080"
@@ -67,7 +67,7 @@ def api(pod: Pod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServe
 @pytest.fixture(scope="session")
 def sidecar(pod: Pod, api: ApiServer, folder: Path) -> Iterator[Container]:
     """The exporter exactly as the manifest runs it."""
-    forget(pod.bundle)
+    remember(pod.bundle)
     variables = environment(FIELDS) | api.variables
     mounts = {SERVICE_ACCOUNT: api.account, Path("/volume"): folder}
     with pod.container(ready="msg=ready", mounts=mounts, variables=variables) as container:
