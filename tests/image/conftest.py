@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ FIELDS = {"metadata.name": "chat-0", "metadata.labels['serving.kserve.io/inferen
 
 @pytest.fixture(scope="session")
 def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    if os.geteuid():
+        pytest.exit("these tests need root, for buildah and runc", returncode=pytest.ExitCode.USAGE_ERROR)
     with Builder(tmp_path_factory.mktemp("build")).tidy() as builder:
         yield builder
 

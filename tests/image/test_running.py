@@ -124,11 +124,15 @@ def test_recordings_can_be_made_compared_and_tuned(sidecar: Container, folder: P
         assert "internal error" not in ran.stderr
 
 
-def test_a_command_that_needs_a_shell_says_so(sidecar: Container) -> None:
+@pytest.mark.parametrize(
+    ("variable", "said"), [("TMPDIR=/", "run this elsewhere"), ("TMPDIR=/volume", "expected a shell, found: ")]
+)
+def test_a_command_that_needs_a_shell_says_so(sidecar: Container, variable: str, said: str) -> None:
     flags = ["--k=0,3", "--method=ngram", "--restart-command=true", "--directory=/volume/sweep", "--duration=1s"]
-    ran = sidecar.run("specdec-exporter", "tune", *flags, f"--predictor.url={PREDICTOR}")
+    command = ("specdec-exporter", "tune", *flags, f"--predictor.url={PREDICTOR}")
+    ran = sidecar.runc("exec", "--env", variable, sidecar.name, *command)
     assert (ran.returncode, "internal error" in ran.stderr) == (1, False)
-    assert "run this elsewhere" in ran.stderr.splitlines()[-1]
+    assert said in ran.stderr.splitlines()[-1]
 
 
 def test_a_manifest_can_be_judged(sidecar: Container, folder: Path) -> None:
