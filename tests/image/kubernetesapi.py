@@ -56,6 +56,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(LINE)
 
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
 
 def main(folder: Path) -> None:
     """Serve until the end of the process; print the port."""
