@@ -26,7 +26,7 @@ UNUSED_MODULES = """
 """
 # Of the environment. rich imports the first three to colour code and to draw Markdown, which no command does. Only
 # frozenlist's C needs the C++ library, and `serve` does without it (serving/lean.py).
-UNUSED_PACKAGES = "pygments* markdown_it* mdurl* _frozenlist.* [Aa]ctivate* markdown-it pygmentize"
+UNUSED_PACKAGES = "pygments* markdown_it* mdurl* _frozenlist.*"
 # What Python's threads load by name, so that no file says it needs it: glibc ends them with it.
 LOADED_BY_NAME = ("libgcc_s.so.1",)
 FILES_OF_THE_BASE = ("etc/nsswitch.conf", "etc/os-release", "etc/ssl", "usr/lib/ssl", "usr/share/ca-certificates")
@@ -39,6 +39,9 @@ def main(destination: Path, environment: Path) -> None:
     below = _Below(destination)
     below.tree(STDLIB, "__pycache__", *UNUSED_MODULES.split())
     below.tree(environment, "__pycache__", *UNUSED_PACKAGES.split())
+    for program in below.place(environment / "bin").iterdir():
+        if not (program.name.startswith("python") or program.name == "specdec-exporter"):
+            program.unlink()
     below.links((environment / "bin" / "python").readlink())
     libraries = sorted(set(_libraries(destination)))
     for library in libraries:
@@ -49,7 +52,8 @@ def main(destination: Path, environment: Path) -> None:
     _packages(below, [*libraries, Path("/usr/sbin/update-ca-certificates")])
     (destination / "etc" / "passwd").write_text(PASSWD)
     (destination / "etc" / "group").write_text(GROUP)
-    (destination / "tmp").mkdir(mode=0o1777)
+    (destination / "tmp").mkdir()
+    (destination / "tmp").chmod(0o1777)
     # By hash and never checked: times differ between builds. `stripdir`: tracebacks name the paths of the image.
     compileall.compile_dir(
         destination, quiet=1, stripdir=str(destination), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from image.building import Builder, Image
 from image.kubernetesapi import ApiServer
-from image.pod import Container, Pod, environment, forget
+from image.pod import Container, Pod, environment, remember
 from image.report import Report
 
 PREDICTOR = "http://127.0.0.1:8080"
@@ -19,6 +20,8 @@ FIELDS = {"metadata.name": "chat-0", "metadata.labels['serving.kserve.io/inferen
 
 @pytest.fixture(scope="session")
 def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    if os.geteuid():
+        pytest.exit("these tests need root, for buildah and runc", returncode=pytest.ExitCode.USAGE_ERROR)
     with Builder(tmp_path_factory.mktemp("build")).tidy() as builder:
         yield builder
 
@@ -67,7 +70,7 @@ def api(pod: Pod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServe
 @pytest.fixture(scope="session")
 def sidecar(pod: Pod, api: ApiServer, folder: Path) -> Iterator[Container]:
     """The exporter exactly as the manifest runs it."""
-    forget(pod.bundle)
+    remember(pod.bundle)
     variables = environment(FIELDS) | api.variables
     mounts = {SERVICE_ACCOUNT: api.account, Path("/volume"): folder}
     with pod.container(ready="msg=ready", mounts=mounts, variables=variables) as container:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from certificates import issue
+from fieldtools import ROOT
 
 LINE = (
     b"2026-01-01T00:00:00.5Z INFO 01-01 00:00:00 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: 2.50, "
@@ -38,8 +39,8 @@ class ApiServer:
         issue("localhost").write(folder, "ca")
         for name, text in (("token", "token-of-the-pod"), ("namespace", "prod")):
             (folder / name).write_text(text)
-        command = ["nsenter", f"--net={network}", sys.executable, __file__, str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        command = ["nsenter", f"--net={network}", sys.executable, "-m", "image.kubernetesapi", str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT / "tests") as process:
             try:
                 assert process.stdout is not None
                 yield cls(folder, int(process.stdout.readline()))
@@ -54,6 +55,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200 if known and allowed else 403)
         self.end_headers()
         self.wfile.write(LINE)
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
 
 
 def main(folder: Path) -> None:

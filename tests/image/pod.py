@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from running import wait_until
 
 MIB = 2**20
 _UNITS = {"Mi": MIB, "Gi": 1024 * MIB}
-_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _START_SECONDS = 60
+_NUMBERS = itertools.count()
 
 
 def manifest() -> Any:
@@ -118,13 +118,6 @@ class Container:
             with contextlib.suppress(OSError):
                 (self._cgroup / name).write_text("0")
 
-    @property
-    def processes_mib(self) -> float:
-        """Memory of the processes alone, which the kernel cannot take back."""
-        lines = (self._cgroup / "memory.stat").read_text().splitlines()
-        found = dict(line.split() for line in lines)
-        return int(found.get("total_rss", found.get("anon", 0))) / MIB
-
     def get(self, url: str) -> str:
         """Ask from the pod's network."""
         program = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=30).read().decode())"
@@ -143,8 +136,11 @@ class Pod:
 
     bundle: Path
     work: Path
-    network: str | None = None
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    network: str | None = None  # its own until one is set
+
+    def elsewhere(self) -> Pod:
+        """A pod of the same image in a network of its own, where every port is free."""
+        return Pod(self.bundle, self.work)
 
     @contextlib.contextmanager
     def container(
@@ -158,16 +154,18 @@ class Pod:
 
         ``mounts``: directories of this machine by their place in the container, with the right to write.
         """
-        name = f"specdec-{os.getpid()}-{next(self._numbers)}"
+        name = f"specdec-{os.getpid()}-{next(_NUMBERS)}"
         directory = self.work / name
         directory.mkdir()
         spec = json.loads((self.bundle / "config.json").read_text())
         spec["root"]["path"] = str(self.bundle / "rootfs")
         spec["process"] |= {"terminal": False, "args": ["specdec-exporter", *arguments]}
         spec["process"]["env"] += [f"{key}={value}" for key, value in (variables or {}).items()]
+        hosts = directory / "hosts"  # which Kubernetes mounts too
+        hosts.write_text("127.0.0.1 localhost\n::1 localhost\n")
         spec["mounts"] += [
             {"destination": str(place), "type": "bind", "source": str(source), "options": ["rbind", "rw"]}
-            for place, source in (mounts or {}).items()
+            for place, source in {Path("/etc/hosts"): hosts, **(mounts or {})}.items()
         ]
         network = next(each for each in spec["linux"]["namespaces"] if each["type"] == "network")
         if self.network:
@@ -190,11 +188,20 @@ class Pod:
             container.runc("delete", "--force", name)
 
 
+def remember(files: Path) -> None:
+    """Read files, so that their place in the kernel's memory is charged to this process and to no container."""
+    for path in _plain(files):
+        path.read_bytes()
+
+
 def forget(files: Path) -> None:
-    """Let the kernel drop these files from its memory, so that the container that reads them is charged for them."""
+    """Let the kernel drop files from its memory, so that it charges the container that reads them."""
     os.sync()
-    for path in files.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            descriptor = os.open(path, os.O_RDONLY)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
+    for path in _plain(files):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def _plain(files: Path) -> Iterator[Path]:
+    return (path for path in files.rglob("*") if path.is_file() and not path.is_symlink())

@@ -28,9 +28,10 @@ def test_it_is_small(image: Image, root: Path, report: Report) -> None:
 
 def test_it_holds_what_the_exporter_needs_and_no_tools(root: Path) -> None:
     programs = {path.name for path in root.rglob("*") if path.parent.name in ("bin", "sbin")}
-    assert programs == {"python", "python3", "python3.11", "specdec-exporter", "idna"}
-    names = {path.name for path in root.rglob("*")}
-    assert not names & {"pip", "setuptools", "ensurepip", "pygments", "apt", "dpkg", "test"}
+    assert programs == {"python", "python3", "python3.11", "specdec-exporter"}
+    packages = {path.name for path in root.rglob("python3.11/**/*")}
+    assert {"rich", "aiohttp"} < packages
+    assert not packages & {"pip", "setuptools", "ensurepip", "pygments", "test"}
 
 
 def test_nobody_gains_rights_and_nothing_is_writable(root: Path) -> None:
@@ -38,12 +39,6 @@ def test_nobody_gains_rights_and_nothing_is_writable(root: Path) -> None:
     assert [path for path, mode in modes.items() if mode & (stat.S_ISUID | stat.S_ISGID)] == []
     assert {path.relative_to(root).as_posix() for path, mode in modes.items() if mode & stat.S_IWOTH} == {"tmp"}
     assert {path.lstat().st_uid for path in modes} == {0}
-
-
-def test_every_link_leads_somewhere_in_the_image(root: Path) -> None:
-    links = [path for path in root.rglob("*") if path.is_symlink()]
-    targets = [root / str(link.readlink())[1:] if link.readlink().is_absolute() else link for link in links]
-    assert [str(link) for link, target in zip(links, targets, strict=True) if not target.exists()] == []
 
 
 def test_every_module_has_bytecode_that_is_never_checked(root: Path) -> None:
@@ -87,6 +82,20 @@ assert __import__("pwd").getpwuid(65532).pw_name == "specdec"
 def test_every_module_can_be_imported(sidecar: Container) -> None:
     ran = sidecar.run("python", "-c", IMPORT_ALL)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+DANGLING = """
+import os
+for top in ("/etc", "/lib", "/lib64", "/opt", "/usr"):
+    for directory, _, files in os.walk(top):
+        for path in (os.path.join(directory, name) for name in files):
+            os.path.exists(path) or print(path)
+"""
+
+
+def test_every_link_leads_somewhere_in_the_image(sidecar: Container) -> None:
+    ran = sidecar.run("python", "-c", DANGLING)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 SHELLS = ["sh", "bash", "pip", "apt-get", "perl"]

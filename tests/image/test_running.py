@@ -17,21 +17,24 @@ from fieldtools import ROOT
 from image.conftest import PREDICTOR
 from image.pod import Container, Pod, forget
 from image.report import Report
+from running import wait_until
 
-MEMORY_MIB = 25
+MEMORY_MIB = 28  # with the log read through the Kubernetes API, as the manifest has it; the limit is 128
 HEALTH_CHECK = ("specdec-exporter", "healthcheck")  # as in the Dockerfile
 EXPORTER = "http://127.0.0.1:10409"
 CAPTURES = ROOT / "tests" / "fixtures"
 
 
 def test_it_serves_the_predictor_and_its_log_within_its_memory(pod: Pod, sidecar: Container, report: Report) -> None:
-    for _ in range(5):
+    def is_read() -> bool:
         metrics = sidecar.get(f"{EXPORTER}/metrics")
-    assert re.search(r'(?m)^specdec_up\{inference_service="chat".*\} 1(\.0)?$', metrics)
-    assert re.search(r"(?m)^specdec_log_reader_lines_total\{.*\} [1-9]", metrics)
-    report.add("Memory while it serves", f"{sidecar.processes_mib:.1f} MiB")
-    report.add("The same with the files that it has read", f"{sidecar.memory_mib:.1f} MiB")
-    assert sidecar.processes_mib <= MEMORY_MIB
+        up = re.search(r'(?m)^specdec_up\{inference_service="chat".*\} 1(\.0)?$', metrics)
+        read = re.search(r"(?m)^specdec_log_reader_bytes_total\{.*\} [1-9]", metrics)
+        return bool(up and read)
+
+    wait_until(is_read, seconds=60, what="metrics and log of the predictor")
+    report.add("Memory while it serves", f"{sidecar.memory_mib:.1f} MiB")
+    assert sidecar.memory_mib <= MEMORY_MIB
 
 
 @pytest.mark.parametrize(
@@ -85,15 +88,15 @@ def web(folder: Path) -> Path:
 def test_its_health_check_finds_it_however_its_address_is_set(pod: Pod, web: Path, arguments: list[str]) -> None:
     variables = dict(text.split("=", 1) for text in arguments if not text.startswith("-"))
     flags = [text for text in arguments if text.startswith("-")]
-    apart = Pod(pod.bundle, pod.work)  # in a network of its own, where every port is free
-    with apart.container(*flags, ready="msg=ready", mounts={Path("/volume"): web}, variables=variables) as container:
+    with pod.elsewhere().container(
+        *flags, ready="msg=ready", mounts={Path("/volume"): web}, variables=variables
+    ) as container:
         healthy = container.run(*HEALTH_CHECK)
         assert (healthy.returncode, healthy.stdout, healthy.stderr) == (0, "", "")
 
 
 def test_its_health_check_says_no_if_it_hangs(pod: Pod, folder: Path) -> None:
-    apart = Pod(pod.bundle, pod.work)
-    with apart.container("--web.listen-address=:9001", ready="msg=ready") as container:
+    with pod.elsewhere().container("--web.listen-address=:9001", ready="msg=ready") as container:
         container.runc("kill", container.name, "STOP")
         asked = container.run(*HEALTH_CHECK)
         assert (asked.returncode, asked.stderr) == (1, "specdec-exporter: http://127.0.0.1:9001/-/healthy: timed out\n")
@@ -121,10 +124,15 @@ def test_recordings_can_be_made_compared_and_tuned(sidecar: Container, folder: P
         assert "internal error" not in ran.stderr
 
 
-def test_a_command_that_needs_a_shell_says_so(sidecar: Container) -> None:
+@pytest.mark.parametrize(
+    ("variable", "said"), [("TMPDIR=/", "run this elsewhere"), ("TMPDIR=/volume", "expected a shell, found: ")]
+)
+def test_a_command_that_needs_a_shell_says_so(sidecar: Container, variable: str, said: str) -> None:
     flags = ["--k=0,3", "--method=ngram", "--restart-command=true", "--directory=/volume/sweep", "--duration=1s"]
-    ran = sidecar.run("specdec-exporter", "tune", *flags, f"--predictor.url={PREDICTOR}")
-    assert (ran.returncode, ran.stderr.count("\n"), "internal error" in ran.stderr) == (1, 1, False)
+    command = ("specdec-exporter", "tune", *flags, f"--predictor.url={PREDICTOR}")
+    ran = sidecar.runc("exec", "--env", variable, sidecar.name, *command)
+    assert (ran.returncode, "internal error" in ran.stderr) == (1, False)
+    assert said in ran.stderr.splitlines()[-1]
 
 
 def test_a_manifest_can_be_judged(sidecar: Container, folder: Path) -> None:
@@ -135,11 +143,13 @@ def test_a_manifest_can_be_judged(sidecar: Container, folder: Path) -> None:
 
 
 def test_it_stops_at_once_when_told_to(pod: Pod, folder: Path, report: Report) -> None:
-    apart = Pod(pod.bundle, pod.work)
     forget(pod.bundle)
     began = time.monotonic()
-    with apart.container(ready="msg=ready", mounts={Path("/volume"): folder}) as container:
+    with pod.elsewhere().container(ready="msg=ready", mounts={Path("/volume"): folder}) as container:
         report.add("Start, until ready", f"{time.monotonic() - began:.1f} s")
+        report.add(
+            "Memory with the files that it has read, where none was in memory", f"{container.memory_mib:.1f} MiB"
+        )
         began = time.monotonic()
         code = container.stop()
         report.add("SIGTERM to the end", f"{time.monotonic() - began:.1f} s")
