@@ -187,6 +187,20 @@ def test_a_copy_of_half_an_oversized_line_begins_no_line(log: Log) -> None:
     assert reader.read() == ["next"]
 
 
+@pytest.mark.parametrize("long", ["\0" * 600_000, "x" * 600_000 + "\n", "x" * 600_000])
+def test_unread_lines_of_a_log_that_an_editor_copied_count_once(log: Log, long: str) -> None:
+    """Also behind a hole or an oversized line, whose pieces have no newline."""
+    reader = Reader(log.path)
+    reader.read()
+    log.append(f"one\n{long}")
+    if not long.endswith("x"):
+        log.write("two")
+    log.become_a_copy()
+    log.write("end of a line", "three")
+    read = reader.read()
+    assert read == ["one", *([] if long.endswith("x") else ["two", "end of a line"]), "three"]
+
+
 def test_sockets_and_devices_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     with socket.socket(socket.AF_UNIX) as server:
