@@ -193,7 +193,9 @@ class FileSet:
                 skipping = before.cutter.skipping and read_bytes == before.offset
                 self._place(file, read_bytes, skipping=skipping, seen=before.seen)
         self._counters.rotations += len(missed)
-        self._queue([*([before] if before else []), *missed, file])
+        older = [before] if before else []
+        # A log that was replaced by its copy was not rotated, so the files that were are older.
+        self._queue([*missed, *older, file] if read_bytes else [*older, *missed, file])
         self._note_rotated_files([file.bases])
 
     def _open(self, path: str, now: float) -> LogFile | None:

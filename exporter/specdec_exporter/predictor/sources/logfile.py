@@ -252,7 +252,8 @@ class LogFile:
         """
         tail = os.pread(self.fd, min(self.seen - self.offset, CHUNK_BYTES), self.offset)
         self.flushed = True
-        events = self.cutter.scanner.finish(b"" if self.cutter.skipping else tail)
+        no_line = self.cutter.skipping or self.frozen  # a copy ends where it was made, perhaps inside a line
+        events = self.cutter.scanner.finish(b"" if no_line else tail)
         if tail:
             self.place(self.offset + len(tail), skipping=True)
         return events

@@ -114,7 +114,9 @@ class KnownRotatedFiles:
                 continue
             identity, head = first
             unheld = asked_before and identity not in held
-            new = unheld and head not in same and head != b"" and not any(begin_alike(head, other) for other in heads)
+            # A known file may have grown or been cut within its first line.
+            alike = any(begin_alike(head, other) for other in heads) or _is_prefix(head, known.get(identity, b""))
+            new = unheld and head not in same and head != b"" and not alike
             found.append(Sibling(path, identity, head, new))
             if new:
                 heads.append(head)
@@ -128,7 +130,16 @@ class KnownRotatedFiles:
 
 
 def begin_alike(one: bytes, other: bytes) -> bool:
-    """Whether the first bytes of two files allow that one is a copy of the other, or of its beginning."""
+    """Whether the first bytes of two files allow that one is a copy of the other, or of its beginning.
+
+    Less than a line tells nothing: a copy that ends inside its first line begins like many logs.
+    """
+    length = min(len(one), len(other))
+    return _is_prefix(one, other) and (length == HEAD_BYTES or b"\n" in one[:length])
+
+
+def _is_prefix(one: bytes, other: bytes) -> bool:
+    """Whether the shorter one begins the longer one, and has any bytes."""
     length = min(len(one), len(other))
     return length > 0 and one[:length] == other[:length]
 
