@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+import yamltext
 from promtool import promtool
 from tsdb import prometheus
 
@@ -38,7 +39,7 @@ def recording_layers(rules: Path, expressions: Iterable[str] | None = None) -> l
 
     ``expressions``: without the rules that these do not need.
     """
-    groups = yaml.safe_load(rules.read_text(encoding="utf-8"))["groups"]
+    groups = yamltext.load(rules.read_text(encoding="utf-8"))["groups"]
     reads: dict[str, set[str]] = collections.defaultdict(set)
     for rule in (rule for group in groups for rule in group["rules"] if "record" in rule):
         reads[rule["record"]] |= records(rule["expr"]) - {rule["record"]}

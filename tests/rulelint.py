@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
-import yaml
 
+import yamltext
 from promqllabels import ANY, NONE, Labels, labels, selects, unmatched, walk
 
 LOOK_BACK_SECONDS = 300  # Prometheus' default: an older sample is not seen by an instant selector
@@ -67,7 +67,7 @@ def seconds(duration: str) -> float:
 
 def load(path: Path, types: Mapping[str, str], default_interval: str = "1m") -> Pack:
     """Read a rule file, or a PrometheusRule, which has the same groups under ``spec``."""
-    document: dict[str, Any] = yaml.safe_load(path.read_text())
+    document: dict[str, Any] = yamltext.load(path.read_text())
     groups = document.get("spec", document)["groups"]
     return Pack(
         tuple(

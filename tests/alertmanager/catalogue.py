@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-import yaml
-
 import rulelint
+import yamltext
 from fieldtools import ROOT
 from promqllabels import NONE, Labels, labels
 
@@ -72,4 +71,4 @@ def rules(source: str = "exporter") -> tuple[Rule, ...]:
 
 def document(name: str) -> Any:
     """A rendered file of Alertmanager, by its name; the caller's own to change."""
-    return yaml.safe_load((RENDERED / name).read_text(encoding="utf-8"))
+    return yamltext.load((RENDERED / name).read_text(encoding="utf-8"))

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+import yamltext
 from backfill import RULES_FILE, record, recording_layers, seconds
 from bench.alert_replay import RULES, episodes
 from dashboards.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
@@ -91,7 +90,7 @@ def _write(filling: Promtool, folder: Path, data: Path, samples: Samples) -> Non
 def _alerts(base: Database) -> Samples:
     """``ALERTS`` of what fired, minute by minute, and ``ALERTS_FOR_STATE``: since when its condition held."""
     samples: Samples = {}
-    for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
+    for group in yamltext.load(RULES.read_text(encoding="utf-8"))["groups"]:
         step = seconds(group["interval"])
         for rule in (rule for rule in group["rules"] if "alert" in rule):
             for series in base.range(rule["expr"], RULES_FROM, END, step):
@@ -112,7 +111,7 @@ def _of_the_ruler() -> Samples:
     """What a Prometheus says about the pack's groups: all of them evaluated in time, none missed."""
     samples: Samples = {}
     times = range(START, END + 1, 60)
-    for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
+    for group in yamltext.load(RULES.read_text(encoding="utf-8"))["groups"]:
         interval = seconds(group["interval"])
         size = len(group["rules"])
         labels = (

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+import yamltext
 from fieldtools import ROOT, run
 
 CONFIG = ROOT / "dashboards" / "lint.yaml"
 RENDERED = sorted((ROOT / "dashboards" / "rendered").glob("*.json"))
-EXCLUSIONS = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["exclusions"]
+EXCLUSIONS = yamltext.load(CONFIG.read_text(encoding="utf-8"))["exclusions"]
 
 pytestmark = pytest.mark.field
 

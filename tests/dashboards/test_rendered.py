@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 import rjsonnet
-import yaml
 
+import yamltext
 from dashboards.grafana import Dashboard
 from promtool import REPOSITORY
 
@@ -18,7 +18,7 @@ APPLY_LIMIT = 256 * 1024  # kubectl apply keeps the object in an annotation of i
 
 
 def config_maps() -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((DASHBOARDS / "provisioning" / "configmap.yaml").read_text(encoding="utf-8")))
+    return yamltext.load_all((DASHBOARDS / "provisioning" / "configmap.yaml").read_text(encoding="utf-8"))
 
 
 def evaluated(config: str) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def test_kubectl_can_apply_the_config_maps() -> None:
 
 
 def test_provisioning_files_name_what_grafana_asks_for() -> None:
-    (provider,) = yaml.safe_load((DASHBOARDS / "provisioning/dashboards/specdec.yaml").read_text("utf-8"))["providers"]
-    (source,) = yaml.safe_load((DASHBOARDS / "provisioning/datasources/specdec.yaml").read_text("utf-8"))["datasources"]
+    (provider,) = yamltext.load((DASHBOARDS / "provisioning/dashboards/specdec.yaml").read_text("utf-8"))["providers"]
+    (source,) = yamltext.load((DASHBOARDS / "provisioning/datasources/specdec.yaml").read_text("utf-8"))["datasources"]
 
     assert provider["type"] == "file"
     assert provider["options"]["path"].startswith("/")

@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
+import yamltext
 from promtool import Promtool, PromtoolError
 from rulelint import seconds
 from rules.reach import needed, reachable
@@ -515,5 +514,5 @@ def rule_groups(rules: Path) -> Groups:
 
 @cache
 def _parsed(rules: str) -> Groups:
-    groups: Groups = yaml.safe_load(rules)["groups"]
+    groups: Groups = yamltext.load(rules)["groups"]
     return groups

@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import yamltext
 from bench import operation_traces
 from bench.acceptance_weeks import Requests, draft_length
 from bench.alert_replay import NAIVE, RULES, Samples, alert_rules, episodes, replay
@@ -43,7 +44,7 @@ LABELS = {"inference_service": "chat", "model_name": "m"}
 
 def test_every_alert_is_replayed() -> None:
     alerts = [
-        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"] if "alert" in rule
+        rule for group in yamltext.load(RULES.read_text())["groups"] for rule in group["rules"] if "alert" in rule
     ]
 
     assert len(alert_rules()) == len(alerts) + len(NAIVE)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import yaml
-
+import yamltext
 from backfill import recording_layers
 from rules.conftest import RENDERED
 
@@ -12,7 +11,7 @@ LAYERS = [[rule for group in layer for rule in group["rules"]] for layer in reco
 
 
 def test_every_recording_rule_is_in_one_layer() -> None:
-    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    rules = [rule for group in yamltext.load(RULES.read_text())["groups"] for rule in group["rules"]]
     recorded = [rule["record"] for layer in LAYERS for rule in layer]
 
     assert sorted(recorded) == sorted(rule["record"] for rule in rules if "record" in rule)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import yamltext
 from promtool import Promtool
 from rules.conftest import RENDERED
 from rules.scenario import NOWHERE, SECOND, STEADY, Case, Pack, Phase, Series, Source, service, slower, with_tail
@@ -40,7 +41,7 @@ NEXT = {"pod": "chat-8", "instance": "10.0.0.8:10409"}
 def packs(promtool: Promtool, directory: Path, source: Source, names: tuple[str, ...] = GROUPS) -> Pack:
     """The groups that these alerts need: days of the whole pack would take too long."""
     file = RENDERED / ("specdec.rules.yaml" if source == "exporter" else "specdec-vllm.rules.yaml")
-    groups = yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]
+    groups = yamltext.load(file.read_text(encoding="utf-8"))["groups"]
     kept = directory / "rules.yaml"
     kept.write_text(yaml.safe_dump({"groups": [each for each in groups if each["name"].split("-", 1)[1] in names]}))
     return Pack(promtool, kept, directory)

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 import rulelint
+import yamltext
 from fieldtools import ROOT, run
 
 RULES = ROOT / "rules"
@@ -95,7 +95,7 @@ def rendered(request: pytest.FixtureRequest) -> Path:
 def plain(path: Path, folder: Path) -> Path:
     """The rule file itself, or the groups of a PrometheusRule as one."""
     text = path.read_text()
-    if "spec" not in yaml.safe_load(text):
+    if "spec" not in yamltext.load(text):
         return path
     unwrapped = folder / path.name
     # As it is written: with expressions in other quotes, pint takes a minute.

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import rjsonnet
-import yaml
 
+import yamltext
 from fieldtools import run
 from promtool import REPOSITORY
 from rules.conftest import RENDERED
@@ -23,7 +23,7 @@ ANNOTATIONS = {"summary", "description", "impact", "action", "runbook_url", "das
 
 @cache
 def groups(name: str) -> list[dict[str, Any]]:
-    document = yaml.safe_load((RENDERED / name).read_text(encoding="utf-8"))
+    document = yamltext.load((RENDERED / name).read_text(encoding="utf-8"))
     found: list[dict[str, Any]] = document.get("spec", document)["groups"]
     return found
 

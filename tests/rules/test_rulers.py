@@ -15,6 +15,7 @@ import pytest
 import rjsonnet
 import yaml
 
+import yamltext
 from demo.processes import free_port, running
 from deploy.asking import until
 from deploy.manifests import KUBERNETES, read
@@ -40,7 +41,7 @@ def alerts_of(groups: Groups) -> list[dict[str, Any]]:
 
 @cache
 def evaluated(snippet: str) -> Any:
-    return yaml.safe_load(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(ROOT)]))
+    return yamltext.load(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(ROOT)]))
 
 
 def rendered(field: str) -> Any:

@@ -17,6 +17,7 @@ import rjsonnet
 import yaml
 
 import rulelint
+import yamltext
 from fieldtools import ROOT, run
 from rules.scenario import rule_groups
 from specdec_exporter.commands import cli
@@ -109,7 +110,7 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for number, query in enumerate(code(path.read_text(), "promql"))
         ],
     }
-    rules = yaml.safe_load(RENDERED.read_text())
+    rules = yamltext.load(RENDERED.read_text())
     path = tmp_path_factory.mktemp("runbooks") / "rules.yaml"
     path.write_text(yaml.safe_dump({"groups": [*rules["groups"], group]}))
     return path
@@ -266,7 +267,7 @@ def test_every_json_in_a_command_parses(page: Path) -> None:
 
 def test_every_speculative_configuration_is_one(page: Path) -> None:
     for block in code(page.read_text(), "yaml"):
-        flag, configuration = yaml.safe_load(block)
+        flag, configuration = yamltext.load(block)
         assert flag == "--speculative-config"
         parsed = json.loads(configuration)
         assert parsed["method"] in pack_config()["policy"]["methods"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import rjsonnet
-import yaml
 
+import yamltext
 from fieldtools import ROOT, tool
 
 NAME = "specdec-exporter"
@@ -45,7 +45,7 @@ def evaluated(vendor: Path, config: str) -> Any:
 
 
 def in_yaml(path: str) -> Any:
-    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+    return yamltext.load((ROOT / path).read_text(encoding="utf-8"))
 
 
 def test_what_the_vendored_mixin_renders_is_what_is_committed(vendor: Path) -> None:

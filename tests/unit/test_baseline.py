@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import yamltext
 from specdec_exporter.baseline.file import (
     SLIS,
     Baseline,
@@ -175,7 +175,7 @@ def test_a_file_gives_back_the_baseline_it_was_written_from(baseline: Baseline) 
 
 
 def test_a_file_is_plain_yaml_with_the_keys_of_the_format() -> None:
-    data = yaml.safe_load(TEXT)
+    data = yamltext.load(TEXT)
     changed = ("latency", "lengths", "by_load", "blocks")  # YAML has numbers as keys, JSON has none
     assert data == {**to_document(EXAMPLE), **{key: data[key] for key in changed}}
     assert {str(bound): found for bound, found in data["by_load"].items()} == to_document(EXAMPLE)["by_load"]
@@ -435,7 +435,7 @@ def test_blocks_in_another_latency_than_the_recording_are_refused() -> None:
 
 
 def test_blocks_leave_out_the_buckets_that_no_request_fell_into() -> None:
-    blocks = yaml.safe_load(TEXT)["blocks"]
+    blocks = yamltext.load(TEXT)["blocks"]
     assert list(blocks["time_to_first_token_seconds"]["buckets"]) == [0.05, 0.1, "+Inf"]
     assert list(blocks["request_latency_seconds"]["buckets"]) == [1.0, "+Inf"]
 
@@ -519,7 +519,7 @@ def test_a_damaged_file_is_refused_or_says_exactly_what_was_read(text: str) -> N
                 assert part.bounds == whole.bounds
                 assert list(part.counts) == sorted(part.counts)
                 assert 0 <= part.sum < INF
-    told, document = numbers(yaml.safe_load(text)), numbers(to_document(read))
+    told, document = numbers(yamltext.load(text)), numbers(to_document(read))
     for key in ("name", "model_name", "duration_seconds", "num_speculative_tokens", "hardware"):
         assert told.get(key) == document.get(key)
     for sli in SLIS:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from builders import CAPTURES
 from specdec_exporter import __version__
@@ -112,9 +113,9 @@ def test_help_names_every_command(flag: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str) -> None:
-    run = Run(command, "--help")
-    assert (run.code, run.err) == (0, "")
-    assert run.out.startswith(f"Usage: specdec-exporter {command} ")
+    shown = CliRunner().invoke(cli.cli, [command, "--help"], prog_name="specdec-exporter")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout.startswith(f"Usage: specdec-exporter {command} ")
 
 
 @pytest.mark.parametrize("program", [MODULE, SCRIPT], ids=["module", "script"])
@@ -142,7 +143,7 @@ def test_flags_without_a_command_are_those_of_serve(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["baseline record", "compare"])
 def test_the_conditions_of_a_recording_have_flags(command: str) -> None:
-    shown = Run(*command.split(), "--help").out
+    shown = CliRunner().invoke(cli.cli, [*command.split(), "--help"]).stdout
     for name in ("hardware", "model", "runtime", "request-parameters", "command"):
         assert f"\n  --{name} TEXT" in shown
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
+import yamltext
 from specdec_exporter.config import (
     DiscoveredSettings,
     DiscoverySettings,
@@ -68,7 +67,7 @@ def test_the_example_file_loads_and_shows_every_setting(tmp_path: Path) -> None:
     path.write_text(example)
     settings = load_settings(str(path), {})
     assert len(settings.predictors) > 1
-    data = yaml.safe_load(example)
+    data = yamltext.load(example)
     assert set(data) == set(Settings.__struct_fields__)
     assert set(data["web"]) == set(WebSettings.__struct_fields__)
     assert set(data["log"]) == set(OwnLogSettings.__struct_fields__)
@@ -80,7 +79,7 @@ def test_the_example_of_discovery_loads_and_shows_every_setting(tmp_path: Path) 
     path = tmp_path / "specdec.yaml"
     path.write_text(example)
     assert load_settings(str(path), {}).discovery is not None
-    data = yaml.safe_load(example)["discovery"]
+    data = yamltext.load(example)["discovery"]
     assert set(data) == set(DiscoverySettings.__struct_fields__)
     assert set(data["kubernetes"]) == set(KubernetesSettings.__struct_fields__)
     assert set(data["predictor"]) == set(DiscoveredSettings.__struct_fields__)
@@ -88,7 +87,7 @@ def test_the_example_of_discovery_loads_and_shows_every_setting(tmp_path: Path) 
 
 def test_the_example_of_a_web_configuration_is_one_and_shows_every_setting() -> None:
     (example,) = code(section(CONFIGURATION, "TLS and basic authentication"), "yaml")
-    data = yaml.safe_load(example)
+    data = yamltext.load(example)
     parse_yaml(example.encode(), "the example", ConfigError).read(WebConfig)
     assert set(data) == set(WebConfig.__struct_fields__)
     assert set(data["tls_server_config"]) == set(TLSServerConfig.__struct_fields__)

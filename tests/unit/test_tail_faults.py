@@ -187,6 +187,55 @@ def test_a_copy_of_half_an_oversized_line_begins_no_line(log: Log) -> None:
     assert reader.read() == ["next"]
 
 
+@pytest.mark.parametrize("long", ["\0" * 600_000, "x" * 600_000 + "\n", "x" * 600_000])
+def test_unread_lines_of_a_log_that_an_editor_copied_count_once(log: Log, long: str) -> None:
+    """Also behind a hole or an oversized line, whose pieces have no newline."""
+    reader = Reader(log.path)
+    reader.read()
+    log.append(f"one\n{long}")
+    if not long.endswith("x"):
+        log.write("two")
+    log.become_a_copy()
+    log.write("end of a line", "three")
+    read = reader.read()
+    assert read == ["one", *([] if long.endswith("x") else ["two", "end of a line"]), "three"]
+
+
+def test_the_end_of_a_copy_is_no_line(log: Log) -> None:
+    reader = Reader(log.path)
+    reader.read()
+    log.append(f"whole {'x' * 2000}")
+    reader.read()
+    log.sibling("-20261122").append(log.path.read_bytes()[:-5])
+    log.append("\n")
+    log.truncate()
+    log.write("next")
+    assert reader.read() == ["next"]
+    assert reader.wait() == []
+
+
+def test_a_copy_of_half_a_line_hides_no_rotated_file(log: Log) -> None:
+    reader = Reader(log.path)
+    reader.read()
+    log.sibling("-20261122").append("b")  # all logs of a release begin alike
+    reader.read()
+    for line in ("one", "but two", "three"):
+        log.write(line)
+        log.rotate()
+    assert reader.read() == ["one", "but two", "three"]
+
+
+def test_a_log_that_was_truncated_before_an_editor_copied_it_is_read_in_order(log: Log) -> None:
+    log.truncate()
+    reader = Reader(log.path)
+    reader.read()
+    log.write("one")
+    log.copytruncate()
+    log.write("two")
+    log.become_a_copy()
+    assert reader.read() == ["one", "two"]
+
+
 def test_sockets_and_devices_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     with socket.socket(socket.AF_UNIX) as server:

@@ -16,7 +16,14 @@ from typing import Literal
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES, LineCutter, Scanner
-from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position, bases_of, open_regular
+from specdec_exporter.predictor.sources.logfile import (
+    Identity,
+    LogFile,
+    Position,
+    bases_of,
+    common_length,
+    open_regular,
+)
 from specdec_exporter.predictor.sources.places import Findings, Place
 from specdec_exporter.predictor.sources.rotation import (
     KnownRotatedFiles,
@@ -186,7 +193,9 @@ class FileSet:
                 skipping = before.cutter.skipping and read_bytes == before.offset
                 self._place(file, read_bytes, skipping=skipping, seen=before.seen)
         self._counters.rotations += len(missed)
-        self._queue([*([before] if before else []), *missed, file])
+        older = [before] if before else []
+        # A log that was replaced by its copy was not rotated, so the files that were are older.
+        self._queue([*missed, *older, file] if read_bytes else [*older, *missed, file])
         self._note_rotated_files([file.bases])
 
     def _open(self, path: str, now: float) -> LogFile | None:
@@ -419,14 +428,15 @@ def _newer(position: Position, found: LogFile, rotated: Sequence[LogFile], live:
 
 def _end_of_common_lines(log: LogFile, copy: LogFile) -> int:
     """Return the end of the whole lines that ``copy`` has like ``log``, from the place of ``log`` on."""
-    end = log.offset
+    end = at = log.offset
     with contextlib.suppress(OSError):
-        while True:
-            lines = [os.pread(file.fd, CHUNK_BYTES, end).split(b"\n")[:-1] for file in (log, copy)]
-            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False)))
-            if not same:
-                break
-            end += sum(map(len, lines[0][:same])) + same
+        same = CHUNK_BYTES
+        while same == CHUNK_BYTES:
+            piece, other = (os.pread(file.fd, CHUNK_BYTES, at) for file in (log, copy))
+            same = common_length(piece, other)
+            if newline := piece.rfind(b"\n", 0, same) + 1:  # there may be none: in a hole, or in a long line
+                end = at + newline
+            at += same
     return end
 
 

@@ -6,6 +6,7 @@ log: the first bytes of the file and the bytes just before the place. Every read
 
 from __future__ import annotations
 
+import bisect
 import errno
 import hashlib
 import os
@@ -94,9 +95,10 @@ def bases_of(path: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((path, os.path.realpath(path))))
 
 
-def _common_length(left: bytes, right: bytes) -> int:
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
+def common_length(left: bytes, right: bytes) -> int:
+    """Return how many bytes both have alike from their beginning."""
+    length = min(len(left), len(right))
+    return bisect.bisect_left(range(length), True, key=lambda end: left[: end + 1] != right[: end + 1])
 
 
 class LogFile:
@@ -234,7 +236,7 @@ class LogFile:
         before = self.head
         self.size_bytes = os.fstat(self.fd).st_size
         self.head = os.pread(self.fd, HEAD_BYTES, 0)
-        same = _common_length(before, self.head)
+        same = common_length(before, self.head)
         if same == HEAD_BYTES:
             self.place_at_end(self.size_bytes)
             return
@@ -250,7 +252,8 @@ class LogFile:
         """
         tail = os.pread(self.fd, min(self.seen - self.offset, CHUNK_BYTES), self.offset)
         self.flushed = True
-        events = self.cutter.scanner.finish(b"" if self.cutter.skipping else tail)
+        no_line = self.cutter.skipping or self.frozen  # a copy ends where it was made, perhaps inside a line
+        events = self.cutter.scanner.finish(b"" if no_line else tail)
         if tail:
             self.place(self.offset + len(tail), skipping=True)
         return events

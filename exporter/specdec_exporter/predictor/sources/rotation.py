@@ -113,7 +113,8 @@ class KnownRotatedFiles:
             if (first := _first_bytes(path)) is None:
                 continue
             identity, head = first
-            unheld = asked_before and identity not in held
+            grown = bool(known.get(identity)) and head.startswith(known[identity])
+            unheld = asked_before and identity not in held and not grown
             new = unheld and head not in same and head != b"" and not any(begin_alike(head, other) for other in heads)
             found.append(Sibling(path, identity, head, new))
             if new:
@@ -127,10 +128,12 @@ class KnownRotatedFiles:
         return found
 
 
-def begin_alike(one: bytes, other: bytes) -> bool:
-    """Whether the first bytes of two files allow that one is a copy of the other, or of its beginning."""
-    length = min(len(one), len(other))
-    return length > 0 and one[:length] == other[:length]
+def begin_alike(head: bytes, known: bytes) -> bool:
+    """Whether the first bytes of a file allow that it is a copy of a known file, or that one is the other's beginning.
+
+    Half a line of a known file tells nothing: many logs begin like that.
+    """
+    return head != b"" and (known.startswith(head) or (b"\n" in known and head.startswith(known)))
 
 
 def _first_bytes(path: str) -> tuple[Identity, bytes] | None:
