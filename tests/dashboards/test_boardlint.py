@@ -53,7 +53,7 @@ TINY: dict[str, Any] = {
                     "legendFormat": "drafts",
                 }
             ],
-            "fieldConfig": {"defaults": {"unit": "ops", "noValue": "No drafts."}, "overrides": []},
+            "fieldConfig": {"defaults": {"unit": "suffix:/s", "noValue": "No drafts."}, "overrides": []},
         }
     ],
 }

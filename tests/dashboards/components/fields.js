@@ -6,15 +6,17 @@ import { prepared, theme } from './prepared.js';
 
 const { now, panels } = JSON.parse(readFileSync(0, 'utf8'));
 Date.now = () => now;
-globalThis.window = globalThis; // transformations ask it
+// Grafana's code asks for what a browser has.
+globalThis.window = globalThis;
+globalThis.navigator ??= { language: 'en-US', languages: ['en-US'] };
 
 const OF_UNIT = {
   bytes: [0, 41943040],
   dateTimeFromNow: [now - 26 * 60e3],
-  ops: [0.25, 21.4, 1530],
+  none: [0, 7, 4812],
   percentunit: [0, 0.004, 0.614, 1],
   s: [0.0132, 0.25, 42, 5400],
-  short: [0, 7, 0.25, 48123],
+  short: [0, 7, 0.25, 4812],
 };
 const OF_SUFFIX = [0, 0.814, 2.083, 1530];
 const MAPPED = 3; // of texts, so many are enough
@@ -22,7 +24,7 @@ const MAPPED = 3; // of texts, so many are enough
 const names = new Map(
   theme.visualization.hues.flatMap(({ shades }) => shades.map(({ name, color }) => [color.toLowerCase(), name]))
 );
-names.set(theme.visualization.getColorByName('text').toLowerCase(), 'text');
+['#24292e', 'rgba(36, 41, 46, 1)'].forEach((color) => names.set(color, 'text'));
 
 function typical(field) {
   const { mappings = [], thresholds, unit } = field.config;
@@ -34,7 +36,7 @@ function typical(field) {
   const edges = (thresholds?.steps ?? []).slice(1).flatMap(({ value }) => [value - 0.01 * (Math.abs(value) || 1), value]);
   const samples = mapped.length ? mapped : (OF_UNIT[unit] ?? (unit?.startsWith('suffix:') ? OF_SUFFIX : undefined));
   if (!samples) {
-    throw new Error(`no typical values are known of the unit ${unit}`);
+    throw new Error(`no typical values of the unit ${unit} are known`);
   }
   return [null, ...[...new Set([...samples, ...edges])].sort((a, b) => a - b)];
 }

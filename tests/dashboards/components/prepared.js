@@ -3,6 +3,7 @@
 // options, one transformation, one migration.
 import {
   applyFieldOverrides,
+  applyNullInsertThreshold,
   cacheFieldDisplayNames,
   createTheme,
   FieldConfigOptionsRegistry,
@@ -89,5 +90,5 @@ export async function prepared({ panel, frames }) {
     timeZone: 'utc',
   });
   cacheFieldDisplayNames(found);
-  return found;
+  return panel.type === 'timeseries' ? found.map((frame) => applyNullInsertThreshold({ frame })) : found; // gaps
 }
