@@ -16,6 +16,7 @@ from fieldtools import ROOT
 BUNDLES = ROOT / ".tools" / "components"
 _PACKAGES = json.loads((Path(__file__).parent / "components" / "package.json").read_text(encoding="utf-8"))
 RELEASE: str = _PACKAGES["devDependencies"]["@grafana/ui"]
+DRAWN = {"stat", "table", "timeseries"}  # what page.jsx has components for
 CHROMIUM_FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr"),

@@ -103,10 +103,17 @@ def _panel(view: View, panel: Panel, place: Mapping[str, int]) -> Json:
     }
     transformed = frames(panel, answers) if panel.type in DRAW else []
     if any(len(frame) for frame in transformed):
-        page = Page(*(place[side] - less for side, less in zip("wh", BODY_LESS_PIXELS, strict=True)))
-        DRAW[panel.type](page, Shown(panel, transformed, shown.start, shown.end, shown.step))
-        found["image"] = f"data:image/png;base64,{base64.b64encode(page.png()).decode()}"
+        size = [place[side] - less for side, less in zip("wh", BODY_LESS_PIXELS, strict=True)]
+        plot = drawn_by_us(Shown(panel, transformed, shown.start, shown.end, shown.step), *size)
+        found["image"] = f"data:image/png;base64,{base64.b64encode(plot).decode()}"
     return found
+
+
+def drawn_by_us(what: Shown, width: int, height: int) -> bytes:
+    """The plot of a panel whose type is in :data:`DRAW`, as PNG."""
+    page = Page(width, height)
+    DRAW[what.panel.type](page, what)
+    return page.png()
 
 
 def _marks(view: View) -> Iterator[tuple[float, str]]:

@@ -23,6 +23,7 @@ function mark(u) {
     }
     u.ctx.save();
     u.ctx.strokeStyle = theme.visualization.getColorByName(color);
+    u.ctx.lineWidth = 1;
     u.ctx.setLineDash([4, 4]);
     u.ctx.beginPath();
     u.ctx.moveTo(x, u.bbox.top);
