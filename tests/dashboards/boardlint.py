@@ -150,9 +150,9 @@ def _axes(panel: Panel) -> Iterator[str]:
     """Grafana draws a series of zeros on an axis up to 100, which is 10000% of a share."""
     custom = panel.defaults.get("custom", {})
     bounded = "max" in panel.defaults or "axisSoftMax" in custom
-    if panel.type == "timeseries" and "min" in panel.defaults and not bounded:
-        if panel.defaults.get("unit") == "percentunit":
-            yield f"{panel}: nothing bounds the axis while all values are 0"
+    share = panel.type == "timeseries" and panel.defaults.get("unit") == "percentunit"
+    if share and "min" in panel.defaults and not bounded:
+        yield f"{panel}: nothing bounds the axis while all values are 0"
     if custom.get("thresholdsStyle", {}).get("mode", "off") != "off" and not bounded:
         yield f"{panel}: the limit may be out of sight"
 
