@@ -9,7 +9,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools lint format render pictures schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-tail soak-killed soak-incident users-text lock clean
+.PHONY: help demo check test test-tools lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-tail soak-killed soak-incident users-text lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,9 +79,6 @@ format: $(VENV)/.dev ## Let ruff put the code in shape
 render: $(VENV)/.dev ## Render rules, dashboards and Alertmanager files anew after a change of their jsonnet
 	$(BIN)/python tools/render.py
 
-pictures: $(VENV)/.dev $(TOOLS)/.test ## Draw previews of the dashboards into docs/
-	$(BIN)/python tests/dashboards/pictures.py
-
 bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run
 	@tests/debian.sh mtail
 	$(BIN)/python tests/bench/run.py
@@ -127,11 +124,12 @@ lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --allow-unsafe --upgrade --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove what make made
-	rm -rf $(VENV) $(TOOLS) .bench
+	rm -rf $(VENV) $(TOOLS) .bench build dist
 
-include tests/cluster/cluster.mk
-include tests/vllm/vllm.mk
-include tests/image/image.mk
-include tools/tools.mk
-include tools/release/release.mk
 include deploy/systemd/systemd.mk
+include tests/cluster/cluster.mk
+include tests/dashboards/components/components.mk
+include tests/image/image.mk
+include tests/vllm/vllm.mk
+include tools/release/release.mk
+include tools/tools.mk

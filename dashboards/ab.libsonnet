@@ -54,7 +54,7 @@ function(config, common)
       common.chance(a, b, 'chance, up to', sli, '1 +'),
       common.chance(a, b, 'chance, down to', sli, '1 -'),
     ],
-    unit: 'suffix: x',
+    unit: 'suffix:x',
     decimals: 2,
     overrides: [
       color('A', 'blue'),
@@ -80,7 +80,7 @@ function(config, common)
     annotations: common.annotations(a, true),
     rows: [
       g.row('Result', [
-        stat('Measured speed-up', 'speedup', { w: 8, unit: 'suffix: x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
+        stat('Measured speed-up', 'speedup', { w: 8, unit: 'suffix:x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
         stat('Mean time per output token', 'latency_mean', {
           w: 8,
           no_data: nothing.traffic,
@@ -90,18 +90,16 @@ function(config, common)
       ] + [effect(sli, 12) for sli in ['tpot', 'e2e']], open=true),
       g.row('Is the sample large enough, and is the comparison fair?', [
         stat('Requests: time per output token', 'requests', {
-          decimals: 0,
           no_data: nothing.traffic,
           runbook: 'SpecDecodeBaselineMissing',
           w: 5,
         }, { sli: 'tpot' }, 'requests_baseline'),
         stat('Requests: end to end', 'requests', {
-          decimals: 0,
           no_data: nothing.traffic,
           runbook: 'SpecDecodeBaselineMissing',
           w: 5,
         }, { sli: 'e2e' }, 'requests_baseline'),
-        stat('Drafts', 'drafts', { decimals: 0, runbook: 'SpecDecodeNotDrafting', w: 4 }),
+        stat('Drafts', 'drafts', { runbook: 'SpecDecodeNotDrafting', w: 4 }),
         stat('k', 'positions_configured', { decimals: 0, w: 3 }),
         common.withExporter(panel('table', {
           title: 'Release and method',
@@ -115,6 +113,7 @@ function(config, common)
               ['Time', 'Value #A', 'Value #B']
             ),
           ],
+          options: { footer: { show: false, enablePagination: false } },  // two rows
           overrides: [],
           no_data: 'Not known: no release has answered yet, and the exporter reads no log.',
           w: 7,

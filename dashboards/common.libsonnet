@@ -300,6 +300,8 @@ function(config, alerts)
         targets: [column('alerts_foremost', texts), column('alerts_since')],
         unit: 'short',
         no_data: common.nothing.alerts,
+        // Grafana makes no room for wrapped texts that a mapping gives: two lines, if rows are high.
+        options: { cellHeight: 'lg' },
         transformations: [
           g.merge,
           g.columns(
@@ -315,8 +317,8 @@ function(config, alerts)
           g.named('Severity', { mappings: common.severities, 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 80, 'custom.align': 'left' }),
           g.named('Alert', { links: [common.toRunbook], 'custom.width': 240 }),
           g.named('Latency', { 'custom.width': 70 }),
-          g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 110 }),
-          g.named('What it means', { mappings: common.ofAlerts('summary'), 'custom.width': if one then 480 else 330 } + wrapped),
+          g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 120 }),
+          g.named('What it means', { mappings: common.ofAlerts('summary'), 'custom.width': if one then 340 else 260 } + wrapped),
           g.named('What to do', { mappings: common.ofAlerts('action') } + wrapped),
         ] + (
           if one then [] else [

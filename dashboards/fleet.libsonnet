@@ -25,7 +25,7 @@ function(config, common)
       [
         'Speed-up',
         'speedup',
-        narrow({ unit: 'suffix: x', decimals: 2, 'custom.width': 80 } + colored([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']])),
+        narrow({ unit: 'suffix:x', decimals: 2, 'custom.width': 86 } + colored([[null, 'text'], [0, 'red'], [1, 'orange'], [config.speedup_min, 'green']])),
       ],
       ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 94 })],
       ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 96 })],
@@ -39,7 +39,7 @@ function(config, common)
       [
         'Of base',
         'latency_ratio',
-        narrow({ decimals: 0 } + colored([[null, 'green'], [1, 'text'], [config.latency_mean_ratio, 'red']])),
+        narrow({ decimals: 0 } + colored([[null, 'text'], [0, 'green'], [1, 'text'], [config.latency_mean_ratio, 'red']])),
         tpot,
       ],
       ['P99', 'latency_quantile', narrow(), { sli: 'tpot', quantile: '0.99' }],
@@ -71,12 +71,12 @@ function(config, common)
     rows: [
       g.row('What is wrong', [
         common.statusCounts(query, { title: 'Services by status', no_data: nothing.exporter, w: 24, h: 4 }),
-        common.alertTable(query, false, { w: 24, h: 7 }),
+        common.alertTable(query, false, { w: 24, h: 9 }),
       ], open=true),
       g.row('Services', [services], open=true),
       g.row('What is missing', [
         common.servicesTable(query, [
-          ['Requests in ' + common.long, 'without_baseline', { decimals: 0 }],
+          ['Requests in ' + common.long, 'without_baseline', { unit: 'none', decimals: 0 }],
           ['Hours of history', 'history_hours', { decimals: 0 }],
         ], {
           title: 'Services without a baseline',

@@ -191,9 +191,14 @@
       footer: { countRows: false, enablePagination: true, reducer: ['sum'], show: false },
     }, { align: 'auto', cellOptions: { type: 'auto' }, filterable: true, inspect: false, minWidth: 70 }, { mode: 'thresholds' }),
 
+  // The column under a chart is a field too. Without this it would have the unit and the maximum of the values.
+  local over(spec) =
+    local plain = { matcher: { id: 'byName', options: spec.x }, properties: [{ id: 'unit', value: 'none' }, { id: 'decimals', value: 0 }, { id: 'max' }] };
+    spec { overrides: [plain] + super.overrides },
+
   // `x`: the column whose values stand under the bars.
   barchart(spec)::
-    panel('barchart', spec, {
+    panel('barchart', over(spec), {
       xField: spec.x,
       orientation: 'vertical',
       barRadius: 0,
@@ -219,7 +224,7 @@
     }),
 
   // Lines over a column of rising numbers.
-  trend(spec):: panel('trend', spec, { xField: spec.x, legend: legend, tooltip: tooltip }, lines { showPoints: 'always', pointSize: 8, lineWidth: 2 }),
+  trend(spec):: panel('trend', over(spec), { xField: spec.x, legend: legend, tooltip: tooltip }, lines { showPoints: 'always', pointSize: 8, lineWidth: 2 }),
 
   stateTimeline(spec)::
     panel('state-timeline', spec, {

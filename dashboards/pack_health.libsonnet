@@ -11,7 +11,7 @@ function(config, common)
   local graph(title, targets, spec) = panel('timeseries', { title: title, targets: targets, min: 0, w: 8, h: 7 } + spec);
   local limit(value) = {
     thresholds: g.thresholds([[null, 'transparent'], [value, 'red']]),
-    custom: { thresholdsStyle: { mode: 'dashed' } },
+    custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 1.25 * value },
   };
   local level = config.level_labels;
   local service = std.filter(function(label) label != 'model_name', level);
@@ -86,7 +86,7 @@ function(config, common)
           no_data: nothing.exporter,
         })),
         common.servicesTable(query, [
-          ofTarget('Answering', 'up_share', { decimals: 0 } + colored([[null, 'red'], [1, 'green']])),
+          ofTarget('Answering', 'up_share', { decimals: 0 } + colored([[null, 'text'], [0, 'red'], [1, 'green']])),
           ofTarget('Data age', 'data_age', colored([[null, 'text'], [config.short_window_seconds, 'red']])),
         ] + (
           if config.source == 'exporter' then read + [
@@ -151,7 +151,7 @@ function(config, common)
           w: 6,
         })),
         common.servicesTable(query, [
-          ['Requests in ' + common.long, 'without_baseline', { decimals: 0 }],
+          ['Requests in ' + common.long, 'without_baseline', { unit: 'none', decimals: 0 }],
           ['Hours of history', 'history_hours', { decimals: 0 }],
         ], {
           title: 'Services without a baseline',
@@ -162,7 +162,7 @@ function(config, common)
         }, more=[['sli', 'Latency']], rows=level + ['sli']),
         common.servicesTable(query, [
           ['Mean', 'latency_baseline', {}, {}, level + ['sli', 'baseline_source']],
-          ['Requests', 'requests_baseline', { decimals: 0 }],
+          ['Requests', 'requests_baseline', { unit: 'none', decimals: 0 }],
         ], {
           title: 'Baselines',
           about: 'The baseline of each service and its number of requests. A baseline from history has no number: it is always large enough.',
@@ -173,8 +173,8 @@ function(config, common)
         }, more=[['sli', 'Latency'], ['baseline_source', 'Source']], rows=level + ['sli']),
       ]),
       g.row('Buckets and counters', [
-        common.servicesTable(query, [['Boundaries of ' + sli, 'bounds', { decimals: 0 }, { sli: sli }] for sli in slis], {
-          title: 'Bucket sets',
+        common.servicesTable(query, [[sli, 'bounds', { decimals: 0 }, { sli: sli }] for sli in slis], {
+          title: 'Bucket sets: boundaries by latency',
           about: 'Quantiles of services with different bucket sets are not comparable.',
           runbook: 'SpecDecodeBucketsMixed',
           no_data: nothing.predictor,
@@ -189,6 +189,7 @@ function(config, common)
           h: 8,
         }, more=[['sli', 'Latency']], rows=level + ['sli']),
         graph('Positions against totals', [series('inconsistency', '{{inference_service}} {{model_name}}')], {
+          custom: { axisSoftMax: 0.01 },
           w: 24,
           runbook: 'SpecDecodeMetricsInconsistent',
           no_data: 'The positions add up to the total on every service.',

@@ -13,7 +13,7 @@ function(config, common)
   local bySli(name) = [series(name, title(sli), { sli: sli }) for sli in slis];
   local limit(value, color) = {
     thresholds: g.thresholds([[null, 'transparent'], [value, color]]),
-    custom: { thresholdsStyle: { mode: 'dashed' } },
+    custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 1.25 * value },  // so that the limit is in sight
   };
 
   local paying = g.thresholds([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']]);
@@ -82,7 +82,7 @@ function(config, common)
         last('speedup_band', '{{bound}}'),
         last('tokens_per_step', 'ceiling'),
       ],
-      unit: 'suffix: x',
+      unit: 'suffix:x',
       thresholds: paying,
       overrides: [g.color('ceiling', 'text')],
       decimals: 2,
@@ -181,7 +181,7 @@ function(config, common)
         series('speedup_band', '{{bound}}'),
         series('tokens_per_step', 'ceiling'),
       ],
-      unit: 'suffix: x',
+      unit: 'suffix:x',
       decimals: 2,
       min: 0,
       overrides: [
@@ -248,7 +248,7 @@ function(config, common)
         series('wasted_tokens_now', 'wasted'),
         series('generation_tokens_now', 'generated, drafts or not'),
       ],
-      unit: 'suffix: /s',
+      unit: 'suffix:/s',
       min: 0,
       overrides: [
         g.color('drafted', 'blue'),
@@ -312,7 +312,7 @@ function(config, common)
         ),
         g.sortBy('By'),
       ],
-      overrides: [g.named('Requests', { unit: 'short', decimals: 0 })],
+      overrides: [g.named('Requests', { unit: 'none', decimals: 0 })],
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: 'No kinds: specdec-exporter tap does not run beside this service, or reads no record.',
       w: 24,
@@ -364,6 +364,7 @@ function(config, common)
       title: 'Requests slower than their objective',
       targets: [series('slow_requests', slo, { slo: slo }) for slo in query.parts('slow_requests')],
       min: 0,
+      custom: { axisSoftMax: 0.01 },
       runbook: 'SpecDecodeErrorBudgetBurn',
       no_data: nothing.traffic + ' Or the bound of the objective is not a bucket boundary.',
       w: 8,
@@ -434,11 +435,32 @@ function(config, common)
       h: 7,
     } + limit(config.kv_cache_usage_max, 'red')),
     panel('timeseries', {
+      title: 'KV cache capacity',
+      about: 'If this falls with a deployment, a draft model or its KV cache took the memory.',
+      targets: [series('kv_cache_capacity', 'tokens, smallest engine')],
+      min: 0,
+      runbook: 'SpecDecodeKVCacheSqueeze',
+      no_data: 'Not known: the predictor cannot be reached, or its release tells no capacity.',
+      w: 12,
+      h: 7,
+    }),
+    panel('timeseries', {
       title: 'Preemptions',
       targets: [series('preemptions', 'in ' + common.long)],
       min: 0,
       runbook: 'SpecDecodeKVCacheSqueeze',
       no_data: nothing.predictor,
+      w: 12,
+      h: 7,
+    }),
+    panel('timeseries', {
+      title: 'Prefix cache hits',
+      about: 'Fewer hits mean more prefill and a later first token, whatever speculation does. Prompts changed, or the cache is too small.',
+      targets: [series('prefix_cache_hits', 'in ' + common.long)],
+      min: 0,
+      max: 1,
+      runbook: 'SpecDecodeKVCacheSqueeze',
+      no_data: 'No lookups: nothing is generated, prefix caching is off, or the predictor has a V0 engine.',
       w: 12,
       h: 7,
     }),

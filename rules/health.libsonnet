@@ -44,17 +44,17 @@ function(config, source, signals, narrow)
       expr: ofTarget('max', 'scrape_collector_duration_seconds', service + ['collector']),
     },
     log_lines_now: {
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Log lines read per second.',
       expr: rateOfTarget('log_reader_lines_total'),
     },
     log_matched_lines_now: {
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Log lines per second about speculation or the engine.',
       expr: rateOfTarget('log_reader_matched_lines_total'),
     },
     log_errors_now: {
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Per second: lines of interest that could not be parsed; lines that were too long; failures to read the log.',
       label: 'error',
       by: {
@@ -84,7 +84,7 @@ function(config, source, signals, narrow)
       expr: 'count by (sli, baseline_source) (%s)' % signals.latency_baseline.record,
     },
     log_errors_all_now: {
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Log reader errors of all kinds per second.',
       expr: std.join('\n+ ', [promql.group(health.log_errors_now.by[kind]) for kind in std.objectFields(health.log_errors_now.by)]),
     },

@@ -169,7 +169,7 @@ function(config, source, signals, narrow)
 
     // --- Does it pay? ------------------------------------------------------------------------------------------------
     speedup_band: {
-      unit: 'suffix: x',
+      unit: 'suffix:x',
       help: signals.speedup_bound.help + ' Left out where it is a factor of 2 away from the speed-up, because it says little.',
       label: 'bound',
       local told(bound, comparison, factor) = '%(bound)s{bound="%(which)s"} %(comparison)s %(on)s %(factor)s * %(speedup)s' % {
@@ -219,7 +219,7 @@ function(config, source, signals, narrow)
       expr: source.concurrency(short),
     },
     speedup_by_load: {
-      unit: 'suffix: x',
+      unit: 'suffix:x',
       help: 'Measured speed-up by concurrency: the time that the same tokens would have taken without speculation at like load '
             + '/ the time that they took. Of loads with at least %d request-steps.' % policy.cost.min_steps,
       label: 'place',
@@ -255,17 +255,17 @@ function(config, source, signals, narrow)
 
     // --- Acceptance --------------------------------------------------------------------------------------------------
     draft_tokens_now: {
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Draft tokens proposed per second.',
       expr: source.counter('rate', 'draft_tokens', short),
     },
     accepted_tokens_now: {
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Draft tokens accepted per second.',
       expr: source.counter('rate', 'accepted_tokens', short),
     },
     wasted_tokens_now: {
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Wasted draft tokens per second: proposed, verified and rejected.',
       expr: '%(drafted)s\n- %(on)s\n%(accepted)s' % {
         drafted: promql.group(views.draft_tokens_now.expr),
@@ -304,7 +304,7 @@ function(config, source, signals, narrow)
     // The cost is measured at the k that runs. How much of it is per draft and how much per draft token is not known, so the
     // speed-up with another k lies between two limits.
     speedup_at_least: {
-      unit: 'suffix: x',
+      unit: 'suffix:x',
       help: 'Expected speed-up with k draft tokens if a draft costs the same with any k: by the measured curve and the measured '
             + 'cost. Absent while the cost is not measured.',
       expr: '%(tokens)s\n/ %(on)s group_left ()\n(1 + %(cost)s * %(on)s %(length)s)' % {
@@ -315,7 +315,7 @@ function(config, source, signals, narrow)
       },
     },
     speedup_at_most: {
-      unit: 'suffix: x',
+      unit: 'suffix:x',
       help: 'The same if the cost grows in proportion to k.',
       expr: '%(tokens)s\n/ on (%(labels)s)\n(1 + %(cost)s)' % {
         tokens: tokens_with,
@@ -356,7 +356,7 @@ function(config, source, signals, narrow)
       by_sli: { [sli]: source.replicaMean(sli, long) for sli in std.objectFields(config.slis) },
     },
     replica_speedup: {
-      unit: 'suffix: x',
+      unit: 'suffix:x',
       help: 'Measured speed-up by replica: by its exporter at like load, otherwise time per output token at baseline / of the '
             + 'replica.',
       // An exporter measures all engines of its predictor together.
@@ -530,7 +530,7 @@ function(config, source, signals, narrow)
       },
     },
     speculation_unused: {
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Tokens per second of services without speculation. Live controls are left out.',
       expr: '%(tokens)s{inference_service!~"%(control)s"} >= %(min_tokens)s\nunless\n%(drafts)s' % {
         tokens: signals.generation_tokens_now.record,

@@ -79,13 +79,13 @@ function(config, source, signals, name)
     },
     drafts_now: {
       record: name('drafts', 'rate', short),
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Drafts per second.',
       expr: source.counter('rate', 'drafts', short),
     },
     generation_tokens_now: {
       record: name('generation_tokens', 'rate', short),
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Tokens generated per second.',
       expr: source.counter('rate', 'generation_tokens', short),
     },

@@ -77,7 +77,7 @@ function(config, source, signals, name)
       },
     },
     replica_generation_tokens: {
-      unit: 'ops',
+      unit: 'suffix:/s',
       help: 'Tokens generated per second by replica.',
       expr: source.replicaCounter('rate', 'generation_tokens', long),
     },

@@ -37,7 +37,7 @@ MACROS = {
 }
 LEVEL = ("cluster", "namespace", "inference_service")
 # Grafana's names of the units that the dashboards use; a misspelt one shows as text behind every number.
-UNITS = {"percentunit", "s", "short", "none", "ops", "reqps", "bytes", "dateTimeFromNow", "dateTimeAsIso", "string"}
+UNITS = {"percentunit", "s", "short", "none", "reqps", "bytes", "dateTimeFromNow", "dateTimeAsIso", "string"}
 VISUAL = {"stat", "timeseries", "table", "barchart", "heatmap", "state-timeline", "trend"}
 
 
@@ -129,6 +129,7 @@ def panels(dashboard: Dashboard) -> Iterator[str]:
         if not panel.defaults.get("noValue"):
             yield f"{panel}: nothing says why there may be no data"
         yield from _units(panel)
+        yield from _axes(panel)
         yield from _texts(panel)
         yield from _targets(panel)
 
@@ -141,6 +142,19 @@ def _units(panel: Panel) -> Iterator[str]:
     for unit in given:
         if unit is not None and unit not in UNITS and not unit.startswith("suffix:"):
             yield f"{panel}: Grafana has no unit {unit!r}, or the list of those in use here lacks it"
+        if unit is not None and unit.startswith("suffix: "):
+            yield f"{panel}: Grafana puts a space before a suffix, and {unit!r} has another"
+
+
+def _axes(panel: Panel) -> Iterator[str]:
+    """Grafana draws a series of zeros on an axis up to 100, which is 10000% of a share."""
+    custom = panel.defaults.get("custom", {})
+    bounded = "max" in panel.defaults or "axisSoftMax" in custom
+    share = panel.type == "timeseries" and panel.defaults.get("unit") == "percentunit"
+    if share and "min" in panel.defaults and not bounded:
+        yield f"{panel}: nothing bounds the axis while all values are 0"
+    if custom.get("thresholdsStyle", {}).get("mode", "off") != "off" and not bounded:
+        yield f"{panel}: the limit may be out of sight"
 
 
 def _texts(panel: Panel) -> Iterator[str]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dashboards.database import NOW
 from dashboards.frames import Cell, Field, Frame
 from dashboards.grafana import Json, Panel
 
@@ -113,22 +112,16 @@ def shown(config: Json, value: Cell) -> str:
 
 
 def with_unit(value: float, unit: str, decimals: int | None) -> str:
-    """A number in Grafana's units; those that the dashboards do not use are errors."""
+    """A number in Grafana's units; those of no panel that is drawn here are errors."""
     match unit:
         case "percentunit":
-            return f"{_digits(value * 100, decimals)} %"
+            return f"{_digits(value * 100, decimals)}%"
         case "s":
             return _time(value, decimals)
-        case "dateTimeFromNow":
-            return f"{_time(NOW - value / 1000, 0)} ago"
-        case "bytes":
-            return f"{_sized(value, decimals)}B"
-        case "ops":
-            return f"{_sized(value, decimals)}/s"
         case "short":
             return _sized(value, decimals)
         case _ if unit.startswith("suffix:"):
-            return _sized(value, decimals) + unit.removeprefix("suffix:")
+            return f"{_digits(value, decimals)} {unit.removeprefix('suffix:')}"
         case _:
             raise ValueError(f"the unit {unit!r} is not known here")
 

@@ -117,19 +117,24 @@ class View:
 
 def frames(panel: Panel, answers: Sequence[Answer]) -> list[Frame]:
     """What the panel draws: the answers as frames, transformed."""
+    found = untransformed(answers)
+    for each in panel.json.get("transformations", []):
+        if each["id"] not in TRANSFORMATIONS:
+            raise ValueError(f"{panel}: the transformation {each['id']!r} is not known here")
+        found = TRANSFORMATIONS[each["id"]](found, each.get("options", {}))
+    return found
+
+
+def untransformed(answers: Sequence[Answer]) -> list[Frame]:
+    """The answers as the data source hands them over."""
     tables = sum(answer.target.get("format") == "table" for answer in answers)
-    found = [
+    return [
         frame
         for answer in answers
         for frame in (
             _table(answer, several=tables > 1) if answer.target.get("format") == "table" else _time_series(answer)
         )
     ]
-    for each in panel.json.get("transformations", []):
-        if each["id"] not in TRANSFORMATIONS:
-            raise ValueError(f"{panel}: the transformation {each['id']!r} is not known here")
-        found = TRANSFORMATIONS[each["id"]](found, each.get("options", {}))
-    return found
 
 
 def legend(target: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -1,16 +1,16 @@
-"""A picture in pixels from the top left, and what panels have in common: axes, legends, names, colours. Light theme."""
+"""The plot of one panel in pixels from the top left, and what plots have in common: axes, legends, names, colours."""
 
 from __future__ import annotations
 
 import dataclasses
-import textwrap
+import io
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dashboards import fields
@@ -18,10 +18,11 @@ from dashboards.fields import PALETTE, configuration, option, threshold_color, w
 from dashboards.frames import Field, Frame, reduced
 from dashboards.grafana import Json, Panel
 
-INK, MUTED, FAINT, BORDER, GROUND, LINK = "#24292e", "#6a737d", "#d8dade", "#e1e3e8", "#f4f5f5", "#3274d9"
-SMALL, NORMAL = 6.8, 7.6  # points
-CHARACTER_PIXELS = 5.6  # of the small size, on average
-LINE_PIXELS = 13
+INK, FAINT = "#24292e", "#e6e7e9"
+SIZE = 8.64  # points: 12 pixels, as in Grafana's axes and legends
+CHARACTER_PIXELS = 6.6  # of this size, on average
+LINE_PIXELS = 18
+AXIS_PIXELS = 22  # below a plot
 TICKS = (300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 
 
@@ -48,7 +49,6 @@ class Shown:
     start: float
     end: float
     step: float
-    marks: Sequence[tuple[float, str]] = ()  # annotations: time and colour
 
     def entries(self) -> list[Entry]:
         """All fields but time, each with its configuration and its place."""
@@ -97,66 +97,38 @@ class Page:
     """A picture of ``width`` by ``height`` pixels."""
 
     def __init__(self, width: int, height: int) -> None:
-        self.width, self.height = width, height
-        self.figure = Figure(figsize=(width / 100, height / 100), dpi=100, facecolor=GROUND)
+        self.box = Box(0, 0, width, height)
+        self.figure = Figure(figsize=(width / 100, height / 100), dpi=100, facecolor="#ffffff")
         self._all = self.figure.add_axes((0, 0, 1, 1), frameon=False)
         self._all.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
 
+    def png(self) -> bytes:
+        """The picture."""
+        raw = io.BytesIO()
+        self.figure.savefig(raw, format="png", metadata={"Software": None})
+        return raw.getvalue()
+
     def axes(self, box: Box) -> Axes:
         """Axes that fill the box."""
-        place = (box.x / self.width, 1 - (box.y + box.h) / self.height, box.w / self.width, box.h / self.height)
+        whole = self.box
+        place = (box.x / whole.w, 1 - (box.y + box.h) / whole.h, box.w / whole.w, box.h / whole.h)
         axes = self.figure.add_axes(place, facecolor="none")
-        axes.tick_params(labelsize=SMALL, colors=MUTED, length=0, pad=3)
+        axes.tick_params(labelsize=SIZE, colors=INK, length=0, pad=4)
         for spine in axes.spines.values():
             spine.set_visible(False)
         return axes
 
-    def text(self, x: float, y: float, words: str, **how: Any) -> None:
-        """Words whose middle is at ``y``."""
-        look: dict[str, Any] = {"fontsize": NORMAL, "color": INK, "va": "center", "ha": "left"} | how
-        self._all.text(x, y, words.replace("$", r"\$"), **look)
+    def text(self, x: float, y: float, words: str) -> None:
+        """Words whose left end and middle are there."""
+        self._all.text(x, y, words.replace("$", r"\$"), fontsize=SIZE, color=INK, va="center", ha="left")
 
-    def rectangle(self, box: Box, face: str, edge: str = "none", round_by: float = 0.0) -> None:
-        """A filled box."""
-        if round_by:
-            style = f"round,pad=0,rounding_size={round_by}"
-            self._all.add_patch(FancyBboxPatch((box.x, box.y), box.w, box.h, boxstyle=style, fc=face, ec=edge, lw=0.8))
-        else:
-            self._all.add_patch(Rectangle((box.x, box.y), box.w, box.h, fc=face, ec=edge, lw=0.8))
-
-    def words(self, box: Box, words: str, *, color: str = INK, centered: bool = False) -> None:
-        """Text in lines that fit."""
-        lines = [
-            line
-            for paragraph in words.splitlines()
-            for line in textwrap.wrap(paragraph, max(8, int(box.w / CHARACTER_PIXELS))) or [""]
-        ]
-        x = box.x + box.w / 2 if centered else box.x
-        top = box.y + box.h / 2 - LINE_PIXELS / 2 * (len(lines) - 1) if centered else box.y + 8
-        for number, line in enumerate(lines[: max(1, int(box.h / LINE_PIXELS))]):
-            self.text(x, top + LINE_PIXELS * number, line, color=color, ha="center" if centered else "left")
-
-    def legend(self, box: Box, entries: Sequence[Entry]) -> None:
-        """Names and colours in lines."""
-        x, y = box.x, box.y + 7
+    def legend(self, entries: Sequence[Entry]) -> None:
+        """Names and colours in a line at the bottom."""
+        x, y = 4.0, self.box.h - LINE_PIXELS / 2
         for entry in entries:
-            width = 24 + CHARACTER_PIXELS * len(entry.text)
-            if x + width > box.x + box.w and x > box.x:
-                x, y = box.x, y + (LINE_PIXELS if entry.number else 0)
-            if y > box.y + box.h:
-                return
-            self.rectangle(Box(x, y - 1.5, 12, 3), entry.color)
-            self.text(x + 16, y, cut(entry.text, box.x + box.w - x - 16), fontsize=SMALL)
-            x += width
-
-
-def legend_height(box: Box, entries: Sequence[Entry]) -> float:
-    """Pixels that a legend under the plot takes, at most a third of the box."""
-    rows, x = 1, 0.0
-    for entry in entries:
-        width = 24 + CHARACTER_PIXELS * len(entry.text)
-        rows, x = (rows + 1, width) if x + width > box.w else (rows, x + width)
-    return min(rows, max(1, int(box.h / 3 / LINE_PIXELS))) * LINE_PIXELS + 2
+            self._all.add_patch(Rectangle((x, y - 2), 14, 4, fc=entry.color, ec="none"))
+            self.text(x + 20, y, cut(entry.text, self.box.w - x - 20))
+            x += 34 + CHARACTER_PIXELS * len(entry.text)
 
 
 def cut(text: str, pixels: float) -> str:
@@ -172,7 +144,7 @@ def time_axis(axes: Axes, what: Shown) -> None:
     ticks = [at for at in range(int(what.start - what.start % every), int(what.end) + 1, every) if at >= what.start]
     form = "%H:%M" if every < 43200 else "%m-%d"
     axes.set_xticks(ticks, [datetime.fromtimestamp(at, UTC).strftime(form) for at in ticks])
-    axes.grid(axis="both", color=FAINT, lw=0.5)
+    axes.grid(axis="both", color=FAINT, lw=0.7)
     axes.set_axisbelow(True)
 
 
@@ -181,7 +153,7 @@ def value_axis(axes: Axes, config: Json) -> None:
     unit, decimals = config.get("unit", "short"), config.get("decimals")
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: with_unit(value, unit, decimals)))
-    axes.grid(axis="y", color=FAINT, lw=0.5)
+    axes.grid(axis="y", color=FAINT, lw=0.7)
     low, high = axes.get_ylim()
     axes.set_ylim(config.get("min", low), config.get("max", high))
 
@@ -193,7 +165,7 @@ def thresholds(axes: Axes, what: Shown) -> None:
     limits = axes.get_ylim()
     for step in what.panel.defaults["thresholds"]["steps"]:
         if step.get("value") is not None:
-            axes.axhline(step["value"], color=fields.color(step["color"]), lw=0.9, ls="--")
+            axes.axhline(step["value"], color=fields.color(step["color"]), lw=1.2, ls="--")
     axes.set_ylim(limits)
 
 

@@ -1,17 +1,19 @@
-"""Pictures of the dashboards as docs/dashboard-<name>.png: a renderer of our own, fed with Prometheus' answers.
+"""Pictures of the dashboards as docs/dashboard-<name>.png, drawn by Grafana's own components from Prometheus' answers.
 
     make pictures
 
-Nothing here is Grafana's; every picture says so. It shows what a dashboard tells and whether it can be read.
+Grafana's packages have no components for some types of panels (:data:`DRAW`): a renderer of our own draws these, and
+the picture says so.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import io
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,94 +22,98 @@ sys.path.insert(0, str(TESTS))
 
 from PIL import Image
 
-from dashboards import at_once, over_time
+from dashboards import at_once, components, over_time
 from dashboards.cast import REPLICAS, SHOWN_SECONDS, VIEWS
 from dashboards.database import NOW, database, fill
-from dashboards.fields import color
-from dashboards.frames import View, frames
-from dashboards.grafana import ALL, COLUMNS, Panel, interpolate, load, window
-from dashboards.page import BORDER, INK, MUTED, Box, Page, Shown, cut
+from dashboards.frames import View, frames, untransformed
+from dashboards.grafana import ALL, COLUMNS, SCREEN_PIXELS, Json, Panel, interpolate, load, window
+from dashboards.page import Page, Shown
 
 DOCS = TESTS.parent / "docs"
-LABEL = "Preview drawn from the dashboard's JSON and simulated data, not by Grafana"
-WIDTH, MARGIN, GAP = 1200, 12, 6
-UNIT_PIXELS = 27  # of the grid's height; Grafana's 38 at the scale of 1704 pixels
-HEAD_PIXELS, TITLE_PIXELS, PADDING = 62, 24, 8
+LABEL = (
+    f"Preview of simulated data, drawn by Grafana's components {components.RELEASE}. "
+    "Where a panel says so, its plot is drawn by us."
+)
+MARGIN, GAP = 16, 8
+WIDTH = SCREEN_PIXELS + 2 * MARGIN
+UNIT_PIXELS = 38  # of the grid's height
+HEAD_PIXELS = 84
+BODY_LESS_PIXELS = (18, 42)  # a panel's body is so much narrower and lower than the panel
 COLORS = 255
-DRAW: Mapping[str, Callable[[Page, Box, Shown], None]] = {
+DRAW: Mapping[str, Callable[[Page, Shown], None]] = {
     "barchart": at_once.barchart,
     "heatmap": over_time.heatmap,
-    "stat": at_once.stat,
     "state-timeline": over_time.state_timeline,
-    "table": at_once.table,
-    "timeseries": over_time.timeseries,
     "trend": at_once.trend,
 }
 
 
 def picture(view: View) -> bytes:
     """What somebody sees who unfolded all rows, as PNG."""
-    grid = view.dashboard.unfolded
-    below = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in grid)
-    page = Page(WIDTH, HEAD_PIXELS + int(below * UNIT_PIXELS) + MARGIN)
-    _head(page, view)
-    for row in (each for each in grid if each["type"] == "row"):
-        place = _place(row)
-        page.text(place.x + 2, place.y + place.h / 2, f"⌄ {row['title']}", fontsize=9)
-    marks = list(_marks(view))
-    unfolded = [each for each in grid if each["type"] != "row"]
-    for panel, placed in zip(view.dashboard.panels, unfolded, strict=True):
-        _panel(page, _shown(view, dataclasses.replace(panel, json=placed), marks))
-    raw = io.BytesIO()
-    page.figure.savefig(raw, format="png", metadata={"Software": None})
-    packed = io.BytesIO()
-    Image.open(raw).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
-    return packed.getvalue()
-
-
-def _place(panel: Mapping[str, Mapping[str, int]]) -> Box:
-    grid, column = panel["gridPos"], (WIDTH - 2 * MARGIN) / COLUMNS
-    x, y = MARGIN + grid["x"] * column, HEAD_PIXELS + grid["y"] * UNIT_PIXELS
-    return Box(x, y, grid["w"] * column - GAP, grid["h"] * UNIT_PIXELS - GAP)
-
-
-def _head(page: Page, view: View) -> None:
-    page.text(MARGIN, 16, str(view.dashboard.json["title"]), fontsize=13)
-    page.text(WIDTH - MARGIN, 16, LABEL, ha="right", color="#c4162a", fontsize=8.5)
-    x = float(MARGIN)
-    for variable in view.variables.values():
-        if variable.json["type"] == "datasource" or variable.json.get("hide") == 2:
-            continue
-        value = "All" if variable.value == ALL else variable.value
-        words = f"{variable.json.get('label') or variable.json['name']}: {value}"
-        page.rectangle(Box(x, 32, 16 + 6.3 * len(words), 20), "#ffffff", BORDER, round_by=3)
-        page.text(x + 8, 42, words)
-        x += 24 + 6.3 * len(words)
+    placed = [(each, _place(each["gridPos"])) for each in view.dashboard.unfolded]
+    bodies = [place for each, place in placed if each["type"] != "row"]
     since, until = (
         datetime.fromtimestamp(at, UTC).strftime("%H:%M") for at in (view.end - view.range_seconds, view.end)
     )
-    page.text(WIDTH - MARGIN, 42, f"{since} to {until} UTC", ha="right", color=MUTED)
+    drawn = {
+        "title": view.dashboard.json["title"],
+        "about": LABEL,
+        "chosen": "    ".join(_chosen(view)),
+        "range": f"{since} to {until} UTC",
+        "width": WIDTH,
+        "height": max(place["y"] + place["h"] for _, place in placed) + MARGIN,
+        "now": 1000 * view.end,
+        "rows": [{"title": each["title"], **place} for each, place in placed if each["type"] == "row"],
+        "panels": [_panel(view, panel, place) for panel, place in zip(view.dashboard.panels, bodies, strict=True)],
+        "marks": [{"at": 1000 * at, "color": color} for at, color in _marks(view)],
+    }
+    with tempfile.TemporaryDirectory(prefix="specdec-picture-") as folder:
+        raw = components.screenshot(drawn, Path(folder))
+    packed = io.BytesIO()
+    whole = Image.open(io.BytesIO(raw)).convert("RGB")
+    whole.quantize(COLORS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    return packed.getvalue()
 
 
-def _shown(view: View, panel: Panel, marks: Sequence[tuple[float, str]]) -> Shown:
+def _place(grid: Mapping[str, int]) -> dict[str, int]:
+    column = (SCREEN_PIXELS + GAP) / COLUMNS
+    x, right = (MARGIN + round(at * column) for at in (grid["x"], grid["x"] + grid["w"]))
+    y = HEAD_PIXELS + grid["y"] * UNIT_PIXELS
+    return {"x": x, "y": y, "w": right - x - GAP, "h": grid["h"] * UNIT_PIXELS - GAP}
+
+
+def _chosen(view: View) -> Iterator[str]:
+    for variable in view.variables.values():
+        if variable.json["type"] != "datasource" and variable.json.get("hide") != 2:
+            value = "All" if variable.value == ALL else variable.value
+            yield f"{variable.json.get('label') or variable.json['name']}: {value}"
+
+
+def _panel(view: View, panel: Panel, place: Mapping[str, int]) -> Json:
+    """A panel with its data, or with its picture where Grafana's components cannot draw it."""
     answers = view.ask(panel)
     shown = answers[0].window if answers else window(panel, {}, view.end, view.range_seconds)
     title = interpolate(panel.title, view.variables, shown.macros, "raw")
     panel = dataclasses.replace(panel, json={**panel.json, "title": title})
-    return Shown(panel, frames(panel, answers), shown.start, shown.end, shown.step, marks)
+    found = {
+        **components.given(panel, untransformed(answers), shown.step),
+        "place": place,
+        "start": 1000 * shown.start,
+        "end": 1000 * shown.end,
+    }
+    transformed = frames(panel, answers) if panel.type in DRAW else []
+    if any(len(frame) for frame in transformed):
+        size = [place[side] - less for side, less in zip("wh", BODY_LESS_PIXELS, strict=True)]
+        plot = drawn_by_us(Shown(panel, transformed, shown.start, shown.end, shown.step), *size)
+        found["image"] = f"data:image/png;base64,{base64.b64encode(plot).decode()}"
+    return found
 
 
-def _panel(page: Page, what: Shown) -> None:
-    """Frame, title, and what the panel's type draws; its words for "no data" where there is none."""
-    panel = what.panel
-    box = _place(panel.json)
-    page.rectangle(box, "#ffffff", BORDER, round_by=3)
-    page.text(box.x + PADDING, box.y + 13, cut(panel.title, box.w / 1.15 - PADDING), fontsize=8.2, color=INK)
-    inner = box.inset(PADDING, TITLE_PIXELS, PADDING, PADDING)
-    if not any(len(frame) for frame in what.frames):
-        page.words(inner, str(panel.defaults.get("noValue") or "No data"), color=MUTED, centered=True)
-    else:
-        DRAW[panel.type](page, inner, what)
+def drawn_by_us(what: Shown, width: int, height: int) -> bytes:
+    """The plot of a panel whose type is in :data:`DRAW`, as PNG."""
+    page = Page(width, height)
+    DRAW[what.panel.type](page, what)
+    return page.png()
 
 
 def _marks(view: View) -> Iterator[tuple[float, str]]:
@@ -118,7 +124,7 @@ def _marks(view: View) -> Iterator[tuple[float, str]]:
         answer = view.annotate(annotation)
         for series in answer.series:
             times = [float(at) for at, value in series["values"] if float(value)]
-            yield from ((at, color(annotation["iconColor"])) for at in _beginnings(times, answer.window.step))
+            yield from ((at, annotation["iconColor"]) for at in _beginnings(times, answer.window.step))
 
 
 def _beginnings(times: Iterable[float], step: float) -> Iterator[float]:

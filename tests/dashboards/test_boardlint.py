@@ -53,7 +53,7 @@ TINY: dict[str, Any] = {
                     "legendFormat": "drafts",
                 }
             ],
-            "fieldConfig": {"defaults": {"unit": "ops", "noValue": "No drafts."}, "overrides": []},
+            "fieldConfig": {"defaults": {"unit": "suffix:/s", "noValue": "No drafts."}, "overrides": []},
         }
     ],
 }
@@ -74,6 +74,7 @@ def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 EXPRESSION = "panels.0.targets.0.expr"
 CLUSTER = "templating.list.1"
+DEFAULTS = "panels.0.fieldConfig.defaults"
 FAULTS = {
     "editable": ("frame", change("editable", value=True)),
     "schema": ("frame", change("schemaVersion", 41)),
@@ -88,6 +89,9 @@ FAULTS = {
     "no description": ("panels", change("panels.0.description", "")),
     "no unit": ("panels", change("panels.0.fieldConfig.defaults", {"noValue": "No drafts."})),
     "a misspelt unit": ("panels", change("panels.0.fieldConfig.defaults.unit", "percentageunit")),
+    "a second space": ("panels", change(f"{DEFAULTS}.unit", "suffix: /s")),
+    "an axis to 10000%": ("panels", change(DEFAULTS, {"unit": "percentunit", "min": 0, "noValue": "No drafts."})),
+    "a limit out of sight": ("panels", change(f"{DEFAULTS}.custom", {"thresholdsStyle": {"mode": "dashed"}})),
     "silence about no data": ("panels", change("panels.0.fieldConfig.defaults.noValue", "")),
     "a fixed data source": ("panels", change("panels.0.datasource", {"type": "prometheus", "uid": "abc"})),
     "a raw legend": ("panels", change("panels.0.targets.0.legendFormat", "__auto")),

@@ -1,0 +1,99 @@
+"""Grafana's own components and field configuration, from the bundles that ``make components`` makes of components/."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dashboards.frames import Frame
+from dashboards.grafana import Json, Panel
+from fieldtools import ROOT
+
+BUNDLES = ROOT / ".tools" / "components"
+_PACKAGES = json.loads((Path(__file__).parent / "components" / "package.json").read_text(encoding="utf-8"))
+RELEASE: str = _PACKAGES["devDependencies"]["@grafana/ui"]
+DRAWN = {"stat", "table", "timeseries"}  # what page.jsx has components for
+CHROMIUM_FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr"),
+    "--force-color-profile=srgb",
+)
+PAGE_MILLISECONDS = 20_000  # of the page's own time, which passes as fast as the machine can
+PATIENCE_SECONDS = 300
+
+
+def given(panel: Panel, frames: Sequence[Frame], step: float = 60.0) -> Json:
+    """A panel and its untransformed frames, as the bundles take them. ``step``: seconds between samples."""
+    return {"panel": panel.json, "frames": [_frame(frame, step) for frame in frames]}
+
+
+def _frame(frame: Frame, step: float) -> Json:
+    fields: list[Json] = []
+    for field in frame.fields:
+        found = {"name": field.name, "values": list(field.values), "labels": dict(field.labels)}
+        if field.name == "Time":
+            at = [round(1000 * seconds) for seconds in field.numbers]
+            fields.append(found | {"type": "time", "values": at, "config": {"interval": 1000 * step}})
+        else:
+            kind = "number" if field.name.startswith("Value") else "string"
+            fields.append(found | {"type": kind, "config": {"displayNameFromDS": field.display or None}})
+    return {"refId": frame.ref, "fields": fields}
+
+
+def fields(panels: Sequence[Json], now: float) -> list[list[Json]]:
+    """For each of :func:`given`'s panels its fields: ``name``, ``unit``, and typical ``values`` with text and colour.
+
+    ``now``: Unix seconds.
+    """
+    run = subprocess.run(
+        ["node", _bundle("fields.mjs")],
+        input=json.dumps({"now": 1000 * now, "panels": panels}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found: list[list[Json]] = json.loads(run.stdout)
+    return found
+
+
+def screenshot(picture: Mapping[str, Any], folder: Path) -> bytes:
+    """The page that components/page.jsx draws of ``picture``, as PNG. ``folder`` is an empty one."""
+    script, style = _bundle("page.js"), _bundle("page.css")
+    data = json.dumps(picture).replace("<", "\\u003c")
+    page, png = folder / "page.html", folder / "page.png"
+    page.write_text(
+        f"<!doctype html><meta charset=utf-8><link rel=stylesheet href='{style.as_uri()}'>"
+        f"<body><script>window.picture = {data}</script><script src='{script.as_uri()}'></script>",
+        encoding="utf-8",
+    )
+    chromium = shutil.which("chromium")
+    assert chromium, "chromium is missing: tests/debian.sh chromedriver"
+    run = subprocess.run(
+        [
+            chromium,
+            *CHROMIUM_FLAGS,
+            f"--user-data-dir={folder / 'profile'}",
+            f"--window-size={picture['width']},{picture['height']}",
+            f"--virtual-time-budget={PAGE_MILLISECONDS}",
+            f"--screenshot={png}",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert f'"drawn: {len(picture["panels"])}"' in run.stderr, run.stderr
+    assert '"failed: ' not in run.stderr, run.stderr
+    return png.read_bytes()
+
+
+def _bundle(name: str) -> Path:
+    found = BUNDLES / name
+    assert found.exists(), f"{found} is missing: make components"
+    return found
