@@ -16,6 +16,7 @@ from deploy.manifests import KUBERNETES
 
 # They come and go by themselves, and tell of others.
 PASSING = {"events", "leases"}
+NAMES = ("the predictor's", "the monitoring's")
 NEWER = "registry.example.com/specdec-exporter:9.9.9"
 
 
@@ -73,6 +74,5 @@ def test_an_upgrade_rolls_out_and_a_removal_leaves_nothing(
 
     assert len(upgraded) > len(found)
     assert inventory(plane.api) == before
-    table = "Objects of a predictor and its monitoring, all gone after a removal"
-    for kind, _, name in sorted(upgraded):
-        transcript.row(table, {"Kind": kind, "Name": name})
+    for kind, where, name in sorted(upgraded):
+        transcript.row("Removed without a trace", Kind=kind, Namespace=where and NAMES[where == monitoring], Name=name)
