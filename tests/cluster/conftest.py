@@ -35,9 +35,8 @@ def transcript(control_plane: ControlPlane, request: pytest.FixtureRequest) -> I
     seen = Transcript()
     yield seen
     for one in control_plane.processes:
-        seen.row(
-            "Processes", Process=one.name, Ready_after=f"{one.seconds:.0f} s", Peak_memory=f"{one.peak_mib:.0f} MiB"
-        )
+        ready, peak = f"{one.seconds:.0f} s", f"{one.peak_mib():.0f} MiB"
+        seen.row("Processes", Process=one.name, Ready_after=ready, Peak_memory=peak)
     if request.config.getoption("--record"):
         seen.write(ROOT / "docs/cluster.md")
 

@@ -18,8 +18,8 @@ ROOM = "Room for `kubectl apply` without `--server-side`"
 TABLES = {
     "Processes": "Ready after: from the start of the process, on the machine that wrote this.",
     "The API server takes": (
-        "Every manifest in the repository, with `--dry-run=server --validate=strict`: unknown fields and invalid values "
-        "are refused, and KServe's validator is asked. Nothing was refused."
+        "Every manifest in the repository, with `--dry-run=server --validate=strict`: that refuses unknown fields and "
+        "invalid values, and asks KServe's validator. Nothing was refused."
     ),
     "KServe deploys": (
         "KServe's defaulter and controller, with the configuration of its release, made a Deployment, a Service and a "
