@@ -14,7 +14,7 @@ from cluster import shipped
 from cluster.api import Object
 from cluster.controlplane import ControlPlane
 from cluster.kserve import STORAGE_CONTAINER
-from cluster.predictors import INFERENCE_SERVICES, RESTRICTED, folders, pod_of, warned
+from cluster.predictors import ENFORCE, INFERENCE_SERVICES, RESTRICTED, folders, pod_of, warned
 from cluster.transcript import Transcript
 from deploy.manifests import KUBERNETES
 
@@ -34,7 +34,8 @@ def is_ready(one: Object) -> bool:
 def test_it_is_deployed(
     kserve: ControlPlane, new_namespace: Callable[..., str], transcript: Transcript, folder: Path
 ) -> None:
-    namespace = new_namespace(**({} if folder in UNRESTRICTED else RESTRICTED))
+    standard = "baseline" if folder in UNRESTRICTED else "restricted"
+    namespace = new_namespace(**{ENFORCE: standard})
     kserve.apply(shipped.into(namespace, shipped.objects(folder)))
 
     pod = pod_of(kserve, namespace)
@@ -51,7 +52,7 @@ def test_it_is_deployed(
         Manifest=f"`{shipped.named(folder)}`",
         Init_containers=", ".join(one["name"] for one in pod["spec"].get("initContainers", ())) or "-",
         Containers=", ".join(containers),
-        Pod_Security="baseline" if folder in UNRESTRICTED else "restricted",
+        Pod_Security=standard,
         InferenceService="PredictorReady",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import yaml
@@ -16,7 +17,6 @@ from deploy.manifests import KUBERNETES
 
 # They come and go by themselves, and tell of others.
 PASSING = {"events", "leases"}
-NAMES = ("the predictor's", "the monitoring's")
 NEWER = "registry.example.com/specdec-exporter:9.9.9"
 
 
@@ -74,5 +74,6 @@ def test_an_upgrade_rolls_out_and_a_removal_leaves_nothing(
 
     assert len(upgraded) > len(found)
     assert inventory(plane.api) == before
-    for kind, where, name in sorted(upgraded):
-        transcript.row("Removed without a trace", Kind=kind, Namespace=where and NAMES[where == monitoring], Name=name)
+    for (kind, where), number in sorted(Counter((kind, where) for kind, where, _ in upgraded).items()):
+        place = {namespace: "the predictor's", monitoring: "the monitoring's"}.get(where, "-")
+        transcript.row("Removed without a trace", Kind=kind, Namespace=place, Objects=str(number))

@@ -259,9 +259,10 @@ async def test_a_predictor_that_stops_answering_becomes_a_message(
     assert message["attachments"][0]["title"] == title
     assert page["payload"]["summary"] == title
     for step, result in {
-        "Prometheus found the pod by our PodMonitor": f"`specdec_up` with {', '.join(sorted(series['metric']))}",
+        "Prometheus found the pod by our PodMonitor": "`specdec_up` with "
+        + ", ".join(sorted(series["metric"].keys() - {"__name__"})),
         "It evaluated our PrometheusRule": f"{len(rules_of(rules))} rules without an error",
-        "vLLM stopped, and our AlertmanagerConfig led the alert to chat and pager": f"`{title}`",
+        "vLLM stopped, and our AlertmanagerConfig led the alert to chat and pager": f"`{title.replace(deployed.namespace, 'prod')}`",
     }.items():
         transcript.row("From a pod to a message", Step=step, Result=result)
 
