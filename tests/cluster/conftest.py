@@ -23,19 +23,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def transcript(request: pytest.FixtureRequest) -> Iterator[Transcript]:
-    """What this run saw; written at its end if it is asked to."""
-    seen = Transcript()
-    yield seen
-    if request.config.getoption("--record"):
-        seen.write(ROOT / "docs/cluster.md")
-
-
-@pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """API server and controllers, with all definitions: Deployments make pods, which stay Pending."""
     with run_control_plane(tmp_path_factory.mktemp("control-plane"), definitions.data()) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def transcript(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Transcript]:
+    """What this run saw; written at its end if it is asked to."""
+    seen = Transcript()
+    yield seen
+    for one in control_plane.processes:
+        ready, peak = f"{one.seconds:.0f} s", f"{one.peak_mib():.0f} MiB"
+        seen.row("Processes", Process=one.name, Ready_after=ready, Peak_memory=peak)
+    if request.config.getoption("--record"):
+        seen.write(ROOT / "docs/cluster.md")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ from cluster.api import Object
 from cluster.controlplane import ControlPlane
 
 INFERENCE_SERVICES = "serving.kserve.io/v1beta1/inferenceservices"
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+ENFORCE = "pod-security.kubernetes.io/enforce"
+RESTRICTED = {ENFORCE: "restricted"}
 START_SECONDS = 30.0
 
 

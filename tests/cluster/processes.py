@@ -16,7 +16,7 @@ START_SECONDS = 180.0  # the machine may be busy
 STOP_SECONDS = 20.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Process:
     """A running server. ``log`` is the file with its output, ``seconds`` how long it took to be ready."""
 
@@ -24,17 +24,15 @@ class Process:
     log: Path
     handle: subprocess.Popen[bytes]
     seconds: float
+    _peak_mib: float = 0.0
 
-    @property
     def peak_mib(self) -> float:
-        """Most memory that it has had resident, MiB."""
-        status = Path(f"/proc/{self.handle.pid}/status").read_text(encoding="ascii")
-        (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) / 1024
-
-    def said(self) -> str:
-        """Everything that it has logged."""
-        return self.log.read_text(encoding="utf-8", errors="replace")
+        """Most memory that it has had resident, MiB; also after its end."""
+        if self.handle.poll() is None:
+            status = Path(f"/proc/{self.handle.pid}/status").read_text(encoding="ascii")
+            (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+            self._peak_mib = int(line.split()[1]) / 1024
+        return self._peak_mib
 
 
 @contextlib.contextmanager
@@ -69,7 +67,9 @@ def started(
 
     try:
         wait_until(answers, seconds=START_SECONDS, what=f"ready {name} ({log})")
-        yield Process(name, log, handle, time.monotonic() - begun)
+        process = Process(name, log, handle, time.monotonic() - begun)
+        yield process
+        process.peak_mib()
     finally:
         handle.terminate()
         try:

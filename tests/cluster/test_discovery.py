@@ -18,7 +18,6 @@ from fieldtools import ROOT
 from running import Exporter, exporter, predictor
 
 PAGE = ROOT / "docs" / "discovery.md"
-TITLE = "Predictors that come and go"
 SERVICE_LABEL = "serving.kserve.io/inferenceservice"
 BATCHES, OF = 20, 50
 # Allocators move by some MiB. Half of the pods would leave more if each left a tenth of a predictor, which has 100 KiB.
@@ -84,15 +83,12 @@ async def test_a_thousand_pods_come_and_go(
                 pid = running.process.pid
                 measured.append((memory(pid).now, descriptors(pid), threads(pid)))
     (first, files, tasks), (last, files_left, tasks_left) = measured[BATCHES // 2], measured[-1]
-    transcript.about(TITLE, "One exporter watches the pods of a namespace; batches of pods come, are scraped, and go.")
     transcript.row(
-        TITLE,
-        {
-            "Pods": f"{BATCHES * OF:,}",
-            "RSS after half of them, and after all": f"{first:.1f} and {last:.1f} MiB",
-            "Descriptors": f"{files} and {files_left}",
-            "Threads": f"{tasks} and {tasks_left}",
-        },
+        "Pods that come and go",
+        Pods=f"{BATCHES * OF:,}",
+        RSS_after_half_and_after_all=f"{first:.1f} and {last:.1f} MiB",
+        Descriptors=f"{files} and {files_left}",
+        Threads=f"{tasks} and {tasks_left}",
     )
     assert last - first < LEAK_MIB
     assert files_left <= files

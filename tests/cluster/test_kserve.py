@@ -14,7 +14,7 @@ from cluster import shipped
 from cluster.api import Object
 from cluster.controlplane import ControlPlane
 from cluster.kserve import STORAGE_CONTAINER
-from cluster.predictors import INFERENCE_SERVICES, RESTRICTED, folders, pod_of, warned
+from cluster.predictors import ENFORCE, INFERENCE_SERVICES, RESTRICTED, folders, pod_of, warned
 from cluster.transcript import Transcript
 from deploy.manifests import KUBERNETES
 
@@ -38,7 +38,8 @@ def is_ready(one: Object) -> bool:
 def test_it_is_deployed(
     kserve: ControlPlane, new_namespace: Callable[..., str], transcript: Transcript, folder: Path
 ) -> None:
-    namespace = new_namespace(**({} if folder in UNRESTRICTED else RESTRICTED))
+    standard = "baseline" if folder in UNRESTRICTED else "restricted"
+    namespace = new_namespace(**{ENFORCE: standard})
     kserve.apply(shipped.into(namespace, shipped.objects(folder)))
 
     pod = pod_of(kserve, namespace)
@@ -54,14 +55,12 @@ def test_it_is_deployed(
     assert deployment["metadata"]["ownerReferences"][0]["uid"] == service["metadata"]["uid"]
     assert {one["metadata"]["name"] for one in kserve.api.items("v1/services", namespace)} == {f"{name}-predictor"}
     transcript.row(
-        "KServe",
-        {
-            "Manifest": f"`{shipped.named(folder)}`",
-            "Init containers": ", ".join(initial) or "-",
-            "Containers": ", ".join(containers),
-            "Pod Security": "baseline" if folder in UNRESTRICTED else "restricted",
-            "InferenceService": "PredictorReady",
-        },
+        "KServe deploys",
+        Manifest=f"`{shipped.named(folder)}`",
+        Init_containers=", ".join(initial) or "-",
+        Containers=", ".join(containers),
+        Pod_Security=standard,
+        InferenceService="PredictorReady",
     )
 
 
@@ -84,7 +83,7 @@ def test_a_storage_container_with_a_security_context_is_allowed(
     assert [one["name"] for one in pod["spec"]["initContainers"]] == ["storage-initializer"]
 
 
-def test_no_limit_of_cpu_is_what_kserve_refuses(kserve: ControlPlane, namespace: str) -> None:
+def test_no_limit_of_cpu_is_what_kserve_refuses(kserve: ControlPlane, namespace: str, transcript: Transcript) -> None:
     """Neither schema nor validator says so: only the controller does, with the defaults of KServe's ConfigMap."""
     found = shipped.into(namespace, shipped.objects(PREDICTOR))
     (service,) = (one for one in found if one["kind"] == "InferenceService")
@@ -92,15 +91,20 @@ def test_no_limit_of_cpu_is_what_kserve_refuses(kserve: ControlPlane, namespace:
 
     kserve.apply(found)
 
-    assert "must be less than or equal to cpu limit" in warned(kserve, namespace, "limit")
+    said = warned(kserve, namespace, "limit")
+    assert "must be less than or equal to cpu limit" in said
+    transcript.row("KServe refuses", What=f"`{shipped.named(PREDICTOR)}` without `limits.cpu`", It_says=said)
 
 
 @pytest.mark.parametrize(("folder", "container"), UNRESTRICTED.items(), ids=map(shipped.named, UNRESTRICTED))
 def test_what_kserve_adds_is_refused_where_pods_are_restricted(
-    kserve: ControlPlane, new_namespace: Callable[..., str], folder: Path, container: str
+    kserve: ControlPlane, new_namespace: Callable[..., str], transcript: Transcript, folder: Path, container: str
 ) -> None:
     namespace = new_namespace(**RESTRICTED)
 
     kserve.apply(shipped.into(namespace, shipped.objects(folder)))
 
-    assert f'"{container}"' in warned(kserve, namespace, 'violates PodSecurity "restricted')
+    said = warned(kserve, namespace, 'violates PodSecurity "restricted')
+    assert f'"{container}"' in said
+    _, _, violation = said.partition("is forbidden: ")
+    transcript.row("KServe refuses", What=f"`{shipped.named(folder)}` in a restricted namespace", It_says=violation)

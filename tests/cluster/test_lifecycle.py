@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import yaml
@@ -73,6 +74,6 @@ def test_an_upgrade_rolls_out_and_a_removal_leaves_nothing(
 
     assert len(upgraded) > len(found)
     assert inventory(plane.api) == before
-    table = "Objects of a predictor and its monitoring, all gone after a removal"
-    for kind, _, name in sorted(upgraded):
-        transcript.row(table, {"Kind": kind, "Name": name})
+    for (kind, where), number in sorted(Counter((kind, where) for kind, where, _ in upgraded).items()):
+        place = {namespace: "the predictor's", monitoring: "the monitoring's"}.get(where, "-")
+        transcript.row("Removed without a trace", Kind=kind, Namespace=place, Objects=str(number))

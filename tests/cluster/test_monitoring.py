@@ -67,6 +67,8 @@ apiVersion: v1
 kind: ServiceAccount
 metadata: {{name: prometheus}}
 """
+# Of the pod that the operator makes; a container beside Prometheus puts them into the configuration.
+VARIABLES = {"SHARD": "0", "POD_NAME": "prometheus-k8s-0"}
 SECRETS = ("slack-webhook-url", "pagerduty-routing-key", "smtp-password", "webhook-token")
 
 
@@ -167,7 +169,10 @@ async def prometheus(there: Deployed, routes: Server, directory: Path) -> AsyncI
     alertmanagers = [{"static_configs": [{"targets": [routes.url.removeprefix("http://")]}]}]
     config["alerting"] = {"alertmanagers": alertmanagers}
     file = directory / "prometheus.yaml"
-    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    text = yaml.safe_dump(config)
+    for variable, value in VARIABLES.items():
+        text = text.replace(f"$({variable})", value)
+    file.write_text(text, encoding="utf-8")
     port = free_port()
     command = (
         tool("prometheus3-sd"),
@@ -247,11 +252,21 @@ async def test_a_predictor_that_stops_answering_becomes_a_message(
         "revision": pod["ownerReferences"][0]["name"],
     }
     (service,) = recorded["result"]
-    assert service["metric"].keys() == {"__name__", "namespace", "inference_service"}
+    # `cluster` is an external label: no series has it, and the message below does.
+    assert service["metric"].keys() == {"__name__", "namespace", "inference_service", "job", "instance"}
     assert [rule for rule in rules_of(rules) if rule["health"] != "ok"] == []
     title = f"[FIRING:1] {CLUSTER}/{deployed.namespace}/chat: SpecDecodeTargetDown"
     assert message["attachments"][0]["title"] == title
     assert page["payload"]["summary"] == title
+    for step, result in {
+        "Prometheus found the pod by our PodMonitor": "`specdec_up` with "
+        + ", ".join(sorted(series["metric"].keys() - {"__name__"})),
+        "It evaluated our PrometheusRule": f"{len(rules_of(rules))} rules without an error",
+        "vLLM stopped, and our AlertmanagerConfig led the alert to chat and pager": (
+            f"`{title.replace(deployed.namespace, 'prod')}`"
+        ),
+    }.items():
+        transcript.row("From a pod to a message", Step=step, Result=result)
 
 
 def rules_of(data: Any) -> list[Any]:

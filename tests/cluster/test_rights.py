@@ -67,7 +67,7 @@ def test_can_i(kserve: ControlPlane, prepared: str, transcript: Transcript) -> N
 
     assert answers == QUESTIONS
     for question, answer in answers.items():
-        transcript.row("Rights of the predictor's account", {"May it": question, "Answer": answer})
+        transcript.row("May the predictor's account", Do=question, Answer=answer)
 
 
 def test_it_reads_no_log_of_another_namespace(kserve: ControlPlane, prepared: str) -> None:
