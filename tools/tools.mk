@@ -112,9 +112,10 @@ $(KUBERNETES):
 	$(GO) -C tools/kubernetes build -mod=readonly -trimpath -buildvcs=false -p 2 -ldflags='-s -w $(flags)' -o $(TOOLS)/bin/ k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kubectl
 	$(call stamp,kubernetes)
 
-$(KSERVE):
+$(KSERVE): tools/kserve/knative/main.go
 	$(call go_build,kserve) -o $(TOOLS)/bin/kserve-manager github.com/kserve/kserve/cmd/manager
 	$(call go_build,kserve) -o $(TOOLS)/bin/kserve-llmisvc github.com/kserve/kserve/cmd/llmisvc
+	$(call go_build,kserve) -o $(TOOLS)/bin/knative-webhook ./knative
 	$(call stamp,controllers)
 
 $(OPERATOR):
