@@ -128,5 +128,6 @@ lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 clean: ## Remove what make made
 	rm -rf $(VENV) $(TOOLS) .bench
 
+include tests/cluster/cluster.mk
 include tests/vllm/vllm.mk
 include tools/tools.mk

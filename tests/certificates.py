@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import ipaddress
 from pathlib import Path
 
 from cryptography import x509
@@ -26,11 +27,24 @@ class Identity:
 
 
 def issue(
-    name: str, issuer: Identity | None = None, *, host: str = "localhost", until: dt.timedelta = dt.timedelta(days=1)
+    name: str,
+    issuer: Identity | None = None,
+    *,
+    host: str = "localhost",
+    organization: str = "",
+    until: dt.timedelta = dt.timedelta(days=1),
 ) -> Identity:
-    """A CA if nobody issues it, else a certificate for ``host`` or a client. It ends ``until`` after now."""
+    """A CA if nobody issues it, else a certificate for ``host`` or a client. It ends ``until`` after now.
+
+    Kubernetes takes ``name`` for a user, and ``organization`` for the user's group.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    attributes = {NameOID.COMMON_NAME: name} | ({NameOID.ORGANIZATION_NAME: organization} if organization else {})
+    subject = x509.Name([x509.NameAttribute(*one) for one in attributes.items()])
+    try:
+        alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        alternative = x509.DNSName(host)
     now = dt.datetime.now(dt.UTC)
     builder = (
         x509.CertificateBuilder()
@@ -41,6 +55,6 @@ def issue(
         .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + until)
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
     )
     return Identity(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)

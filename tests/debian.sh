@@ -43,6 +43,7 @@ for tool in "$@"; do
         amtool | prometheus-alertmanager) # the server does not start without its default templates
             data=usr/share/prometheus/alertmanager unpack prometheus-alertmanager usr/bin/amtool usr/bin/prometheus-alertmanager
             ;;
+        etcd) unpack etcd-server usr/bin/etcd ;;
         mtail) unpack mtail usr/bin/mtail ;;
         chromedriver) apt_install chromium chromium-driver ;;
         python3-venv) apt_install "$tool" ;;

@@ -24,11 +24,23 @@ FROM_DEBIAN = {
     "vmalert": "vmalert",
     "victoria-metrics": "vmalert",
     "chromedriver": "chromedriver",
+    "etcd": "etcd",
+}
+FOR_CLUSTER = {
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kubectl",
+    "kserve-manager",
+    "kserve-llmisvc",
+    "prometheus-operator",
+    "prometheus3-sd",
 }
 
 
 def _comes_from(name: str) -> str:
-    return f"tests/debian.sh {FROM_DEBIAN[name]}" if name in FROM_DEBIAN else "make tools"
+    if name in FROM_DEBIAN:
+        return f"tests/debian.sh {FROM_DEBIAN[name]}"
+    return "make cluster-tools" if name in FOR_CLUSTER else "make tools"
 
 
 def tool(name: str) -> str:

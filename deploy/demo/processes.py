@@ -55,9 +55,9 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def running(
-    name: str, command: Sequence[str | Path], *, port: int, ready: str, directory: Path
+    name: str, command: Sequence[str | Path], *, port: int, ready: str, directory: Path, host: str = "127.0.0.1"
 ) -> AsyncIterator[Server]:
-    """Run ``command``, which listens on ``port``; yields once the path ``ready`` answers 200.
+    """Run ``command``, which listens on ``port`` of ``host``; yields once the path ``ready`` answers 200.
 
     Its output goes to ``<name>.log`` in ``directory``. Raises :class:`ProcessError`.
     """
@@ -71,7 +71,7 @@ async def running(
             cwd=directory,
             start_new_session=True,  # Ctrl-C is handled by the parent, which stops all in order
         )
-    server = Server(name, f"http://127.0.0.1:{port}", log, process)
+    server = Server(name, f"http://{host}:{port}", log, process)
     try:
         await _until_ready(server, ready)
         yield server
