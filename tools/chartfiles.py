@@ -122,7 +122,9 @@ def _stand_ins(thresholds: dict[str, float]) -> dict[str, float]:
 
 def _marker(stand_ins: dict[str, float]) -> Callable[[str], str]:
     """A function that puts markers in place of the stand-ins, of numbers and of texts."""
-    numbers = {f"{form(number):.10g}": shape % name for name, number in stand_ins.items() for shape, form in _FORMS.items()}
+    numbers = {
+        f"{form(number):.10g}": shape % name for name, number in stand_ins.items() for shape, form in _FORMS.items()
+    }
     texts = {text: f"@@{value}@@" for value, (_, text) in TEXTS.items()}
     # A text stands in JSON as it is, or with its quotes escaped.
     texts |= {json.dumps(text)[1:-1]: marker for text, marker in texts.items()}

@@ -20,7 +20,9 @@ def schema(values: str) -> str:
     """Return values.schema.json: JSON Schema, draft 7, of what values.yaml has, and nothing besides."""
     properties = _properties(yaml.safe_load(values), _comments(values), ())
     # Helm hands `global` to every chart that is part of another.
-    whole = {"$schema": "http://json-schema.org/draft-07/schema#"} | _closed(properties | {"global": {"type": "object"}})
+    whole = {"$schema": "http://json-schema.org/draft-07/schema#"} | _closed(
+        properties | {"global": {"type": "object"}}
+    )
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -73,9 +75,11 @@ def _properties(values: Any, comments: Any, above: tuple[str, ...]) -> dict[str,
             place = place.setdefault(key, _closed({}))["properties"]
         kind = _TYPES[type(value)]
         bound = {"minimum": 0} if kind in {"integer", "number"} else {}
-        place[path[-1]] = {"type": kind, "description": comment} | bound | {
-            key: said for key, said in extra.items() if key != "whole"
-        }
+        place[path[-1]] = (
+            {"type": kind, "description": comment}
+            | bound
+            | {key: said for key, said in extra.items() if key != "whole"}
+        )
     return properties
 
 
@@ -86,4 +90,3 @@ def _closed(properties: dict[str, Any]) -> dict[str, Any]:
 def _default(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
     return "see `values.yaml`" if len(text) > _LONG else f"`{text}`" if text else "empty"
-

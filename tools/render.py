@@ -169,9 +169,7 @@ def render_chart() -> dict[Path, str]:
 
 
 def _yaml(document: Any) -> str:
-    return yaml.dump(
-        _in_reading_order(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6
-    )
+    return yaml.dump(_in_reading_order(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
 
 
 def _headed(document: Any, folder: str, *remarks: str) -> str:
