@@ -113,7 +113,7 @@ def chart_files(root: Path, thresholds: dict[str, float], dump: Callable[[Any], 
 
 
 def _stand_ins(thresholds: dict[str, float]) -> dict[str, float]:
-    """A number for each threshold that no other number of the pack equals, in none of its forms, and of the same type."""
+    """A number of the same type for each threshold. No other number of the pack equals any of its forms."""
     return {
         name: 71_003 + 17 * index if isinstance(default, int) else (310_417 + 1_009 * index) / 1e6
         for index, (name, default) in enumerate(thresholds.items())

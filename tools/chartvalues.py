@@ -18,7 +18,7 @@ _LONG = 60
 
 def schema(values: str) -> str:
     """Return values.schema.json: JSON Schema, draft 7, of what values.yaml has, and nothing besides."""
-    properties = _properties(yaml.safe_load(values), _comments(values), ())
+    properties = _properties(yaml.safe_load(values), comments(values), ())
     # Helm hands `global` to every chart that is part of another.
     whole = {"$schema": "http://json-schema.org/draft-07/schema#"} | _closed(
         properties | {"global": {"type": "object"}}
@@ -30,7 +30,7 @@ def readme(page: str, values: str) -> str:
     """Return the README with the table anew."""
     rows = [
         (f"`{'.'.join(path)}`", _default(value), comment)
-        for path, value, comment, _ in leaves(yaml.safe_load(values), _comments(values), ())
+        for path, value, comment, _ in leaves(yaml.safe_load(values), comments(values), ())
     ]
     return filled(page, {"values": table(("Value", "Default", "Meaning"), rows)})
 
@@ -48,7 +48,7 @@ def leaves(values: Any, comments: Any, above: tuple[str, ...]) -> Iterator[tuple
             yield path, value, comment, extra
 
 
-def _comments(text: str) -> dict[tuple[str, ...], tuple[str, Any]]:
+def comments(text: str) -> dict[tuple[str, ...], tuple[str, Any]]:
     """The comment above each key, by path, and its ``@schema``."""
     found: dict[tuple[str, ...], tuple[str, Any]] = {}
     path: list[str] = []
