@@ -113,9 +113,9 @@ def chart_files(root: Path, thresholds: dict[str, float], dump: Callable[[Any], 
 
 
 def _stand_ins(thresholds: dict[str, float]) -> dict[str, float]:
-    """A number of the same type for each threshold. No other number of the pack equals any of its forms."""
+    """A number of the same type for each threshold, which no other number of the pack equals. Texts show five digits."""
     return {
-        name: 71_003 + 17 * index if isinstance(default, int) else (310_417 + 1_009 * index) / 1e6
+        name: 71_003 + 17 * index if isinstance(default, int) else (3_107 + 13 * index) / 1e4
         for index, (name, default) in enumerate(thresholds.items())
     }
 
