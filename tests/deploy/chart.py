@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -82,14 +81,3 @@ def nested(values: dict[str, Any]) -> Object:
         place[last] = value
     return whole
 
-
-def texts(value: Any) -> Iterator[str]:
-    """Every scalar below a value, as text."""
-    if isinstance(value, dict):
-        for one in value.values():
-            yield from texts(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from texts(one)
-    else:
-        yield str(value)

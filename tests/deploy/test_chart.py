@@ -15,10 +15,11 @@ import yaml
 
 import chartfiles
 import chartvalues
+from deploy import kubeschemas
 from deploy.chart import CHART, KUBERNETES_VERSION, Object, helm, named, nested, refused, rendered, text_of
 from deploy.cli import exporter
 from deploy.manifests import KUBERNETES, parse
-from fieldtools import ROOT
+from fieldtools import ROOT, run
 from specdec_exporter import __version__
 
 pytestmark = pytest.mark.field
@@ -27,6 +28,10 @@ VALUES = (CHART / "values.yaml").read_text(encoding="utf-8")
 THRESHOLDS: dict[str, float] = yaml.safe_load(VALUES)["thresholds"]
 LARGEST_SECRET_BYTES = 1 << 20
 URL = "https://grafana.example.net/sub"
+DIGEST = f"sha256:{'0' * 64}"
+DISCOVERY = yaml.safe_load(VALUES)["exporter"]["config"]
+LISTED = {"predictors": [{"name": "chat", "url": "http://chat.prod.svc"}], "window": "6m"}
+MERGED = DISCOVERY | LISTED  # Helm merges maps
 # The chart's values of the pack that are texts, each other than its default.
 TEXTS = {
     "grafanaURL": URL,
@@ -135,7 +140,8 @@ def test_an_alert_that_does_not_exist_is_a_mistake() -> None:
 
 # --- The standalone exporter -----------------------------------------------------------------------------------------
 
-LISTED = {"predictors": [{"name": "chat", "url": "http://chat.prod.svc"}], "discovery": None}
+
+ALONE = LISTED | {"discovery": None}
 
 
 def standalone(**values: Any) -> list[Object]:
@@ -143,7 +149,7 @@ def standalone(**values: Any) -> list[Object]:
 
 
 def test_the_exporter_takes_the_configuration(tmp_path: Path) -> None:
-    chart = standalone(**{"exporter.config": LISTED})
+    chart = standalone(**{"exporter.config": ALONE})
     (container,) = named(chart, "Deployment")["spec"]["template"]["spec"]["containers"]
     (file,) = named(chart, "ConfigMap", "config")["data"].values()
     (tmp_path / "specdec.yaml").write_text(file, encoding="utf-8")
@@ -157,7 +163,7 @@ def test_the_exporter_takes_the_configuration(tmp_path: Path) -> None:
 
 def test_a_changed_configuration_makes_a_new_pod() -> None:
     one, other = (
-        named(standalone(**{"exporter.config": LISTED | {"window": window}}), "Deployment") for window in ("5m", "6m")
+        named(standalone(**{"exporter.config": ALONE | {"window": window}}), "Deployment") for window in ("5m", "6m")
     )
 
     assert one["spec"]["template"] != other["spec"]["template"]
@@ -165,7 +171,7 @@ def test_a_changed_configuration_makes_a_new_pod() -> None:
 
 
 def test_only_discovery_has_a_token_and_rights() -> None:
-    listed, cluster = standalone(**{"exporter.config": LISTED}), standalone()
+    listed, cluster = standalone(**{"exporter.config": ALONE}), standalone()
     some = standalone(**{"exporter.config.discovery.kubernetes": {"namespaces": ["prod", "test"], "log": True}})
     kinds = {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
 
@@ -210,46 +216,45 @@ def test_service_and_monitor_find_the_pod_and_no_other() -> None:
 
 # --- All values ------------------------------------------------------------------------------------------------------
 
-# Values other than the defaults, and the object and place where each of them has to arrive.
-EXPORTER = "Deployment", "spec.template.spec"
-CONTAINER = "Deployment", "spec.template.spec.containers.0"
-MONITOR = "ServiceMonitor", "spec.endpoints.0"
-POLICY = "NetworkPolicy/sidecars", "spec.ingress.0"
-CASES: dict[str, tuple[Any, str, str]] = {
-    "labels": ({"team": "ml"}, "Service", "metadata.labels.team"),
-    "operatorLabels": ({"release": None, "prometheus": "ours"}, "PrometheusRule", "metadata.labels.prometheus"),
+POD, CONTAINER = "spec.template.spec", "spec.template.spec.containers.0"
+SIDECARS = "NetworkPolicy/sidecars"
+ENDPOINT = "spec.podMetricsEndpoints.0"
+# A value other than the default; the object and the place where it has to arrive; what arrives, if it is something else.
+CASES: dict[str, tuple[Any, ...]] = {
+    "labels": ({"team": "ml"}, "Service", "metadata.labels.team", "ml"),
+    "operatorLabels": ({"prometheus": "ours"}, "PrometheusRule", "metadata.labels.prometheus", "ours"),
     "namespace": ("elsewhere", "Service", "metadata.namespace"),
-    "alertLabels": ({"tier": "1"}, "PrometheusRule", "spec.groups.-1.rules.0.labels.tier"),
-    "dashboards.labels": ({"grafana_dashboard": "yes"}, "ConfigMap/ab", "metadata.labels.grafana_dashboard"),
-    "dashboards.annotations": ({"grafana_folder": "ML"}, "ConfigMap/ab", "metadata.annotations.grafana_folder"),
-    "podMonitors.interval": ("15s", "PodMonitor/llm", "spec.podMetricsEndpoints.0.interval"),
-    "podMonitors.scrapeTimeout": ("5s", "PodMonitor/llm", "spec.podMetricsEndpoints.0.scrapeTimeout"),
+    "alertLabels": ({"tier": "1"}, "PrometheusRule", "spec.groups.-1.rules.0.labels.tier", "1"),
+    "dashboards.labels": ({"grafana_dashboard": "yes"}, "ConfigMap/ab", "metadata.labels.grafana_dashboard", "yes"),
+    "dashboards.annotations": ({"grafana_folder": "ML"}, "ConfigMap/ab", "metadata.annotations"),
+    "podMonitors.interval": ("15s", "PodMonitor/llm", f"{ENDPOINT}.interval"),
+    "podMonitors.scrapeTimeout": ("5s", "PodMonitor/llm", f"{ENDPOINT}.scrapeTimeout"),
     "podMonitors.namespaces": (["prod"], "PodMonitor/llm", "spec.namespaceSelector.matchNames"),
-    "alertmanagerConfig.labels": ({"for": "us"}, "AlertmanagerConfig", "metadata.labels.for"),
-    "alertmanagerConfig.namespaces": (["prod"], "AlertmanagerConfig", "metadata.namespace"),
-    "networkPolicy.predictorNamespaces": (["prod"], "NetworkPolicy/sidecars", "metadata.namespace"),
-    "networkPolicy.from": ([{"ipBlock": {"cidr": "10.0.0.0/8"}}], POLICY[0], f"{POLICY[1]}.from"),
-    "exporter.image.repository": ("own.example.com/specdec", CONTAINER[0], f"{CONTAINER[1]}.image"),
-    "exporter.image.tag": ("9.9", CONTAINER[0], f"{CONTAINER[1]}.image"),
-    "exporter.image.digest": (f"sha256:{'0' * 64}", CONTAINER[0], f"{CONTAINER[1]}.image"),
-    "exporter.image.pullPolicy": ("Always", CONTAINER[0], f"{CONTAINER[1]}.imagePullPolicy"),
-    "exporter.image.pullSecrets": ([{"name": "pull"}], EXPORTER[0], f"{EXPORTER[1]}.imagePullSecrets"),
-    "exporter.config": ({"window": "6m"}, "ConfigMap/config", "data"),
-    "exporter.serviceAccount.name": ("ours", EXPORTER[0], f"{EXPORTER[1]}.serviceAccountName"),
-    "exporter.serviceAccount.annotations": ({"role": "x"}, "ServiceAccount", "metadata.annotations"),
-    "exporter.env": ([{"name": "A", "value": "b"}], CONTAINER[0], f"{CONTAINER[1]}.env"),
-    "exporter.volumes": ([{"name": "v", "emptyDir": {}}], EXPORTER[0], f"{EXPORTER[1]}.volumes.1"),
-    "exporter.volumeMounts": ([{"name": "v", "mountPath": "/v"}], CONTAINER[0], f"{CONTAINER[1]}.volumeMounts.1"),
-    "exporter.resources": ({"limits": {"memory": "1Gi"}}, CONTAINER[0], f"{CONTAINER[1]}.resources.limits.memory"),
-    "exporter.podLabels": ({"mesh": "off"}, EXPORTER[0], "spec.template.metadata.labels.mesh"),
-    "exporter.podAnnotations": ({"note": "n"}, EXPORTER[0], "spec.template.metadata.annotations.note"),
-    "exporter.nodeSelector": ({"disk": "ssd"}, EXPORTER[0], f"{EXPORTER[1]}.nodeSelector"),
-    "exporter.tolerations": ([{"operator": "Exists"}], EXPORTER[0], f"{EXPORTER[1]}.tolerations"),
-    "exporter.affinity": ({"nodeAffinity": {}}, EXPORTER[0], f"{EXPORTER[1]}.affinity"),
-    "exporter.priorityClassName": ("high", EXPORTER[0], f"{EXPORTER[1]}.priorityClassName"),
-    "exporter.serviceMonitor.interval": ("20s", MONITOR[0], f"{MONITOR[1]}.interval"),
-    "exporter.serviceMonitor.scrapeTimeout": ("7s", MONITOR[0], f"{MONITOR[1]}.scrapeTimeout"),
-    "sidecarInjection.namespaces": (["prod"], "ConfigMap/sidecar", "metadata.namespace"),
+    "alertmanagerConfig.labels": ({"for": "us"}, "AlertmanagerConfig", "metadata.labels.for", "us"),
+    "alertmanagerConfig.namespaces": (["prod"], "AlertmanagerConfig", "metadata.namespace", "prod"),
+    "networkPolicy.predictorNamespaces": (["prod"], SIDECARS, "metadata.namespace", "prod"),
+    "networkPolicy.from": ([{"ipBlock": {"cidr": "10.0.0.0/8"}}], SIDECARS, "spec.ingress.0.from"),
+    "exporter.image.repository": ("own/specdec", "Deployment", f"{CONTAINER}.image", f"own/specdec@{DIGEST}"),
+    "exporter.image.tag": ("9.9", "Deployment", f"{CONTAINER}.image", f"own/specdec@{DIGEST}"),
+    "exporter.image.digest": (DIGEST, "Deployment", f"{CONTAINER}.image", f"own/specdec@{DIGEST}"),
+    "exporter.image.pullPolicy": ("Always", "Deployment", f"{CONTAINER}.imagePullPolicy"),
+    "exporter.image.pullSecrets": ([{"name": "pull"}], "Deployment", f"{POD}.imagePullSecrets"),
+    "exporter.config": (LISTED, "ConfigMap/config", "data", {"specdec.yaml": yaml.safe_dump(MERGED)}),
+    "exporter.serviceAccount.name": ("ours", "Deployment", f"{POD}.serviceAccountName"),
+    "exporter.serviceAccount.annotations": ({"role": "x"}, "ServiceAccount/ours", "metadata.annotations"),
+    "exporter.env": ([{"name": "A", "value": "b"}], "Deployment", f"{CONTAINER}.env"),
+    "exporter.volumes": ([{"name": "v", "emptyDir": {}}], "Deployment", f"{POD}.volumes.1.name", "v"),
+    "exporter.volumeMounts": ([{"name": "v", "mountPath": "/v"}], "Deployment", f"{CONTAINER}.volumeMounts.1.name", "v"),
+    "exporter.resources": ({"limits": {"cpu": "2"}}, "Deployment", f"{CONTAINER}.resources.limits.cpu", "2"),
+    "exporter.podLabels": ({"mesh": "off"}, "Deployment", "spec.template.metadata.labels.mesh", "off"),
+    "exporter.podAnnotations": ({"note": "n"}, "Deployment", "spec.template.metadata.annotations.note", "n"),
+    "exporter.nodeSelector": ({"disk": "ssd"}, "Deployment", f"{POD}.nodeSelector"),
+    "exporter.tolerations": ([{"operator": "Exists"}], "Deployment", f"{POD}.tolerations"),
+    "exporter.affinity": ({"nodeAffinity": {}}, "Deployment", f"{POD}.affinity"),
+    "exporter.priorityClassName": ("high", "Deployment", f"{POD}.priorityClassName"),
+    "exporter.serviceMonitor.interval": ("20s", "ServiceMonitor", "spec.endpoints.0.interval"),
+    "exporter.serviceMonitor.scrapeTimeout": ("7s", "ServiceMonitor", "spec.endpoints.0.scrapeTimeout"),
+    "sidecarInjection.namespaces": (["prod"], "ConfigMap/sidecar", "metadata.namespace", "prod"),
     "sidecarInjection.url": ("http://127.0.0.1:8000", "ConfigMap/sidecar", "data.url"),
 }
 # Objects that each switch brings.
@@ -270,20 +275,18 @@ SWITCHES = {
 # In tests of their own, above.
 ELSEWHERE = {*TEXTS, "source", "severities", *(f"thresholds.{name}" for name in THRESHOLDS)}
 ELSEWHERE |= {f"alertmanagerConfig.{name}" for name in (*chartfiles.ADDRESSES, "chat", "pager")}
-ALL_ON = dict.fromkeys(SWITCHES, True) | {
-    path: CASES[path][0] for path in CASES if path.endswith(("amespaces", "exporter.config.discovery"))
-}
+NAMESPACES = {path: case[0] for path, case in CASES.items() if path.endswith("amespaces")}
+ALL_ON = dict.fromkeys(SWITCHES, True) | NAMESPACES
+EVERYTHING = nested(ALL_ON | {path: case[0] for path, case in CASES.items()})
 
 
 def kinds(chart: list[Object]) -> set[str]:
-    """Kinds, and kinds with what the name has after the release's."""
-    found = {one["kind"] for one in chart}
-    return found | {f"{one['kind']}/{one['metadata']['name'].rpartition('-')[2]}" for one in chart}
+    """Kinds, and kinds with the last word of the name."""
+    return {one["kind"] for one in chart} | {called(one) for one in chart}
 
 
-def everything() -> Object:
-    """All switches on, and each value other than its default."""
-    return nested(ALL_ON | {path: value for path, (value, _, _) in CASES.items()})
+def called(one: Object) -> str:
+    return f"{one['kind']}/{one['metadata']['name'].rpartition('-')[2]}"
 
 
 def test_every_value_has_a_test() -> None:
@@ -294,26 +297,18 @@ def test_every_value_has_a_test() -> None:
 
 @pytest.mark.parametrize("path", CASES)
 def test_a_value_arrives(path: str) -> None:
-    value, where, place = CASES[path]
-    kind, _, name = where.partition("/")
-    found: Any = named(rendered(everything()), kind, name) if name else next(
-        one for one in rendered(everything()) if one["kind"] == kind
-    )
+    value, where, place, *instead = CASES[path]
+    found: Any = next(one for one in rendered(EVERYTHING) if where in {one["kind"], called(one)})
     for key in place.split("."):
         found = found[int(key)] if isinstance(found, list) else found[key]
-    if path == "exporter.image.tag":  # the digest beats it
-        found = named(rendered(nested({"exporter.enabled": True, path: value})), "Deployment")["spec"]["template"]["spec"]
-        found = found["containers"][0]["image"]
 
-    (wanted, *_) = list(value.values())[-1:] if isinstance(value, dict) and not isinstance(found, dict) else [value]
-    wanted = wanted[0] if isinstance(wanted, list) and not isinstance(found, list) else wanted
-    wanted = wanted["memory"] if path == "exporter.resources" else wanted
-    if path == "exporter.config":
-        assert yaml.safe_load(found["specdec.yaml"])["window"] == "6m"
-    elif path.startswith("exporter.image.") and "ull" not in path:
-        assert wanted in found
-    else:
-        assert found == wanted
+    assert found == (instead or [value])[0]
+
+
+def test_the_image_has_the_tag_where_there_is_no_digest() -> None:
+    (container,) = named(standalone(**{"exporter.image.tag": "9.9"}), "Deployment")["spec"]["template"]["spec"]["containers"]
+
+    assert container["image"] == "registry.example.com/specdec-exporter:9.9"
 
 
 @pytest.mark.parametrize("path", SWITCHES)
@@ -353,7 +348,40 @@ def test_helm_finds_no_fault() -> None:
 
 
 def test_chart_and_exporter_have_one_version() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"] == __version__
 
-    assert chart["appVersion"] == __version__
-    assert not re.search(r"latest", text_of(everything()).lower().replace("latest_", ""))
+
+@pytest.mark.parametrize("source", chartfiles.SOURCES)
+def test_a_release_fits_into_its_secret(source: str) -> None:
+    """Helm keeps chart, values and manifest of a release in one Secret."""
+    values = json.dumps(EVERYTHING | {"source": source})
+    release = {
+        "manifest": text_of(EVERYTHING | {"source": source}),
+        "config": values,
+        "chart": {
+            str(file.relative_to(CHART)): base64.b64encode(file.read_bytes()).decode()
+            for file in CHART.rglob("*")
+            if file.is_file()
+        },
+    }
+
+    size = len(base64.b64encode(gzip.compress(json.dumps(release).encode())))
+
+    assert size < LARGEST_SECRET_BYTES / 2
+
+
+def test_kubernetes_and_the_operators_allow_it(tmp_path: Path) -> None:
+    kubeschemas.write(tmp_path)
+    pattern = f"{tmp_path}/{{{{.ResourceKind}}}}-{{{{.ResourceAPIVersion}}}}.json"
+    faulty = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: 1}\n"
+    (tmp_path / "chart.yaml").write_text(text_of(EVERYTHING), encoding="utf-8")
+    (tmp_path / "faulty.yaml").write_text(faulty, encoding="utf-8")
+
+    allowed, found = (
+        run("kubeconform", "-strict", "-summary", "-schema-location", pattern, tmp_path / name)
+        for name in ("chart.yaml", "faulty.yaml")
+    )
+
+    assert allowed.returncode == 0, allowed.stdout
+    assert "Skipped: 0" in allowed.stdout
+    assert "additional" in found.stdout
