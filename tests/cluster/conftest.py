@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cluster import definitions
 from cluster import kserve as kserve_install
 from cluster import operator as operator_install
 from cluster.controlplane import ControlPlane
@@ -32,14 +33,14 @@ def transcript(request: pytest.FixtureRequest) -> Iterator[Transcript]:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """API server and controllers: Deployments make pods, which stay Pending."""
-    with run_control_plane(tmp_path_factory.mktemp("control-plane")) as plane:
+    """API server and controllers, with all definitions: Deployments make pods, which stay Pending."""
+    with run_control_plane(tmp_path_factory.mktemp("control-plane"), definitions.data()) as plane:
         yield plane
 
 
 @pytest.fixture(scope="session")
 def kserve(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The control plane with KServe's definitions, webhooks, runtimes and controller."""
+    """The control plane with KServe's webhooks, runtimes and controller."""
     with kserve_install.installed(control_plane):
         yield control_plane
 
@@ -53,7 +54,7 @@ def llm(kserve: ControlPlane) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def operator(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The control plane with the Prometheus operator and its definitions."""
+    """The control plane with the Prometheus operator."""
     with operator_install.installed(control_plane):
         yield control_plane
 

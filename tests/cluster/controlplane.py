@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import itertools
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -103,10 +104,11 @@ class ControlPlane:
     # --- Namespaces, accounts, pods ----------------------------------------------------------------------------------
 
     def make_namespace(self, name: str, **labels: str) -> str:
-        """Make a namespace and wait for its default account, without which no pod is admitted."""
+        """Make a namespace and wait for what controllers put into it: without an account no pod is admitted."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         self.api.request("POST", where("v1/namespaces"), body)
         self.api.wait("v1/serviceaccounts", name, "default")
+        self.api.wait("v1/configmaps", name, "kube-root-ca.crt")
         return name
 
     def token(self, namespace: str, account: str) -> str:
@@ -186,8 +188,13 @@ def listens(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def control_plane(directory: Path) -> Iterator[ControlPlane]:
-    """Run it, from the time that it is ready until the end of the block. ``directory`` takes its files and logs."""
+def control_plane(directory: Path, data: Path | None = None) -> Iterator[ControlPlane]:
+    """Run it, from the time that it is ready until the end of the block.
+
+    ``directory`` takes its files and logs. It begins with a copy of the etcd data in ``data``.
+    """
+    if data:
+        shutil.copytree(data, directory / "etcd")
     plane = ControlPlane(directory, free_port(), write_certificates(directory))
     etcd, peer, manager = free_port(), free_port(), free_port()
     serving = (

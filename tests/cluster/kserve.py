@@ -15,27 +15,14 @@ import yaml
 
 from certificates import issue
 from cluster.api import where
-from cluster.controlplane import ControlPlane, listens, module
+from cluster.controlplane import ControlPlane, listens
+from cluster.definitions import kserve as source
 from cluster.processes import started
 from demo.processes import free_port
 from fieldtools import run, tool
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NAMESPACE = "kserve"
-# Definitions of others that KServe can use: it starts to watch those that it finds.
-OTHERS = ("knative_service.yaml",)
-OTHERS_OF_LLM = (
-    "gateway-inference-extension.yaml",
-    "gatewayapi_gateway.yaml",
-    "gatewayapi_gatewayclasses.yaml",
-    "gatewayapi_httproute.yaml",
-    "leaderworkerset.x-k8s.io_leaderworkersets.yaml",
-)
-
-
-def source() -> Path:
-    """Folder of KServe's sources, as its release has them."""
-    return module("kserve", "github.com/kserve/kserve")
 
 
 def configuration() -> dict[str, Any]:
@@ -59,13 +46,6 @@ def webhooks(plane: ControlPlane, file: Path, port: int) -> list[Any]:
         for hook in one["webhooks"]:
             hook["clientConfig"] = reachable(plane, port, hook["clientConfig"]["service"]["path"])
     return found
-
-
-def define(plane: ControlPlane, *files: Path) -> None:
-    """Create custom resources from their definitions, and wait until they are served."""
-    arguments = [f"--filename={file}" for file in files]
-    made = plane.kubectl("create", "--output=name", *arguments).split()
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", *made)
 
 
 @contextlib.contextmanager
@@ -100,18 +80,11 @@ def built(directory: Path) -> str:
 
 @contextlib.contextmanager
 def installed(plane: ControlPlane) -> Iterator[None]:
-    """KServe's definitions, ConfigMap, controller, webhooks, serving runtimes and storage containers."""
+    """KServe's ConfigMap, controller, webhooks, serving runtimes and storage containers."""
     config = source() / "config"
-    kinds = ("inferenceservices", "servingruntimes", "clusterservingruntimes", "trainedmodels", "inferencegraphs")
-    define(
-        plane,
-        *(config / "crd/full" / f"serving.kserve.io_{kind}.yaml" for kind in kinds),
-        config / "crd/full/clusterstoragecontainer/serving.kserve.io_clusterstoragecontainers.yaml",
-        *(source() / "test/crds" / file for file in OTHERS),
-    )
+    port = free_port()
     plane.make_namespace(NAMESPACE)
     plane.apply([configuration()])
-    port = free_port()
     with controller(plane, "kserve-manager", port):
         plane.apply(webhooks(plane, config / "webhook/manifests.yaml", port))
         plane.apply(built(config / "clusterresources"))
@@ -120,20 +93,14 @@ def installed(plane: ControlPlane) -> Iterator[None]:
 
 @contextlib.contextmanager
 def llm_installed(plane: ControlPlane) -> Iterator[None]:
-    """The same of LLMInferenceService, into a control plane that has KServe."""
+    """The controller and webhooks of LLMInferenceService and its presets, beside KServe."""
     config = source() / "config"
-    kinds = ("llminferenceservices", "llminferenceserviceconfigs")
-    define(
-        plane,
-        *(config / "crd/full/llmisvc" / f"serving.kserve.io_{kind}.yaml" for kind in kinds),
-        *(source() / "test/crds" / file for file in OTHERS_OF_LLM),
-    )
     port = free_port()
     conversion = {
         "strategy": "Webhook",
         "webhook": {"clientConfig": reachable(plane, port, "/convert"), "conversionReviewVersions": ["v1"]},
     }
-    for kind in kinds:
+    for kind in ("llminferenceservices", "llminferenceserviceconfigs"):
         definition = where("apiextensions.k8s.io/v1/customresourcedefinitions", name=f"{kind}.serving.kserve.io")
         plane.api.merge(definition, {"spec": {"conversion": conversion}})
     with controller(plane, "kserve-llmisvc", port):

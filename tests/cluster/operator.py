@@ -11,8 +11,7 @@ from typing import Any
 import yaml
 
 from cluster.api import Object
-from cluster.controlplane import ControlPlane, listens, module
-from cluster.kserve import define
+from cluster.controlplane import ControlPlane, listens
 from cluster.processes import started
 from demo.processes import free_port
 from fieldtools import tool
@@ -22,9 +21,7 @@ NAME = "prometheus-operator"
 
 @contextlib.contextmanager
 def installed(plane: ControlPlane) -> Iterator[None]:
-    """The operator's definitions and its process, for all namespaces."""
-    source = module("operator", "github.com/prometheus-operator/prometheus-operator")
-    define(plane, source / "example/prometheus-operator-crd")
+    """The operator's process, for all namespaces."""
     port = free_port()
     command = [
         tool(NAME),

@@ -248,10 +248,7 @@ async def test_a_predictor_that_stops_answering_becomes_a_message(
     }
     (service,) = recorded["result"]
     assert service["metric"].keys() == {"__name__", "namespace", "inference_service"}
-    faults = {
-        rule["name"]: rule["lastError"] for one in groups["groups"] for rule in one["rules"] if rule.get("lastError")
-    }
-    assert faults == {}
+    assert [rule for rule in rules_of(rules) if rule["health"] != "ok"] == []
     title = f"[FIRING:1] {CLUSTER}/{deployed.namespace}/chat: SpecDecodeTargetDown"
     assert message["attachments"][0]["title"] == title
     assert page["payload"]["summary"] == title
