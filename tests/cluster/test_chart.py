@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from collections.abc import Callable
@@ -116,7 +117,7 @@ def test_install_upgrade_rollback_uninstall(
         plane.api.gone(*left)
     assert inventory(plane.api) == before
 
-    size = len(stored["data"]["release"])
+    size = len(base64.b64decode(stored["data"]["release"]))
     assert size < LARGEST_SECRET_BYTES / 2
     transcript.about(TITLE, f"The Secret of a release takes {size / 1024:.0f} KiB of 1,024. All objects go with it.")
     for kind, where, name in sorted(installed):
