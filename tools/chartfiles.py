@@ -113,7 +113,7 @@ def chart_files(root: Path, thresholds: dict[str, float], dump: Callable[[Any], 
 
 
 def _stand_ins(thresholds: dict[str, float]) -> dict[str, float]:
-    """A number of the same type for each threshold, which no other number of the pack equals. Texts show five digits."""
+    """A number of the same type for each threshold, which nothing else in the pack equals. Texts show five digits."""
     return {
         name: 71_003 + 17 * index if isinstance(default, int) else (3_107 + 13 * index) / 1e4
         for index, (name, default) in enumerate(thresholds.items())

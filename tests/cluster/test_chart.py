@@ -12,7 +12,7 @@ import pytest
 
 from cluster.api import Object, RefusedError
 from cluster.controlplane import ControlPlane
-from cluster.test_injection import containers_of
+from cluster.test_injection import until_pods_have
 from cluster.test_lifecycle import inventory
 from cluster.transcript import Transcript
 from deploy.chart import CHART, nested, text_of
@@ -154,10 +154,8 @@ def test_the_chart_adds_sidecars(control_plane: ControlPlane, new_namespace: Cal
 
     helm(plane, namespace, "install", RELEASE, str(CHART), values=everything(predictors, **image))
     try:
-        for _ in range(200):  # the API server notices a new policy within a second
-            if sidecar := containers_of(plane.api, predictors).get("specdec-exporter"):
-                break
-        assert sidecar["image"] == "own.example.com/specdec:1.2.3"
+        found = until_pods_have(plane.api, predictors, {"kserve-container", "specdec-exporter"})
+        assert found["specdec-exporter"]["image"] == "own.example.com/specdec:1.2.3"
     finally:
         helm(plane, namespace, "uninstall", RELEASE)
 

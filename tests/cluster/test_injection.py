@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from cluster import shipped
-from cluster.api import Api, Object, where
+from cluster.api import WAIT_SECONDS, Api, Object, where
 from cluster.controlplane import ControlPlane
 from fieldtools import ROOT
 
@@ -16,7 +17,6 @@ KUBERNETES = ROOT / "deploy/kubernetes"
 POLICIES = "admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies"
 BINDINGS = "admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicybindings"
 LABELS = {"serving.kserve.io/inferenceservice": "chat", "component": "predictor"}
-LOOKS = 200  # the API server notices a new policy within a second
 
 
 def folder_of(name: str) -> list[Object]:
@@ -40,10 +40,15 @@ def take_part(plane: ControlPlane, namespace: str, **data: str) -> None:
     (settings,) = shipped.into(namespace, [one for one in folder_of("injection") if one["kind"] == "ConfigMap"])
     settings["data"] |= data
     plane.apply([settings])
-    for _ in range(LOOKS):
-        if "specdec-exporter" in containers_of(plane.api, namespace):
-            return
-    pytest.fail(f"no sidecar in {LOOKS} pods")
+    until_pods_have(plane.api, namespace, {"kserve-container", "specdec-exporter"})
+
+
+def until_pods_have(api: Api, namespace: str, names: set[str]) -> Any:
+    """Ask for pods until they get these containers: the API server notices a change of a policy after a while."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while (found := containers_of(api, namespace)).keys() != names:
+        assert time.monotonic() < deadline, found.keys()
+    return found
 
 
 def containers_of(api: Api, namespace: str, labels: dict[str, str] = LABELS, name: str = "kserve-container") -> Any:
@@ -114,7 +119,4 @@ def test_a_mistake_in_the_settings_stops_no_predictor(
     settings = where("v1/configmaps", namespace, "specdec-exporter-sidecar")
     control_plane.api.merge(settings, {"data": {"url": None}})
 
-    for _ in range(LOOKS):
-        if containers_of(control_plane.api, namespace).keys() == {"kserve-container"}:
-            return
-    pytest.fail("the pods still get a sidecar")
+    until_pods_have(control_plane.api, namespace, {"kserve-container"})

@@ -80,4 +80,3 @@ def nested(values: dict[str, Any]) -> Object:
             place = place.setdefault(key, {})
         place[last] = value
     return whole
-

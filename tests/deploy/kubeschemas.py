@@ -1,4 +1,4 @@
-"""JSON schemas of the kinds that we ship, for kubeconform: from Kubernetes' own OpenAPI and from the operators' CRDs."""
+"""JSON schemas for kubeconform: from Kubernetes' own OpenAPI and from the operator's CRDs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ import yaml
 from deploy.chart import Loader
 from fieldtools import ROOT, SCHEMAS, run
 
-OPENAPI = ("api__v1", "apis__apps__v1", "apis__rbac.authorization.k8s.io__v1", "apis__networking.k8s.io__v1")
-OPENAPI += ("apis__admissionregistration.k8s.io__v1beta1",)
+OPENAPI = (
+    "api__v1",
+    "apis__admissionregistration.k8s.io__v1beta1",
+    "apis__apps__v1",
+    "apis__networking.k8s.io__v1",
+    "apis__rbac.authorization.k8s.io__v1",
+)
 OPERATOR = ("alertmanagerconfigs", "podmonitors", "prometheusrules", "servicemonitors")
 
 

@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 import random
-import re
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ def test_the_alertmanagerconfig_is_the_mixins(url: str) -> None:
         "chat": ["email", "webhook"],
         "pager": ["slack", "pagerduty"],
         "secretName": "our-secrets",
-        "slackChannel": "#it's \"ours\"",
+        "slackChannel": '#it\'s "ours"',
         "emailTo": "a@example.net",
         "emailFrom": "b@example.net",
         "emailSmarthost": "mail.example.net:25",
@@ -94,9 +93,7 @@ def test_the_alertmanagerconfig_is_the_mixins(url: str) -> None:
     settings = {chartfiles.ADDRESSES.get(key, key): value for key, value in own.items()}
     config = f"{{ grafana_url: '{url}', alertmanager+: {json.dumps(settings)} }}"
 
-    chart = rendered(
-        {"grafanaURL": url, "alertmanagerConfig": own | {"enabled": True, "namespaces": ["prod", "test"]}}
-    )
+    chart = rendered({"grafanaURL": url, "alertmanagerConfig": own | {"enabled": True, "namespaces": ["prod", "test"]}})
 
     found = [one for one in chart if one["kind"] == "AlertmanagerConfig"]
     assert {one["metadata"]["namespace"] for one in found} == {"prod", "test"}
@@ -219,7 +216,7 @@ def test_service_and_monitor_find_the_pod_and_no_other() -> None:
 POD, CONTAINER = "spec.template.spec", "spec.template.spec.containers.0"
 SIDECARS = "NetworkPolicy/sidecars"
 ENDPOINT = "spec.podMetricsEndpoints.0"
-# A value other than the default; the object and the place where it has to arrive; what arrives, if it is something else.
+# A value other than the default; the object and the place where it has to arrive; what arrives there, if not the value.
 CASES: dict[str, tuple[Any, ...]] = {
     "labels": ({"team": "ml"}, "Service", "metadata.labels.team", "ml"),
     "operatorLabels": ({"prometheus": "ours"}, "PrometheusRule", "metadata.labels.prometheus", "ours"),
@@ -244,7 +241,12 @@ CASES: dict[str, tuple[Any, ...]] = {
     "exporter.serviceAccount.annotations": ({"role": "x"}, "ServiceAccount/ours", "metadata.annotations"),
     "exporter.env": ([{"name": "A", "value": "b"}], "Deployment", f"{CONTAINER}.env"),
     "exporter.volumes": ([{"name": "v", "emptyDir": {}}], "Deployment", f"{POD}.volumes.1.name", "v"),
-    "exporter.volumeMounts": ([{"name": "v", "mountPath": "/v"}], "Deployment", f"{CONTAINER}.volumeMounts.1.name", "v"),
+    "exporter.volumeMounts": (
+        [{"name": "v", "mountPath": "/v"}],
+        "Deployment",
+        f"{CONTAINER}.volumeMounts.1.name",
+        "v",
+    ),
     "exporter.resources": ({"limits": {"cpu": "2"}}, "Deployment", f"{CONTAINER}.resources.limits.cpu", "2"),
     "exporter.podLabels": ({"mesh": "off"}, "Deployment", "spec.template.metadata.labels.mesh", "off"),
     "exporter.podAnnotations": ({"note": "n"}, "Deployment", "spec.template.metadata.annotations.note", "n"),
@@ -290,7 +292,9 @@ def called(one: Object) -> str:
 
 
 def test_every_value_has_a_test() -> None:
-    paths = {".".join(path) for path, *_ in chartvalues.leaves(yaml.safe_load(VALUES), chartvalues.comments(VALUES), ())}
+    paths = {
+        ".".join(path) for path, *_ in chartvalues.leaves(yaml.safe_load(VALUES), chartvalues.comments(VALUES), ())
+    }
 
     assert paths == {*CASES, *SWITCHES, *ELSEWHERE}
 
@@ -306,7 +310,9 @@ def test_a_value_arrives(path: str) -> None:
 
 
 def test_the_image_has_the_tag_where_there_is_no_digest() -> None:
-    (container,) = named(standalone(**{"exporter.image.tag": "9.9"}), "Deployment")["spec"]["template"]["spec"]["containers"]
+    (container,) = named(standalone(**{"exporter.image.tag": "9.9"}), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
 
     assert container["image"] == "registry.example.com/specdec-exporter:9.9"
 
