@@ -16,6 +16,7 @@ from fieldtools import ROOT
 KUBERNETES = ROOT / "deploy/kubernetes"
 POLICIES = "admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies"
 BINDINGS = "admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicybindings"
+BOTH = {"kserve-container", "specdec-exporter"}
 LABELS = {"serving.kserve.io/inferenceservice": "chat", "component": "predictor"}
 
 
@@ -25,22 +26,21 @@ def folder_of(name: str) -> list[Object]:
     return found
 
 
-@pytest.fixture(scope="module")
-def policy(control_plane: ControlPlane) -> Iterator[None]:
-    """Policy and binding as they are shipped; no namespace takes part yet."""
-    own = [one for one in folder_of("injection") if one["kind"] != "ConfigMap"]
-    control_plane.apply(own)
-    yield
-    control_plane.api.request("DELETE", where(BINDINGS, None, own[0]["metadata"]["name"]))
-    control_plane.api.request("DELETE", where(POLICIES, None, own[0]["metadata"]["name"]))
+@pytest.fixture
+def policy(control_plane: ControlPlane) -> Iterator[Callable[..., None]]:
+    """Applies the policy as it is shipped, for a namespace and with other settings, and waits until it works."""
+    shipped_policy, binding = folder_of("injection")
 
+    def apply(namespace: str, **settings: str) -> None:
+        for one in shipped_policy["spec"]["variables"]:
+            one["expression"] = settings.get(one["name"], one["expression"])
+        (selected,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+        selected["values"] = [namespace]
+        control_plane.apply([shipped_policy, binding])
 
-def take_part(plane: ControlPlane, namespace: str, **data: str) -> None:
-    """Put the ConfigMap into a namespace, and wait until the policy works there."""
-    (settings,) = shipped.into(namespace, [one for one in folder_of("injection") if one["kind"] == "ConfigMap"])
-    settings["data"] |= data
-    plane.apply([settings])
-    until_pods_have(plane.api, namespace, {"kserve-container", "specdec-exporter"})
+    yield apply
+    control_plane.api.request("DELETE", where(BINDINGS, None, binding["metadata"]["name"]))
+    control_plane.api.request("DELETE", where(POLICIES, None, shipped_policy["metadata"]["name"]))
 
 
 def until_pods_have(api: Api, namespace: str, names: set[str]) -> Any:
@@ -76,14 +76,13 @@ def with_defaults(api: Api, namespace: str, container: Any) -> Any:
 
 @pytest.mark.parametrize("log", ["true", "false"])
 def test_a_predictor_gets_the_sidecar_of_the_example(
-    control_plane: ControlPlane, policy: None, namespace: str, log: str
+    control_plane: ControlPlane, policy: Callable[..., None], namespace: str, log: str
 ) -> None:
-    take_part(control_plane, namespace, log=log)
+    policy(namespace, log=log)
+    first, sidecar = until_pods_have(control_plane.api, namespace, BOTH).values()
     (service,) = (one for one in folder_of("predictor") if one["kind"] == "InferenceService")
     (example,) = (one for one in service["spec"]["predictor"]["containers"] if one["name"] == "specdec-exporter")
     expected = with_defaults(control_plane.api, namespace, {**example, "volumeMounts": []})
-
-    first, sidecar = containers_of(control_plane.api, namespace).values()
 
     assert first["name"] == "kserve-container"
     variables = environment(expected)
@@ -97,10 +96,11 @@ def test_a_predictor_gets_the_sidecar_of_the_example(
 
 
 def test_other_pods_stay_as_they_are(
-    control_plane: ControlPlane, policy: None, new_namespace: Callable[..., str]
+    control_plane: ControlPlane, policy: Callable[..., None], new_namespace: Callable[..., str]
 ) -> None:
     api, namespace, elsewhere = control_plane.api, new_namespace(), new_namespace()
-    take_part(control_plane, namespace)
+    policy(namespace)
+    until_pods_have(api, namespace, BOTH)
 
     for labels in (
         LABELS | {"component": "transformer"},
@@ -113,10 +113,11 @@ def test_other_pods_stay_as_they_are(
 
 
 def test_a_mistake_in_the_settings_stops_no_predictor(
-    control_plane: ControlPlane, policy: None, namespace: str
+    control_plane: ControlPlane, policy: Callable[..., None], namespace: str
 ) -> None:
-    take_part(control_plane, namespace)
-    settings = where("v1/configmaps", namespace, "specdec-exporter-sidecar")
-    control_plane.api.merge(settings, {"data": {"url": None}})
+    policy(namespace)
+    until_pods_have(control_plane.api, namespace, BOTH)
+
+    policy(namespace, log="[true][1]")
 
     until_pods_have(control_plane.api, namespace, {"kserve-container"})

@@ -216,6 +216,7 @@ def test_service_and_monitor_find_the_pod_and_no_other() -> None:
 POD, CONTAINER = "spec.template.spec", "spec.template.spec.containers.0"
 SIDECARS = "NetworkPolicy/sidecars"
 ENDPOINT = "spec.podMetricsEndpoints.0"
+SELECTED = "spec.matchResources.namespaceSelector.matchExpressions.0.values"
 # A value other than the default; the object and the place where it has to arrive; what arrives there, if not the value.
 CASES: dict[str, tuple[Any, ...]] = {
     "labels": ({"team": "ml"}, "Service", "metadata.labels.team", "ml"),
@@ -256,8 +257,13 @@ CASES: dict[str, tuple[Any, ...]] = {
     "exporter.priorityClassName": ("high", "Deployment", f"{POD}.priorityClassName"),
     "exporter.serviceMonitor.interval": ("20s", "ServiceMonitor", "spec.endpoints.0.interval"),
     "exporter.serviceMonitor.scrapeTimeout": ("7s", "ServiceMonitor", "spec.endpoints.0.scrapeTimeout"),
-    "sidecarInjection.namespaces": (["prod"], "ConfigMap/sidecar", "metadata.namespace", "prod"),
-    "sidecarInjection.url": ("http://127.0.0.1:8000", "ConfigMap/sidecar", "data.url"),
+    "sidecarInjection.namespaces": (["prod"], "MutatingAdmissionPolicyBinding", SELECTED),
+    "sidecarInjection.url": (
+        "http://127.0.0.1:8000",
+        "MutatingAdmissionPolicy",
+        "spec.variables.1.expression",
+        '"http://127.0.0.1:8000"',
+    ),
 }
 # Objects that each switch brings.
 SWITCHES = {
@@ -271,7 +277,7 @@ SWITCHES = {
     "exporter.rbac": {"ClusterRole", "ClusterRoleBinding"},
     "exporter.serviceAccount.create": {"ServiceAccount"},
     "exporter.serviceMonitor.enabled": {"ServiceMonitor"},
-    "sidecarInjection.enabled": {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ConfigMap/sidecar"},
+    "sidecarInjection.enabled": {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
     "sidecarInjection.log": {"Role", "RoleBinding"},
 }
 # In tests of their own, above.
