@@ -226,19 +226,3 @@ def test_only_decode_pods_have_the_sidecar(llm: ControlPlane, namespace: str) ->
     assert containers(decode)["main"]["ports"][0]["containerPort"] == 8001
     assert decode["metadata"]["labels"]["llm-d.ai/role"] == "decode"
     assert prefill["metadata"]["labels"]["llm-d.ai/role"] == "prefill"
-
-
-# --- Without a change of the services --------------------------------------------------------------------------------
-
-
-def test_the_policy_adds_the_sidecar_to_pods_of_its_namespaces(
-    kserve: ControlPlane, new_namespace: Callable[..., str]
-) -> None:
-    kserve.apply(shipped.objects(KUBERNETES / "admission"))
-    chosen, other = new_namespace(**{"specdec-exporter": "enabled"}), new_namespace()
-    for namespace in (other, chosen):
-        kserve.apply(shipped.into(namespace, [service_of("predictor/base")]))
-
-    assert list(containers(pod_of(kserve, other))) == ["kserve-container"]
-    sidecar = containers(pod_of(kserve, chosen))["specdec-exporter"]
-    assert variables(sidecar)["SPECDEC_PREDICTOR_NAME"] == "metadata.labels['serving.kserve.io/inferenceservice']"

@@ -35,7 +35,6 @@ FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "runtime/cluster": ("ClusterServingRuntime", ("spec",)),
     "llm": ("LLMInferenceService", ("spec", "template")),
     "llm/disaggregated": ("LLMInferenceService", ("spec", "template")),
-    "admission": ("PodTemplate", ("template", "spec")),
 }
 EAGLE3 = ("storage-uris", "modelcar", "pvc")
 
