@@ -258,11 +258,11 @@ async def test_a_predictor_that_stops_answering_becomes_a_message(
     title = f"[FIRING:1] {CLUSTER}/{deployed.namespace}/chat: SpecDecodeTargetDown"
     assert message["attachments"][0]["title"] == title
     assert page["payload"]["summary"] == title
+    labels = ", ".join(sorted(series["metric"].keys() - {"__name__"}))
     for step, result in {
-        "Prometheus found the pod by our PodMonitor": "`specdec_up` with "
-        + ", ".join(sorted(series["metric"].keys() - {"__name__"})),
+        "Prometheus found the pod by our PodMonitor": f"`specdec_up` with {labels}",
         "It evaluated our PrometheusRule": f"{len(rules_of(rules))} rules without an error",
-        "vLLM stopped, and our AlertmanagerConfig led the alert to chat and pager": f"`{title.replace(deployed.namespace, 'prod')}`",
+        "vLLM stopped: the alert reached chat and pager": title.replace(deployed.namespace, "prod"),
     }.items():
         transcript.row("From a pod to a message", Step=step, Result=result)
 
