@@ -29,7 +29,8 @@ from fieldtools import tool
 CLUSTER = "eu-1"
 ALERTMANAGER = "v0.25.0"  # the operator writes what this release understands; it is Debian's
 SELECTED = {"matchLabels": {"release": "kube-prometheus-stack"}}
-# What a cluster has: a Prometheus and an Alertmanager of the operator, and the rights of the first.
+# A Prometheus and an Alertmanager of the operator. The Prometheus reads the monitors of its own namespace, not those that
+# other tests left in theirs.
 STACK = f"""
 apiVersion: monitoring.coreos.com/v1
 kind: Prometheus
@@ -38,9 +39,7 @@ spec:
   replicas: 1
   serviceAccountName: prometheus
   podMonitorSelector: {SELECTED}
-  podMonitorNamespaceSelector: {{}}
   ruleSelector: {SELECTED}
-  ruleNamespaceSelector: {{}}
   externalLabels: {{cluster: {CLUSTER}}}
 ---
 apiVersion: monitoring.coreos.com/v1
