@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,6 @@ RELEASE = "pack"
 NAME = "pack-specdec-exporter"
 RULES = "monitoring.coreos.com/v1/prometheusrules"
 LARGEST_SECRET_BYTES = 1 << 20
-TITLE = "The chart"
 
 
 def helm(plane: ControlPlane, namespace: str, *arguments: str, values: Object | None = None) -> str:
@@ -119,11 +119,13 @@ def test_install_upgrade_rollback_uninstall(
 
     size = len(base64.b64decode(stored["data"]["release"]))
     assert size < LARGEST_SECRET_BYTES / 2
-    transcript.about(TITLE, f"The Secret of a release takes {size / 1024:.0f} KiB of 1,024. All objects go with it.")
-    for kind, where, name in sorted(installed):
-        if name.startswith(NAME) and kind.split("/")[-1] not in {"pods", "replicasets", "endpoints", "endpointslices"}:
-            place = {namespace: "the release's", predictors: "the predictors'"}.get(where, "none")
-            transcript.row(TITLE, {"Kind": kind, "Name": name.replace(namespace, "NAMESPACE"), "Namespace": place})
+    places = {namespace: "the release's", predictors: "the predictors'"}
+    kinds = Counter((kind, places.get(where, "-")) for kind, where, name in installed if name.startswith(NAME))
+    for (kind, place), number in sorted(kinds.items()):
+        transcript.row("The chart", Kind=kind, Namespace=place, Objects=str(number))
+    transcript.row(
+        "The chart", Kind="the release's Secret", Namespace="the release's", Objects=f"{size:,} of 1,048,576 bytes"
+    )
 
 
 def test_discovery_has_its_rights_where_it_is_configured_and_no_others(

@@ -36,6 +36,10 @@ TABLES = {
     "Removed without a trace": (
         "An upgrade of the image replaced the pod. After `kubectl delete`, nothing of this was left in any namespace."
     ),
+    "The chart": (
+        "Installed with every part on, upgraded with another threshold and another window, rolled back, and uninstalled: "
+        "then the cluster held what it held before."
+    ),
 }
 
 
