@@ -37,8 +37,8 @@ TABLES = {
         "An upgrade of the image replaced the pod. After `kubectl delete`, nothing of this was left in any namespace."
     ),
     "The chart": (
-        "Installed with every part on, upgraded with another threshold and another window, rolled back, and uninstalled: "
-        "then the cluster held what it held before."
+        "Installed with every part on, upgraded with another threshold and window, rolled back, and uninstalled: then "
+        "the cluster held what it held before."
     ),
 }
 
