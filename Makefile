@@ -1,5 +1,6 @@
 # Two commands do all the set-up: `make demo` and `make test`. Everything else is for developers; `make help` lists it.
-# `make check` is for every edit; `make test`, `make test-tools`, `make test-vllm` and `make test-e2e` are .ci/run.
+# `make check` is for every edit; `make test`, `make test-tools`, `make test-vllm` and `make test-e2e` are .ci/run; the
+# rest is `make ci-nightly`.
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +10,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-tail soak-killed soak-incident users-text lock clean
+.PHONY: help demo check test test-tools ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-tail soak-killed soak-incident users-text lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,6 +66,8 @@ test: lint $(TOOLS)/.test ## Lint, types, and all tests that need no vLLM and no
 
 test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager; needs Go and npm
 	$(PYTEST) -m field
+
+ci-nightly: test-image test-cluster ## What takes too long for .ci/run: the image, and a real Kubernetes API
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict, import-linter
 	$(BIN)/ruff check .
