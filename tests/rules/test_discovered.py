@@ -13,7 +13,7 @@ import yaml
 
 from bench.counting import ONE_ENGINE, count_up
 from promtool import REPOSITORY
-from rules.scenario import Case, Pack, Phase, service
+from rules.scenario import Case, Pack, Phase, Series, service
 from running import exporter, predictor
 from tsdb import Vector, prometheus, query
 
@@ -30,6 +30,7 @@ def pod(number: int, *phases: Phase, name: str = "chat") -> list[Any]:
 def test_the_rules_tell_the_predictors_of_one_exporter_apart(pack: Pack) -> None:
     bad = Phase(minutes=60, curve=(0.4, 0.2, 0.1))
     away = [Phase(minutes=20), Phase(minutes=40, up=False)]
+    silent = [Phase(minutes=30), Phase(minutes=30, present=False)]
     whole = {55: {"inference_service:specdec_drafts:increase30m": 3 * 18000}}
     pack.run(
         Case(name="alike", series=[*pod(0, WELL), *pod(1, WELL), *pod(2, WELL)], firing={55: set()}, values=whole),
@@ -47,6 +48,12 @@ def test_the_rules_tell_the_predictors_of_one_exporter_apart(pack: Pack) -> None
             name="all are away",
             series=[*pod(0, *away), *pod(1, *away)],
             firing={35: {"SpecDecodeTargetDown critical"}},
+        ),
+        # Nothing tells the rules that it is not the predictors: docs/discovery.md says how to.
+        Case(
+            name="the exporter is away",
+            series=[*pod(0, *silent), *pod(0, *silent, name="code"), Series("up", EXPORTER, [1.0] * 30 + [0.0] * 30)],
+            firing={55: {"SpecDecodeTargetDown critical"}},
         ),
     )
 
