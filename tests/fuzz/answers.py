@@ -17,11 +17,13 @@ from fuzz.files import require_baseline
 from fuzz.metrics import reduced, require_sound
 from fuzz.target import MIB, Target, captured, require_numbers, require_one_line
 from specdec_exporter.baseline import prometheus
+from specdec_exporter.config import KubernetesSettings
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.responses import Junk, ResponseScanner, ResponseSpeculation, parse_response
 from specdec_exporter.predictor.sources import kubeapi
+from specdec_exporter.serving.discovery.kubernetes import _Change, _decoded, _PodWatch
 from specdec_exporter.serving.tapfamilies import TAP
 from specdec_exporter.serving.tapstate import TapState
 
@@ -225,7 +227,47 @@ def check_refusal(body: bytes) -> None:
     run(said())
 
 
+# --- a change of a pod, as a watch tells it ---------------------------------------------------------------------------
+
+POD = {
+    "metadata": {
+        "name": "chat-0",
+        "namespace": "prod",
+        "resourceVersion": "7",
+        "labels": {"serving.kserve.io/inferenceservice": "chat"},
+    },
+    "spec": {"containers": [{"name": "main", "ports": [{"containerPort": 8080, "name": "http"}]}]},
+    "status": {"phase": "Running", "podIP": "10.0.0.1"},
+}
+
+
+def changes() -> list[bytes]:
+    said = [{"type": word, "object": POD} for word in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")]
+    gone = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
+    return [b"\n".join(json.dumps(one).encode() for one in (*said, gone))]
+
+
+def check_changes(lines: bytes) -> None:
+    """Whatever the API says, known targets have a URL, and nothing but a refusal is raised."""
+    watch = _PodWatch(
+        kubeapi.KubernetesApi("http://127.0.0.1:1", token_path=None, ca_path=None),
+        KubernetesSettings(port="http"),
+        "prod",
+        changed=lambda: None,
+        outcome=lambda _: None,
+        first_retry_seconds=1,
+    )
+    for line in lines.split(b"\n"):
+        try:
+            watch._take(_decoded(line, _Change))
+        except kubeapi.Refused as refused:
+            require_one_line(str(refused))
+            break  # it lists the pods again
+    assert all(target.url.startswith("http://") for target in watch.pods.values())
+
+
 TARGETS = (
+    Target("Kubernetes watch", check_changes, changes, (b'"podIP": "::1"', b"null", b'"phase": "Failed"', b"[" * 2000)),
     Target(
         "saved response",
         check_response,

@@ -14,6 +14,7 @@ import msgspec
 
 from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.access import Credentials
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -30,7 +31,7 @@ class Refused(Exception):  # noqa: N818  private to those who ask the API: they 
     """The API answered with something else than what was asked for. ``status`` is that of HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+        super().__init__(plain(message))
         self.status = status
 
 

@@ -19,6 +19,7 @@ import msgspec
 from specdec_exporter import bounds
 from specdec_exporter.config import valid_url
 from specdec_exporter.errors import ConfigError
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.sources.aside import Aside
 from specdec_exporter.serving.discovery.target import ProviderHealth, Target
 from specdec_exporter.yamlfile import MAX_BYTES, AsWritten, parse_yaml
@@ -139,7 +140,7 @@ def _targets(path: str) -> Iterator[Target]:
                 valid = bool(address) and urlsplit(valid_url(url)).netloc == address and "@" not in address
             except ConfigError:
                 valid = False
-            if not valid or len(address) > bounds.LABEL_CHARACTERS:
+            if not valid or not address.isprintable() or len(address) > bounds.LABEL_CHARACTERS:
                 raise ConfigError(f"{path}: expected a target such as 10.0.0.1:8080, found {address[:80]!r}")
             yield Target(
                 url=url.removesuffix("/metrics"),
@@ -166,4 +167,4 @@ def _groups(path: str) -> tuple[_Group, ...]:
             raise ConfigError(f"{path}: expected at most {MAX_BYTES} bytes, found more")
         return msgspec.json.decode(content, type=tuple[_Group, ...])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {plain(str(error))[:300]}") from error  # it repeats unknown keys
