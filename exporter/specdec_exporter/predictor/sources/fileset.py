@@ -107,6 +107,7 @@ class FileSet:
             if place is not None and not place.rotated:
                 file.belong(place.path)
                 file.retired_at = None
+                file.replaced = False
             elif file.retired_at is None:
                 file.retired_at = now
                 left.append(file)
@@ -268,16 +269,24 @@ class FileSet:
     def _note_new_siblings(self, file: LogFile) -> None:
         """Note rotated files that appear while ``file`` stays under its path.
 
-        Rotation did not make them: somebody copied, edited or restored a file.
+        Rotation did not make them: somebody copied, edited or restored a file. A copy may have taken the name of an
+        open file that still has another, like the target of a link. A later start would read what was added to it.
         """
         if not self._directory_changed(file):
             return
-        new = [sibling for sibling in self._siblings(file) if sibling.new]
+        rotated = self._siblings(file)
+        identities = {sibling.identity for sibling in rotated}
         with contextlib.suppress(OSError):
             status = Path(file.path).stat()
-            if (status.st_dev, status.st_ino) == file.identity:  # so no rotation came in between
-                for sibling in new:
+            if (status.st_dev, status.st_ino) != file.identity:
+                return  # a rotation came in between
+            for sibling in rotated:
+                if sibling.new:
                     self._remember(file, sibling)
+            for old in self.files:
+                if old.retired_at is not None and old.path == file.path:
+                    copied = any(begin_alike(sibling.head, old.head) for sibling in rotated)
+                    old.replaced = copied and old.identity not in identities
 
     def _directory_changed(self, file: LogFile) -> bool:
         """Whether files may have been created, renamed or deleted beside ``file`` since this was last asked."""
