@@ -258,6 +258,24 @@ def test_what_is_appended_to_a_copy_in_a_rotated_files_place_is_not_unread(log: 
     assert Reader(log.path, state=state).read() == []
 
 
+@pytest.mark.parametrize("truncates", [False, True])
+def test_a_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_once(log: Log, truncates: bool) -> None:
+    state = log.path.with_name("positions.json")
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.write("one")
+    log.rotate()
+    log.write("two")
+    assert reader.wait() == ["one", "two"]
+    reader.close()
+    log.write("three")
+    log.sibling(".1").append(log.path.read_bytes())
+    if truncates:
+        log.truncate()
+    log.write("four")
+    assert Reader(log.path, state=state).read() == ["three", "four"]
+
+
 def test_sockets_and_devices_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     with socket.socket(socket.AF_UNIX) as server:

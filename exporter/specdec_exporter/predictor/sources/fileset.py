@@ -79,11 +79,13 @@ class FileSet:
             else:
                 self._unopened[place.identity] = place.size_bytes
         placed: list[LogFile] = []
+        live: list[Position] = []
         unmatched: list[Position] = []
         for position in positions:
             if file := _matching(position, [file for file in self.files if file not in placed]):
                 placed.append(file)
                 self._place(file, position.offset, skipping=position.skipping)
+                live += [position] if file.retired_at is None else []
             else:
                 unmatched.append(position)
         for position in unmatched:
@@ -91,6 +93,8 @@ class FileSet:
         for file in [file for file in self.files if file not in placed]:
             if self._start == "end":
                 self._place(file, None)
+        for file in [file for file in placed if file.retired_at is not None]:
+            self._pass_over_copy(file, live)
         self._note_rotated_files([*map(bases_of, self._paths), *(file.bases for file in self.files)])
 
     def update(self, findings: Findings, now: float) -> None:
@@ -144,10 +148,12 @@ class FileSet:
         """Skip what was added to a rotated ``file`` if somebody appended the log itself to it."""
         if file.retired_at is None:
             return
-        for log in self.files:
-            same = log.path == file.path and log.retired_at is None and log.offset > 0
-            if same and _holds(log.position(), file, start=file.seen):
-                self._place(file, file.size_bytes)
+        live = [log for log in self.files if log.path == file.path and log.retired_at is None]
+        self._pass_over_copy(file, [log.position() for log in live])
+
+    def _pass_over_copy(self, rotated: LogFile, positions: Iterable[Position]) -> None:
+        if any(_continues(rotated, position) for position in positions):
+            self._place(rotated, rotated.size_bytes)
 
     def lose(self, file: LogFile, error: OSError) -> None:
         """Close ``file``, which cannot be read any more. If it returns, go on at the same place."""
@@ -390,6 +396,12 @@ class FileSet:
             self._counters.rotations += len(chain) - 1
             self._queue(chain)
             return chain
+        for file in placed:
+            if live and file.retired_at is not None and _continues(file, position):  # the log was truncated then
+                self._place(file, file.seen + position.offset, skipping=position.skipping)
+                file.freeze()
+                self._queue([file, live])
+                return [live]
         self._past.append(position)
         if live and not position.rotated:
             self._counters.read_errors += 1
@@ -447,6 +459,16 @@ def _end_of_common_lines(log: LogFile, copy: LogFile) -> int:
                 end = at + newline
             at += same
     return end
+
+
+def _continues(rotated: LogFile, position: Position) -> bool:
+    """Whether somebody appended the log itself, which was read as far as ``position``, to its rotated file."""
+    return (
+        position.path == rotated.path
+        and not position.rotated
+        and position.offset > 0
+        and _holds(position, rotated, start=rotated.seen)
+    )
 
 
 def _holds(position: Position, file: LogFile, start: int = 0) -> bool:
