@@ -276,6 +276,19 @@ def test_a_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_on
     assert Reader(log.path, state=state).read() == ["three", "four"]
 
 
+def test_an_unread_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_once(log: Log) -> None:
+    state = log.path.with_name("positions.json")
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.write("one")
+    log.rotate()
+    assert reader.wait() == ["one"]
+    reader.close()
+    log.write("two")
+    log.sibling(".1").append(log.path.read_bytes())
+    assert Reader(log.path, state=state).read() == ["two"]
+
+
 def test_sockets_and_devices_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     with socket.socket(socket.AF_UNIX) as server:

@@ -17,6 +17,7 @@ from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES, LineCutter, Scanner
 from specdec_exporter.predictor.sources.logfile import (
+    HEAD_BYTES,
     Identity,
     LogFile,
     Position,
@@ -79,13 +80,11 @@ class FileSet:
             else:
                 self._unopened[place.identity] = place.size_bytes
         placed: list[LogFile] = []
-        live: list[Position] = []
         unmatched: list[Position] = []
         for position in positions:
             if file := _matching(position, [file for file in self.files if file not in placed]):
                 placed.append(file)
                 self._place(file, position.offset, skipping=position.skipping)
-                live += [position] if file.retired_at is None else []
             else:
                 unmatched.append(position)
         for position in unmatched:
@@ -94,7 +93,10 @@ class FileSet:
             if self._start == "end":
                 self._place(file, None)
         for file in [file for file in placed if file.retired_at is not None]:
-            self._pass_over_copy(file, live)
+            with contextlib.suppress(OSError):
+                rest = os.pread(file.fd, HEAD_BYTES, file.seen)
+                if any(begin_alike(rest, log.head) for log in self._live(file.path)):
+                    self._place(file, file.size_bytes)  # somebody appended the log itself
         self._note_rotated_files([*map(bases_of, self._paths), *(file.bases for file in self.files)])
 
     def update(self, findings: Findings, now: float) -> None:
@@ -148,12 +150,11 @@ class FileSet:
         """Skip what was added to a rotated ``file`` if somebody appended the log itself to it."""
         if file.retired_at is None:
             return
-        live = [log for log in self.files if log.path == file.path and log.retired_at is None]
-        self._pass_over_copy(file, [log.position() for log in live])
+        if any(_continues(file, log.position()) for log in self._live(file.path)):
+            self._place(file, file.size_bytes)
 
-    def _pass_over_copy(self, rotated: LogFile, positions: Iterable[Position]) -> None:
-        if any(_continues(rotated, position) for position in positions):
-            self._place(rotated, rotated.size_bytes)
+    def _live(self, path: str) -> list[LogFile]:
+        return [file for file in self.files if file.path == path and file.retired_at is None]
 
     def lose(self, file: LogFile, error: OSError) -> None:
         """Close ``file``, which cannot be read any more. If it returns, go on at the same place."""
