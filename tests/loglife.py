@@ -243,9 +243,10 @@ class LogLife(RuleBasedStateMachine):
         count=st.integers(0, 3),
         rotations=st.integers(0, 3),
         meanwhile=st.sampled_from(["", "copied", "truncated", "appended"]),
+        behind_a_copy=st.booleans(),
     )
     @NO_GLOB
-    def be_down(self, count: int, rotations: int, meanwhile: str) -> None:
+    def be_down(self, count: int, rotations: int, meanwhile: str, behind_a_copy: bool) -> None:
         """The log goes on without a reader; perhaps it moves to another volume, or copytruncate comes."""
         self.take(self.reader.close())
         if count:
@@ -254,7 +255,8 @@ class LogLife(RuleBasedStateMachine):
             self.rotate(1, 20)
         if meanwhile == "appended":
             self.has_copies = True
-            self.dated(2).append(self.log.path.read_bytes())
+            copy = self.dated(2) if behind_a_copy or self.newest is self.log else self.newest
+            copy.append(self.log.path.read_bytes())
         if meanwhile == "copied" and self.recognisable:
             self.log.become_a_copy()
         if meanwhile == "truncated" and self.recognisable:

@@ -6,6 +6,7 @@ import errno
 import logging
 import logging.handlers
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -234,6 +235,58 @@ def test_a_log_that_was_truncated_before_an_editor_copied_it_is_read_in_order(lo
     log.write("two")
     log.become_a_copy()
     assert reader.read() == ["one", "two"]
+
+
+def test_what_is_appended_to_a_copy_in_a_rotated_files_place_is_not_unread(log: Log, tmp_path: Path) -> None:
+    """A log that is a link leaves its file elsewhere under a name of its own, when it is rotated."""
+    log.path.rename(tmp_path / "run.txt")
+    log.path.symlink_to("run.txt")
+    state = tmp_path / "positions.json"
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.write("one")
+    log.rotate()
+    log.write("two")
+    assert reader.read() == ["one", "two"]
+    shutil.copyfile(log.sibling(".1").path, tmp_path / "copy")
+    (tmp_path / "copy").rename(log.sibling(".1").path)
+    assert reader.read() == []
+    log.sibling(".1").append(log.path.read_bytes())
+    log.truncate()
+    assert reader.read() == []
+    reader.kill()
+    assert Reader(log.path, state=state).read() == []
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_a_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_once(log: Log, truncates: bool) -> None:
+    state = log.path.with_name("positions.json")
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.write("one")
+    log.rotate()
+    log.write("two")
+    assert reader.wait() == ["one", "two"]
+    reader.close()
+    log.write("three")
+    log.sibling(".1").append(log.path.read_bytes())
+    if truncates:
+        log.truncate()
+    log.write("four")
+    assert Reader(log.path, state=state).read() == ["three", "four"]
+
+
+def test_an_unread_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_once(log: Log) -> None:
+    state = log.path.with_name("positions.json")
+    reader = Reader(log.path, state=state)
+    reader.read()
+    log.write("one")
+    log.rotate()
+    assert reader.wait() == ["one"]
+    reader.close()
+    log.write("two")
+    log.sibling(".1").append(log.path.read_bytes())
+    assert Reader(log.path, state=state).read() == ["two"]
 
 
 def test_sockets_and_devices_are_refused(tmp_path: Path) -> None:

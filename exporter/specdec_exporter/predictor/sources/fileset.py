@@ -17,6 +17,7 @@ from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES, LineCutter, Scanner
 from specdec_exporter.predictor.sources.logfile import (
+    HEAD_BYTES,
     Identity,
     LogFile,
     Position,
@@ -91,6 +92,11 @@ class FileSet:
         for file in [file for file in self.files if file not in placed]:
             if self._start == "end":
                 self._place(file, None)
+        for file in [file for file in placed if file.retired_at is not None]:
+            with contextlib.suppress(OSError):
+                rest = os.pread(file.fd, HEAD_BYTES, file.seen)
+                if any(begin_alike(rest, log.head) for log in self._live(file.path)):
+                    self._place(file, file.size_bytes)  # somebody appended the log itself
         self._note_rotated_files([*map(bases_of, self._paths), *(file.bases for file in self.files)])
 
     def update(self, findings: Findings, now: float) -> None:
@@ -107,6 +113,7 @@ class FileSet:
             if place is not None and not place.rotated:
                 file.belong(place.path)
                 file.retired_at = None
+                file.replaced = False
             elif file.retired_at is None:
                 file.retired_at = now
                 left.append(file)
@@ -143,10 +150,11 @@ class FileSet:
         """Skip what was added to a rotated ``file`` if somebody appended the log itself to it."""
         if file.retired_at is None:
             return
-        for log in self.files:
-            same = log.path == file.path and log.retired_at is None and log.offset > 0
-            if same and _holds(log.position(), file, start=file.seen):
-                self._place(file, file.size_bytes)
+        if any(_continues(file, log.position()) for log in self._live(file.path)):
+            self._place(file, file.size_bytes)
+
+    def _live(self, path: str) -> list[LogFile]:
+        return [file for file in self.files if file.path == path and file.retired_at is None]
 
     def lose(self, file: LogFile, error: OSError) -> None:
         """Close ``file``, which cannot be read any more. If it returns, go on at the same place."""
@@ -268,16 +276,24 @@ class FileSet:
     def _note_new_siblings(self, file: LogFile) -> None:
         """Note rotated files that appear while ``file`` stays under its path.
 
-        Rotation did not make them: somebody copied, edited or restored a file.
+        Rotation did not make them: somebody copied, edited or restored a file. A copy may have taken the name of an
+        open file that still has another, like the target of a link. A later start would read what was added to it.
         """
         if not self._directory_changed(file):
             return
-        new = [sibling for sibling in self._siblings(file) if sibling.new]
+        rotated = self._siblings(file)
+        identities = {sibling.identity for sibling in rotated}
         with contextlib.suppress(OSError):
             status = Path(file.path).stat()
-            if (status.st_dev, status.st_ino) == file.identity:  # so no rotation came in between
-                for sibling in new:
+            if (status.st_dev, status.st_ino) != file.identity:
+                return  # a rotation came in between
+            for sibling in rotated:
+                if sibling.new:
                     self._remember(file, sibling)
+            for old in self.files:
+                if old.retired_at is not None and old.path == file.path:
+                    copied = any(begin_alike(sibling.head, old.head) for sibling in rotated)
+                    old.replaced = copied and old.identity not in identities
 
     def _directory_changed(self, file: LogFile) -> bool:
         """Whether files may have been created, renamed or deleted beside ``file`` since this was last asked."""
@@ -381,6 +397,12 @@ class FileSet:
             self._counters.rotations += len(chain) - 1
             self._queue(chain)
             return chain
+        for file in placed:
+            if live and file.retired_at is not None and _continues(file, position):  # the log was truncated then
+                self._place(file, file.seen + position.offset, skipping=position.skipping)
+                file.freeze()
+                self._queue([file, live])
+                return [live]
         self._past.append(position)
         if live and not position.rotated:
             self._counters.read_errors += 1
@@ -438,6 +460,16 @@ def _end_of_common_lines(log: LogFile, copy: LogFile) -> int:
                 end = at + newline
             at += same
     return end
+
+
+def _continues(rotated: LogFile, position: Position) -> bool:
+    """Whether somebody appended the log itself, which was read as far as ``position``, to its rotated file."""
+    return (
+        position.path == rotated.path
+        and not position.rotated
+        and position.offset > 0
+        and _holds(position, rotated, start=rotated.seen)
+    )
 
 
 def _holds(position: Position, file: LogFile, start: int = 0) -> bool:

@@ -123,6 +123,7 @@ class LogFile:
         self.retired_at: float | None = None  # when it was found to have left its path
         self.grew_at = 0.0
         self.flushed = False
+        self.replaced = False  # a copy has taken its name, though it still has another
         self.predecessor: LogFile | None = None  # to be read to its end first
         self._end: int | None = None  # of a copy: see freeze
         try:
@@ -152,7 +153,7 @@ class LogFile:
     @property
     def resumable(self) -> bool:
         """Whether a later start can find the file and has a reason to."""
-        return self.links > 0 and not (self.frozen and self.drained)
+        return self.links > 0 and not (self.drained and (self.frozen or self.replaced))
 
     @property
     def bytes_behind(self) -> int:
