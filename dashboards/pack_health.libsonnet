@@ -11,7 +11,7 @@ function(config, common)
   local graph(title, targets, spec) = panel('timeseries', { title: title, targets: targets, min: 0, w: 8, h: 7 } + spec);
   local limit(value) = {
     thresholds: g.thresholds([[null, 'transparent'], [value, 'red']]),
-    custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 1.25 * value },
+    custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 2 * value },
   };
   local level = config.level_labels;
   local service = std.filter(function(label) label != 'model_name', level);

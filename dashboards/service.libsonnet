@@ -13,7 +13,7 @@ function(config, common)
   local bySli(name) = [series(name, title(sli), { sli: sli }) for sli in slis];
   local limit(value, color) = {
     thresholds: g.thresholds([[null, 'transparent'], [value, color]]),
-    custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 1.25 * value },  // so that the limit is in sight
+    custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 2 * value },  // so that the limit is in sight
   };
 
   local paying = g.thresholds([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']]);

@@ -17,7 +17,7 @@ import chartvalues
 from deploy import kubeschemas
 from deploy.chart import CHART, KUBERNETES_VERSION, Object, helm, named, nested, refused, rendered, text_of
 from deploy.cli import exporter
-from deploy.manifests import KUBERNETES, parse
+from deploy.manifests import KUBERNETES, parse, read
 from fieldtools import ROOT, run
 from specdec_exporter import __version__
 
@@ -189,8 +189,7 @@ def test_only_discovery_has_a_token_and_rights() -> None:
 
 def test_it_runs_as_the_sidecar_does() -> None:
     (container,) = named(standalone(), "Deployment")["spec"]["template"]["spec"]["containers"]
-    example = parse((KUBERNETES / "predictor/inferenceservice.yaml").read_text(encoding="utf-8"))[0]
-    sidecar = example["spec"]["predictor"]["containers"][1]
+    (sidecar,) = read(KUBERNETES / "sidecar/container/container.yaml")["template"]["spec"]["containers"]
 
     assert container["securityContext"] == sidecar["securityContext"]
     assert container["livenessProbe"] == sidecar["livenessProbe"]

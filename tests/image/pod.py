@@ -25,10 +25,12 @@ _NUMBERS = itertools.count()
 
 
 def manifest() -> Any:
-    """The sidecar's container of the InferenceService."""
-    pod = read(KUBERNETES / "predictor" / "inferenceservice.yaml")["spec"]["predictor"]
-    (sidecar,) = [each for each in pod["containers"] if each["name"] == "specdec-exporter"]
-    return sidecar
+    """The container of the sidecar that reads its log from the API, as kustomize merges it."""
+    container, log = (
+        read(KUBERNETES / "sidecar" / part / "container.yaml")["template"]["spec"]["containers"][0]
+        for part in ("container", "log-api")
+    )
+    return container | {"env": [*container["env"], *log["env"]]}
 
 
 def environment(fields: Mapping[str, str]) -> dict[str, str]:

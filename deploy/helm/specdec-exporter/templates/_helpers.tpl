@@ -40,6 +40,7 @@ labels:
 {{- $text = $text | replace (printf "@@%s@@" $name) (printf "%.10g" $number) -}}
 {{- $text = $text | replace (printf "@@100*%s@@" $name) (printf "%.10g" (mulf 100 $number)) -}}
 {{- $text = $text | replace (printf "@@1-%s@@" $name) (printf "%.10g" (subf 1 $number)) -}}
+{{- $text = $text | replace (printf "@@2*%s@@" $name) (printf "%.10g" (mulf 2 $number)) -}}
 {{- end -}}
 {{- /* An empty matcher is left out, with its comma or its braces. */ -}}
 {{- $matchers := dict "@@selector@@" .root.Values.selector "inference_service!~\\\"@@scaleToZeroServices@@\\\"" "" -}}
