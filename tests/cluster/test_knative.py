@@ -10,6 +10,7 @@ import pytest
 from cluster import shipped
 from cluster.api import Object
 from cluster.controlplane import ControlPlane
+from cluster.transcript import Transcript
 from deploy.kustomize import variables
 from deploy.manifests import KUBERNETES
 from fieldtools import tool
@@ -40,8 +41,11 @@ def refusal(service: Object) -> str:
     return answer.stdout.strip()
 
 
-def test_it_takes_what_kserve_makes(service: Object) -> None:
+def test_it_takes_what_kserve_makes(service: Object, transcript: Transcript) -> None:
     assert refusal(service) == ""
+    transcript.row(
+        "Knative", Service="what KServe makes of `deploy/kubernetes/knative`", It_says="nothing: it is taken"
+    )
     template = service["spec"]["template"]
     assert template["metadata"]["annotations"]["serving.knative.dev/progress-deadline"] == "1800s"
     assert variables(template["spec"]["containers"][1])["INFERENCE_SERVICE_NAME"] == "chat"
@@ -56,7 +60,12 @@ def test_it_takes_what_kserve_makes(service: Object) -> None:
     ],
     ids=["a second port", "a probe", "a field of the pod"],
 )
-def test_it_refuses_what_the_component_takes_away(service: Object, change: Object, complaint: str) -> None:
+def test_it_refuses_what_the_component_takes_away(
+    service: Object, transcript: Transcript, change: Object, complaint: str
+) -> None:
     service["spec"]["template"]["spec"]["containers"][1] |= change
 
-    assert complaint in refusal(service)
+    said = refusal(service)
+    assert complaint in said
+    what = ", ".join(change)
+    transcript.row("Knative", Service=f"the same, with `{what}` at the sidecar", It_says=" ".join(said.split()))

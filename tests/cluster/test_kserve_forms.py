@@ -14,6 +14,7 @@ from cluster import shipped
 from cluster.api import Object, RefusedError
 from cluster.controlplane import ControlPlane
 from cluster.predictors import pod_of
+from cluster.transcript import Transcript
 from deploy.kustomize import component, variables
 from deploy.manifests import KUBERNETES
 from specdec_exporter.predictor.facts.failures import known_cause
@@ -202,8 +203,10 @@ def test_what_kubernetes_says_of_a_deadline_is_known(control_plane: ControlPlane
 
 # --- LLMInferenceService ---------------------------------------------------------------------------------------------
 
+LLM = "KServe deploys an LLMInferenceService"
 
-def test_the_sidecar_stands_beside_main(llm: ControlPlane, namespace: str) -> None:
+
+def test_the_sidecar_stands_beside_main(llm: ControlPlane, namespace: str, transcript: Transcript) -> None:
     llm.apply(shipped.into(namespace, shipped.objects(KUBERNETES / "llm")))
 
     pod = template(llm, namespace, "agent-kserve")
@@ -214,9 +217,12 @@ def test_the_sidecar_stands_beside_main(llm: ControlPlane, namespace: str) -> No
     assert pod["metadata"]["labels"]["app.kubernetes.io/name"] == "agent"
     assert NAME not in variables(sidecar)
     assert {"tls-certs", "specdec-log"} <= {one["name"] for one in pod["spec"]["volumes"]}
+    transcript.row(
+        LLM, Manifest="`deploy/kubernetes/llm`", Deployment="agent-kserve", Containers=", ".join(containers(pod))
+    )
 
 
-def test_only_decode_pods_have_the_sidecar(llm: ControlPlane, namespace: str) -> None:
+def test_only_decode_pods_have_the_sidecar(llm: ControlPlane, namespace: str, transcript: Transcript) -> None:
     llm.apply(shipped.into(namespace, shipped.objects(KUBERNETES / "llm/disaggregated")))
 
     decode = template(llm, namespace, "agent-kserve")
@@ -226,3 +232,6 @@ def test_only_decode_pods_have_the_sidecar(llm: ControlPlane, namespace: str) ->
     assert containers(decode)["main"]["ports"][0]["containerPort"] == 8001
     assert decode["metadata"]["labels"]["llm-d.ai/role"] == "decode"
     assert prefill["metadata"]["labels"]["llm-d.ai/role"] == "prefill"
+    for name, pod in (("agent-kserve", decode), ("agent-kserve-prefill", prefill)):
+        made = ", ".join(containers(pod))
+        transcript.row(LLM, Manifest="`deploy/kubernetes/llm/disaggregated`", Deployment=name, Containers=made)

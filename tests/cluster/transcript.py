@@ -25,6 +25,10 @@ TABLES = {
         "KServe's defaulter and controller, with the configuration of its release, made a Deployment, a Service and a "
         "pod of each example. The namespace enforced the Pod Security standard in the table."
     ),
+    "KServe deploys an LLMInferenceService": (
+        "Its other controller made these Deployments, with the presets of its release. Pods for prefill draft nothing."
+    ),
+    "Knative": "The defaulter and the validator of Knative Serving's webhook.",
     "KServe refuses": "What it says about a mistake, and about what it adds to a pod itself.",
     "May the predictor's account": "Asked with `kubectl auth can-i`.",
     "From a pod to a message": "The operator's configuration, in a real Prometheus and a real Alertmanager.",
