@@ -15,7 +15,7 @@ from image.report import Report
 
 PREDICTOR = "http://127.0.0.1:8080"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-FIELDS = {"metadata.name": "chat-0", "metadata.labels['serving.kserve.io/inferenceservice']": "chat"}
+FIELDS = {"metadata.name": "chat-0"}
 
 
 @pytest.fixture(scope="session")

@@ -34,8 +34,8 @@ def manifest() -> Any:
 
 
 def environment(fields: Mapping[str, str]) -> dict[str, str]:
-    """The manifest's variables; ``fields``: what Kubernetes knows of the pod."""
-    return {
+    """The manifest's variables, and KServe's own; ``fields``: what Kubernetes knows of the pod."""
+    return {"INFERENCE_SERVICE_NAME": "chat"} | {
         each["name"]: each["value"] if "value" in each else fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
         for each in manifest()["env"]
     }

@@ -15,8 +15,10 @@ from image.report import Report
 SIZE_MIB = 25
 
 
-def test_two_builds_have_one_digest(builder: Builder, image: Image) -> None:
-    assert builder.build("second").digest == image.digest
+def test_two_builds_have_one_digest(builder: Builder, image: Image, report: Report) -> None:
+    second = builder.build("second").digest
+    assert second == image.digest
+    report.add("Digest of two builds", f"{image.digest[:19]}... and {second[:19]}...")
 
 
 def test_it_is_small(image: Image, root: Path, report: Report) -> None:
