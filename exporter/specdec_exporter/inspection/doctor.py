@@ -314,10 +314,10 @@ _DRAFT_CHECK: Final = (
 _CHECKLIST: Final = (
     "Traffic: drafts fit the kind of text that the draft learnt. Elsewhere they are rejected, and no line says so.",
     "Temperature: acceptance falls as it rises. Measure with the temperatures that your clients send.",
-    "Load: what pays with 8 requests at once may cost with 32. `tune` and `compare` measure it at yours.",
+    "Load: what pays with 8 requests at once may cost with 32. `compare` measures it at yours.",
 )
 _LEVER_CHECKLIST: Final = (
     "Answers of one token, embeddings and scores have nothing to draft: leave speculation off.",
     "Long prompts with short answers: speculation does not shorten the time to the first token.",
-    "Many requests at once: the GPU has no time left for drafts. Measure at your load with `tune`.",
+    "Many requests at once: the GPU has no time left for drafts. Measure at your load with `compare`.",
 )
