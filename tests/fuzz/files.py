@@ -15,7 +15,8 @@ from builders import CAPTURES
 from fuzz.target import MIB, Target, require_numbers, require_one_line
 from recordings import loaded, recording
 from specdec_exporter import config, yamlfile
-from specdec_exporter.baseline.file import Baseline, parse_baseline, to_yaml
+from specdec_exporter.baseline.file import Baseline, to_yaml
+from specdec_exporter.baseline.reading import parse_baseline
 from specdec_exporter.baseline.prometheus import _matchers
 from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
 from specdec_exporter.predictor import speculativeconfig, versions

@@ -16,7 +16,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from specdec_exporter.baseline.file import read_baseline
+from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.config import load_settings
 from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
 from specdec_exporter.simulator.settings import load_simulation

@@ -15,7 +15,7 @@ from promtool import REPOSITORY, promtool
 from rules.scenario import Case, Pack, Series
 from rules.test_verdict import as_series
 from running import exporter
-from specdec_exporter.baseline.file import read_baseline
+from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.speculation.policy import load_policy
 from vllm import saturated
 from vllm.checkpoints import write_checkpoints
