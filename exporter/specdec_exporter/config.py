@@ -66,7 +66,7 @@ def valid_path(text: str) -> str:
     """Return ``text`` if it can be the path of an endpoint, else raise :class:`ConfigError`."""
     if not re.fullmatch(r"/[\w./-]+", text):
         raise ConfigError(f"expected a path such as /metrics, found {text!r}")
-    if text.startswith(("/-/", "/api/")) or text == "/probe":
+    if text.startswith(("/-/", "/api/")):
         raise ConfigError(f"expected a path that no other endpoint has, found {text!r}")
     return text
 
@@ -75,24 +75,6 @@ def valid_name(text: str) -> str:
     """Return ``text`` if it can be a predictor's name, else raise :class:`ConfigError`."""
     if not text:
         raise ConfigError("a predictor's name must not be empty")
-    return text
-
-
-def valid_pattern(text: str) -> str:
-    """Return ``text`` if it is a regular expression, else raise :class:`ConfigError`."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ConfigError(f"expected a regular expression, found {text!r}: {error}") from error
-    return text
-
-
-def valid_port(text: str | float) -> str:
-    """Return ``text`` if it is a port's number or its name in Kubernetes, else raise :class:`ConfigError`."""
-    text = str(text)
-    known = 0 < int(text) < 65536 if re.fullmatch(r"[0-9]{1,9}", text) else re.fullmatch(r"[a-z0-9-]{1,15}", text)
-    if not known:
-        raise ConfigError(f"expected the number or the name of a port, found {text!r}")
     return text
 
 
@@ -139,7 +121,6 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     telemetry_path: Annotated[str, valid_path] = "/metrics"
     config_file: str | None = None
     enable_lifecycle: bool = False
-    probe: Annotated[str, valid_pattern] | None = None
     disable_exporter_metrics: bool = False
 
 
@@ -162,15 +143,6 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SYSTEM_TRUST: Final = Access()  # no settings: the system's certificates, no token
-
-
-class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of ``tap`` alone. ``start``: where to begin in files that exist when it starts."""
-
-    paths: tuple[str, ...] = ("-",)
-    header: str | None = None
-    start: Literal["end", "start"] = "end"
-    state: str | None = None
 
 
 class PredictorSettings(Access, frozen=True, kw_only=True):
@@ -203,43 +175,6 @@ def _that_do_not_clash(predictors: tuple[PredictorSettings, ...]) -> tuple[Predi
     return predictors
 
 
-class DiscoveredSettings(Access, frozen=True, kw_only=True):
-    """``discovery.predictor:``, what all predictors that are found have in common. ``timeout`` is in seconds."""
-
-    timeout: Annotated[float, parse_duration] = 5.0
-
-
-class KubernetesSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``discovery.kubernetes:``. No namespaces: all. ``log``: also read the log of ``container`` through the API.
-
-    Without ``api_server`` it is the API of the exporter's own cluster, with the token of its service account.
-    """
-
-    namespaces: tuple[str, ...] = ()
-    label_selector: str = "serving.kserve.io/inferenceservice"
-    port: Annotated[str | float, valid_port] = "8080"
-    scheme: Literal["http", "https"] = "http"
-    name_label: str = "serving.kserve.io/inferenceservice"
-    log: bool = False
-    container: str = "kserve-container"
-    api_server: Annotated[str, valid_url] | None = None
-    api_ca_file: str | None = None
-    api_token_file: str | None = None
-
-
-class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``discovery:`` of the file. ``baselines``: a folder with a file NAME.yaml for each service that has one."""
-
-    kubernetes: KubernetesSettings | None = None
-    files: tuple[str, ...] = ()
-    predictor: DiscoveredSettings = DiscoveredSettings()
-    baselines: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.kubernetes is None and not self.files:
-            raise ConfigError("expected kubernetes or files, found neither")
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings of ``serve``. ``window`` is in seconds."""
 
@@ -249,7 +184,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     predictors: Annotated[tuple[PredictorSettings, ...], _that_do_not_clash] = msgspec.field(
         default_factory=lambda: (PredictorSettings(),)
     )
-    discovery: DiscoverySettings | None = None
 
 
 def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]]) -> Settings:
@@ -261,8 +195,6 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     file = read_yaml(config_file, ConfigError) if config_file else None
     settings: Settings = file.read(Settings) if file else Settings()
     predictors, own = settings.predictors, overrides.get("predictor", {})
-    if file and settings.discovery is not None and not own and "predictors" not in file.entries():
-        predictors = ()  # nobody named the usual one, beside the exporter in its pod
     if own:
         if len(predictors) != 1:
             flags = ", ".join(map(_flag_of, own))
@@ -276,8 +208,8 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
         **overrides.get("top", {}),
     )
     _refuse_overlap(settings.web.listen_addresses)
-    if not (settings.predictors or settings.discovery or settings.web.probe):
-        raise ConfigError("predictors: expected at least one, or discovery, or --web.probe; found none")
+    if not settings.predictors:
+        raise ConfigError("predictors: expected at least one, found none")
     return settings
 
 

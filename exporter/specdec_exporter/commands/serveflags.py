@@ -70,12 +70,6 @@ FLAGS = (
     Flag("--web.telemetry-path", "Path of the metrics.  [default: /metrics]", "PATH", config.valid_path),
     Flag("--web.config.file", "TLS and basic auth, in the format of Prometheus exporters.", "PATH"),
     Flag("--web.enable-lifecycle", "Allow POST /-/reload.", switch=True),
-    Flag(
-        "--web.probe",
-        "Answer /probe?target=URL for targets that this regular expression matches as a whole.",
-        "REGEX",
-        config.valid_pattern,
-    ),
     Flag("--web.disable-exporter-metrics", "Leave out process_* and python_info.", switch=True),
     Flag(
         "--log.level",

@@ -7,7 +7,7 @@ import gzip
 import logging
 import math
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -20,7 +20,6 @@ from prometheus_client.registry import Collector
 
 from specdec_exporter import bounds
 from specdec_exporter.config import Settings
-from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
 
@@ -33,8 +32,6 @@ GZIP_FROM_BYTES = 1024
 RENDERED_AT_ONCE_BYTES = 64 * 1024  # takes some 10 ms; what is longer is rendered beside the event loop
 _PIECE_BYTES = 64 * 1024
 _EOF = b"# EOF\n"
-# (target, name, timeout in seconds) -> what one fetch of that predictor tells; ConfigError if that is not allowed.
-Probe = Callable[[str, str, float], Awaitable[Collector]]
 
 
 class Exporter(Protocol):
@@ -53,23 +50,11 @@ class Exporter(Protocol):
 
 
 class Endpoints:
-    """The handlers. The owner sets ``ready`` when the sockets are bound.
+    """The handlers. The owner sets ``ready`` when the sockets are bound."""
 
-    ``text`` gives a page of plain text in place of the status page. Then there is no configuration to load again.
-    Without ``probe`` there is no ``/probe``.
-    """
-
-    def __init__(
-        self,
-        exporter: Exporter,
-        registry: Collector,
-        text: Callable[[], str] | None = None,
-        probe: Probe | None = None,
-    ) -> None:
-        self._probe = probe
+    def __init__(self, exporter: Exporter, registry: Collector) -> None:
         self._exporter = exporter
         self._registry = registry
-        self._text = text
         # Changing a link is allowed: the Content-Security-Policy hashes only script and style.
         link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
@@ -85,31 +70,20 @@ class Endpoints:
             web.get("/api/v1/status", self.status),
             web.get("/-/healthy", self.healthy),
             web.get("/-/ready", self.is_ready),
-            *((web.get("/probe", self.probe),) if self._probe is not None else ()),
-            *((web.post("/-/reload", self.reload),) if self._text is None else ()),
+            web.post("/-/reload", self.reload),
         ]
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         """Fetch the predictors within the scraper's timeout, then render their metrics."""
-        await self._exporter.refresh(_timeout_of(request))
+        await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
         if request.transport is None:  # the scraper has left; rendering for it would make the next ones leave too
             return web.Response()
         chosen = choose_format(_joined(request, "Accept"))
         packed = accepts_gzip(_joined(request, "Accept-Encoding"))
-        return await _send_exposition(request, await self._rendering(chosen, packed=packed), chosen, packed=packed)
-
-    async def probe(self, request: web.Request) -> web.StreamResponse:
-        """Fetch the predictor that the scraper names, then render its metrics."""
-        assert self._probe is not None  # noqa: S101  there is no route without it
-        query = request.query
-        try:
-            collector = await self._probe(query.get("target", ""), query.get("name", ""), _timeout_of(request))
-        except ConfigError as error:
-            return web.Response(text=f"{error}\n", status=400)
-        chosen = choose_format(_joined(request, "Accept"))
-        packed = accepts_gzip(_joined(request, "Accept-Encoding"))
-        body = await _render(collector, chosen, packed=packed)
-        return await _send_exposition(request, body, chosen, packed=packed)
+        body = await self._rendering(chosen, packed=packed)
+        if len(body) <= RENDERED_AT_ONCE_BYTES or request.method == "HEAD":
+            return _response(body, chosen.content_type, packed=packed)
+        return await _send(request, body, _headers(chosen.content_type, packed=packed))
 
     async def _rendering(self, chosen: ExpositionFormat, *, packed: bool) -> bytes:
         """Return what stands in the metrics now. Scrapes that get here at once share it, so that eight cost one."""
@@ -127,8 +101,6 @@ class Endpoints:
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the status page, which reads its data from the API."""
-        if self._text is not None:
-            return _answer(request, self._text().encode(), "text/plain; charset=utf-8")
         response = _answer(request, self._page, "text/html; charset=utf-8")
         response.headers.update(SECURITY_HEADERS)
         return response
@@ -158,18 +130,6 @@ async def _render(collector: Collector, chosen: ExpositionFormat, *, packed: boo
     if exposition.render(RENDERED_AT_ONCE_BYTES):
         return bytes(exposition.body)
     return await asyncio.to_thread(exposition.render_rest)
-
-
-async def _send_exposition(
-    request: web.Request, body: bytes, chosen: ExpositionFormat, *, packed: bool
-) -> web.StreamResponse:
-    if len(body) <= RENDERED_AT_ONCE_BYTES or request.method == "HEAD":
-        return _response(body, chosen.content_type, packed=packed)
-    return await _send(request, body, _headers(chosen.content_type, packed=packed))
-
-
-def _timeout_of(request: web.Request) -> float:
-    return scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds"))
 
 
 def scrape_timeout(header: str | None) -> float:
