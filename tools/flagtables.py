@@ -22,14 +22,12 @@ from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings
 
 CONFIGURATION = Path("docs") / "configuration.md"
 SIMULATOR = Path("docs") / "simulator.md"
-TAP = Path("docs") / "tap.md"
 
 # Flag -> the section or page that says more about it.
 _SECTIONS = {
     "--config.file": "#the-file",
     "--web.config.file": "#tls-and-basic-authentication",
     "--web.enable-lifecycle": "#reload",
-    "--web.probe": "discovery.md#a-target-that-the-scraper-names",
     "--predictor.log-path": "#the-predictors-log",
     "--predictor.log-source": "#the-log-from-the-kubernetes-api",
     "--predictor.log-state": "#the-position-file",
@@ -65,16 +63,6 @@ def simulator_page(page: str) -> str:
     rows = (_simulate_row(option) for option in _options("simulate") if "--help" not in option.opts)
     incidents = table(("Kind", "Keys", "What happens"), map(_incident_row, get_args(Incident)))
     return filled(page, {"flags": table(header, rows), "incidents": incidents})
-
-
-def tap_page(page: str) -> str:
-    """Return the page with the table of the flags of ``tap``."""
-    rows = (
-        (f"`{_flag(option)}`", f"`{option.envvar}`", _said_default(option) or _value(option, None), _meaning(option))
-        for option in _options("tap")
-        if option.envvar
-    )
-    return filled(page, {"flags": table(("Flag", "Environment", "Default", "Meaning"), rows)})
 
 
 def _options(command: str) -> Iterator[click.Option]:

@@ -48,7 +48,7 @@ async def measure(scrapes: int) -> list[Row]:
 
 @contextlib.asynccontextmanager
 async def _reading(predictors: int) -> AsyncIterator[Exporter]:
-    """Run an exporter with a file of targets: one stand-in at many addresses, whose counters go up with each fetch."""
+    """Run an exporter with many predictors: one stand-in at many addresses, whose counters go up with each fetch."""
     capture = ONE_ENGINE.read_bytes()
     factors = itertools.count(1)
 
@@ -63,9 +63,8 @@ async def _reading(predictors: int) -> AsyncIterator[Exporter]:
         try:
             await web.TCPSite(runner, "0.0.0.0", 0).start()
             port = runner.addresses[0][1]
-            targets = [{"targets": [f"127.0.1.{number + 1}:{port}" for number in range(predictors)]}]
-            (Path(folder) / "targets.json").write_text(json.dumps(targets))
-            (Path(folder) / "specdec.yaml").write_text(f"discovery: {{files: ['{folder}/targets.json']}}")
+            listed = [{"name": f"p{each}", "url": f"http://127.0.1.{each + 1}:{port}"} for each in range(predictors)]
+            (Path(folder) / "specdec.yaml").write_text(json.dumps({"predictors": listed}))
             async with exporter(f"--config.file={folder}/specdec.yaml", stdin=None, **ENVIRONMENT) as running:
                 yield running
         finally:

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import gzip
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, Self
 from unittest import mock
@@ -17,15 +17,11 @@ from fuzz.files import require_baseline
 from fuzz.metrics import reduced, require_sound
 from fuzz.target import MIB, Target, captured, require_numbers, require_one_line
 from specdec_exporter.baseline import prometheus
-from specdec_exporter.config import KubernetesSettings
 from specdec_exporter.errors import BaselineError, FetchError
-from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
-from specdec_exporter.predictor.responses import Junk, ResponseScanner, ResponseSpeculation, parse_response
+from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, parse_response
 from specdec_exporter.predictor.sources import kubeapi
-from specdec_exporter.serving.discovery.kubernetes import _Change, _decoded, _PodWatch
-from specdec_exporter.serving.tapfamilies import TAP
-from specdec_exporter.serving.tapstate import TapState
+from specdec_exporter.speculation.requests import RequestGroups
 
 REASONS = ("connect", "http_status", "too_large", "redirect", "not_metrics", "truncated", "encoding")
 
@@ -42,15 +38,11 @@ def check_response(line: bytes) -> None:
         assert sum(j * steps for j, steps in enumerate(found.steps_by_accepted)) == found.accepted_tokens
         assert found.steps is None or sum(drafted for _, drafted in found.steps) == found.draft_tokens
         require_numbers([found.acceptance_ratio, found.temperature])
-    state = TapState(with_header=True)
-    for each in ResponseScanner(state.reader, header="X-Tenant").scan(bytearray(line + b"\n"), len(line) + 1):
-        state.observe_response(each)
-    for family in TAP.families:
-        value = family.value(state)
-        assert isinstance(value, Mapping)
-        for labels, one in value.items():
-            require_one_line(labels[1])
-            require_numbers([one.sum, *one.counts] if isinstance(one, Histogram) else [one])
+        groups = RequestGroups(with_header=True)
+        groups.add(found)
+        for each in groups.closed():
+            require_one_line(each.value)
+            require_numbers([each.group.acceptance_ratio, *each.group.percentiles.values()])
 
 
 def responses() -> list[bytes]:
@@ -227,47 +219,7 @@ def check_refusal(body: bytes) -> None:
     run(said())
 
 
-# --- a change of a pod, as a watch tells it ---------------------------------------------------------------------------
-
-POD = {
-    "metadata": {
-        "name": "chat-0",
-        "namespace": "prod",
-        "resourceVersion": "7",
-        "labels": {"serving.kserve.io/inferenceservice": "chat"},
-    },
-    "spec": {"containers": [{"name": "main", "ports": [{"containerPort": 8080, "name": "http"}]}]},
-    "status": {"phase": "Running", "podIP": "10.0.0.1"},
-}
-
-
-def changes() -> list[bytes]:
-    said = [{"type": word, "object": POD} for word in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")]
-    gone = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
-    return [b"\n".join(json.dumps(one).encode() for one in (*said, gone))]
-
-
-def check_changes(lines: bytes) -> None:
-    """Whatever the API says, known targets have a URL, and nothing but a refusal is raised."""
-    watch = _PodWatch(
-        kubeapi.KubernetesApi("http://127.0.0.1:1", token_path=None, ca_path=None),
-        KubernetesSettings(port="http"),
-        "prod",
-        changed=lambda: None,
-        outcome=lambda _: None,
-        first_retry_seconds=1,
-    )
-    for line in lines.split(b"\n"):
-        try:
-            watch._take(_decoded(line, _Change))
-        except kubeapi.Refused as refused:
-            require_one_line(str(refused))
-            break  # it lists the pods again
-    assert all(target.url.startswith("http://") for target in watch.pods.values())
-
-
 TARGETS = (
-    Target("Kubernetes watch", check_changes, changes, (b'"podIP": "::1"', b"null", b'"phase": "Failed"', b"[" * 2000)),
     Target(
         "saved response",
         check_response,

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from builders import CAPTURES
 from fuzz.target import MIB, Target, require_numbers, require_one_line
@@ -22,7 +21,6 @@ from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
 from specdec_exporter.predictor import speculativeconfig, versions
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources.positions import PositionFile
-from specdec_exporter.serving.discovery.files import _targets as targets_of
 from specdec_exporter.web import webconfig
 from specdec_exporter.yamlfile import parse_yaml
 
@@ -64,11 +62,6 @@ http_server_config:
 basic_auth_users:
   alice: $2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG
 """
-FILE_SD = b"""- targets: [10.0.0.1:8080, "[::1]:8080"]
-  labels: {inference_service: chat, namespace: prod, pod: chat-0, __scheme__: https, __metrics_path__: /x/metrics}
-- targets: [predictor]
-"""
-FILE_SD_JSON = b'[{"targets": ["10.0.0.1:8080"], "labels": {"instance": "a"}}]'
 YAML_WORDS = (
     *(
         b"\n  ",
@@ -121,8 +114,7 @@ def check_yaml(content: bytes, error: type[SpecdecError], read: Callable[[yamlfi
 def check_settings(content: bytes) -> None:
     settings: config.Settings | None = check_yaml(content, ConfigError, lambda node: node.read(config.Settings))
     if settings is not None:
-        found = settings.discovery.predictor.timeout if settings.discovery else 1.0
-        require_numbers([settings.window, found, *(predictor.timeout for predictor in settings.predictors)])
+        require_numbers([settings.window, *(predictor.timeout for predictor in settings.predictors)])
         for address in settings.web.listen_addresses:
             config.parse_listen_address(address)
 
@@ -166,20 +158,6 @@ def require_baseline(baseline: Baseline) -> None:
 def state() -> Path:
     """A file of this process alone."""
     return Path(tempfile.mkdtemp(prefix="fuzz")) / "state.json"
-
-
-def check_targets(content: bytes) -> None:
-    """A file in the format of file_sd."""
-    path = state().with_suffix(".json" if content.startswith(b"[") else ".yaml")
-    path.write_bytes(content)
-    try:
-        found = list(targets_of(str(path)))
-    except ConfigError as refused:
-        require_one_line(str(refused))
-        return
-    for target in found:
-        assert urlsplit(target.url).netloc
-        assert all(text.isprintable() for text in (target.title, *target.labels.values()))
 
 
 def check_positions(content: bytes) -> None:
@@ -266,12 +244,6 @@ WORDS_OF_FLAGS = (
 
 TARGETS = (
     Target("settings", check_settings, lambda: [SETTINGS], YAML_WORDS),
-    Target(
-        "file of targets",
-        check_targets,
-        lambda: [FILE_SD, FILE_SD_JSON],
-        (*YAML_WORDS, b"http://", b"__scheme__: ", b"@"),
-    ),
     Target("web configuration", check_web, lambda: [WEB], YAML_WORDS),
     Target("baseline file", check_baseline, baselines, YAML_WORDS),
     Target("read positions", check_positions, positions, (b'"files": [', b'"offset": ', b"[" * 3000)),

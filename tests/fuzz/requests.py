@@ -11,7 +11,6 @@ import re
 from fuzz.target import KIB, Target
 from specdec_exporter.config import Settings, WebSettings
 from specdec_exporter.serving import serve
-from specdec_exporter.serving.collector import build_registry
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.web.basicauth import _credentials
 from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
@@ -49,7 +48,7 @@ class Serving:
 
     async def _start(self, runtime: ExporterRuntime) -> None:
         await runtime.start()
-        site = serve._site(runtime, build_registry(runtime))
+        site = serve._site(runtime)
         self.endpoints = site.endpoints
         self.runner = await serve._bind(site, runtime.settings.web.listen_addresses)
         ((_, self.port),) = site.connections.addresses

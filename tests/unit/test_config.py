@@ -70,25 +70,9 @@ def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: st
     assert "\n" not in str(caught.value)
 
 
-def test_with_discovery_no_predictor_is_assumed(tmp_path: Path) -> None:
-    assert load(tmp_path, "discovery: {kubernetes: {}}").predictors == ()
-    assert load(tmp_path, "{discovery: {files: [x]}, predictors: [{name: own}]}").predictors[0].name == "own"
-    (own,) = load_settings(str(tmp_path / "specdec.yaml"), {"predictor": {"url": "http://h:1"}}).predictors
-    assert (own.name, own.url) == ("own", "http://h:1")
-    load(tmp_path, "discovery: {files: [x]}")
-    assert load_settings(str(tmp_path / "specdec.yaml"), {"predictor": {"name": "flag"}}).predictors[0].name == "flag"
-    assert load(tmp_path, "{web: {probe: 'http://h:.*'}, predictors: []}").predictors == ()
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("discovery: {}", "discovery: expected kubernetes or files"),
-        ("discovery: {kubernetes: {port: 0}}", "the number or the name of a port"),
-        ("discovery: {kubernetes: {port: HTTP}}", "the number or the name of a port"),
-        ("discovery: {kubernetes: {scheme: ftp}}", "expected one of http, https"),
-        ("web: {probe: '('}", "expected a regular expression"),
-        ("web: {telemetry_path: /probe}", "that no other endpoint has"),
         ("predictors: []", "predictors: expected at least one"),
         ("predictors: [{name: a}, {name: a}]", "two predictors are called 'a'"),
         ("predictors: [{name: a, log_state: /p}, {name: b, log_state: /p}]", "paths must differ"),

@@ -73,27 +73,3 @@ def test_a_module_is_loaded_when_it_is_used(name: str, types_file: Path) -> None
         "assert type(module) is type(sys)\n",
         types_file,
     )
-
-
-def test_published_lengths_are_read_when_a_status_is_asked_for_and_not_for_a_scrape(types_file: Path) -> None:
-    _run(
-        "import asyncio\n"
-        "from prometheus_client import generate_latest\n"
-        "from specdec_exporter.config import PredictorSettings, Settings\n"
-        "from specdec_exporter.predictor.log.events import EngineConfig\n"
-        "from specdec_exporter.serving.collector import build_registry\n"
-        "from specdec_exporter.serving.runtime import ExporterRuntime\n"
-        "settings = Settings(predictors=(PredictorSettings(name='svc'),))\n"
-        "event = EngineConfig(speculative=True, method='eagle3', model='Qwen3-8B', num_speculative_tokens=3)\n"
-        "async def main():\n"
-        "    runtime = ExporterRuntime(settings, lambda: settings)\n"
-        "    await runtime.start()\n"
-        "    runtime.predictors[0].state.observe_event(event)\n"
-        "    assert b'specdec_predictor_info' in generate_latest(build_registry(runtime))\n"
-        "    assert 'yaml' not in sys.modules\n"
-        "    assert runtime.status().predictors[0].published.shortest == 2.26\n"
-        "    assert 'yaml' in sys.modules\n"
-        "    await runtime.stop()\n"
-        "asyncio.run(main())\n",
-        types_file,
-    )
