@@ -49,8 +49,9 @@ def command(web_listen_address: tuple[tuple[str, int], ...], web_config_file: st
         connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
         if secret:
             connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=tls)
-        connection.request("GET", "/-/healthy")
-        status = connection.getresponse().status
+        with contextlib.closing(connection):
+            connection.request("GET", "/-/healthy")
+            status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
         if secret and isinstance(error, ssl.SSLError | ConnectionError):
             return 0  # it demands a certificate; neither TLS 1.2 nor 1.3 says so reliably

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from specdec_exporter import config
+from specdec_exporter import __version__, config
+from specdec_exporter.commands import PROG
 from specdec_exporter.commands.flags import DURATION, LISTEN_ADDRESS, URL, Checked, flag, option
 
 # Flags whose setting has another section or name than the flag.
@@ -29,6 +30,7 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @click.command("serve")
+@click.version_option(__version__, prog_name=PROG)
 @flag("--config.file", "YAML file with any of these settings. It can list several predictors.", metavar="PATH")
 @option("--config.check", "Check the configuration and exit.", is_flag=True)
 @flag(
@@ -55,7 +57,7 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 @flag(
     "--log.format", "Format of the exporter's own log.  [default: logfmt]", type=click.Choice(["logfmt", "json"])
 )
-@flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", metavar="URL", type=URL)
+@flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", type=URL)
 @flag(
     "--predictor.name",
     "Its name, for the label inference_service. In a pod of KServe the InferenceService's, if you give none."
@@ -63,7 +65,7 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     metavar="NAME",
     type=Checked("name", config.valid_name),
 )
-@flag("--predictor.timeout", "Longest time for each request.  [default: 5s]", metavar="DURATION", type=DURATION)
+@flag("--predictor.timeout", "Longest time for each request.  [default: 5s]", type=DURATION)
 @flag("--predictor.ca-file", "CA certificates for its TLS.  [default: those of the system]", metavar="PATH")
 @flag("--predictor.cert-file", "Client certificate, if it demands one.", metavar="PATH")
 @flag("--predictor.key-file", "Key of the client certificate.", metavar="PATH")
@@ -101,7 +103,6 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 @flag(
     "--window",
     "Time span of the figures: of the derived metrics, the page and the API.  [default: 5m]",
-    metavar="DURATION",
     type=DURATION,
 )
 def command(config_file: str | None, config_check: bool, **flags: Any) -> int:

@@ -147,12 +147,15 @@ class WebConfigFile:
 
 
 def _refuse_unsupported(document: Any, path: str | Path) -> None:
-    """Raise :class:`ConfigError` for a key of the format that this server does not have."""
+    """Raise :class:`ConfigError` for keys that this server does not have, and for TLS without settings."""
+    top = document if isinstance(document, dict) else {}
+    tls = top.get("tls_server_config", {})
     for key, advice in _NOT_SUPPORTED.items():
         section, _, name = key.rpartition(".")
-        found = document.get(section) if section and isinstance(document, dict) else document
-        if isinstance(found, dict) and name in found:
+        if name in (tls if section and isinstance(tls, dict) else top):
             raise ConfigError(f"{path}: {key}: not supported; {advice}")
+    if tls is None:
+        raise ConfigError(f"{path}: tls_server_config: expected a mapping, found nothing")
 
 
 def _beside(tls: TLSServerConfig, directory: Path) -> TLSServerConfig:
