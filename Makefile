@@ -1,6 +1,6 @@
 # Two commands do all the set-up: `make demo` and `make test`. Everything else is for developers; `make help` lists it.
-# `make check` is for every edit; `make test`, `make test-tools`, `make test-vllm` and `make test-e2e` are .ci/run; the
-# rest is `make ci-nightly`.
+# `make check` is for every edit; `make test`, `make test-tools`, `make test-vllm` and `make test-e2e` are .ci/run; what
+# takes too long for it is `make ci-nightly`.
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-tail soak-killed soak-incident users-text lock clean
+.PHONY: help demo check test test-tools test-nightly ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-tail soak-killed soak-incident users-text lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,15 +59,18 @@ WORKERS ?= $(shell $(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 check: lint ## Lint, types, and the tests that need nothing but Python: for every edit
-	$(PYTEST) -m 'not debian and not field'
+	$(PYTEST) -m 'not debian and not field and not nightly'
 
 test: lint $(TOOLS)/.test ## Lint, types, and all tests that need no vLLM and no Go; installs what they need
-	$(PYTEST) -m 'not field'
+	$(PYTEST) -m 'not field and not nightly'
 
 test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager; needs Go and npm
-	$(PYTEST) -m field
+	$(PYTEST) -m 'field and not nightly'
 
-ci-nightly: test-image test-cluster ## What takes too long for .ci/run: the image, and a real Kubernetes API
+test-nightly: $(VENV)/.dev $(TOOLS)/.test tools schema ## The tests marked nightly, which take too long for `make test`; needs Go and npm
+	$(PYTEST) -m nightly
+
+ci-nightly: test-nightly test-image test-cluster ## What takes too long for .ci/run: slow tests, the image, a real Kubernetes API
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict, import-linter
 	$(BIN)/ruff check .
