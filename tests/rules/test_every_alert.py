@@ -42,7 +42,13 @@ LASTS = 68  # minutes that it may outlast its cause: the window of 30 minutes, a
 FILES: Mapping[Source, str] = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
 # A baseline is missing after two days, see test_presence_alerts.py.
 ELSEWHERE = {("SpecDecodeBaselineMissing", "info")}
-SOME = ("TargetDown critical", "AcceptanceLow critical", "P99Regression warning", "Harmful critical", "NotDrafting warning")
+SOME = (
+    "TargetDown critical",
+    "AcceptanceLow critical",
+    "P99Regression warning",
+    "Harmful critical",
+    "NotDrafting warning",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
