@@ -14,7 +14,6 @@ from aiohttp import web
 from bench.counting import ONE_ENGINE, count_up
 from bench.predictor_log import PredictorLog
 from bench.processes import ENVIRONMENT, bytes_read, cpu_seconds, memory
-from bench.reading import GREP_RATIO, grep_cpu_seconds
 from bench.rows import BenchError, Row, figure
 from running import Exporter, exporter, predictor
 
@@ -42,7 +41,6 @@ async def measure_catching_up(log: PredictorLog, empty: Path, rounds: int) -> li
     """Rows of ``rounds`` servers that read the whole log, and of the last one's memory over many scrapes."""
     starts: list[float] = []
     readings: list[float] = []
-    ratios: list[float] = []
     rows: list[Row] = []
     for number in range(rounds):
         async with _serving(empty, log_from="start") as running:
@@ -50,14 +48,12 @@ async def measure_catching_up(log: PredictorLog, empty: Path, rounds: int) -> li
         async with _serving(log.path, log_from="start") as running:
             await _until_read(running, log.size_bytes)
             readings.append(await _cpu_when_quiet(running) - starts[-1])
-            ratios.append(grep_cpu_seconds(log) / readings[-1])
             await _check_totals(running, log)
             if number == rounds - 1:
                 rows = await _memory_rows(running, log)
     return [
         figure("start, no log", starts, "s"),
         figure("catching up with the log, start apart", readings, "s"),
-        figure("catching up with the log", ratios, "of grep", at_least=GREP_RATIO),
         *rows,
     ]
 

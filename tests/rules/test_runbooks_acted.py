@@ -19,6 +19,8 @@ from running import exporter
 from specdec_exporter.simulator.server import run
 from specdec_exporter.simulator.settings import SimulatorSettings
 
+pytestmark = pytest.mark.nightly
+
 PAGES = sorted((ROOT / "rules" / "runbooks").glob("*.md"))
 # Prints what a pod would print; notes a call that it does not understand.
 KUBECTL = """#!/bin/bash

@@ -23,6 +23,8 @@ from vllm.exporter import SERVICE_NAME, run_command
 from vllm.language import Language
 from vllm.server import Installation, Server, running
 
+pytestmark = pytest.mark.nightly
+
 REQUESTS: Final = 210  # compare decides from 200 on
 HIGH, LOW = 1.0, 0.0  # shares of the successors that the draft model knows
 SHARES: Final = {"high": HIGH, "low": LOW}
