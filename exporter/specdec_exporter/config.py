@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from itertools import combinations
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,7 +29,8 @@ class Duration(float):
 
     __slots__ = ()
 
-    def __new__(cls, given: str | float) -> Duration:
+    def __new__(cls, given: str | float) -> Self:
+        """Read ``given``."""
         text = str(given)
         seconds = number_of(text) or 0.0
         if re.fullmatch(rf"(?:{_DURATION.pattern})+", text):

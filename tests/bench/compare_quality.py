@@ -18,13 +18,13 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from bench.confidence import highest_share, lowest_share
 from rich.table import Table
 
 from bench.compare_requests import Requests
 from bench.compare_server import Server
 from bench.compare_traffic import Traffic
 from bench.compare_trials import DIFFERENT, Case, Outcome, Process, run_cases
+from bench.confidence import highest_share, lowest_share
 from bench.rows import Row, percent, show, show_table, table
 from specdec_exporter.errors import SpecdecError
 

@@ -7,18 +7,20 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fuzz.target import Target, require_numbers, require_one_line
 from recordings import loaded, recording
-from specdec_exporter import config, yamlfile
-from specdec_exporter.baseline.file import Baseline, parse_baseline, to_yaml
+from specdec_exporter import config
+from specdec_exporter.baseline.file import Baseline, to_yaml
+from specdec_exporter.baseline.reading import parse_baseline
 from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources.positions import PositionFile
 from specdec_exporter.web import webconfig
-from specdec_exporter.yamlfile import parse_yaml
+from specdec_exporter.yamlfile import convert, parse_yaml
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 
 SETTINGS = b"""\
@@ -30,15 +32,13 @@ web:
 log: {level: info, format: json}
 window: 5m
 predictors:
-  - &first
-    name: llama
+  - name: llama
     url: http://user:pass@127.0.0.1:8080/base
     timeout: 2.5s
     log_paths: [/var/log/a.log, "/var/log/*.log"]
     log_from: start
     log_state: /data/positions
-  - <<: *first
-    name: 'qwen'
+  - name: 'qwen'
     baseline: |
       text
     log_state: null
@@ -86,7 +86,7 @@ YAML_WORDS = (
 )
 
 
-def check_yaml(content: bytes, error: type[SpecdecError], read: Callable[[yamlfile.Node], Any]) -> Any:
+def check_yaml(content: bytes, error: type[SpecdecError], read: Callable[[Any], T]) -> T | None:
     """Return what is read, or ``None`` where the file is refused in one line."""
     try:
         return read(parse_yaml(content, "file.yaml", error))
@@ -96,24 +96,22 @@ def check_yaml(content: bytes, error: type[SpecdecError], read: Callable[[yamlfi
 
 
 def check_settings(content: bytes) -> None:
-    settings: config.Settings | None = check_yaml(content, ConfigError, lambda node: node.read(config.Settings))
+    def read(data: Any) -> config.Settings:
+        return convert(data, config.Settings, "file.yaml", ConfigError)
+
+    settings = check_yaml(content, ConfigError, read)
     if settings is not None:
-        found = settings.discovery.predictor.timeout if settings.discovery else 1.0
-        require_numbers([settings.window, found, *(predictor.timeout for predictor in settings.predictors)])
+        require_numbers([settings.window, *(predictor.timeout for predictor in settings.predictors)])
         for address in settings.web.listen_addresses:
             config.parse_listen_address(address)
 
 
 def check_web(content: bytes) -> None:
-    def read(node: yamlfile.Node) -> webconfig.WebConfig:
-        webconfig._refuse_unsupported(node)
-        found: webconfig.WebConfig = node.read(webconfig.WebConfig)
-        try:
-            webconfig._check_headers(found.http_server_config.headers)
-            webconfig._check_users(found.basic_auth_users)
-        except ConfigError as error:
-            node.blame(error)
-        return found
+    def read(data: Any) -> None:
+        webconfig._refuse_unsupported(data, "file.yaml")
+        found = convert(data, webconfig.WebConfig, "file.yaml", ConfigError)
+        webconfig._check_headers(found.http_server_config.headers)
+        webconfig._check_users(found.basic_auth_users)
 
     check_yaml(content, ConfigError, read)
 

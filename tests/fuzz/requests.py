@@ -8,7 +8,7 @@ import functools
 import re
 
 from fuzz.target import KIB, Target
-from specdec_exporter.config import Settings, WebSettings
+from specdec_exporter.config import PredictorSettings, Settings, WebSettings
 from specdec_exporter.serving import serve
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.web.basicauth import _credentials
@@ -23,11 +23,12 @@ def check_credentials(content: bytes) -> None:
 
 
 class Serving:
-    """The exporter's own endpoints on a port, in this process, without a predictor."""
+    """The exporter's own endpoints on a port, in this process, beside nobody."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        settings = Settings(web=WebSettings(listen_addresses=("127.0.0.1:0",)), predictors=())
+        nobody = PredictorSettings(url="http://127.0.0.1:9")
+        settings = Settings(web=WebSettings(listen_addresses=("127.0.0.1:0",)), predictors=(nobody,))
         self.loop.run_until_complete(self._start(ExporterRuntime(settings, lambda: settings)))
 
     async def _start(self, runtime: ExporterRuntime) -> None:
@@ -35,7 +36,7 @@ class Serving:
         site = serve._site(runtime)
         self.endpoints = site.endpoints
         self.runner = await serve._bind(site, runtime.settings.web.listen_addresses)
-        ((_, self.port),) = site.connections.addresses
+        self.port = self.runner.addresses[0][1]
 
     async def ask(self, request: bytes) -> tuple[bytes, bytes]:
         """Send bytes, then a sound request by another connection; hang up. Return both answers."""

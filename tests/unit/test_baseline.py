@@ -341,7 +341,11 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("  4:\n    intervals: 9", "  04:\n    intervals: 9", "by_load.04: expected a bin of 1, 2, 4, 8, "),
         ("  4:\n    intervals: 9", "  ٤:\n    intervals: 9", "by_load.٤: expected a bin of 1, 2, 4, 8, "),
         ("  16:\n    intervals: 5", "  4:\n    intervals: 5", "4: expected every key once, found it a second"),
-        ("  4:\n    intervals: 9", "  4: 7\n  8:\n    intervals: 9", "by_load[...]: expected a mapping, found a number"),
+        (
+            "  4:\n    intervals: 9",
+            "  4: 7\n  8:\n    intervals: 9",
+            "expected a mapping, found a number",
+        ),
         ("intervals: 9", "intervals: 0", "by_load[...].intervals: expected a whole number of at least 1"),
         ("intervals: 9", "intervals: 9.5", "by_load[...].intervals: expected a whole number"),
         ("intervals: 9", "intervals: [9]", "by_load[...].intervals: expected a whole number, found a list"),
@@ -364,7 +368,11 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
             "step_seconds: [66, 1e999]",
             "by_load[...].step_seconds[1]: expected a number",
         ),
-        ("step_seconds: [66, 55.5]", "step_seconds: [0, 55.5]", "by_load[...].seconds[0]: expected blocks with seconds"),
+        (
+            "step_seconds: [66, 55.5]",
+            "step_seconds: [0, 55.5]",
+            "by_load[...].seconds[0]: expected blocks with seconds",
+        ),
         ("draft_tokens: [180, 120]", "draft_tokens: [180, yes]", "by_load[...].draft_tokens[1]: expected a number"),
         (
             "draft_tokens: [180, 120]",

@@ -279,7 +279,9 @@ def test_a_health_check_follows_the_answer(status: int, code: int) -> None:
 def test_a_health_check_without_an_answer_fails_with_one_line(closed_port: int) -> None:
     assert Run("healthcheck", f"--web.listen-address=127.0.0.1:{closed_port}").failed("refused")
     assert Run("healthcheck", "--web.listen-address=nowhere").is_refused("expected a listen address")
-    assert Run("healthcheck", variables={"SPECDEC_WEB_LISTEN_ADDRESS": f"http://127.0.0.1:{closed_port}"}).failed("refused")
+    assert Run("healthcheck", variables={"SPECDEC_WEB_LISTEN_ADDRESS": f"http://127.0.0.1:{closed_port}"}).failed(
+        "refused"
+    )
 
 
 # --- analyze ---

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from builders import CAPTURES, engine, known, latency, snapshot
 from running import Predictor, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
-from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.live import record
+from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.histogram import Histogram

@@ -376,7 +376,7 @@ async def test_a_health_probe_passes_where_client_certificates_are_demanded(fold
 
 
 async def test_a_health_probe_takes_a_server_without_tls_and_is_not_content_with_any_connection() -> None:
-    async with serving(lambda: WebConfig()) as url:
+    async with serving(WebConfig) as url:
         assert await probe(url) == ""
 
     async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

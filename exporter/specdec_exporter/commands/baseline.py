@@ -14,8 +14,8 @@ import click
 
 from specdec_exporter.baseline import file as baselines
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.baseline.reading import read_baseline
+from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.commands.flags import DURATION, Checked, access_flag, log_path_flag, output_flag, timeout_flag
 from specdec_exporter.commands.recording import DEFAULT_URL, context_flags, given_context, one_line, record_beside, said
 from specdec_exporter.config import SYSTEM_TRUST, Access

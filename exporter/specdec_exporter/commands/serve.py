@@ -54,9 +54,7 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     "Least severe message of the exporter's own log, which goes to stderr.  [default: info]",
     type=click.Choice(["debug", "info", "warn", "error"]),
 )
-@flag(
-    "--log.format", "Format of the exporter's own log.  [default: logfmt]", type=click.Choice(["logfmt", "json"])
-)
+@flag("--log.format", "Format of the exporter's own log.  [default: logfmt]", type=click.Choice(["logfmt", "json"]))
 @flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", type=URL)
 @flag(
     "--predictor.name",

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
-from specdec_exporter import __version__, bounds
+from specdec_exporter import __version__
 from specdec_exporter.config import Settings, parse_listen_address
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.serving.collector import build_registry
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.web.admission import Admission
+from specdec_exporter.web.admission import Admission, limited_runner
 from specdec_exporter.web.server import Endpoints, one_line_errors
 
 LOG = logging.getLogger("specdec")
@@ -124,13 +124,7 @@ def _site(runtime: ExporterRuntime) -> _Site:
 
 
 async def _bind(site: _Site, addresses: Sequence[str]) -> web.AppRunner:
-    runner = web.AppRunner(
-        site.app,
-        handle_signals=False,
-        access_log=None,
-        keepalive_timeout=bounds.IDLE_SECONDS,  # also for the first request, and until a head is complete
-        shutdown_timeout=SHUTDOWN_REQUESTS_SECONDS,
-    )
+    runner = limited_runner(site.app, SHUTDOWN_REQUESTS_SECONDS)
     await runner.setup()
     for address in addresses:
         host, port = parse_listen_address(address)

@@ -21,8 +21,7 @@ _REPORT_SECONDS = 60.0
 class Admission:
     """Refuses requests beyond :data:`bounds.REQUESTS`, which ``dropped["requests"]`` counts.
 
-    Health checks cost nothing, so they are always answered. aiohttp itself closes connections without a whole request
-    (its ``keepalive_timeout``) and refuses long heads.
+    Health checks cost nothing, so they are always answered.
     """
 
     def __init__(self, dropped: Counter[str]) -> None:
@@ -54,6 +53,17 @@ class Admission:
             self._quiet_until = now + _REPORT_SECONDS
             reason = f"more than {bounds.REQUESTS} at once"
             LOG.warning("requests are refused", extra={"reason": reason, "refused": self._dropped["requests"]})
+
+
+def limited_runner(app: web.Application, shutdown_seconds: float) -> web.AppRunner:
+    """Return what runs ``app`` with aiohttp's limits: on long heads by itself, and on connections that send none."""
+    return web.AppRunner(
+        app,
+        handle_signals=False,
+        access_log=None,
+        keepalive_timeout=bounds.IDLE_SECONDS,  # also for the first request, and until a head is complete
+        shutdown_timeout=shutdown_seconds,
+    )
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
