@@ -146,7 +146,6 @@ def render_reference() -> dict[Path, str]:
     """Return the pages of docs/ with their generated tables by file."""
     pages = {
         flagtables.CONFIGURATION: flagtables.configuration_page,
-        flagtables.SIMULATOR: flagtables.simulator_page,
         flagtables.TAP: flagtables.tap_page,
         metrictables.METRICS: metrictables.metrics_page,
         lengthtables.REFERENCES: lengthtables.references_page,

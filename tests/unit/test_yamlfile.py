@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from specdec_exporter.baseline.file import read_baseline
 from specdec_exporter.config import load_settings
 from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
-from specdec_exporter.simulator.settings import load_simulation
 from specdec_exporter.web.webconfig import load_web_config
 from specdec_exporter.yamlfile import MAX_BYTES, MAX_DEPTH, MAX_LINES, MAX_VALUES, AsWritten, Node, parse_yaml
 
@@ -174,10 +173,9 @@ def test_a_few_lines_cannot_stand_for_a_billion_values(item: str) -> None:
 READERS: list[tuple[Callable[[str], object], type[SpecdecError]]] = [
     (lambda path: load_settings(path, {}), ConfigError),
     (load_web_config, ConfigError),
-    (lambda path: load_simulation(path, {}), ConfigError),
     (read_baseline, BaselineError),
 ]
-kinds = pytest.mark.parametrize(("reader", "error"), READERS, ids=["config", "web", "scenario", "baseline"])
+kinds = pytest.mark.parametrize(("reader", "error"), READERS, ids=["config", "web", "baseline"])
 
 
 @kinds

@@ -9,7 +9,7 @@ import click
 from specdec_exporter import __version__
 from specdec_exporter.commands import PROG
 
-COMMANDS = ("analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve", "simulate", "tap", "tune")
+COMMANDS = ("analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve", "tap", "tune")
 
 
 class _Commands(click.Group):
