@@ -24,7 +24,7 @@ from specdec_exporter import __version__
 from specdec_exporter.commands import cli
 from specdec_exporter.commands.cli import main
 
-COMMANDS = ["analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve", "simulate", "tune"]
+COMMANDS = ["analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve"]
 LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"
 MODULE = (sys.executable, "-m", "specdec_exporter")
 SCRIPT = (str(Path(sys.executable).parent / "specdec-exporter"),)

@@ -12,7 +12,7 @@ from specdec_exporter import __version__
 from specdec_exporter.commands import PROG
 from specdec_exporter.errors import SpecdecError
 
-COMMANDS = ("analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve", "simulate")
+COMMANDS = ("analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve")
 BAD_USAGE = 64  # EX_USAGE of sysexits.h; check and doctor end with 2 for warnings
 _INTERRUPTED = 130
 

@@ -7,38 +7,27 @@ import dataclasses
 import heapq
 import math
 import random
-from collections.abc import Callable
 
-from specdec_exporter.simulator.scenario import Conditions
-from specdec_exporter.simulator.settings import SimulatorSettings
-from specdec_exporter.simulator.shapes import Release
-from specdec_exporter.simulator.totals import Totals, Window
+from demo.simulator.scenario import Conditions
+from demo.simulator.settings import SimulatorSettings
+from demo.simulator.shapes import Release
+from demo.simulator.totals import Totals, Window
 
 NEVER = math.inf
-OnTokens = Callable[[int, str | None], None]
-"""Called with the number of new tokens, and with the reason when the request is over."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Request:
-    """One request. Times are simulated seconds; ``stop_after`` is where the model would end by itself, in tokens."""
+    """One request, which finishes with ``end`` tokens for ``reason``. Times are simulated seconds."""
 
     prompt_tokens: int
-    max_tokens: int
-    stop_after: int | None
+    end: int
+    reason: str
     arrived_at: float
-    on_tokens: OnTokens | None = None
-    synthetic: bool = False
     slow_factor: float = 1.0
     first_token_at: float = 0.0
     last_token_at: float = 0.0
     generated: int = 0
-    over: bool = False  # finished, aborted, or lost in a restart
-    end: int = dataclasses.field(init=False)  # tokens with which it is finished
-
-    def __post_init__(self) -> None:
-        """Work out the end once: it is asked for in every step."""
-        self.end = self.max_tokens if self.stop_after is None else min(self.max_tokens, self.stop_after)
 
 
 class Rank:
@@ -50,11 +39,8 @@ class Rank:
         self.index = index
         self.totals = Totals(release, len(settings.rates), settings.max_model_len)
         self.window = self._new_window(now)
-        self.last_step_drafted = False
-        self.stepped = False  # since the last periodic report
         self.seen_request = False
         self._settings = settings
-        self._release = release
         self._v0 = release.generation == "v0"
         self._rng = rng
         self._waiting: collections.deque[Request] = collections.deque()
@@ -96,25 +82,8 @@ class Rank:
         self._waiting.append(request)
         self._admit(now, conditions)
 
-    def abort(self, request: Request, now: float, conditions: Conditions) -> None:
-        """Drop the request of a client that went away. Its tokens stay counted; like in vLLM it never finishes."""
-        request.over = True
-        if request in self._waiting:
-            self._waiting.remove(request)
-        self._decoding = [other for other in self._decoding if other is not request]
-        self._prefilling = [entry for entry in self._prefilling if entry[2] is not request]
-        heapq.heapify(self._prefilling)
-        self._admit(now, conditions)
-
-    def lose_all(self) -> list[Request]:
-        """Return all unfinished requests, because the process dies."""
-        lost = [*self._waiting, *(request for _, _, request in self._prefilling), *self._decoding]
-        for request in lost:
-            request.over = True
-        return lost
-
-    def run_event(self, now: float, conditions: Conditions) -> list[Request]:
-        """Run the event due at ``now``, a first token or the end of a step; return the requests that it finished."""
+    def run_event(self, now: float, conditions: Conditions) -> int:
+        """Run the event due at ``now``, a first token or the end of a step; return the number of finished requests."""
         finished = self._end_step(now, conditions) if self._step_ends_at <= now else self._first_token(now)
         if finished:
             self._admit(now, conditions)
@@ -139,18 +108,16 @@ class Rank:
             self._sequence += 1
             heapq.heappush(self._prefilling, (now + seconds, self._sequence, request))
 
-    def _first_token(self, now: float) -> list[Request]:
+    def _first_token(self, now: float) -> int:
         request = heapq.heappop(self._prefilling)[2]
         totals = self.totals
         totals.prompt_tokens += request.prompt_tokens
-        totals.prefix_hits += int(request.prompt_tokens * self._settings.prefix_cache_hit_share)
         totals.generation_tokens += 1
         totals.v0_generation_steps += 1
         totals.time_to_first_token.observe(now - request.arrived_at)
         request.first_token_at = request.last_token_at = now
-        self.stepped = True
         self._decoding.append(request)
-        return [request] if self._emit(request, 1, now) else []
+        return self._emit(request, 1, now)
 
     def _start_step(self, now: float, conditions: Conditions) -> None:
         rng, latency = self._rng, self._settings.latency
@@ -159,7 +126,7 @@ class Rank:
         self._step = step = []
         longest = drafted = 0
         for request in batch:
-            length = self._draft_length(request, conditions)
+            length = self._draft_length(conditions)
             step.append((request, length))
             drafted += length
             longest = max(longest, length)
@@ -169,34 +136,27 @@ class Rank:
         jitter = rng.lognormvariate(0.0, latency.step_sigma) if latency.step_sigma else 1.0
         self._step_ends_at = now + seconds * jitter * conditions.latency_factor
 
-    def _draft_length(self, request: Request, conditions: Conditions) -> int:
+    def _draft_length(self, conditions: Conditions) -> int:
         settings, rng = self._settings, self._rng
         if not conditions.drafting or not conditions.rates:
             return 0
         if settings.no_draft_share and rng.random() < settings.no_draft_share:
             return 0
-        length = settings.k
-        if length > 1 and settings.short_draft_share and not self._v0 and rng.random() < settings.short_draft_share:
-            length = rng.randint(1, length - 1)
-        left = request.end - request.generated - 1  # besides the token that the step gives anyway
-        return left if left < length and self._release.drafts_cut_at_max_tokens else length
+        if settings.k > 1 and settings.short_draft_share and not self._v0 and rng.random() < settings.short_draft_share:
+            return rng.randint(1, settings.k - 1)
+        return settings.k
 
-    def _end_step(self, now: float, conditions: Conditions) -> list[Request]:
+    def _end_step(self, now: float, conditions: Conditions) -> int:
         step, self._step, self._step_ends_at = self._step, [], NEVER
-        totals, finished = self.totals, []
-        self.last_step_drafted = False
-        self.stepped = True
+        totals, finished = self.totals, 0
         for request, draft_length in step:
-            if request.over:
-                continue
             accepted = self._verify(draft_length, conditions) if draft_length else 0
-            emitted = min(accepted + 1, request.end - request.generated)
+            emitted = min(accepted + 1, request.end - request.generated)  # tokens past the end count as accepted
             totals.generation_tokens += emitted
             totals.v0_generation_steps += 1
             totals.inter_token.observe(now - request.last_token_at)
             request.last_token_at = now
-            if self._emit(request, emitted, now):
-                finished.append(request)
+            finished += self._emit(request, emitted, now)
         return finished
 
     def _verify(self, draft_length: int, conditions: Conditions) -> int:
@@ -213,7 +173,6 @@ class Rank:
         window.drafts += 1
         window.draft_tokens += draft_length
         window.accepted_tokens += accepted
-        self.last_step_drafted = True
         if self._v0:
             self._count_v0(accepted, draft_length, rates)
         return accepted
@@ -231,19 +190,14 @@ class Rank:
     def _emit(self, request: Request, tokens: int, now: float) -> bool:
         """Give ``tokens`` to the request; return whether it is finished now."""
         request.generated += tokens
-        request.over = request.generated >= request.end
-        reason = None
-        if request.over:
-            reason = "stop" if request.generated == request.stop_after else "length"
-            self._finish(request, reason, now)
-        if request.on_tokens:
-            request.on_tokens(tokens, reason)
-        return request.over
+        if over := request.generated >= request.end:
+            self._finish(request, now)
+        return over
 
-    def _finish(self, request: Request, reason: str, now: float) -> None:
+    def _finish(self, request: Request, now: float) -> None:
         totals, decode_seconds = self.totals, request.last_token_at - request.first_token_at
         self._decoding.remove(request)
-        totals.finished[reason] = totals.finished.get(reason, 0) + 1
+        totals.finished[request.reason] = totals.finished.get(request.reason, 0) + 1
         totals.request_latency.observe(now - request.arrived_at)
         totals.request_decode.observe(decode_seconds)
         totals.prompt_length.observe(request.prompt_tokens)
