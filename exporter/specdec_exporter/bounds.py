@@ -79,10 +79,8 @@ TAP_TEMPERATURES: Final = 16384  # requests without response; that of the oldest
 TAP_WAITING: Final = 4096  # responses without a temperature; the oldest counts as temperature unknown
 WAITING_SECONDS: Final = 15  # of a response for its request in the log; it counts as temperature unknown
 
-# --- What `doctor` reads: a command, a manifest, a checkpoint folder --------------------------------------------------
+# --- What `doctor` reads: a command, a manifest, two tokenizers -------------------------------------------------------
 COMMAND_CHARACTERS: Final = 128 * 1024  # of a command that starts vLLM: Linux passes on no longer argument; refused
 MANIFEST_DOCUMENTS: Final = 100  # of a manifest; refused
 MANIFEST_LEVELS: Final = 40  # of a manifest, where a pod with affinities has 15; refused
-CHECKPOINT_FILES: Final = 1024  # with weights in a folder, where the largest models have 200; the others do not count
-CONFIG_BYTES: Final = 16 * 1024 * 1024  # of a config.json, an index, or a header of weights; as if it were missing
 TOKENIZER_BYTES: Final = 64 * 1024 * 1024  # of a tokenizer.json, where Gemma's has 33 MB; not compared
