@@ -66,10 +66,8 @@ ROTATED_FILES: Final = 128  # of one log, the newest by name; older ones are not
 # --- Saved responses --------------------------------------------------------------------------------------------------
 REQUEST_GROUPS: Final = 32  # of adapters, or of a header; further ones are `other`
 
-# --- What `doctor` reads: a command, a manifest, a checkpoint folder --------------------------------------------------
+# --- What `doctor` reads: a command, a manifest, two tokenizers -------------------------------------------------------
 COMMAND_CHARACTERS: Final = 128 * 1024  # of a command that starts vLLM: Linux passes on no longer argument; refused
 MANIFEST_DOCUMENTS: Final = 100  # of a manifest; refused
 MANIFEST_LEVELS: Final = 40  # of a manifest, where a pod with affinities has 15; refused
-CHECKPOINT_FILES: Final = 1024  # with weights in a folder, where the largest models have 200; the others do not count
-CONFIG_BYTES: Final = 16 * 1024 * 1024  # of a config.json, an index, or a header of weights; as if it were missing
 TOKENIZER_BYTES: Final = 64 * 1024 * 1024  # of a tokenizer.json, where Gemma's has 33 MB; not compared
