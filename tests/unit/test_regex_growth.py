@@ -17,7 +17,7 @@ import pytest
 
 import specdec_exporter
 from fuzz.run import Hang, no_hang
-from specdec_exporter.predictor.log import message
+from specdec_exporter.predictor.log import statistics
 from specdec_exporter.predictor.versions import WARNINGS
 
 # The parser of the standard library: its trees say where a pattern repeats.
@@ -47,8 +47,8 @@ def patterns() -> Iterator[tuple[str, re.Pattern[Any], set[str]]]:
                     uses = set(re.findall(USES.format(name), inspect.getsource(module)))
                     uses = {each if each in ("match", "fullmatch") else "search" for each in uses}
                     yield f"{found.name.removeprefix('specdec_exporter.')}.{name}", value, uses or {"match"}
-    for fields in (message._SPEC_FIELDS, message._V0_FIELDS, message._STATS_FIELDS):
-        yield from ((f"field {name}", pattern, {"fullmatch"}) for name, pattern in fields.items())
+    for fields in (statistics._SPEC_FIELDS, statistics._V0_FIELDS, statistics._STATS_FIELDS):
+        yield from ((f"field {name}", pattern, {"fullmatch"}) for name, (_, pattern) in fields.items())
     yield from ((f"warning {code}", warned.pattern, {"match"}) for code, warned in WARNINGS.items())
 
 

@@ -76,8 +76,12 @@ class EngineReader:
 
 
 def _number(value: float) -> float:
-    """Return a count or a ratio; infinity for what can be neither. The parser gives whole numbers of any length."""
-    return float(value) if 0 <= value <= bounds.COUNT or math.isnan(value) else math.inf
+    """Return a count or a ratio, or NaN; infinity for what is beyond. The parser gives whole numbers of any length."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.inf
+    return math.inf if number < 0 or number > bounds.COUNT else number
 
 
 def _key(meaning: Meaning, labels: Mapping[str, str]) -> Key:
