@@ -25,7 +25,7 @@ PERCENT_OF_CORE = 15.0
 
 
 async def measure(scrapes: int) -> list[Row]:
-    """Rows of so many scrapes, one every 15 s, after two that are not measured."""
+    """Rows of so many scrapes, one every 15 s, after two that learn the predictors' layouts."""
     async with _reading(PREDICTORS) as running:
         pid = running.process.pid
         for _ in range(2):

@@ -32,7 +32,6 @@ USES = r"\b{}\.(search|sub|findall|finditer|split|match|fullmatch)\("
 # Read only what another pattern has matched, or what ends as they do.
 AFTER_A_CHECK = {
     "config._DURATION",
-    "predictor.log.configline._FLAT_ARGUMENT",
     "predictor.sources.kubelog._LINE",
 }
 

@@ -137,7 +137,7 @@ def _scalar(field: str, values: Mapping[Key, float]) -> float | None:
 
 def _map(_field: str, values: Mapping[Key, float]) -> dict[Key, float] | None:
     usable = all(number <= bounds.COUNT for number in values.values())
-    return dict(sorted(values.items())) if usable else None  # type: ignore[type-var]  # one type per figure
+    return dict(sorted(values.items())) if usable else None
 
 
 def _histogram(_field: str, values: Mapping[Key, float]) -> Histogram | None:
