@@ -155,9 +155,11 @@ def _reasons(fastest: Sequence[Fastest], present: Fastest, lines: Sequence[Line]
             continue
         if speedup is None:
             yield f"{called(line)} was not compared {here}"
+        elif present.recording is None:
+            yield f"{called(line)} against no speculation {here}: {times(speedup)}"
         elif line.recording in present.within_chance:
             yield f"{called(line)} is within chance of it {here}: {times(speedup)}"
-        elif present.recording is not None:
+        else:
             yield f"{called(line)} is slower {here}: {times(speedup)}"
     yield from _unjudged_loads(fastest)
     doubtful = [each for each in fastest if each.recording and not each.unjudged and not _is_gain(each.speedup)]
