@@ -12,13 +12,9 @@ from specdec_exporter import __version__
 from specdec_exporter.commands import PROG
 from specdec_exporter.errors import SpecdecError
 
-<<<<<<< HEAD
-COMMANDS = ("analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve", "simulate", "tap")
-=======
 COMMANDS = ("analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve")
 BAD_USAGE = 64  # EX_USAGE of sysexits.h; check and doctor end with 2 for warnings
 _INTERRUPTED = 130
->>>>>>> main
 
 
 class _Commands(click.Group):
