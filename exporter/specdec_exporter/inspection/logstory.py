@@ -27,12 +27,11 @@ from specdec_exporter.predictor.log.events import (
     StartFailure,
 )
 from specdec_exporter.predictor.log.start import Start
-from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall, special_rejection_sampling
+from specdec_exporter.predictor.versions import KnownPitfall, special_rejection_sampling
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import Policy, load_policy
-from specdec_exporter.speculation.references import load_references, nearest
 from specdec_exporter.speculation.verdict import Verdict, judge
 
 # One predictor never has more configurations. Further ones are added to the last account.
@@ -227,18 +226,7 @@ def _about(account: Account, evidence: Evidence) -> Evidence:
         method=method_of(account.config),
         num_speculative_tokens=account.num_speculative_tokens,
         rejection_sampling=account.rejection_sampling,
-        published=_published(account),
     )
-
-
-def _published(account: Account) -> str | None:
-    """Return the published lengths to compare with, in words."""
-    config = account.config
-    if config is None or account.rejection_sampling == SYNTHETIC:
-        return None
-    names = [name for name in (config.model, config.served_model_name) if name]
-    found = nearest(load_references(), config.method, account.num_speculative_tokens, names)
-    return found.text if found else None
 
 
 def _speculates(account: Account) -> bool:
