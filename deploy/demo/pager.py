@@ -20,12 +20,14 @@ class Pager:
 
     def __init__(self, show: Show) -> None:
         self.url = ""
+        self.pages: list[dict[str, Any]] = []  # all notifications so far
         self._show = show
         self._incidents: dict[str, list[str]] = {}  # alerts shown so far, by service
 
     async def receive(self, request: web.Request) -> web.Response:
         """Take one notification. Each repeats all alerts of its service; tickets go to the chat only."""
         page = await request.json()
+        self.pages.append(page)
         if not page["receiver"].endswith("pager"):
             return web.Response()
         service = page["groupLabels"]["inference_service"]
@@ -34,8 +36,9 @@ class Pager:
                 await self._show(f"RESOLVED  {_where(page['groupLabels'])}: {' and '.join(names)}", service)
             return web.Response()
         names = self._incidents.setdefault(service, [])
-        for alert in page["alerts"]:
-            name = alert["labels"]["alertname"]  # one page for all latencies that are slower
+        # One page for all latencies that are slower. `tpot`, the time per output token, is the last by name.
+        for alert in sorted(page["alerts"], key=lambda alert: alert["labels"].get("sli", ""), reverse=True):
+            name = alert["labels"]["alertname"]
             if alert["status"] == "firing" and name not in names:
                 names.append(name)
                 await self._show(_alert_text(alert), service)
