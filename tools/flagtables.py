@@ -18,14 +18,12 @@ from specdec_exporter.commands.cli import cli
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings
 
 CONFIGURATION = Path("docs") / "configuration.md"
-TAP = Path("docs") / "tap.md"
 
 # Flag -> the section or page that says more about it.
 _SECTIONS = {
     "--config.file": "#the-file",
     "--web.config.file": "#tls-and-basic-authentication",
     "--web.enable-lifecycle": "#reload",
-    "--web.probe": "discovery.md#a-target-that-the-scraper-names",
     "--predictor.log-path": "#the-predictors-log",
     "--predictor.log-source": "#the-log-from-the-kubernetes-api",
     "--predictor.log-state": "#the-position-file",
@@ -49,14 +47,6 @@ def configuration_page(page: str) -> str:
     return filled(page, {"flags": table(header, map(_serve_row, _options("serve")))})
 
 
-def tap_page(page: str) -> str:
-    """Return the page with the table of the flags of ``tap``."""
-    rows = (
-        (f"`{_flag(option)}`", f"`{option.envvar}`", _said_default(option) or _value(option, None), _meaning(option))
-        for option in _options("tap")
-        if option.envvar
-    )
-    return filled(page, {"flags": table(("Flag", "Environment", "Default", "Meaning"), rows)})
 
 
 def _options(command: str) -> Iterator[click.Option]:

@@ -46,7 +46,6 @@ REPLICAS = (
         service="chat",
         pod="chat-0",
         settings=replace(BUSY, incidents=(Restart(at=ago(100), duration=90),)),
-        tapped=True,
     ),
     Replica(service="chat", pod="chat-1", settings=replace(BUSY, seed=2)),
     Replica(service="chat-control", pod="chat-control-0", settings=OFF),

@@ -19,6 +19,8 @@ from demo.simulator.settings import SimulatorSettings
 from fieldtools import ROOT
 from running import exporter
 
+pytestmark = pytest.mark.nightly
+
 PAGES = sorted((ROOT / "rules" / "runbooks").glob("*.md"))
 # Prints what a pod would print; notes a call that it does not understand.
 KUBECTL = """#!/bin/bash

@@ -24,8 +24,9 @@ from demo.simulator.scenario import Restart
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
 from running import Predictor, predictor
-from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, to_yaml
+from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.live import record
+from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.histogram import Histogram
