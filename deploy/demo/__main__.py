@@ -41,8 +41,8 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
         begun = now()
         exp = await open_(exporter(exporter_config(await open_(predictors(directory))), directory))
 
-        async def show(page: str, service: str) -> None:
-            _say(f"{page}\n{await rows(exp, service)}")
+        async def show(page: str, service: str | None) -> None:
+            _say(f"{page}\n{await rows(exp, service)}" if service else page)
 
         receiver = await open_(pager(show))
         am = await open_(alertmanager(receiver.url, directory))

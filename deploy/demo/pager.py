@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import web
 
 _WIDTH = 100
-Show = Callable[[str, str], Awaitable[None]]
-"""Shows a page: its text, and the service that it is about."""
+Show = Callable[[str, str | None], Awaitable[None]]
+"""Shows a page: its text, and the service whose figures belong to it."""
 
 
 class Pager:
@@ -33,7 +33,7 @@ class Pager:
         service = page["groupLabels"]["inference_service"]
         if page["status"] == "resolved":
             if names := self._incidents.pop(service, None):
-                await self._show(f"RESOLVED  {_where(page['groupLabels'])}: {' and '.join(names)}", service)
+                await self._show(f"RESOLVED  {_where(page['groupLabels'])}: {' and '.join(names)}", None)
             return web.Response()
         names = self._incidents.setdefault(service, [])
         # One page for all latencies that are slower. `tpot`, the time per output token, is the last by name.

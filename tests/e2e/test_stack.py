@@ -97,7 +97,7 @@ async def serving(server: Server) -> AsyncIterator[Server]:
         await asyncio.to_thread(server.stop)
 
 
-async def shown_nowhere(_page: str, _service: str) -> None:
+async def shown_nowhere(_page: str, _service: str | None) -> None:
     """The pages are read from the receiver."""
 
 
