@@ -30,7 +30,7 @@ class Pager:
         self.pages.append(page)
         if not page["receiver"].endswith("pager"):
             return web.Response()
-        service = page["groupLabels"]["inference_service"]
+        service = page["groupLabels"].get("inference_service", "")
         if page["status"] == "resolved":
             if names := self._incidents.pop(service, None):
                 await self._show(f"RESOLVED  {_where(page['groupLabels'])}: {' and '.join(names)}", None)
@@ -46,7 +46,7 @@ class Pager:
 
 
 def _where(labels: dict[str, str]) -> str:
-    return f"{labels['namespace']}/{labels['inference_service']}"
+    return "/".join(labels[name] for name in ("namespace", "inference_service") if name in labels)
 
 
 def _alert_text(alert: dict[str, Any]) -> str:

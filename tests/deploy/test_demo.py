@@ -117,4 +117,4 @@ async def test_a_part_that_cannot_run_is_named() -> None:
     async with demo(SPECDEC_PREDICTOR_TIMEOUT="banana") as process:
         _, errors = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 1
-        assert "demo: specdec-exporter ended with exit code 2" in errors.decode()
+        assert "demo: specdec-exporter ended with exit code 64" in errors.decode()
