@@ -275,6 +275,6 @@ def test_an_incident_with_pauses_is_one(pack: Pack) -> None:
     """Acceptance swings around the limit of the page: what fired goes on firing, and ends with the incident."""
     swinging = [Phase(minutes=12, curve=(1.4 * rate, rate, 0.6 * rate)) for rate in (0.3, 0.44)] * 9
     series = service(Phase(minutes=60, curve=HEALTHY), *swinging, Phase(minutes=72, curve=HEALTHY))
-    steady = dict.fromkeys(range(160, 60 + 9 * 24, 4), {PAGE, TICKET})
+    steady = {minute: {PAGE, TICKET} for minute in range(160, 60 + 9 * 24, 4)}
     aside = ("SpecDecodeBaselineMissing", "SpecDecodeAcceptanceDropped")
     pack.run(Case(name="12 minutes low, 12 less low", series=series, firing={**steady, 346: set()}, aside=aside))
