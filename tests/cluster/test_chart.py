@@ -47,7 +47,7 @@ def everything(predictors: str, **changes: Any) -> Object:
     """All that the chart can install, for predictors in one namespace."""
     usual = {
         "exporter.enabled": True,
-        "exporter.config.discovery.kubernetes.namespaces": [predictors],
+        "exporter.config.predictors": [{"name": "chat", "url": f"http://chat-predictor.{predictors}"}],
         "alertmanagerConfig.enabled": True,
         "alertmanagerConfig.namespaces": [predictors],
         "networkPolicy.enabled": True,
@@ -126,27 +126,6 @@ def test_install_upgrade_rollback_uninstall(
     transcript.row(
         "The chart", Kind="the release's Secret", Namespace="the release's", Objects=f"{size:,} of 1,048,576 bytes"
     )
-
-
-def test_discovery_has_its_rights_where_it_is_configured_and_no_others(
-    control_plane: ControlPlane, new_namespace: Callable[..., str]
-) -> None:
-    plane, namespace, predictors, other = control_plane, *(new_namespace() for _ in range(3))
-
-    helm(plane, namespace, "install", RELEASE, str(CHART), values=everything(predictors))
-    try:
-        account = plane.as_account(namespace, NAME)
-        assert account.items("v1/pods", predictors) == []
-        for resource, where in (("v1/pods", other), ("v1/secrets", predictors), ("v1/configmaps", predictors)):
-            with pytest.raises(RefusedError, match="cannot list"):
-                account.items(resource, where)
-        # A pod's own account reads the log for its sidecar.
-        right = ("auth", "can-i", "get", "pods", "--subresource=log", f"--namespace={predictors}")
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{predictors}")
-        user = (f"--as=system:serviceaccount:{predictors}:any", *(f"--as-group={group}" for group in groups))
-        assert plane.kubectl(*right, *user).strip() == "yes"
-    finally:
-        helm(plane, namespace, "uninstall", RELEASE)
 
 
 def test_the_chart_adds_sidecars(control_plane: ControlPlane, new_namespace: Callable[..., str]) -> None:

@@ -28,9 +28,7 @@ THRESHOLDS: dict[str, float] = yaml.safe_load(VALUES)["thresholds"]
 LARGEST_SECRET_BYTES = 1 << 20
 URL = "https://grafana.example.net/sub"
 DIGEST = f"sha256:{'0' * 64}"
-DISCOVERY = yaml.safe_load(VALUES)["exporter"]["config"]
 LISTED = {"predictors": [{"name": "chat", "url": "http://chat.prod.svc"}], "window": "6m"}
-MERGED = DISCOVERY | LISTED  # Helm merges maps
 # The chart's values of the pack that are texts, each other than its default.
 TEXTS = {
     "grafanaURL": URL,
@@ -138,15 +136,12 @@ def test_an_alert_that_does_not_exist_is_a_mistake() -> None:
 # --- The standalone exporter -----------------------------------------------------------------------------------------
 
 
-ALONE = LISTED | {"discovery": None}
-
-
 def standalone(**values: Any) -> list[Object]:
     return rendered(nested({"monitoring.enabled": False, "exporter.enabled": True, **values}))
 
 
 def test_the_exporter_takes_the_configuration(tmp_path: Path) -> None:
-    chart = standalone(**{"exporter.config": ALONE})
+    chart = standalone(**{"exporter.config": LISTED})
     (container,) = named(chart, "Deployment")["spec"]["template"]["spec"]["containers"]
     (file,) = named(chart, "ConfigMap", "config")["data"].values()
     (tmp_path / "specdec.yaml").write_text(file, encoding="utf-8")
@@ -160,31 +155,17 @@ def test_the_exporter_takes_the_configuration(tmp_path: Path) -> None:
 
 def test_a_changed_configuration_makes_a_new_pod() -> None:
     one, other = (
-        named(standalone(**{"exporter.config": ALONE | {"window": window}}), "Deployment") for window in ("5m", "6m")
+        named(standalone(**{"exporter.config": LISTED | {"window": window}}), "Deployment") for window in ("5m", "6m")
     )
 
     assert one["spec"]["template"] != other["spec"]["template"]
     assert one["spec"]["strategy"] == {"type": "Recreate"}, "two exporters would count everything twice"
 
 
-def test_only_discovery_has_a_token_and_rights() -> None:
-    listed, cluster = standalone(**{"exporter.config": ALONE}), standalone()
-    some = standalone(**{"exporter.config.discovery.kubernetes": {"namespaces": ["prod", "test"], "log": True}})
-    kinds = {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
-
-    assert not kinds & {one["kind"] for one in listed}
-    assert named(listed, "Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
-    assert named(cluster, "Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
-    (role,) = (one for one in cluster if one["kind"] == "ClusterRole")
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
-    roles = [one for one in some if one["kind"] == "Role"]
-    assert [one["metadata"]["namespace"] for one in roles] == ["prod", "test"]
-    assert roles[0]["rules"][1] == {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}
-    account = named(some, "ServiceAccount")["metadata"]
-    for binding in (one for one in some if one["kind"] == "RoleBinding"):
-        (subject,) = binding["subjects"]
-        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
-        assert binding["roleRef"]["name"] == roles[0]["metadata"]["name"]
+def test_it_has_neither_token_nor_rights() -> None:
+    chart = standalone()
+    assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} & {one["kind"] for one in chart}
+    assert named(chart, "Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
 def test_it_runs_as_the_sidecar_does() -> None:
@@ -236,7 +217,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "exporter.image.digest": (DIGEST, "Deployment", f"{CONTAINER}.image", f"own/specdec@{DIGEST}"),
     "exporter.image.pullPolicy": ("Always", "Deployment", f"{CONTAINER}.imagePullPolicy"),
     "exporter.image.pullSecrets": ([{"name": "pull"}], "Deployment", f"{POD}.imagePullSecrets"),
-    "exporter.config": (LISTED, "ConfigMap/config", "data", {"specdec.yaml": yaml.safe_dump(MERGED)}),
+    "exporter.config": (LISTED, "ConfigMap/config", "data", {"specdec.yaml": yaml.safe_dump(LISTED)}),
     "exporter.serviceAccount.name": ("ours", "Deployment", f"{POD}.serviceAccountName"),
     "exporter.serviceAccount.annotations": ({"role": "x"}, "ServiceAccount/ours", "metadata.annotations"),
     "exporter.env": ([{"name": "A", "value": "b"}], "Deployment", f"{CONTAINER}.env"),
@@ -272,8 +253,7 @@ SWITCHES = {
     "podMonitors.enabled": {"PodMonitor/llm"},
     "alertmanagerConfig.enabled": {"AlertmanagerConfig", "ConfigMap/messages"},
     "networkPolicy.enabled": {"NetworkPolicy/sidecars"},
-    "exporter.enabled": {"Deployment", "Service", "ServiceMonitor", "ServiceAccount", "ClusterRole"},
-    "exporter.rbac": {"ClusterRole", "ClusterRoleBinding"},
+    "exporter.enabled": {"Deployment", "Service", "ServiceMonitor", "ServiceAccount"},
     "exporter.serviceAccount.create": {"ServiceAccount"},
     "exporter.serviceMonitor.enabled": {"ServiceMonitor"},
     "sidecarInjection.enabled": {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},

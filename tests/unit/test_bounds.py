@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
-import threading
 from pathlib import Path
 
 import msgspec
@@ -23,8 +23,7 @@ from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.collector import build_registry
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.web.negotiation import ExpositionFormat
-from specdec_exporter.web.server import _Exposition
+from specdec_exporter.web.server import _Taken
 
 RUNNING = 'vllm:num_requests_running{{model_name="{}",engine="{}"}} 1\n'
 
@@ -183,14 +182,11 @@ async def test_rendering_in_another_thread_shows_the_moment_when_it_was_asked() 
     runtime = await serving([snapshot(*(engine(10, name=str(n)) for n in range(100)))], clock=clock)
     (state,) = (each.state for each in runtime.predictors)
     before = generate_latest(build_registry(runtime))
-    taken = _Exposition(build_registry(runtime).collect(), ExpositionFormat.TEXT_0_0_4, packed=False)
-    assert not taken.render(1000)
+    taken = _Taken(build_registry(runtime).collect())
     state.observe_snapshot(snapshot(engine(20, name="new")))
-    thread = threading.Thread(target=taken.render)
-    thread.start()
-    thread.join()
+    after = await asyncio.to_thread(generate_latest, taken)
     about_itself = re.compile(rb"^(?:# \w+ )?(?:process|python)_.*\n", re.MULTILINE)
-    assert about_itself.sub(b"", bytes(taken.body)) == about_itself.sub(b"", before)
+    assert about_itself.sub(b"", after) == about_itself.sub(b"", before)
     await runtime.stop()
 
 

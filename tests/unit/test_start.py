@@ -150,7 +150,7 @@ def test_arguments_keep_what_a_deployment_needs_and_only_the_names_of_the_rest()
         "/models/draft",
         3,
     )
-    assert (deployment.parallel_drafting, deployment.draft_tensor_parallel_size) == (True, 1)
+    assert deployment.draft_tensor_parallel_size == 1
 
 
 @given(

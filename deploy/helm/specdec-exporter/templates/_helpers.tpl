@@ -86,8 +86,3 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: exporter
 {{- end -}}
-
-{{- /* Not empty if the configuration discovers pods; `kubernetes: {}` does. */ -}}
-{{- define "specdec.discovers" -}}
-{{- if kindIs "map" (dig "discovery" "kubernetes" "" .Values.exporter.config) -}}yes{{- end -}}
-{{- end -}}
