@@ -113,7 +113,7 @@ def test_check_names_every_file_and_fails_if_one_is_bad(file: str, tmp_path: Pat
     checked = run("check", str(bad), file)
     assert checked.return_value == 1
     fail, ok = (line for line in checked.output.splitlines() if "note:" not in line)
-    assert fail.startswith(f"FAIL {bad}, line ")
+    assert fail.startswith(f"FAIL {bad}: ")
     assert "time_per_output_token_seconds.buckets.0.025: expected a cumulative count of at least 40, found 9" in fail
     assert ok.startswith(f"OK   {file}: ")
 
@@ -149,8 +149,12 @@ async def test_check_compares_with_a_running_predictor(
         (("--prometheus=http://x", "--duration=1m"), "--prometheus excludes"),
         (("--prometheus=http://x",), "--prometheus needs --selector"),
         (("--range=1h",), "need --prometheus"),
-        (("--prometheus=http://x", "--selector={}", "--end=yesterday"), "expected a time with its zone"),
-        (("--prometheus=http://x", "--selector={}", "--end=2026-01-31T12:00:00"), "expected a time with its zone"),
+        (("--prometheus=http://x", "--selector={}", "--range=yesterday/now"), "expected a time with its zone"),
+        (("--prometheus=http://x", "--selector={}", "--range=2026-01-31/2026-02-01"), "expected a time with its zone"),
+        (
+            ("--prometheus=http://x", "--selector={}", "--range=2026-01-31T12:00:00Z/2026-01-31T11:00:00Z"),
+            "expected a start before the end",
+        ),
         (("--duration=soon",), "expected a duration"),
         (("--command=" + "x" * 5000,), "expected a text of at most 4096 characters, found 5000"),
     ],
