@@ -32,10 +32,11 @@ from specdec_exporter.predictor.versions import KnownPitfall, special_rejection_
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
 from specdec_exporter.speculation.figures import Figures, figures, without_length
+from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.logtotals import LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.speculation.spread import AcceptanceSpread, SpreadCounter
-from specdec_exporter.speculation.verdict import Verdict, judge
+from specdec_exporter.speculation.verdict import Verdict
 
 SERIES_CAPACITY = 512  # even, because neighbours are merged
 HISTORY_PARTS = 48  # parts of a sparkline in an 80-column report
