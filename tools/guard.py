@@ -55,7 +55,10 @@ TIME_KEYS = {"generated_at", "last_line_timestamp", "seconds", "timestamp", "exp
 TIME_KEYS |= {"history", "requests", "high", "low"}
 # Removed on purpose: from the old side these are left out before both are compared.
 GONE_KEYS: set[str] = {"published", "instance", "namespace", "pod"}  # of the status documents
-GONE_FAMILIES = re.compile(r"specdec_(predictor_start_failures|request_temperature|load_seconds|load_draft_tokens)")  # of /metrics
+GONE_FAMILIES = re.compile(
+    r"specdec_(predictor_start_failures|request_temperature|load_seconds|load_draft_tokens)"
+    r'|specdec_exporter_dropped_total\{what="(predictors|tap_groups)"'
+)  # of /metrics
 GONE_RULES: set[str] = {"inference_service:specdec_acceptance_uneven:quantile3h", "SpecDecodeAcceptanceUneven"}  # alerts and records
 SENTENCE_KEYS = {"action", "headline", "meaning", "reasons", "refusal", "releases", "remarks", "up_reason"}
 
