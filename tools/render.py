@@ -145,7 +145,6 @@ def render_reference() -> dict[Path, str]:
     """Return the pages of docs/ with their generated tables by file."""
     pages = {
         flagtables.CONFIGURATION: flagtables.configuration_page,
-        flagtables.SIMULATOR: flagtables.simulator_page,
         metrictables.METRICS: metrictables.metrics_page,
         facttables.FACTS: facttables.facts_page,
         boundtables.RELIABILITY: boundtables.reliability_page,

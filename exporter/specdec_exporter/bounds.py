@@ -12,7 +12,7 @@ from typing import Final
 DROPPED: Final = (
     *("engines", "series", "positions", "histograms", "labels", "values"),  # of a predictor's metrics
     *("log_engines", "log_positions", "log_writers", "log_files", "untrusted_lines"),  # of its log
-    "connections",
+    "requests",
 )
 
 # --- What a predictor answers -----------------------------------------------------------------------------------------
@@ -21,8 +21,6 @@ BODY_LINES: Final = 200_000  # of /metrics, where 300 engines of 0.32.0 have 114
 GZIP_MEMBERS: Final = 1000  # of a compressed body; refused
 SMALL_BODY_BYTES: Final = 256 * 1024  # of a body that is read at once; larger ones wait: one at a time in the process
 LARGE_BODY_SECONDS: Final = 2.0  # for the rest of a larger body to arrive, as others wait; refused
-LEARNT_BODY_BYTES: Final = 2 * 1024 * 1024  # of a body whose layout is kept; larger ones are read line by line
-LEARNT_BODY_LINES: Final = 20_000  # of a body whose layout is kept; as above
 VERSION_BODY_BYTES: Final = 64 * 1024  # of /version; refused
 MODELS_BODY_BYTES: Final = 1024 * 1024  # of /v1/models; refused
 DOUBT_SECONDS: Final = 60  # of refusing what cannot follow from the answer before; then it counts as a restart
@@ -43,8 +41,7 @@ TOKEN_BYTES: Final = 16 * 1024  # of a token, where a server takes 8 KiB of head
 CERTIFICATE_BYTES: Final = 1024 * 1024  # of a certificate file, where all CAs of a system are 220 KiB; the fetch fails
 
 # --- Who connects to the exporter -------------------------------------------------------------------------------------
-# Each takes 0.3 MiB with TLS.
-CONNECTIONS: Final = 64  # or half of the descriptors; the one that waits longest is closed; counted as connections
+REQUESTS: Final = 128  # in work at once, health checks apart; refused with status 503; counted as requests
 IDLE_SECONDS: Final = 75  # for a whole request head, longer than the usual scrape intervals; the connection is closed
 ANSWER_SECONDS: Final = 10  # for taking an answer, as long as Prometheus waits by default; the connection is cut
 
@@ -67,10 +64,8 @@ ROTATED_FILES: Final = 128  # of one log, the newest by name; older ones are not
 # --- Saved responses --------------------------------------------------------------------------------------------------
 REQUEST_GROUPS: Final = 32  # of adapters, or of a header; further ones are `other`
 
-# --- What `doctor` reads: a command, a manifest, a checkpoint folder --------------------------------------------------
+# --- What `doctor` reads: a command, a manifest, two tokenizers -------------------------------------------------------
 COMMAND_CHARACTERS: Final = 128 * 1024  # of a command that starts vLLM: Linux passes on no longer argument; refused
 MANIFEST_DOCUMENTS: Final = 100  # of a manifest; refused
 MANIFEST_LEVELS: Final = 40  # of a manifest, where a pod with affinities has 15; refused
-CHECKPOINT_FILES: Final = 1024  # with weights in a folder, where the largest models have 200; the others do not count
-CONFIG_BYTES: Final = 16 * 1024 * 1024  # of a config.json, an index, or a header of weights; as if it were missing
 TOKENIZER_BYTES: Final = 64 * 1024 * 1024  # of a tokenizer.json, where Gemma's has 33 MB; not compared

@@ -15,6 +15,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from builders import Clock
 from dashboards.recorded import write
+from demo.simulator.engine import Engine
+from demo.simulator.exposition import render_metrics
+from demo.simulator.log import log_lines
+from demo.simulator.settings import SimulatorSettings
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
 from specdec_exporter.predictor.log.logline import parse_line
@@ -22,10 +26,6 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.simulator.engine import Engine
-from specdec_exporter.simulator.exposition import render_metrics
-from specdec_exporter.simulator.log import log_lines
-from specdec_exporter.simulator.settings import SimulatorSettings
 
 SCRAPE_SECONDS = 60
 HISTORY_SCRAPE_SECONDS = 300
@@ -95,9 +95,8 @@ class Scraper:
         self._clock.advance(seconds)
         now = self._begin + int(self._clock.now)
         self._read_log(now)
-        fault = self._engine.conditions.metrics_fault
-        if fault or not self._engine.serving:
-            self._state.observe_failure(fault or "connection refused")
+        if self._engine.conditions.metrics_broken or not self._engine.serving:
+            self._state.observe_failure("no metrics")
         else:
             content_type = self._engine.release.content_type
             self._predictor.observe(parse_exposition(render_metrics(self._engine), content_type))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fieldtools import ROOT
 from image.building import Builder, Image
 from image.kubernetesapi import ApiServer
 from image.pod import Container, Pod, environment, remember
@@ -52,10 +53,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pod(bundle: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    """A pod whose predictor is simulated by the same image."""
+    """A pod whose predictor is simulated by the Python of the same image."""
     pod = Pod(bundle, tmp_path_factory.mktemp("pod"))
-    arguments = ("simulate", "--listen-address=127.0.0.1:8080", "--log-path=/volume/vllm.log", "--uptime=10m")
-    with pod.container(*arguments, ready="http://127.0.0.1:8080", mounts={Path("/volume"): folder}) as predictor:
+    arguments = ("-m", "demo.simulator", "--listen-address=127.0.0.1:8080", "--log-path=/volume/vllm.log")
+    with pod.container(
+        *arguments,
+        "--uptime-seconds=600",
+        ready="http://127.0.0.1:8080",
+        program="python",
+        mounts={Path("/volume"): folder, Path("/srv/demo"): ROOT / "deploy" / "demo"},
+        variables={"PYTHONPATH": "/srv"},
+    ) as predictor:
         pod.network = f"/proc/{predictor.pid}/ns/net"
         yield pod
 

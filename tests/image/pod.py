@@ -149,6 +149,7 @@ class Pod:
         self,
         *arguments: str,
         ready: str,
+        program: str = "specdec-exporter",
         mounts: Mapping[Path, Path] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> Iterator[Container]:
@@ -161,7 +162,7 @@ class Pod:
         directory.mkdir()
         spec = json.loads((self.bundle / "config.json").read_text())
         spec["root"]["path"] = str(self.bundle / "rootfs")
-        spec["process"] |= {"terminal": False, "args": ["specdec-exporter", *arguments]}
+        spec["process"] |= {"terminal": False, "args": [program, *arguments]}
         spec["process"]["env"] += [f"{key}={value}" for key, value in (variables or {}).items()]
         hosts = directory / "hosts"  # which Kubernetes mounts too
         hosts.write_text("127.0.0.1 localhost\n::1 localhost\n")

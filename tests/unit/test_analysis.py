@@ -9,14 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import known
+from specdec_exporter.inspection.account import HISTORY_PARTS, SERIES_CAPACITY, Account, WindowSeries
 from specdec_exporter.inspection.logstory import (
-    HISTORY_PARTS,
     MAX_CONFIGURATIONS,
-    SERIES_CAPACITY,
-    Account,
     Analysis,
     LogStory,
-    WindowSeries,
 )
 from specdec_exporter.predictor.log.events import (
     EngineConfig,

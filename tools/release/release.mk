@@ -41,7 +41,7 @@ packages: dist
 single-file: packages ## Build the exporter and its dependencies as one executable file in dist/
 	SOURCE_DATE_EPOCH=$(EPOCH) $(RELEASE)/bin/python -m shiv --site-packages $(PACKAGES) --reproducible --compressed \
 		--python "/usr/bin/env $$($(RELEASE)/bin/python -c 'import sys; print("python%d.%d" % sys.version_info[:2])')" \
-		--entry-point specdec_exporter.commands.main:main \
+		--entry-point specdec_exporter.commands.cli:main \
 		--output-file dist/specdec-exporter-$(VERSION)-$$($(RELEASE)/bin/python -c 'import platform, sys; print("py%d%d" % sys.version_info[:2] + "-" + platform.machine())').pyz
 
 lint-project: $(RELEASE)/.installed ## zizmor over the workflows: unpinned actions, wide permissions, injected templates

@@ -317,7 +317,7 @@ class ExporterRuntime:
         return Status(
             exporter_version=__version__,
             generated_at=time.time(),
-            window_seconds=self.settings.window,
+            window_seconds=float(self.settings.window),
             predictors=tuple(predictor.status() for predictor in self.predictors),
         )
 

@@ -12,16 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from specdec_exporter import __version__
 from specdec_exporter.config import Settings, parse_listen_address
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.serving.collector import build_registry
-from specdec_exporter.serving.lean import give_back_memory
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.web.listening import Connections
+from specdec_exporter.web.admission import Admission, limited_runner
 from specdec_exporter.web.server import Endpoints, one_line_errors
 
 LOG = logging.getLogger("specdec")
@@ -57,13 +55,12 @@ async def _live(settings: Settings, load: Callable[[], Settings]) -> int:
         await runtime.stop()
         raise
     await _first_look(runtime, stop)
-    give_back_memory()
     if not stop.is_set():
         site.endpoints.ready = True
         LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
     await stop.wait()
     site.endpoints.ready = False
-    await _shut_down(runtime, site.connections, runner)
+    await _shut_down(runtime, runner)
     return 0
 
 
@@ -107,49 +104,43 @@ class _Site(NamedTuple):
 
     endpoints: Endpoints
     app: web.Application
-    connections: Connections
     tls: ssl.SSLContext | None
 
 
 def _site(runtime: ExporterRuntime) -> _Site:
     """Return what the settings make of the endpoints. Raises :class:`ConfigError`."""
-    connections = Connections(runtime.left_out)
-    middlewares: list[Middleware] = [one_line_errors]
+    app = web.Application(middlewares=[one_line_errors])
     tls = None
     if runtime.settings.web.config_file:
-        from specdec_exporter.web import basicauth, webconfig  # noqa: PLC0415  bcrypt and yaml only where asked for
+        from specdec_exporter.web import basicauth, webconfig  # noqa: PLC0415  bcrypt only where asked for
 
         protection = webconfig.WebConfigFile(runtime.settings.web.config_file)
-        middlewares.append(basicauth.auth_middleware(protection.current))
+        basicauth.protect(app, protection.current)
         tls = protection.ssl_context()
-    middlewares.append(connections.middleware)  # who has no password yet makes room for others
+    app.middlewares.append(Admission(runtime.left_out).middleware)  # who has no password yet takes no place of others
     endpoints = Endpoints(runtime, build_registry(runtime))
-    app = web.Application(middlewares=middlewares)
     app.add_routes(endpoints.routes())
-    return _Site(endpoints, app, connections, tls)
+    return _Site(endpoints, app, tls)
 
 
 async def _bind(site: _Site, addresses: Sequence[str]) -> web.AppRunner:
-    runner = web.AppRunner(site.app, handle_signals=False, shutdown_timeout=SHUTDOWN_REQUESTS_SECONDS)
+    runner = limited_runner(site.app, SHUTDOWN_REQUESTS_SECONDS)
     await runner.setup()
-    assert runner.server is not None  # noqa: S101  setup() makes it
     for address in addresses:
         host, port = parse_listen_address(address)
         try:
-            await site.connections.listen(runner.server, host, port, site.tls)
+            await web.TCPSite(runner, host, port, ssl_context=site.tls).start()
         except OSError as error:
-            site.connections.close()
             await runner.cleanup()
             raise ConfigError(f"cannot listen on {address}: {error.strerror or error}") from error
-    for host, port in site.connections.addresses:
+    for host, port, *_ in runner.addresses:
         LOG.info("listening", extra={"address": f"{host}:{port}", "tls": site.tls is not None})
     return runner
 
 
-async def _shut_down(runtime: ExporterRuntime, connections: Connections, runner: web.AppRunner) -> None:
+async def _shut_down(runtime: ExporterRuntime, runner: web.AppRunner) -> None:
     started = time.monotonic()
     LOG.info("stopping")
-    connections.close()
     await runner.cleanup()
     await runtime.stop()
     LOG.info("stopped", extra={"seconds": round(time.monotonic() - started, 2)})

@@ -234,19 +234,22 @@ class PredictorView:
             return "stats_disabled"
         if not self._speculates(tracks):
             return "speculation_off"
-        span = self.policy.state_window_seconds
-        if windows := self._windows((track.ring for track in tracks), span):
-            counts = reduce(add, (window.counts for window in windows))
-            drafted = bool(counts.draft_tokens)
-            stepped = bool(counts.generation_tokens if counts.steps is None else counts.steps)
-        else:
-            stepped = any(track.snapshot.requests_running for track in tracks)
-            drafted = stepped and any(track.snapshot.draft_tokens for track in tracks)
+        stepped, drafted = self._activity(tracks)
         if not drafted and self.engine_generation == "v0":  # its counters move once a log interval; the log tells more
-            drafted = any(window.counts.draft_tokens for window in self._windows(self._logged(log_engines), span))
+            logged = self._windows(self._logged(log_engines), self.policy.state_window_seconds)
+            drafted = any(window.counts.draft_tokens for window in logged)
         if drafted:
             return "drafting"
         return "not_drafting" if stepped else "idle"
+
+    def _activity(self, tracks: list[EngineTrack]) -> tuple[bool, bool]:
+        """Return whether the engines decode, and whether they draft. A single answer tells it by what runs."""
+        windows = self._windows((track.ring for track in tracks), self.policy.state_window_seconds)
+        if not windows:
+            stepped = any(track.snapshot.requests_running for track in tracks)
+            return stepped, stepped and any(track.snapshot.draft_tokens for track in tracks)
+        counts = reduce(add, (window.counts for window in windows))
+        return bool(counts.generation_tokens if counts.steps is None else counts.steps), bool(counts.draft_tokens)
 
     def _speculates(self, tracks: Iterable[EngineTrack]) -> bool:
         """Whether speculation is on by the log's init line; without it, whether metrics prove it."""
