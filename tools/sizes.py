@@ -24,7 +24,8 @@ def findings(path: Path) -> Iterator[str]:
         functions = [block, *getattr(block, "methods", ()), *getattr(block, "closures", ())]
         for function in functions:
             if function.letter != "C" and function.complexity > MOST_COMPLEX:
-                yield f"{name}:{function.lineno}: {function.name} has complexity {function.complexity}, at most {MOST_COMPLEX}"
+                where, complexity = f"{name}:{function.lineno}", function.complexity
+                yield f"{where}: {function.name} has complexity {complexity}, at most {MOST_COMPLEX}"
 
 
 def main() -> int:

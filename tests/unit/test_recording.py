@@ -30,7 +30,7 @@ from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks
@@ -479,21 +479,6 @@ async def test_a_new_process_is_seen_though_all_its_counters_have_grown_past_the
     async with playing(BEFORE, AFTER.replace(started, b"1.8e+09")) as server:
         with pytest.raises(BaselineError, match="another start time"):
             await record(server.url, duration_seconds=0.2)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("# HELP x y\nprocess_start_time_seconds 1.79e+09\n", 1.79e9),
-        ("# HELP x y\nprocess_start_time_seconds 1790000000.5 1790000001000\n", 1790000000.5),
-        ("# HELP x y\nprocess_start_time_seconds NaN\n", None),
-        ("# HELP x y\nprocess_start_time_seconds \n", None),
-        ('# HELP x y\nprocess_start_time_seconds{pid="1"} 3\n', None),
-        ("# HELP process_start_time_seconds 3\n", None),
-    ],
-)
-def test_the_start_time_is_that_of_the_one_sample(text: str, seconds: float | None) -> None:
-    assert process_start_time(text.encode()) == seconds
 
 
 async def test_a_span_that_is_over_before_it_began_has_two_ends_all_the_same() -> None:

@@ -107,7 +107,7 @@ def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO,
 
     story = LogStory()
     with suppress(KeyboardInterrupt), reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
-        events = inputs.events(REPORT_KINDS, progress, keep_statistics=last_seconds is not None)
+        events = inputs.events(REPORT_KINDS, progress)
         if last_seconds is not None:
             part = _last_part(events, last_seconds, stderr)
             story.add_start(part.start)
