@@ -149,7 +149,7 @@ def show(file: str, output: Literal["text", "json"]) -> int:
 @access_flag
 @timeout_flag
 def check(files: tuple[str, ...], *, url: str | None, access: Access, predictor_timeout: float) -> int:
-    """Check baselines, e.g. after an edit. Each fault is printed with its file, line and key.
+    """Check baselines, e.g. after an edit. Each fault is printed with its file and key.
 
     Exit codes: 0 all are valid; 1 one is not valid, or is of another model than the predictor serves; 2 the predictor's
     release or buckets differ.
