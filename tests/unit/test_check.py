@@ -21,7 +21,7 @@ from aiohttp import web
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
-from specdec_exporter.config import PredictorSettings, Settings, WebSettings
+from specdec_exporter.config import Duration, PredictorSettings, Settings, WebSettings
 from specdec_exporter.errors import BaselineError, ConfigError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -386,7 +386,7 @@ async def serve() -> AsyncIterator[Serve]:
 
         async def serving(*predictors: PredictorSettings, **web_settings: Any) -> str:
             listening = WebSettings(listen_addresses=("127.0.0.1:0",), **web_settings)
-            settings = Settings(web=listening, window=600, predictors=predictors)
+            settings = Settings(web=listening, window=Duration(600), predictors=predictors)
             runtime = ExporterRuntime(settings, lambda: settings)
             await runtime.start()
             stack.push_async_callback(runtime.stop)
