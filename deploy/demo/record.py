@@ -28,7 +28,7 @@ async def _record(file: Path, recorded: SimulatorSettings, loads: tuple[str, ...
     async with serving(recorded) as url:
         command = (
             *(sys.executable, "-m", "specdec_exporter", "baseline", "record"),
-            *(f"--predictor.url={url}", f"--predictor.log-path={recorded.log_path}", f"--output={file}"),
+            *(f"--predictor.url={url}", f"--predictor.log-path={recorded.log_path}", f"--file={file}"),
             *("--hardware=none: simulated", "--command=python -m demo.simulator"),
             *(f"--duration={len(loads) * _SECONDS_EACH:g}s", f"--request-parameters={requests} in the mean"),
         )

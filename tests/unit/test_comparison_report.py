@@ -292,8 +292,8 @@ async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dic
     [
         (("plain", "other"), 1, "expected recordings of one model"),
         (("plain", "nowhere"), 1, "nowhere: cannot be read: No such file or directory"),
-        (("plain", "faster", "--output=xml"), 2, "'xml' is not one of"),
-        (("plain",), 2, "Missing argument"),
+        (("plain", "faster", "--output=xml"), 64, "'xml' is not one of"),
+        (("plain",), 64, "Missing argument"),
         (("plain", "http://127.0.0.1:9/"), 1, "http://127.0.0.1:9/: cannot be read: No such file or directory"),
         (("plain", "faster", "other"), 1, "expected recordings of one model"),
         (("faster", "slower", "slower"), 1, "found none without speculation of 3"),

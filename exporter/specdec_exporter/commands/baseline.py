@@ -70,7 +70,7 @@ def _moment(text: str) -> datetime:
     help="With --prometheus: how far back, or from when to when.  [default: 24h]",
 )
 @context_flags
-@click.option("-o", "--output", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
+@click.option("-o", "--file", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
 def record(
     *,
     url: str | None,
@@ -81,7 +81,7 @@ def record(
     prometheus: str | None,
     selector: str | None,
     span: Range | None,
-    output: str,
+    file: str,
     **context: str | None,
 ) -> int:
     """Record a baseline from a running predictor, or from a range of a Prometheus.
@@ -90,9 +90,9 @@ def record(
     recording has the name of its file.
     """
     name = None
-    if output != STDOUT:
-        refuse_to_overwrite(output)
-        name = one_line(Path(output).stem)
+    if file != STDOUT:
+        refuse_to_overwrite(file)
+        name = one_line(Path(file).stem)
     given = given_context(context)
     if prometheus is not None:
         if url or duration or predictor_log_path or access != SYSTEM_TRUST:
@@ -114,7 +114,7 @@ def record(
                 context=given,
             )
         )
-    _keep(recorded, output)
+    _keep(recorded, file)
     return 0
 
 
@@ -162,7 +162,7 @@ def show(file: str, output: Literal["text", "json"]) -> int:
 @access_flag
 @timeout_flag
 def check(files: tuple[str, ...], *, url: str | None, access: Access, predictor_timeout: float) -> int:
-    """Check baselines, e.g. after an edit. Each fault is printed with its file, line and key.
+    """Check baselines, e.g. after an edit. Each fault is printed with its file and key.
 
     Exit codes: 0 all are valid; 1 one is not valid, or is of another model than the predictor serves; 2 the predictor's
     release or buckets differ.
