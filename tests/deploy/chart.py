@@ -36,16 +36,16 @@ def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProce
 
 
 @functools.cache
-def _rendered(values: str) -> str:
-    where = ("--namespace", NAMESPACE, "--kube-version", KUBERNETES_VERSION, "--values", "-")
+def _rendered(values: str, namespace: str) -> str:
+    where = ("--namespace", namespace, "--kube-version", KUBERNETES_VERSION, "--values", "-")
     answer = helm("template", "pack", str(CHART), *where, stdin=values)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
 
 
-def text_of(values: Any) -> str:
+def text_of(values: Any, namespace: str = NAMESPACE) -> str:
     """What Helm makes of the chart with values beside the defaults, as text."""
-    return _rendered(json.dumps(values))
+    return _rendered(json.dumps(values), namespace)
 
 
 def rendered(values: Any) -> list[Object]:
