@@ -25,7 +25,6 @@ FROM_DEBIAN = {
     "victoria-metrics": "vmalert",
     "chromedriver": "chromedriver",
     "systemd-analyze": "systemd-analyze",
-    "strace": "strace",
     "buildah": "buildah",
     "runc": "runc",
     "umoci": "umoci",
