@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Show that a change of the package's insides leaves its outputs as they are.
+"""Show that a change of the package's insides leaves its numbers as they are.
 
-``tools/same_output.py [REVISION]`` runs the exporter of REVISION (old) and of this tree (new), both with this Python
-and its packages, over all fixtures, and compares what they give out. Without REVISION it takes the last release tag, or
-the commit before the last while there is no tag. The old one runs without compiled modules: git does not have them.
+``tools/guard.py [REVISION]`` runs the exporter of REVISION (old; 57d14fd by default) and of this tree (new), both with
+this Python and its packages, over all fixtures, and compares what they give out: snapshots of all dumps, events of all
+logs, expositions and status documents of ``serve``, ``check``, ``analyze``, ``compare``, and the expressions of all
+rules, so that every scenario has the same alerts.
 
 ``serve`` follows two predictors per dump of ``/metrics``: one without a baseline, one with. They are looked at three
 times: while nothing can be fetched, with the dump before this one and half of the log, and with this dump and the rest.
 
-These are left out: HELP lines, order, times, the release, the families of the process. Sentences of the status
-documents and the report of ``analyze`` may be reworded: they are counted, and ``--words`` shows them.
+These are left out: HELP lines, order, times, the release, the families of the process, and what was removed on purpose
+(``GONE_*``, each a line of the changelog). Sentences of the status documents and the report of ``analyze`` may be
+reworded: they are counted, and ``--words`` shows them.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).resolve().parent.parent
-FIXTURES = ROOT / "tests/fixtures"
-BASELINE = (ROOT / "deploy/demo/baseline.yaml").read_text()
+FIRST = "57d14fd"
 BASELINE_MODEL = "simulated/target-8b"
 FORMATS = {"text": "text/plain;version=0.0.4", "OpenMetrics": "application/openmetrics-text;version=1.0.0"}
 SHORT_WINDOW_SECONDS = 61.0  # history begins after the policy's short_window_seconds
@@ -44,10 +47,16 @@ READ_SECONDS = 60.0
 
 LEFT_OUT = re.compile(r"# HELP |(# TYPE )?(process|python)_")
 TIMES = re.compile(
-    r"(specdec_(?:scrape_collector_duration|log_reader_last\w+|exporter_config\w+)_seconds(?:{.*})?) \S+"
+    r"(specdec_(?:scrape_collector_duration|log_reader_last\w+|exporter_config\w+|load)_seconds\w*(?:{.*})?) \S+"
 )
 RELEASE = re.compile(r'(specdec_exporter_build_info{.*?version)="[^"]*"')
+# With what comes from the seconds between two looks, which differ by some milliseconds.
 TIME_KEYS = {"generated_at", "last_line_timestamp", "seconds", "timestamp", "exporter_version"}
+TIME_KEYS |= {"history", "requests", "high", "low"}
+# Removed on purpose: from the old side these are left out before both are compared.
+GONE_KEYS: set[str] = set()  # of the status documents
+GONE_FAMILIES = re.compile(r"(?!)")  # of /metrics
+GONE_RULES: set[str] = set()  # alerts and records
 SENTENCE_KEYS = {"action", "headline", "meaning", "reasons", "refusal", "releases", "remarks", "up_reason"}
 
 Documents = dict[str, list[str]]  # what it is -> its lines
@@ -101,7 +110,8 @@ class Side:
         """Note what ``serve`` shows of each predictor; what is said of none is the exporter's."""
         for name, accept in FORMATS.items():
             for line in sorted(get(f"{url}/metrics", accept).splitlines()):
-                if not LEFT_OUT.match(line):
+                family = line.removeprefix("# TYPE ")
+                if not LEFT_OUT.match(line) and not GONE_FAMILIES.match(family):
                     predictor = re.search(r'inference_service="(.*?)"', line)
                     title = f"{predictor[1] if predictor else 'the exporter'}: {stage}, {name}"
                     shown = RELEASE.sub(r'\1="*"', TIMES.sub(r"\1 *", line))
@@ -118,7 +128,7 @@ def listed(document: Any, *, sentences: bool) -> list[str]:
 
     def chosen(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {name: chosen(each, name) for name, each in value.items()}
+            return {name: chosen(each, name) for name, each in value.items() if name not in GONE_KEYS}
         if isinstance(value, list) and key not in SENTENCE_KEYS:
             return [chosen(each, key) for each in value]
         wanted = key not in TIME_KEYS and (key in SENTENCE_KEYS) is sentences
@@ -138,16 +148,35 @@ class Dump:
     version: Path | None
 
 
-def find_dumps() -> list[Dump]:
+def find_dumps(fixtures: Path) -> list[Dump]:
     """Every dump among the fixtures. Those of one folder follow each other, V0's and V1's apart."""
     last: dict[tuple[Path, bool], Path] = {}
     dumps = []
-    for path in sorted(FIXTURES.rglob("metrics*.txt")):
+    for path in sorted(fixtures.rglob("metrics*.txt")):
         place = (path.parent, "-v0-" in path.name)
         log, version = (each if each.exists() else None for each in map(path.with_name, ("server.log", "version.txt")))
-        dumps.append(Dump(str(path.relative_to(FIXTURES)), path, last.get(place, path), log, version))
+        dumps.append(Dump(str(path.relative_to(fixtures)), path, last.get(place, path), log, version))
         last[place] = path
     return dumps
+
+
+SNAPSHOTS = """
+import asyncio, sys
+import msgspec
+from specdec_exporter.predictor.metrics.fetch import FetchError, MetricsFetcher, open_session
+
+async def main(urls):
+    async with open_session() as session:
+        for url in urls:
+            for lengths in (False, True):
+                try:
+                    found = await MetricsFetcher(session, url, lengths=lengths).fetch(60.0)
+                    print(msgspec.json.encode(found).decode())
+                except FetchError as error:
+                    print("refused:", error.reason)
+
+asyncio.run(main(sys.argv[1:]))
+"""
 
 
 class Player(ThreadingHTTPServer):
@@ -172,7 +201,7 @@ class Player(ThreadingHTTPServer):
         if endpoint != "metrics" or (who == "serve" and self.stage == "unreachable"):
             return None
         self.fetches[path] += 1
-        before = self.stage == "before" if who == "serve" else self.fetches[path] == 1
+        before = self.stage == "before" if who == "serve" else who == "check" and self.fetches[path] == 1
         return (dump.before if before else dump.path).read_bytes()
 
 
@@ -216,6 +245,7 @@ def wait_for_logs(url: str, predictors: list[dict[str, Any]]) -> None:
 
 def look_at_serve(old: Side, new: Side, player: Player, folder: Path, *, quick: bool) -> None:
     """Follow the predictors with both exporters at the same time."""
+    recording = (folder / "old/deploy/demo/baseline.yaml").read_text()
     logs = {dump.log: folder / dump.log.parent.name for dump in player.dumps if dump.log}
     for log, copy in logs.items():
         content = log.read_bytes()
@@ -231,7 +261,7 @@ def look_at_serve(old: Side, new: Side, player: Player, folder: Path, *, quick: 
         plain |= {"log_paths": [str(logs[dump.log])] if dump.log else []}
         model = re.search(r'model_name="([^"]+)"', dump.path.read_text())
         baseline = folder / f"baseline-{number}.yaml"
-        baseline.write_text(BASELINE.replace(BASELINE_MODEL, model[1]) if model else BASELINE)
+        baseline.write_text(recording.replace(BASELINE_MODEL, model[1]) if model else recording)
         predictors += [plain, plain | {"name": f"{dump.name} with a baseline", "baseline": str(baseline)}]
     config = folder / "config.yaml"
     config.write_text(json.dumps({"predictors": predictors}))
@@ -256,26 +286,62 @@ def look_at_serve(old: Side, new: Side, player: Player, folder: Path, *, quick: 
         wait_and_look()
 
 
+def look_at_snapshots(sides: tuple[Side, Side], player: Player) -> None:
+    """Note the snapshot of every dump."""
+    urls = [f"{player.url}/snapshots/{number}" for number in range(len(player.dumps))]
+    for side in sides:
+        command = [sys.executable, "-c", SNAPSHOTS, *urls]
+        environment = os.environ | {"PYTHONPATH": str(side.package)}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
+        lines = done.stdout.splitlines()
+        for number, dump in enumerate(player.dumps):
+            side.seen["snapshots"][dump.name] = [
+                json.dumps(json.loads(line), sort_keys=True) if line.startswith("{") else line
+                for line in lines[2 * number : 2 * number + 2]
+            ]
+
+
+def look_at_rules(sides: tuple[Side, Side]) -> None:
+    """Note what every rendered rule says, but for its annotations."""
+    for side in sides:
+        for path in sorted((side.package.parent / "rules/rendered").glob("*.rules.yaml")):
+            for group in yaml.load(path.read_text(), Loader=yaml.CSafeLoader)["groups"]:
+                for rule in group["rules"]:
+                    name = rule.get("alert") or rule["record"]
+                    if name not in GONE_RULES:
+                        rule.pop("annotations", None)
+                        title = f"{path.name}: {group['name']}: {name}"
+                        rules = side.seen["rules"].setdefault(title, [])
+                        rules += json.dumps({"interval": group.get("interval"), **rule}, sort_keys=True).splitlines()
+
+
 def look_at_commands(sides: tuple[Side, Side], player: Player, folder: Path, *, quick: bool) -> None:
-    """Run ``analyze`` on all logs and responses, and ``check`` on all dumps."""
+    """Run ``analyze`` on all logs and responses, ``check`` on all dumps, and what reads recordings on the demo's."""
+    fixtures = folder / "old/tests/fixtures"
     cases = folder / "logcases.log"
-    lines = (FIXTURES / "logcases.jsonl").read_text().splitlines()
+    lines = (fixtures / "logcases.jsonl").read_text().splitlines()
     cases.write_text("".join(f"{json.loads(line)['line']}\n" for line in lines))
-    inputs = [[str(path)] for path in (cases, *sorted(FIXTURES.rglob("*.log")))]
-    inputs += [["--responses", str(path)] for path in FIXTURES.rglob("responses/*.jsonl")]
+    inputs = [[str(path)] for path in (cases, *sorted(fixtures.rglob("*.log")))]
+    inputs += [["--responses", str(path)] for path in fixtures.rglob("responses/*.jsonl")]
     runs: list[tuple[str, ...]] = []
     for given in inputs:
-        title = f"analyze {given[-1].removeprefix(f'{FIXTURES}/').removeprefix(f'{folder}/')}"
+        title = f"analyze {given[-1].removeprefix(f'{fixtures}/').removeprefix(f'{folder}/')}"
         runs.append(("logs", title, "analyze", "--output", "jsonl", *given))
         runs.append(("reports", title, "analyze", "--output", "text", *given))
     for number, dump in enumerate(() if quick else player.dumps):
-        log = ["--log-path", str(dump.log)] if dump.log else []
-        url = f"{player.url}/check/{number}"
-        runs.append(("checks", f"check {dump.name}", "check", url, "--window=100ms", "--timeout=60s", *log))
+        log = ["LOG", str(dump.log)] if dump.log else []
+        runs.append(("checks", f"check {dump.name}", "check", f"{player.url}/check/{number}", "--window=100ms", *log))
+    recordings = [str(folder / f"old/deploy/demo/{name}.yaml") for name in ("before", "baseline")]
+    for order in (recordings, recordings[::-1]):
+        names = " and ".join(Path(path).stem for path in order)
+        runs.append(("recordings", f"compare {names}", "compare", "--output=json", *order))
+    runs += [("recordings", f"show {path}", "baseline", "show", "--output=json", path) for path in recordings]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for side in sides:
             player.fetches.clear()
-            for done in [pool.submit(side.run, *run) for run in runs]:
+            options = side.start("check", "--help").communicate()[0]
+            spelt = {"LOG": "--predictor.log-path" if "--predictor.log-path" in options else "--log-path"}
+            for done in [pool.submit(side.run, *(spelt.get(word, word) for word in run)) for run in runs]:
                 done.result()
 
 
@@ -301,26 +367,25 @@ def git(*arguments: str) -> str:
 def main() -> int:
     """Compare; return the exit code."""
     parser = argparse.ArgumentParser(description="Compare the exporter's outputs with those of an older revision.")
-    parser.add_argument("revision", nargs="?", help="default: the last release tag, else the commit before the last")
-    parser.add_argument(
-        "--quick", action="store_true", help="leave out `check` and the minute after which history begins"
-    )
+    parser.add_argument("revision", nargs="?", default=FIRST, help=f"default: {FIRST}")
+    parser.add_argument("--quick", action="store_true", help="leave out `check` and the minute before the last look")
     parser.add_argument("--words", action="store_true", help="show the differences of sentences and reports, too")
     arguments = parser.parse_args()
-    tags = git("tag", "--merged", "HEAD", "--sort=-version:refname", "v*").split()
-    revision = git("rev-parse", "--short", arguments.revision or (tags[0] if tags else "HEAD~1"))
+    revision = git("rev-parse", "--short", arguments.revision)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         git("worktree", "add", "--quiet", "--detach", f"{folder}/old", revision)
         try:
             sides = (Side("old", folder / "old/exporter", folder), Side("new", ROOT / "exporter", folder))
-            player = Player(find_dumps())
+            player = Player(find_dumps(folder / "old/tests/fixtures"))
             threading.Thread(target=player.serve_forever, daemon=True).start()
-            look_at_serve(*sides, player, folder, quick=arguments.quick)
+            look_at_rules(sides)
+            look_at_snapshots(sides, player)
             look_at_commands(sides, player, folder, quick=arguments.quick)
+            look_at_serve(*sides, player, folder, quick=arguments.quick)
         finally:
             git("worktree", "remove", "--force", f"{folder}/old")
-    judged = ("expositions", "status documents", "logs", "checks")
+    judged = ("rules", "snapshots", "logs", "checks", "recordings", "expositions", "status documents")
     wrong = differences(sides, *judged)
     reworded = differences(sides, "sentences", "reports")
     for each in (*wrong, *(reworded if arguments.words else ())):
