@@ -1,6 +1,6 @@
 # Two commands do all the set-up: `make demo` and `make test`. Everything else is for developers; `make help` lists it.
-# `make check` is for every edit; `make test`, `make test-tools`, `make test-vllm` and `make test-e2e` are .ci/run; the
-# rest is `make ci-nightly`.
+# `make check` is for every edit; `make test`, `make test-tools`, `make test-vllm` and `make test-e2e` are .ci/run; what
+# takes too long for it is `make ci-nightly`.
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-tail soak-killed soak-incident users-text lock clean
+.PHONY: help demo check test test-tools test-nightly ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-killed lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,15 +59,18 @@ WORKERS ?= $(shell $(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 check: lint ## Lint, types, and the tests that need nothing but Python: for every edit
-	$(PYTEST) -m 'not debian and not field'
+	$(PYTEST) -m 'not debian and not field and not nightly'
 
 test: lint $(TOOLS)/.test ## Lint, types, and all tests that need no vLLM and no Go; installs what they need
-	$(PYTEST) -m 'not field'
+	$(PYTEST) -m 'not field and not nightly'
 
 test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager; needs Go and npm
-	$(PYTEST) -m field
+	$(PYTEST) -m 'field and not nightly'
 
-ci-nightly: test-image test-cluster ## What takes too long for .ci/run: the image, and a real Kubernetes API
+test-nightly: $(VENV)/.dev $(TOOLS)/.test tools schema ## The tests marked nightly, which take too long for `make test`; needs Go and npm
+	$(PYTEST) -m nightly
+
+ci-nightly: test-nightly test-image test-cluster ## What takes too long for .ci/run: slow tests, the image, a real Kubernetes API
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict, import-linter
 	$(BIN)/ruff check .
@@ -86,11 +89,7 @@ bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run
 	@tests/debian.sh mtail
 	$(BIN)/python tests/bench/run.py
 
-TEXTS ?= 2000
-users-text: $(VENV)/.dev ## Hostile texts of users in every place of the log; TEXTS=N for each place
-	PYTHONPATH=tests:tools $(BIN)/python -m soak.users_text $(TEXTS)
-
-bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARGS=--quick for an eighth of them
+bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARGS=--quick for a fifth of them
 	@tests/debian.sh promtool prometheus
 	$(BIN)/python tests/bench/alert_quality.py $(ARGS)
 
@@ -107,19 +106,11 @@ MINUTES ?= 60
 fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record writes docs/reliability.md
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) $(ARGS)
 
-STEPS ?= 1000000
-soak-tail: $(VENV)/.dev ## The log reader through STEPS random steps of a log's life (1,000,000: 40 minutes on 2 cores)
-	PYTHONPATH=tests:tools $(BIN)/python -m soak.tail_model --steps $(STEPS)
-
 soak-killed: $(VENV)/.dev ## The exporter killed KILLS times at random moments while it follows a log that rotates
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.killed --kills $(or $(KILLS),200)
 
-soak-incident: $(VENV)/.dev $(TOOLS)/.test ## A faulty predictor before a real Prometheus, 9 minutes; writes its table
-	PYTHONPATH=tests:deploy:tools $(BIN)/python -m soak.incident
-
-soak: $(VENV)/.dev ## Scrapes, log and predictors of weeks in an hour; MINUTES=10 for a sixth of them
-	@tests/debian.sh prometheus
-	PYTHONPATH=tests:tools:deploy $(BIN)/python -m soak.soak --minutes $(or $(MINUTES),60)
+soak: $(VENV)/.dev ## Scrapes and log of weeks in an hour; MINUTES=10 for a sixth of them
+	PYTHONPATH=tests:tools $(BIN)/python -m soak.soak --minutes $(or $(MINUTES),60)
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml

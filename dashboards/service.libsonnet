@@ -290,34 +290,6 @@ function(config, common)
       w: 12,
       h: 7,
     }),
-    common.withExporter(panel('table', {
-      title: 'Acceptance by kind of request, in ' + common.long,
-      about: 'By adapter, temperature, structured output, and the header that tap groups by. Where P50 of a group is below '
-             + 'break-even, speculation slows most of its requests down.',
-      local kinds = ['by', 'group'],
-      targets: [
-        common.column(query, 'kind_requests', kinds),
-        common.column(query, 'kind_acceptance', kinds),
-      ] + [
-        common.column(query, 'kind_acceptance_quantile', kinds, { quantile: quantile })
-        for quantile in query.parts('kind_acceptance_quantile')
-      ],
-      unit: 'percentunit',
-      transformations: [
-        g.merge,
-        g.columns(
-          [['by', 'By'], ['group', 'Group']]
-          + [['Value #' + g.refId(i), ['Requests', 'Rate', 'P10', 'P50', 'P90'][i]] for i in std.range(0, 4)],
-          ['Time']
-        ),
-        g.sortBy('By'),
-      ],
-      overrides: [g.named('Requests', { unit: 'none', decimals: 0 })],
-      runbook: 'SpecDecodeAcceptanceLow',
-      no_data: 'No kinds: specdec-exporter tap does not run beside this service, or reads no record.',
-      w: 24,
-      h: 8,
-    })),
   ]);
 
   local latency = g.row('Latency against baseline', [

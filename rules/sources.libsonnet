@@ -174,9 +174,6 @@ function(config)
     // The exporter's families about a service, with either source of the figures.
     family(name, matchers=[]):: selector('specdec_' + name, matchers),
 
-    // Selects each request once from the families of saved responses: a request is in one group of every grouping.
-    tap_requests:: ['by="structured"'],
-
     // What the exporter measures against its baseline without speculation, smoothed over the long window. It also serves
     // assumed values of some of these families (basis="assumed"). No rule reads those.
     measured(operator, name, matchers=[], extra=[])::

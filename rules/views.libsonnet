@@ -549,4 +549,4 @@ function(config, source, signals, narrow)
       },
     },
   };
-  views + (import 'health.libsonnet')(config, source, signals, narrow) + (import 'kinds.libsonnet')(config, narrow)
+  views + (import 'health.libsonnet')(config, source, signals, narrow)

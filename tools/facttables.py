@@ -1,4 +1,4 @@
-"""The tables of ``docs/facts.md``, from ``predictor/facts/*.yaml``. ``make render`` writes them."""
+"""The tables of ``docs/facts.md``: ``running.yaml`` and the doctor's ``facts.yaml``. ``make render`` writes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from markdown import filled, table
-from specdec_exporter.predictor.facts.known import TOPICS, Fact, load_facts
+from specdec_exporter.doctor.diagnosis import known_facts
+from specdec_exporter.predictor.facts.known import Fact, load_facts
 
 FACTS = Path("docs") / "facts.md"
 _COLUMNS = ("Fact", "Level", "Releases", "What is found", "What to do", "Source", "Read in")
@@ -14,8 +15,10 @@ _ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 
 
 def facts_page(page: str) -> str:
-    """Return the page with one table per topic anew between its markers, in the order of the files."""
-    return filled(page, {topic: table(_COLUMNS, map(_row, load_facts(topic))) for topic in TOPICS})
+    """Return the page with its tables anew between their markers, in the order of the files."""
+    running, every = load_facts(), known_facts()
+    tables = {"running": running, "doctor": every[len(running) :]}
+    return filled(page, {name: table(_COLUMNS, map(_row, facts)) for name, facts in tables.items()})
 
 
 def _row(fact: Fact) -> tuple[str, ...]:

@@ -8,28 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import click
 import msgspec
-from msgspec.structs import fields
 
 from markdown import filled, table
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings
-from specdec_exporter.simulator.scenario import Incident
-from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings
 
 CONFIGURATION = Path("docs") / "configuration.md"
-SIMULATOR = Path("docs") / "simulator.md"
-TAP = Path("docs") / "tap.md"
 
 # Flag -> the section or page that says more about it.
 _SECTIONS = {
     "--config.file": "#the-file",
     "--web.config.file": "#tls-and-basic-authentication",
     "--web.enable-lifecycle": "#reload",
-    "--web.probe": "discovery.md#a-target-that-the-scraper-names",
     "--predictor.log-path": "#the-predictors-log",
     "--predictor.log-source": "#the-log-from-the-kubernetes-api",
     "--predictor.log-state": "#the-position-file",
@@ -44,37 +38,13 @@ _SETTINGS: dict[str, tuple[str, msgspec.Struct]] = {
     "window": ("", Settings()),
 }
 # Flags whose setting has another name.
-_KEYS = {"--baseline.file": "baseline", "--window": "window", "--acceptance-rate": "acceptance"}
-# Field of the simulator's settings -> where it is in a scenario, and the defaults there.
-_SIMULATOR_SETTINGS: dict[str, tuple[str, msgspec.Struct]] = {
-    **{name: ("settings.", SimulatorSettings()) for name in SimulatorSettings.__struct_fields__},
-    **{name: ("settings.latency.", LatencyModel()) for name in LatencyModel.__struct_fields__},
-    "incidents": ("", SimulatorSettings()),
-}
+_KEYS = {"--baseline.file": "baseline", "--window": "window"}
 
 
 def configuration_page(page: str) -> str:
     """Return the page with the table of the flags of ``serve``."""
     header = ("Flag", "Environment", "In the file", "Default", "Meaning")
     return filled(page, {"flags": table(header, map(_serve_row, _options("serve")))})
-
-
-def simulator_page(page: str) -> str:
-    """Return the page with the tables of the flags of ``simulate`` and of the incidents."""
-    header = ("Flag", "In the scenario", "Default", "Meaning")
-    rows = (_simulate_row(option) for option in _options("simulate") if "--help" not in option.opts)
-    incidents = table(("Kind", "Keys", "What happens"), map(_incident_row, get_args(Incident)))
-    return filled(page, {"flags": table(header, rows), "incidents": incidents})
-
-
-def tap_page(page: str) -> str:
-    """Return the page with the table of the flags of ``tap``."""
-    rows = (
-        (f"`{_flag(option)}`", f"`{option.envvar}`", _said_default(option) or _value(option, None), _meaning(option))
-        for option in _options("tap")
-        if option.envvar
-    )
-    return filled(page, {"flags": table(("Flag", "Environment", "Default", "Meaning"), rows)})
 
 
 def _options(command: str) -> Iterator[click.Option]:
@@ -107,29 +77,6 @@ def _key(flag: str, settings: msgspec.Struct) -> str:
     name = _KEYS.get(flag) or re.sub(r"[.-]", "_", flag.removeprefix("--").partition(".")[2])
     (key,) = {name, f"{name}s", f"{name}es"} & set(settings.__struct_fields__)
     return key
-
-
-def _simulate_row(option: click.Option) -> tuple[str, ...]:
-    name = _KEYS.get(_flag(option)) or str(option.name)
-    prefix, settings = _SIMULATOR_SETTINGS.get(name, ("", None))
-    if settings is None:
-        return (f"`{_flag(option)}`", "-", "none", _meaning(option))
-    default = _said_default(option) or _value(option, getattr(settings, name))
-    return (f"`{_flag(option)}`", f"`{prefix}{name}`", default, _meaning(option))
-
-
-def _incident_row(incident: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The keys of one kind beside ``kind``, ``at`` and ``for``, with their choices and defaults."""
-    hints = get_type_hints(incident)
-    keys = []
-    for field in fields(incident):
-        if field.name in ("at", "duration"):
-            continue
-        notes = [f"`{choice}`" for choice in get_args(hints[field.name]) if isinstance(choice, str)]
-        notes += [f"default `{field.default:g}`"] if isinstance(field.default, float) else []
-        keys.append(f"`{field.encode_name}`" + (f" ({', '.join(notes)})" if notes else ""))
-    what = (incident.__doc__ or "").replace("``", "`")
-    return (f"`{incident.__struct_config__.tag}`", ", ".join(keys), what)
 
 
 def _said_default(option: click.Option) -> str:

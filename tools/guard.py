@@ -28,7 +28,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,13 +46,15 @@ SHORT_WINDOW_SECONDS = 61.0  # history begins after the policy's short_window_se
 READ_SECONDS = 60.0
 
 LEFT_OUT = re.compile(r"# HELP |(# TYPE )?(process|python)_")
+LEFT_OUT_QUICKLY = re.compile(LEFT_OUT.pattern + "|(# TYPE )?specdec_load_")  # an interval may be too short for a load
 TIMES = re.compile(
-    r"(specdec_(?:scrape_collector_duration|log_reader_last\w+|exporter_config\w+|load)_seconds\w*(?:{.*})?) \S+"
+    r"(specdec_(?:scrape_collector_duration|log_reader_last\w+|exporter_config\w+|load\w*)_seconds\w*(?:{.*})?) \S+"
 )
 RELEASE = re.compile(r'(specdec_exporter_build_info{.*?version)="[^"]*"')
 # With what comes from the seconds between two looks, which differ by some milliseconds.
 TIME_KEYS = {"generated_at", "last_line_timestamp", "seconds", "timestamp", "exporter_version"}
-TIME_KEYS |= {"history", "requests", "high", "low"}
+TIME_KEYS |= {"history", "requests", "high", "low", "concurrency", "by_load"}
+CONCURRENCY = re.compile(r'concurrency="\d+"')
 # Removed on purpose: from the old side these are left out before both are compared.
 GONE_KEYS: set[str] = set()  # of the status documents
 GONE_FAMILIES = re.compile(r"(?!)")  # of /metrics
@@ -69,6 +71,7 @@ class Side:
     name: str
     package: Path
     scratch: Path
+    quick: bool
     seen: defaultdict[str, Documents] = field(default_factory=lambda: defaultdict(dict))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -109,13 +112,17 @@ class Side:
     def look(self, url: str, stage: str) -> None:
         """Note what ``serve`` shows of each predictor; what is said of none is the exporter's."""
         for name, accept in FORMATS.items():
-            for line in sorted(get(f"{url}/metrics", accept).splitlines()):
+            for line in get(f"{url}/metrics", accept).splitlines():
                 family = line.removeprefix("# TYPE ")
-                if not LEFT_OUT.match(line) and not GONE_FAMILIES.match(family):
+                left_out = LEFT_OUT_QUICKLY if self.quick else LEFT_OUT
+                if not left_out.match(line) and not GONE_FAMILIES.match(family):
                     predictor = re.search(r'inference_service="(.*?)"', line)
                     title = f"{predictor[1] if predictor else 'the exporter'}: {stage}, {name}"
-                    shown = RELEASE.sub(r'\1="*"', TIMES.sub(r"\1 *", line))
+                    shown = TIMES.sub(r"\1 *", CONCURRENCY.sub('concurrency="*"', line))
+                    shown = RELEASE.sub(r'\1="*"', shown)
                     self.seen["expositions"].setdefault(title, []).append(shown)
+        for lines in self.seen["expositions"].values():
+            lines.sort()
         status = json.loads(get(f"{url}/api/v1/status"))
         for part in (*status.pop("predictors"), status):
             title = f"{part.get('inference_service', 'the exporter')}: {stage}, status"
@@ -129,7 +136,7 @@ def listed(document: Any, *, sentences: bool) -> list[str]:
     def chosen(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
             return {name: chosen(each, name) for name, each in value.items() if name not in GONE_KEYS}
-        if isinstance(value, list) and key not in SENTENCE_KEYS:
+        if isinstance(value, list) and key not in SENTENCE_KEYS | TIME_KEYS:
             return [chosen(each, key) for each in value]
         wanted = key not in TIME_KEYS and (key in SENTENCE_KEYS) is sentences
         return value if wanted or value is None else "*"
@@ -286,7 +293,7 @@ def look_at_serve(old: Side, new: Side, player: Player, folder: Path, *, quick: 
         wait_and_look()
 
 
-def look_at_snapshots(sides: tuple[Side, Side], player: Player) -> None:
+def look_at_snapshots(sides: Sequence[Side], player: Player) -> None:
     """Note the snapshot of every dump."""
     urls = [f"{player.url}/snapshots/{number}" for number in range(len(player.dumps))]
     for side in sides:
@@ -301,7 +308,7 @@ def look_at_snapshots(sides: tuple[Side, Side], player: Player) -> None:
             ]
 
 
-def look_at_rules(sides: tuple[Side, Side]) -> None:
+def look_at_rules(sides: Sequence[Side]) -> None:
     """Note what every rendered rule says, but for its annotations."""
     for side in sides:
         for path in sorted((side.package.parent / "rules/rendered").glob("*.rules.yaml")):
@@ -315,7 +322,7 @@ def look_at_rules(sides: tuple[Side, Side]) -> None:
                         rules += json.dumps({"interval": group.get("interval"), **rule}, sort_keys=True).splitlines()
 
 
-def look_at_commands(sides: tuple[Side, Side], player: Player, folder: Path, *, quick: bool) -> None:
+def look_at_commands(sides: Sequence[Side], player: Player, folder: Path, *, quick: bool) -> None:
     """Run ``analyze`` on all logs and responses, ``check`` on all dumps, and what reads recordings on the demo's."""
     fixtures = folder / "old/tests/fixtures"
     cases = folder / "logcases.log"
@@ -345,7 +352,7 @@ def look_at_commands(sides: tuple[Side, Side], player: Player, folder: Path, *, 
                 done.result()
 
 
-def differences(sides: tuple[Side, Side], *kinds: str) -> list[str]:
+def differences(sides: Sequence[Side], *kinds: str) -> list[str]:
     """Return a unified diff of each document that differs."""
     found = []
     for kind in kinds:
@@ -376,13 +383,15 @@ def main() -> int:
         folder = Path(name)
         git("worktree", "add", "--quiet", "--detach", f"{folder}/old", revision)
         try:
-            sides = (Side("old", folder / "old/exporter", folder), Side("new", ROOT / "exporter", folder))
+            old = Side("old", folder / "old/exporter", folder, arguments.quick)
+            new = Side("new", ROOT / "exporter", folder, arguments.quick)
+            sides = (old, new)
             player = Player(find_dumps(folder / "old/tests/fixtures"))
             threading.Thread(target=player.serve_forever, daemon=True).start()
             look_at_rules(sides)
             look_at_snapshots(sides, player)
             look_at_commands(sides, player, folder, quick=arguments.quick)
-            look_at_serve(*sides, player, folder, quick=arguments.quick)
+            look_at_serve(old, new, player, folder, quick=arguments.quick)
         finally:
             git("worktree", "remove", "--force", f"{folder}/old")
     judged = ("rules", "snapshots", "logs", "checks", "recordings", "expositions", "status documents")

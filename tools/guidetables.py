@@ -17,8 +17,8 @@ import msgspec.yaml
 
 from markdown import filled, table
 from specdec_exporter.commands.cli import COMMANDS
+from specdec_exporter.doctor.diagnosis import known_facts
 from specdec_exporter.predictor.facts.failures import load_failures
-from specdec_exporter.predictor.facts.known import TOPICS, load_facts
 from specdec_exporter.predictor.versions import WARNINGS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,7 +99,7 @@ def _read(path: str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-_FACTS = frozenset(fact.code for topic in TOPICS for fact in load_facts(topic))
+_FACTS = frozenset(fact.code for fact in known_facts())
 _FAILURES = frozenset(load_failures())
 # What a row may name: whether it exists, and how it is shown.
 _KINDS: dict[str, tuple[Callable[[str], bool], str]] = {

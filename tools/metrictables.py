@@ -8,8 +8,7 @@ from typing import Any
 
 from markdown import filled, table
 from specdec_exporter.predictor.versions import WARNINGS, releases_in_words
-from specdec_exporter.serving import families, tapfamilies
-from specdec_exporter.serving.discovery.families import DISCOVERY
+from specdec_exporter.serving import families
 from specdec_exporter.serving.families import ENGINE, MODEL, SERVICE, STATES, Family, Group, filled_in
 
 METRICS = Path("docs") / "metrics.md"
@@ -25,8 +24,6 @@ FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
     "load": ("Also absent", (families.LOAD,)),
     "baseline": ("Also absent", (families.BASELINE,)),
     "scrapes": ("Absent", (families.SCRAPE, families.READER)),
-    "tap": ("Absent", (tapfamilies.TAP, tapfamilies.TAP_READER)),
-    "discovery": ("Absent", (DISCOVERY,)),
     "exporter": ("Absent", (families.EXPORTER, families.PROCESS)),
 }
 

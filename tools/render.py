@@ -20,7 +20,6 @@ import boundtables
 import facttables
 import flagtables
 import guidetables
-import lengthtables
 import metrictables
 import ruletables
 
@@ -142,10 +141,7 @@ def render_reference() -> dict[Path, str]:
     """Return the pages of docs/ with their generated tables by file."""
     pages = {
         flagtables.CONFIGURATION: flagtables.configuration_page,
-        flagtables.SIMULATOR: flagtables.simulator_page,
-        flagtables.TAP: flagtables.tap_page,
         metrictables.METRICS: metrictables.metrics_page,
-        lengthtables.REFERENCES: lengthtables.references_page,
         facttables.FACTS: facttables.facts_page,
         boundtables.RELIABILITY: boundtables.reliability_page,
         guidetables.GUIDES: guidetables.guides_page,

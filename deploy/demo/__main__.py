@@ -1,7 +1,7 @@
 """``make demo``: simulated predictors, the exporter, Prometheus with the rule pack, Alertmanager, and the pages.
 
-After a quarter of a minute one predictor gets a draft model that does not fit, and another predictor gets slow. The
-pages follow. The rules are the pack's own. Every window and wait of theirs is a thirtieth of its production value.
+One predictor has a draft model that does not fit, another gets slow. The pages follow. The rules are the pack's own,
+with short windows and waits.
 """
 
 from __future__ import annotations
@@ -9,51 +9,66 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import math
 import signal
 import sys
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
-
 from demo import pack
 from demo.pager import pager
-from demo.predictors import INCIDENT_AT_SECONDS, INCIDENT_SECONDS, exporter_config, predictors
+from demo.predictors import CODE_RESTARTS, SEARCH_SLOW, SEARCH_WELL, exporter_config, predictors
 from demo.processes import ProcessError
 from demo.stack import alertmanager, exporter, prometheus
-from demo.table import LiveTable
+from demo.table import rows
 from specdec_exporter.errors import SpecdecError
+
+_FIRST_LOOK_SECONDS = 15.0
+_CHECK_SECONDS = 0.5
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> None:
     """Run until ``stop`` or for ``seconds``. Raises :class:`ProcessError` when a part does not start, or ends."""
-    table = LiveTable(Console())
+    now = asyncio.get_running_loop().time
     await pack.text("rules")  # before anything runs that would wait for it
     async with contextlib.AsyncExitStack() as stack:
         open_ = stack.enter_async_context
-        simulated = await open_(predictors(directory))
-        exp = await open_(exporter(exporter_config(simulated), directory))
-        receiver = await open_(pager(table.say))
+        begun = now()
+        exp = await open_(exporter(exporter_config(await open_(predictors(directory))), directory))
+
+        async def show(page: str, service: str) -> None:
+            _say(f"{page}\n{await rows(exp, service)}")
+
+        receiver = await open_(pager(show))
         am = await open_(alertmanager(receiver.url, directory))
         prom = await open_(prometheus({"demo-0": exp}, am, directory))
-        table.say(
+        _say(
             "A demo: the predictors are simulated, no model runs. Everything else is real.\n"
             f"  status page    {exp.url}/\n"
             f"  metrics        {exp.url}/metrics\n"
             f"  Prometheus     {prom.url}/alerts\n"
             f"  Alertmanager   {am.url}/\n"
-            f"At {INCIDENT_AT_SECONDS:.0f} s code restarts with a draft model that does not fit, and search gets slow, "
-            f"for {INCIDENT_SECONDS:.0f} s.\n"
-            "Pages are printed here as they arrive. The first takes about a minute. Ctrl-C ends the demo."
+            "code runs with a draft model that does not fit. "
+            f"At {CODE_RESTARTS:.0f} s it restarts with one that does.\n"
+            f"search gets slow at {SEARCH_SLOW:.0f} s and is well again at {SEARCH_WELL:.0f} s.\n"
+            "Pages are printed here as they arrive. The first takes half a minute. Ctrl-C ends the demo."
         )
-
-        def alive() -> None:
+        looks = [begun + _FIRST_LOOK_SECONDS]
+        end = now() + seconds if seconds is not None else math.inf
+        while not stop.is_set() and now() < end:
             for server in (exp, am, prom):
                 server.check()
-
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await table.follow(exp, stop, alive)
+            if looks and now() >= looks[0]:
+                looks.pop()
+                _say(await rows(exp))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), min(_CHECK_SECONDS, max(end - now(), 0)))
+        _say(f"The end, after {now() - begun:.0f} s:\n{await rows(exp)}")
 
 
 async def _main(seconds: float | None) -> None:

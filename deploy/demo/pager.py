@@ -1,53 +1,56 @@
-"""The person on call: receives Alertmanager's webhooks and prints them as pages."""
+"""The person on call: receives Alertmanager's webhooks and shows each page once, and when it is over."""
 
 from __future__ import annotations
 
 import contextlib
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
 from aiohttp import web
 
 _WIDTH = 100
+Show = Callable[[str, str], Awaitable[None]]
+"""Shows a page: its text, and the service that it is about."""
 
 
 class Pager:
-    """A webhook receiver. ``pages`` holds all notifications so far, as Alertmanager sends them (webhook version 4)."""
+    """A webhook receiver for Alertmanager's notifications (version 4). All pages about one service are one incident."""
 
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self.pages: list[dict[str, Any]] = []
+    def __init__(self, show: Show) -> None:
         self.url = ""
         self._show = show
+        self._incidents: dict[str, list[str]] = {}  # alerts shown so far, by service
 
     async def receive(self, request: web.Request) -> web.Response:
-        """Take one notification."""
+        """Take one notification. Each repeats all alerts of its service; tickets go to the chat only."""
         page = await request.json()
-        self.pages.append(page)
-        # Alertmanager also sends pages to the chat. Here they are printed once.
-        if page["receiver"].endswith("pager") or not any(map(_is_page, page["alerts"])):
-            self._show(page_text(page))
+        if not page["receiver"].endswith("pager"):
+            return web.Response()
+        service = page["groupLabels"]["inference_service"]
+        if page["status"] == "resolved":
+            if names := self._incidents.pop(service, None):
+                await self._show(f"RESOLVED  {_where(page['groupLabels'])}: {' and '.join(names)}", service)
+            return web.Response()
+        names = self._incidents.setdefault(service, [])
+        for alert in page["alerts"]:
+            name = alert["labels"]["alertname"]  # one page for all latencies that are slower
+            if alert["status"] == "firing" and name not in names:
+                names.append(name)
+                await self._show(_alert_text(alert), service)
         return web.Response()
 
 
-def _is_page(alert: dict[str, Any]) -> bool:
-    severity: str = alert["labels"]["severity"]
-    return severity == "critical"
-
-
-def page_text(page: dict[str, Any]) -> str:
-    """Return a notification as text: what, where, the numbers, the impact, the first action, and the runbook."""
-    return "\n".join(_alert_text(alert) for alert in page["alerts"])
+def _where(labels: dict[str, str]) -> str:
+    return f"{labels['namespace']}/{labels['inference_service']}"
 
 
 def _alert_text(alert: dict[str, Any]) -> str:
+    """Return an alert as text: what, where, the numbers, the impact, the first action, and the runbook."""
     labels, annotations = alert["labels"], alert["annotations"]
-    when = datetime.fromisoformat(alert["startsAt"]).astimezone()
-    head = f"{alert['status'].upper()}  {labels['severity']}  {labels['alertname']}  since {when:%H:%M:%S}"
-    if alert["status"] == "resolved":
-        lasted = datetime.fromisoformat(alert["endsAt"]) - datetime.fromisoformat(alert["startsAt"])
-        return f"{head}, over after {lasted.total_seconds():.0f} s\n{_paragraph('', annotations['summary'])}"
+    start = datetime.fromisoformat(alert["startsAt"]).astimezone()
+    head = f"FIRING  {_where(labels)}: {labels['alertname']} since {start:%H:%M:%S}"
     parts = (
         _paragraph("", annotations["summary"]),
         _paragraph("", annotations["description"]),
@@ -63,7 +66,7 @@ def _paragraph(label: str, text: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def pager(show: Callable[[str], None]) -> AsyncIterator[Pager]:
+async def pager(show: Show) -> AsyncIterator[Pager]:
     """Receive on a free local port, under any path."""
     receiver = Pager(show)
     app = web.Application()

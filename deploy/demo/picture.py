@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from demo.predictors import INCIDENT_AT_SECONDS, INCIDENT_SECONDS, exporter_config, predictors
+from demo.predictors import CODE_RESTARTS, exporter_config, predictors
 from demo.stack import exporter
 from specdec_exporter.serving.status import Status
 
@@ -27,7 +27,7 @@ async def _draw(directory: Path) -> int:
     async with predictors(directory) as running, exporter(exporter_config(running), directory) as server:
         async with (
             aiohttp.ClientSession(server.url) as session,
-            asyncio.timeout(INCIDENT_AT_SECONDS + INCIDENT_SECONDS),
+            asyncio.timeout(CODE_RESTARTS),
         ):
             found: dict[str, str] = {}
             while found != _WANTED:

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from demo.predictors import BEFORE, LOAD, PLAIN, SPEED, predictor, settings
-from specdec_exporter.simulator.scenario import ChangeLoad
-from specdec_exporter.simulator.settings import SimulatorSettings
+from demo.predictors import BEFORE, LOAD, PLAIN, SPEED, settings
+from demo.simulator.scenario import ChangeLoad
+from demo.simulator.server import serving
+from demo.simulator.settings import SimulatorSettings
 
 _LOADS = ("1.5/s", "3/s", "5/s")
 _SECONDS_EACH = 40.0  # real seconds
@@ -24,11 +25,11 @@ _SECONDS_EACH = 40.0  # real seconds
 
 async def _record(file: Path, name: str, recorded: SimulatorSettings, loads: tuple[str, ...]) -> int:
     requests = f"{' then '.join(loads)}, {recorded.prompt_tokens} prompt and {recorded.output_tokens} output tokens"
-    async with predictor(recorded) as url:
+    async with serving(recorded) as url:
         command = (
             *(sys.executable, "-m", "specdec_exporter", "baseline", "record"),
             *(f"--predictor.url={url}", f"--predictor.log-path={recorded.log_path}", f"--output={file}", "--force"),
-            *(f"--name={name}", "--hardware=none: simulated", "--command=specdec-exporter simulate"),
+            *(f"--name={name}", "--hardware=none: simulated", "--command=python -m demo.simulator"),
             *(f"--duration={len(loads) * _SECONDS_EACH:g}s", f"--request-parameters={requests} in the mean"),
         )
         return await (await asyncio.create_subprocess_exec(*command)).wait()

@@ -1,6 +1,6 @@
 """Exporter, Prometheus with the rule pack, Alertmanager with the pack's routes: as anywhere, only faster.
 
-The rules and routes are the pack's own. Every window and wait is a thirtieth of its production value.
+The rules and routes are the pack's own, with the windows and waits of config.libsonnet.
 """
 
 from __future__ import annotations

@@ -12,9 +12,7 @@ from typing import Final
 DROPPED: Final = (
     *("engines", "series", "positions", "histograms", "labels", "values"),  # of a predictor's metrics
     *("log_engines", "log_positions", "log_writers", "log_files", "untrusted_lines"),  # of its log
-    "tap_groups",  # of saved responses
-    "predictors",  # of discovery
-    "connections",
+    "requests",
 )
 
 # --- What a predictor answers -----------------------------------------------------------------------------------------
@@ -23,8 +21,6 @@ BODY_LINES: Final = 200_000  # of /metrics, where 300 engines of 0.32.0 have 114
 GZIP_MEMBERS: Final = 1000  # of a compressed body; refused
 SMALL_BODY_BYTES: Final = 256 * 1024  # of a body that is read at once; larger ones wait: one at a time in the process
 LARGE_BODY_SECONDS: Final = 2.0  # for the rest of a larger body to arrive, as others wait; refused
-LEARNT_BODY_BYTES: Final = 2 * 1024 * 1024  # of a body whose layout is kept; larger ones are read line by line
-LEARNT_BODY_LINES: Final = 20_000  # of a body whose layout is kept; as above
 VERSION_BODY_BYTES: Final = 64 * 1024  # of /version; refused
 MODELS_BODY_BYTES: Final = 1024 * 1024  # of /v1/models; refused
 DOUBT_SECONDS: Final = 60  # of refusing what cannot follow from the answer before; then it counts as a restart
@@ -44,16 +40,8 @@ COUNT_PER_SECOND: Final = 1e7  # of an engine's counter: more is a glitch; the j
 TOKEN_BYTES: Final = 16 * 1024  # of a token, where a server takes 8 KiB of headers; the fetch fails
 CERTIFICATE_BYTES: Final = 1024 * 1024  # of a certificate file, where all CAs of a system are 220 KiB; the fetch fails
 
-# --- What discovery finds ---------------------------------------------------------------------------------------------
-PREDICTORS: Final = 128  # found at once; those that are known stay, new ones are left out; counted as predictors
-TARGET_FILES: Final = 64  # that match the globs, the first by name; the others are not read
-API_BODY_BYTES: Final = 8 * 1024 * 1024  # of a page of pods; it is asked for again with fewer pods
-WATCH_LINE_BYTES: Final = 4 * 1024 * 1024  # of a change of a pod, where etcd keeps 1.5 MiB; the pods are listed again
-TARGET_CHARACTERS: Final = 512  # of a target for /probe; refused
-
 # --- Who connects to the exporter -------------------------------------------------------------------------------------
-# Each takes 0.3 MiB with TLS.
-CONNECTIONS: Final = 64  # or half of the descriptors; the one that waits longest is closed; counted as connections
+REQUESTS: Final = 128  # in work at once, health checks apart; refused with status 503; counted as requests
 IDLE_SECONDS: Final = 75  # for a whole request head, longer than the usual scrape intervals; the connection is closed
 ANSWER_SECONDS: Final = 10  # for taking an answer, as long as Prometheus waits by default; the connection is cut
 
@@ -74,15 +62,10 @@ LOG_FILES: Final = 128  # followed at once; those that changed longest ago wait;
 ROTATED_FILES: Final = 128  # of one log, the newest by name; older ones are not read
 
 # --- Saved responses --------------------------------------------------------------------------------------------------
-REQUEST_GROUPS: Final = 32  # of adapters, or of a header; further ones are `other`; counted as tap_groups
-TAP_TEMPERATURES: Final = 16384  # requests without response; that of the oldest counts as temperature unknown
-TAP_WAITING: Final = 4096  # responses without a temperature; the oldest counts as temperature unknown
-WAITING_SECONDS: Final = 15  # of a response for its request in the log; it counts as temperature unknown
+REQUEST_GROUPS: Final = 32  # of adapters, or of a header; further ones are `other`
 
-# --- What `doctor` reads: a command, a manifest, a checkpoint folder --------------------------------------------------
+# --- What `doctor` reads: a command, a manifest, two tokenizers -------------------------------------------------------
 COMMAND_CHARACTERS: Final = 128 * 1024  # of a command that starts vLLM: Linux passes on no longer argument; refused
 MANIFEST_DOCUMENTS: Final = 100  # of a manifest; refused
 MANIFEST_LEVELS: Final = 40  # of a manifest, where a pod with affinities has 15; refused
-CHECKPOINT_FILES: Final = 1024  # with weights in a folder, where the largest models have 200; the others do not count
-CONFIG_BYTES: Final = 16 * 1024 * 1024  # of a config.json, an index, or a header of weights; as if it were missing
 TOKENIZER_BYTES: Final = 64 * 1024 * 1024  # of a tokenizer.json, where Gemma's has 33 MB; not compared

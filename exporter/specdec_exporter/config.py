@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from itertools import combinations
-from typing import Annotated, Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import msgspec
 
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.yamlfile import number_of, read_yaml
+from specdec_exporter.yamlfile import number_of, read_as
 
 LogLevel = Literal["debug", "info", "warn", "error"]
 PredictorLogFormat = Literal["auto", "plain", "cri", "docker"]
@@ -20,18 +21,23 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
-def parse_duration(text: str | float) -> float:
+class Duration(float):
     """Seconds of ``5m``, ``1h30m``, ``250ms``, or of a plain number of seconds.
 
     Raises :class:`ConfigError` for anything else, 0 included.
     """
-    text = str(text)
-    seconds = number_of(text) or 0.0
-    if re.fullmatch(rf"(?:{_DURATION.pattern})+", text):
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
-    if not 0.0 < seconds < float("inf"):
-        raise ConfigError(f"expected a duration such as 30s, 5m or 1h30m, found {text!r}")
-    return seconds
+
+    __slots__ = ()
+
+    def __new__(cls, given: str | float) -> Self:
+        """Read ``given``."""
+        text = str(given)
+        seconds = number_of(text) or 0.0
+        if re.fullmatch(rf"(?:{_DURATION.pattern})+", text):
+            seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
+        if not 0.0 < seconds < float("inf"):
+            raise ConfigError(f"expected a duration such as 30s, 5m or 1h30m, found {text!r}")
+        return super().__new__(cls, seconds)
 
 
 def parse_listen_address(text: str) -> tuple[str | None, int]:
@@ -57,16 +63,21 @@ def valid_url(text: str) -> str:
         valid = False
     if valid and "@" in url.path + url.query + url.fragment:  # a password with "/" would be taken for a path, and shown
         raise ConfigError("expected a URL without @ after the host; in a password, / is written as %2F, and @ as %40")
-    if not valid:
+    if not valid or not text.isprintable():
         raise ConfigError(f"expected a URL such as http://127.0.0.1:8080, found {text.rpartition('@')[2]!r}")
     return text
+
+
+def url_of(text: str) -> str:
+    """Return the URL that a person means by ``text``: without a scheme, such as ``host:8080``, it is plain HTTP."""
+    return valid_url(text if "://" in text else f"http://{text}")
 
 
 def valid_path(text: str) -> str:
     """Return ``text`` if it can be the path of an endpoint, else raise :class:`ConfigError`."""
     if not re.fullmatch(r"/[\w./-]+", text):
         raise ConfigError(f"expected a path such as /metrics, found {text!r}")
-    if text.startswith(("/-/", "/api/")) or text == "/probe":
+    if text.startswith(("/-/", "/api/")):
         raise ConfigError(f"expected a path that no other endpoint has, found {text!r}")
     return text
 
@@ -75,24 +86,6 @@ def valid_name(text: str) -> str:
     """Return ``text`` if it can be a predictor's name, else raise :class:`ConfigError`."""
     if not text:
         raise ConfigError("a predictor's name must not be empty")
-    return text
-
-
-def valid_pattern(text: str) -> str:
-    """Return ``text`` if it is a regular expression, else raise :class:`ConfigError`."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ConfigError(f"expected a regular expression, found {text!r}: {error}") from error
-    return text
-
-
-def valid_port(text: str | float) -> str:
-    """Return ``text`` if it is a port's number or its name in Kubernetes, else raise :class:`ConfigError`."""
-    text = str(text)
-    known = 0 < int(text) < 65536 if re.fullmatch(r"[0-9]{1,9}", text) else re.fullmatch(r"[a-z0-9-]{1,15}", text)
-    if not known:
-        raise ConfigError(f"expected the number or the name of a port, found {text!r}")
     return text
 
 
@@ -105,26 +98,22 @@ _SECRET_HEADERS = re.compile(r"auth|cookie|token|key|secret|password|session", r
 
 
 def valid_header(text: str) -> str:
-    """Return ``text`` if it names a header whose values may be labels, else raise :class:`ConfigError`."""
+    """Return ``text`` if it names a header whose values may be shown, else raise :class:`ConfigError`."""
     if not re.fullmatch(r"[\w-]{1,64}", text, re.ASCII):
         raise ConfigError(f"expected the name of a header such as X-Tenant, found {text!r}")
     if _SECRET_HEADERS.search(text):
-        raise ConfigError(f"the values of {text} are probably secret, and labels are not: name another header")
+        raise ConfigError(f"the values of {text} are probably secret, and a report is not: name another header")
     return text
 
 
-def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not values:
+def _different_addresses(addresses: tuple[str, ...]) -> None:
+    """Raise :class:`ConfigError` if there is none, or if two of them cannot both be listened on."""
+    if not addresses:
         raise ConfigError("expected at least one, found none")
-    return values
-
-
-def _refuse_overlap(addresses: tuple[str, ...]) -> None:
-    """Raise :class:`ConfigError` for two addresses that cannot both be listened on."""
     for (host, port), (other, other_port) in combinations(map(parse_listen_address, addresses), 2):
         same = None in (host, other) or host == other or _is_every(host, other) or _is_every(other, host)
         if same and port == other_port != 0:
-            raise ConfigError(f"--web.listen-address: two of them have port {port} on the same interface")
+            raise ConfigError(f"two of them have port {port} on the same interface")
 
 
 def _is_every(host: str | None, other: str | None) -> bool:
@@ -132,25 +121,39 @@ def _is_every(host: str | None, other: str | None) -> bool:
     return host == ("::" if ":" in str(other) else "0.0.0.0")
 
 
-class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of the file. ``checks``: for a field, the function that raises :class:`ConfigError` for its value."""
+
+    checks: ClassVar[dict[str, Callable[[Any], object]]] = {}
+
+    def __post_init__(self) -> None:
+        for name, check in self.checks.items():
+            try:
+                check(getattr(self, name))
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}") from error
+
+
+class WebSettings(Section, frozen=True, kw_only=True):
     """``web:`` of the file, ``--web.*``."""
 
-    listen_addresses: Annotated[tuple[Annotated[str, valid_listen_address], ...], _at_least_one] = (":10409",)
-    telemetry_path: Annotated[str, valid_path] = "/metrics"
+    checks = {"listen_addresses": _different_addresses, "telemetry_path": valid_path}
+
+    listen_addresses: tuple[str, ...] = (":10409",)
+    telemetry_path: str = "/metrics"
     config_file: str | None = None
     enable_lifecycle: bool = False
-    probe: Annotated[str, valid_pattern] | None = None
     disable_exporter_metrics: bool = False
 
 
-class OwnLogSettings(msgspec.Struct, frozen=True, kw_only=True):
+class OwnLogSettings(Section, frozen=True, kw_only=True):
     """``log:`` of the file, ``--log.*``: the exporter's own log."""
 
     level: LogLevel = "info"
     format: Literal["logfmt", "json"] = "logfmt"
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class Access(Section, frozen=True, kw_only=True):
     """How to reach a predictor with TLS and a token: Prometheus' words, and files of PEM or of one token."""
 
     ca_file: str | None = None
@@ -164,21 +167,14 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 SYSTEM_TRUST: Final = Access()  # no settings: the system's certificates, no token
 
 
-class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of ``tap`` alone. ``start``: where to begin in files that exist when it starts."""
-
-    paths: tuple[str, ...] = ("-",)
-    header: str | None = None
-    start: Literal["end", "start"] = "end"
-    state: str | None = None
-
-
 class PredictorSettings(Access, frozen=True, kw_only=True):
-    """One entry of ``predictors:``, or ``--predictor.*`` and ``--baseline.file``. ``timeout`` is in seconds."""
+    """One entry of ``predictors:``, or ``--predictor.*`` and ``--baseline.file``."""
 
-    name: Annotated[str, valid_name] = msgspec.field(default_factory=default_name)
-    url: Annotated[str, valid_url] = "http://127.0.0.1:8080"
-    timeout: Annotated[float, parse_duration] = 5.0
+    checks = {"name": valid_name, "url": valid_url}
+
+    name: str = msgspec.field(default_factory=default_name)
+    url: str = "http://127.0.0.1:8080"
+    timeout: Duration = Duration(5)
     log_paths: tuple[str, ...] = ()
     log_format: PredictorLogFormat = "auto"
     log_trust: Literal["server", "any"] = "server"
@@ -188,68 +184,32 @@ class PredictorSettings(Access, frozen=True, kw_only=True):
     baseline: str | None = None
 
 
-def _that_do_not_clash(predictors: tuple[PredictorSettings, ...]) -> tuple[PredictorSettings, ...]:
+def _without_clashes(predictors: tuple[PredictorSettings, ...]) -> None:
+    """Raise :class:`ConfigError` for predictors that cannot be followed together."""
     names = [predictor.name for predictor in predictors]
+    states = [predictor.log_state for predictor in predictors if predictor.log_state]
+    if not predictors:
+        raise ConfigError("expected at least one, found none")
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two predictors are called {name!r}; names must differ")
-    states = [predictor.log_state for predictor in predictors if predictor.log_state]
     if len(states) != len(set(states)):
         raise ConfigError("two predictors use the same file for their read positions (log_state); paths must differ")
     if sum(predictor.log_source == "kubernetes" for predictor in predictors) > 1:
         raise ConfigError("only one predictor can read its log from the Kubernetes API")
     if sum("-" in predictor.log_paths for predictor in predictors) > 1:
         raise ConfigError("only one predictor can read its log from stdin ('-')")
-    return predictors
 
 
-class DiscoveredSettings(Access, frozen=True, kw_only=True):
-    """``discovery.predictor:``, what all predictors that are found have in common. ``timeout`` is in seconds."""
+class Settings(Section, frozen=True, kw_only=True):
+    """All settings of ``serve``."""
 
-    timeout: Annotated[float, parse_duration] = 5.0
-
-
-class KubernetesSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``discovery.kubernetes:``. No namespaces: all. ``log``: also read the log of ``container`` through the API.
-
-    Without ``api_server`` it is the API of the exporter's own cluster, with the token of its service account.
-    """
-
-    namespaces: tuple[str, ...] = ()
-    label_selector: str = "serving.kserve.io/inferenceservice"
-    port: Annotated[str | float, valid_port] = "8080"
-    scheme: Literal["http", "https"] = "http"
-    name_label: str = "serving.kserve.io/inferenceservice"
-    log: bool = False
-    container: str = "kserve-container"
-    api_server: Annotated[str, valid_url] | None = None
-    api_ca_file: str | None = None
-    api_token_file: str | None = None
-
-
-class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``discovery:`` of the file. ``baselines``: a folder with a file NAME.yaml for each service that has one."""
-
-    kubernetes: KubernetesSettings | None = None
-    files: tuple[str, ...] = ()
-    predictor: DiscoveredSettings = DiscoveredSettings()
-    baselines: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.kubernetes is None and not self.files:
-            raise ConfigError("expected kubernetes or files, found neither")
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All settings of ``serve``. ``window`` is in seconds."""
+    checks = {"predictors": _without_clashes}
 
     web: WebSettings = WebSettings()
     log: OwnLogSettings = OwnLogSettings()
-    window: Annotated[float, parse_duration] = 300.0
-    predictors: Annotated[tuple[PredictorSettings, ...], _that_do_not_clash] = msgspec.field(
-        default_factory=lambda: (PredictorSettings(),)
-    )
-    discovery: DiscoverySettings | None = None
+    window: Duration = Duration(300)
+    predictors: tuple[PredictorSettings, ...] = msgspec.field(default_factory=lambda: (PredictorSettings(),))
 
 
 def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]]) -> Settings:
@@ -258,28 +218,35 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     ``overrides`` has the sections ``web``, ``log``, ``predictor`` and ``top``; a missing key changes nothing. Raises
     :class:`ConfigError` that names the file, the key's path and the expected value.
     """
-    file = read_yaml(config_file, ConfigError) if config_file else None
-    settings: Settings = file.read(Settings) if file else Settings()
+    settings = read_as(config_file, Settings, ConfigError) if config_file else Settings()
     predictors, own = settings.predictors, overrides.get("predictor", {})
-    if file and settings.discovery is not None and not own and "predictors" not in file.entries():
-        predictors = ()  # nobody named the usual one, beside the exporter in its pod
     if own:
         if len(predictors) != 1:
             flags = ", ".join(map(_flag_of, own))
             raise ConfigError(f"{config_file} lists {len(predictors)} predictors: {flags} cannot select one of them")
         predictors = (msgspec.structs.replace(predictors[0], **own),)
-    settings = msgspec.structs.replace(
+    return msgspec.structs.replace(
         settings,
         web=msgspec.structs.replace(settings.web, **overrides.get("web", {})),
         log=msgspec.structs.replace(settings.log, **overrides.get("log", {})),
         predictors=predictors,
         **overrides.get("top", {}),
     )
-    _refuse_overlap(settings.web.listen_addresses)
-    if not (settings.predictors or settings.discovery or settings.web.probe):
-        raise ConfigError("predictors: expected at least one, or discovery, or --web.probe; found none")
-    return settings
 
 
 def _flag_of(key: str) -> str:
     return "--baseline.file" if key == "baseline" else f"--predictor.{key.replace('_', '-')}"
+
+
+def listed_predictor(config_file: str, target: str | None) -> PredictorSettings:
+    """Return the predictor of a file that ``target`` means, by name or URL; ``None`` means its only one.
+
+    Raises :class:`ConfigError`.
+    """
+    predictors = read_as(config_file, Settings, ConfigError).predictors
+    wanted = (target or "").removesuffix("/")
+    found = [each for each in predictors if wanted in (each.name, each.url.removesuffix("/"))] if target else predictors
+    if len(found) != 1:
+        known = ", ".join(each.name for each in predictors)
+        raise ConfigError(f"{config_file}: expected one of {known}; found {target or 'no name'}")
+    return found[0]

@@ -7,7 +7,7 @@ class SpecdecError(Exception):
     """An error with a message of our own: one clear line, no traceback."""
 
 
-class ConfigError(SpecdecError):
+class ConfigError(SpecdecError, ValueError):
     """A flag, an environment variable or a configuration file is wrong. Names file, key and the expected value."""
 
 

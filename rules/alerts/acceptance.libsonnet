@@ -188,7 +188,6 @@ function(config, signals, alert)
     {
       alert: 'SpecDecodeAcceptanceUneven',
       severity: 'warning',
-      level: config.level_labels + ['of'],
       for_seconds: minutes(30),
       // Twice the hour after which a record comes.
       // A gain that is measured outweighs a break-even that is not.
@@ -206,14 +205,14 @@ function(config, signals, alert)
         unless_measured: promql.indent(unless_measured),
       },
       summary: 'Drafts are good on average, and a share of the traffic loses by them.',
-      description: ('Over %(hours)s, %(share)s of the {{ if eq $labels.of "requests" }}requests{{ else }}short windows{{ end }} of '
-                    + '%(where)s accepted at most %(value)s of their draft tokens. That is below break-even, %(acceptance_min)s (%(basis)s). '
+      description: ('Over %(hours)s, %(share)s of the short windows of %(where)s accepted at most %(value)s of their draft tokens. '
+                    + 'That is below break-even, %(acceptance_min)s (%(basis)s). '
                     + 'On the whole, acceptance is %(acceptance)s. %(speedup)s') % facts {
         hours: promql.duration(config.uneven_window_seconds),
         share: alert.percentOf(config.uneven_share),
       },
       impact: 'Requests of one kind wait longer than without speculation, although the service as a whole gains.',
-      action: 'Find the kind: by adapter, temperature, structured output or tenant (specdec-exporter tap, or analyze --responses). '
+      action: 'Find the kind: by adapter, temperature, structured output or tenant (specdec-exporter analyze --responses). '
               + 'Give it a service of its own with a smaller k or without speculation, or a draft model that fits.',
     },
   ]

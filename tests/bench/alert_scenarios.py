@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from bench.alert_replay import NAIVE_ACCEPTANCE, NAIVE_P99, Samples
+from bench.alert_replay import Samples
 from bench.alert_traces import Latency, Minute, history, pinned, replica, scaled, wander
 
 LOW_PAGE = "SpecDecodeAcceptanceLow critical"
@@ -18,11 +18,10 @@ TAIL_TICKET = "SpecDecodeP99Regression warning"
 MEAN_TICKET = "SpecDecodeLatencyMeanRegression warning"
 SATURATED = "SpecDecodeSaturated warning"
 SQUEEZE = "SpecDecodeKVCacheSqueeze warning"
-NAIVE_PAGE = f"{NAIVE_ACCEPTANCE} critical"
-NAIVE_P99_PAGE = f"{NAIVE_P99} critical"
 
 CURVE = (0.85, 0.72, 0.59)  # 0.72; the shape of all others
 COLLAPSE, DIP, NGRAM, FEW_DRAFTS = "collapse to 0.30", "dip of 3 minutes", "ngram at 0.42", "5 drafts in 30 minutes"
+SLOWER_BODY, SLOWER_TAIL = "all 1.3x slower", "5 % 2.5x slower"
 INCIDENT_MINUTES = 120
 HISTORY_HOURS = 30
 
@@ -32,14 +31,13 @@ class Trace:
     """The series of a service. Minutes count from the start of the trace.
 
     ``due``: by alert and severity, the minute from which it is wanted. ``quiet``: until this minute nothing is wrong,
-    and every alert is false. ``over``: the minute in which what is wrong ends, if it does.
+    and every alert is false.
     """
 
     samples: Sequence[Samples]
     minutes: int
     quiet: int
     due: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    over: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -351,7 +349,7 @@ def filling_cache(name: str, rng: random.Random) -> Trace:
 
 def slower_body(name: str, rng: random.Random) -> Trace:
     """Everything 1.3 times slower."""
-    return _incident(some_service(name, rng), _slower(1.3), (MEAN_TICKET, NAIVE_P99_PAGE))
+    return _incident(some_service(name, rng), _slower(1.3), (MEAN_TICKET,))
 
 
 def wider_spread(name: str, rng: random.Random) -> Trace:
@@ -376,14 +374,14 @@ def slower_tail(name: str, rng: random.Random) -> Trace:
     """A twentieth of the requests 2.5 times slower."""
 
     service = dataclasses.replace(some_service(name, rng), requests=40)
-    return _incident(service, _slower(1.0, tail_share=0.05, tail_factor=2.5), (TAIL_TICKET, NAIVE_P99_PAGE))
+    return _incident(service, _slower(1.0, tail_share=0.05, tail_factor=2.5), (TAIL_TICKET,))
 
 
 def budget_burns(name: str, rng: random.Random) -> Trace:
     """A quarter of the requests beyond the objective's bound."""
 
     burn = ("SpecDecodeErrorBudgetBurn critical", "SpecDecodeErrorBudgetBurn warning")
-    due = (*burn, TAIL_PAGE, TAIL_TICKET, NAIVE_P99_PAGE)
+    due = (*burn, TAIL_PAGE, TAIL_TICKET)
     return _incident(some_service(name, rng), _slower(1.0, tail_share=0.25, tail_factor=30.0), due)
 
 
@@ -401,10 +399,10 @@ WELL: Mapping[str, Callable[[str, random.Random], Trace]] = {
 }
 K_TOO_HIGH = (0.86, 0.74, 0.6, 0.06, 0.02)
 INCIDENTS: Mapping[str, Callable[[str, random.Random], Trace]] = {
-    COLLAPSE: _accepting(0.30, (LOW_PAGE, LOW_TICKET, DROPPED, NAIVE_PAGE)),
-    "collapse to 0.04": _accepting(0.04, (LOW_PAGE, LOW_TICKET, NAIVE_PAGE)),
+    COLLAPSE: _accepting(0.30, (LOW_PAGE, LOW_TICKET, DROPPED)),
+    "collapse to 0.04": _accepting(0.04, (LOW_PAGE, LOW_TICKET)),
     "temperature shift, 0.72 to 0.56": _accepting(0.56, (DROPPED,)),
-    "fall to 0.44": _accepting(0.44, (LOW_TICKET, DROPPED, NAIVE_PAGE)),
+    "fall to 0.44": _accepting(0.44, (LOW_TICKET, DROPPED)),
     "slow decay over three days": slow_decay,
     "k too high": _changed((LOW_TICKET,), curve=K_TOO_HIGH),
     "wrong draft head on one replica": wrong_head_on_one_replica,
@@ -419,7 +417,7 @@ INCIDENTS: Mapping[str, Callable[[str, random.Random], Trace]] = {
     "slower than without speculation": harmful,
     "slower than the control": slower_than_control,
     "some slower, the rest faster": wider_spread,
-    "all 1.3x slower": slower_body,
-    "5 % 2.5x slower": slower_tail,
+    SLOWER_BODY: slower_body,
+    SLOWER_TAIL: slower_tail,
     "a quarter beyond the objective": budget_burns,
 }

@@ -15,15 +15,13 @@ from functools import cache
 
 from bench.alert_replay import Samples
 from bench.counting import ONE_ENGINE
-from rules.scenario import FAMILIES, Source
+from rules.scenario import FAMILIES
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 # A Monday at noon, on a boundary of Prometheus' blocks.
 START = 1_767_571_200 + 12 * 3600
 MINUTE = 60
 RELEASE = "0.32.0"
-# What tells which epoch the hours of a replica's history belong to.
-CONFIGURATION = ("specdec_predictor_info", "specdec_num_speculative_tokens")
 _NAMES = FAMILIES["exporter"]
 
 
@@ -69,11 +67,7 @@ class Observations:
 
     def observe(self, requests: int, latency: Latency, rng: random.Random) -> None:
         """Draw so many requests."""
-        self.add(latency.draw(rng) for _ in range(requests))
-
-    def add(self, latencies: Iterable[float]) -> None:
-        """Count requests by their latency in seconds."""
-        for seconds in latencies:
+        for seconds in (latency.draw(rng) for _ in range(requests)):
             self.counts[bisect.bisect_left(self.bounds, seconds)] += 1
             self.sum += seconds
 
@@ -89,26 +83,19 @@ class Observations:
 class Minute:
     """One minute of one replica. ``curve`` is accepted at the position / drafts; its length is k.
 
-    ``finished``: latencies of requests, beside those drawn from ``latency``. ``up`` false: the predictor does not
-    answer. ``sidecar`` false: the exporter does not. ``restart``: counters begin at 0 again. ``scraped`` false: it is
-    not asked, or gone. ``speculative`` false: started without speculation. ``method``: if it is not the replica's.
+    ``up`` false: the predictor does not answer. ``restart``: counters begin at 0 again.
     """
 
     drafts: float = 600.0
     curve: tuple[float, ...] = (0.85, 0.72, 0.59)
     requests: float = 40.0
     latency: Mapping[str, Latency] = dataclasses.field(default_factory=dict)
-    finished: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
     running: float = 4.0
     waiting: float = 0.0
     kv_cache: float = 0.4
     preemptions: float = 0.0
     up: bool = True
-    sidecar: bool = True
     restart: bool = False
-    scraped: bool = True
-    speculative: bool = True
-    method: str | None = None
 
 
 def scaled(curve: Sequence[float], acceptance: float) -> tuple[float, ...]:
@@ -149,44 +136,26 @@ def binomial(trials: int, chance: float, rng: random.Random) -> int:
 
 
 def replica(
-    minutes: Iterable[Minute],
-    rng: random.Random,
-    *,
-    labels: Mapping[str, str],
-    method: str = "eagle3",
-    start: int = START,
-    every: int = MINUTE,
-    source: Source = "exporter",
+    minutes: Iterable[Minute], rng: random.Random, *, labels: Mapping[str, str], method: str = "eagle3"
 ) -> list[Samples]:
-    """The series of one replica that is scraped every minute from ``start`` on, at seconds of its own.
-
-    ``every``: the seconds of a "minute", if they are not 60. ``up`` is there only if ``labels`` have an instance.
-    """
+    """The series of one replica that is scraped every minute from :data:`START` on, at a second of its own."""
     offset = rng.randrange(MINUTE)
-    at: dict[str, list[int]] = {}
-    values: dict[str, list[float]] = {}
+    found: dict[str, tuple[list[int], list[float]]] = {}
     totals: dict[str, float] = {}
     histograms: dict[str, Observations] = {}
-    names = FAMILIES[source]
-    target = _braces({name: value for name, value in labels.items() if name != "model_name"})
     series = cache(lambda family, name: _series(family, name, labels))
+    facts = {"engine_generation": "v1", "method": method, "vllm_version": RELEASE, "draft_model": ""}
+    info = "specdec_predictor_info" + _braces({**labels, "engine": "0", **facts})
+    up = "specdec_up" + _braces({name: value for name, value in labels.items() if name != "model_name"})
 
-    @cache
-    def about(method: str) -> str:
-        facts = {"engine_generation": "v1", "method": method, "vllm_version": RELEASE, "draft_model": ""}
-        return "specdec_predictor_info" + _braces({**labels, "engine": "0", **facts})
-
-    def sample(one: str, value: float, now: int) -> None:
-        at.setdefault(one, []).append(now)
-        values.setdefault(one, []).append(value)
+    def sample(one: str, value: float) -> None:
+        at, values = found.setdefault(one, ([], []))
+        at.append(now)
+        values.append(value)
 
     for number, minute in enumerate(minutes):
-        now = start + every * number + offset
-        if minute.scraped and "instance" in labels:
-            sample("up" + target, float(minute.sidecar if source == "exporter" else minute.up), now)
-        seen = minute.scraped and minute.sidecar
-        if seen and source == "exporter":
-            sample("specdec_up" + target, float(minute.up), now)
+        now = START + MINUTE * number + offset
+        sample(up, float(minute.up))
         if minute.restart:
             totals.clear()
             histograms.clear()
@@ -197,37 +166,30 @@ def replica(
             totals[name] = totals.get(name, 0.0) + amount
         for sli, latency in minute.latency.items():
             histograms.setdefault(sli, Observations(sli)).observe(requests, latency, rng)
-        for sli, latencies in minute.finished.items():
-            histograms.setdefault(sli, Observations(sli)).add(latencies)
-        if not seen:
-            continue
         for name, total in totals.items():
-            sample(series(names[name.partition("{")[0]], name), total, now)
+            sample(series(_NAMES[name.partition("{")[0]], name), total)
         for sli, histogram in histograms.items():
             for suffix, figure in histogram.figures().items():
-                sample(series(f"{names[sli]}_{suffix.partition('{')[0]}", suffix), figure, now)
+                sample(series(f"{_NAMES[sli]}_{suffix.partition('{')[0]}", suffix), figure)
         for name, gauge in (("running", minute.running), ("waiting", minute.waiting), ("kv_cache", minute.kv_cache)):
-            sample(series(names[name], ""), gauge, now)
-        if source == "exporter":
-            sample(about(minute.method or method if minute.speculative else ""), 1.0, now)
-            if minute.speculative:
-                sample(series("specdec_num_speculative_tokens", ""), float(len(minute.curve)), now)
-    return [Samples(one, at[one], values[one]) for one in values]
+            sample(series(_NAMES[name], ""), gauge)
+        sample(info, 1.0)
+        sample(series("specdec_num_speculative_tokens", ""), float(len(minute.curve)))
+    return [Samples(one, at, values) for one, (at, values) in found.items()]
 
 
 def _counted(minute: Minute, requests: int, rng: random.Random) -> Iterator[tuple[str, float]]:
     """What the counters grow by in a minute. Acceptance is nested: a position needs the one before."""
     drafts = poisson(minute.drafts, rng) if minute.drafts else 0
     accepted, before, sum_accepted = drafts, 1.0, 0
-    if minute.speculative:
-        yield "drafts", drafts
-        yield "draft_tokens", drafts * len(minute.curve)
-        for position, rate in enumerate(minute.curve):
-            accepted = binomial(accepted, min(1.0, rate / before) if before else 0.0, rng)
-            before = rate
-            sum_accepted += accepted
-            yield f'per_position{{position="{position}"}}', accepted
-        yield "accepted_tokens", sum_accepted
+    yield "drafts", drafts
+    yield "draft_tokens", drafts * len(minute.curve)
+    for position, rate in enumerate(minute.curve):
+        accepted = binomial(accepted, min(1.0, rate / before) if before else 0.0, rng)
+        before = rate
+        sum_accepted += accepted
+        yield f'per_position{{position="{position}"}}', accepted
+    yield "accepted_tokens", sum_accepted
     steps = drafts or requests * 100
     yield "generation_tokens", steps + sum_accepted + requests
     yield "steps", steps

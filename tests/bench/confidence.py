@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 MISSED = 0.05
 
@@ -19,30 +18,6 @@ def highest_share(found: int, trials: int) -> float:
 def lowest_share(found: int, trials: int) -> float:
     """The smallest true share with which so many, or more, would be found once in twenty."""
     return 1.0 - highest_share(trials - found, trials)
-
-
-def highest_count(found: int) -> float:
-    """The largest expected count of independent events with which so few, or fewer, would happen once in twenty."""
-
-    def at_most(mean: float) -> float:
-        return sum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(found + 1)) if mean else 1.0
-
-    return _crossing(at_most, 0.0, 10.0 + 3.0 * found)
-
-
-def highest_mean(counts: Sequence[int]) -> float:
-    """The largest expected count of a trial, from the counts of independent trials.
-
-    The events of a trial may come together, so it is the larger of two bounds: the one of independent events, and
-    Student's by the scatter of the counts.
-    """
-    trials, mean = len(counts), statistics.mean(counts)
-    least = highest_count(sum(counts)) / trials
-    if trials < 2:
-        return least
-    normal = statistics.NormalDist().inv_cdf(1 - MISSED)
-    student = normal + (normal**3 + normal) / (4 * (trials - 1))
-    return max(least, mean + student * statistics.stdev(counts) / math.sqrt(trials))
 
 
 def _binomial(found: int, trials: int, share: float) -> float:

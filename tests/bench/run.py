@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import os
 import platform
 import sys
@@ -18,13 +19,54 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from bench import extraction, reading, serving, standalone
+from bench import extraction, reading, serving
 from bench.predictor_log import make_log
 from bench.rows import BenchError, Row, show
 
 DIRECTORY = TESTS.parent / ".bench"
-MTAIL_MEGABYTES = 50
-PARTS = ("reading", "serving", "extraction", "idle", "ready", "standalone")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
+
+    log_megabytes: int = 500
+    mtail_megabytes: int = 50
+    rounds: int = 5
+    idle_seconds: float = 60.0
+
+
+QUICK = Size(log_megabytes=100, mtail_megabytes=20, rounds=2, idle_seconds=20.0)
+
+
+def _reading(size: Size) -> list[Row]:
+    log, beginning = (make_log(DIRECTORY, megabytes) for megabytes in (size.log_megabytes, size.mtail_megabytes))
+    return reading.measure(log, beginning, _empty_log(), size.rounds)
+
+
+def _idle(size: Size) -> list[Row]:
+    return asyncio.run(serving.measure_idle(make_log(DIRECTORY, size.mtail_megabytes), size.idle_seconds))
+
+
+def _memory(size: Size) -> list[Row]:
+    log = make_log(DIRECTORY, size.log_megabytes)
+    return asyncio.run(serving.measure_catching_up(log, _empty_log(), 1))
+
+
+def _empty_log() -> Path:
+    (DIRECTORY / "empty.log").touch()
+    return DIRECTORY / "empty.log"
+
+
+# By part: its title, and what measures it.
+PARTS: dict[str, tuple[str, Callable[[Size], list[Row]]]] = {
+    "reading": ("Reading a log with a spec-decode line in 200", _reading),
+    "extraction": ("Reading /metrics of vLLM 0.32.0", lambda size: extraction.measure(5 * size.rounds)),
+    "memory": ("Serving: memory after a log, and over scrapes", _memory),
+    "idle": ("Serving: idle", _idle),
+    "ready": ("Serving: start", lambda _: asyncio.run(serving.measure_ready(_empty_log()))),
+    "busy": ("Serving: many clients", lambda _: asyncio.run(serving.measure_busy(_empty_log()))),
+}
 
 
 def main() -> int:
@@ -37,11 +79,12 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
 
     sections: dict[str, list[Row]] = {}
+    DIRECTORY.mkdir(exist_ok=True)
     try:
-        for part, (title, measure) in _measurements(quick=arguments.quick).items():
-            if not arguments.parts or part in arguments.parts:
-                print(f"{title} ...", file=sys.stderr)
-                sections[title] = measure()
+        for part in arguments.parts or PARTS:
+            title, measure = PARTS[part]
+            print(f"{title} ...", file=sys.stderr)
+            sections[title] = measure(QUICK if arguments.quick else Size())
     except (BenchError, TimeoutError) as error:
         print(error if str(error) else "the exporter did not get on", file=sys.stderr)
         return 2
@@ -51,31 +94,6 @@ def main() -> int:
     missed = [row.what for rows in sections.values() for row in rows if row.holds is False]
     print(f"\nBudgets missed, {len(missed)}: {'; '.join(missed)}." if missed else "\nEvery budget holds.")
     return 1 if missed else 0
-
-
-def _measurements(*, quick: bool) -> dict[str, tuple[str, Callable[[], list[Row]]]]:
-    """Title and function of each part."""
-    megabytes, rounds, idle_seconds = (100, 3, 20.0) if quick else (500, 7, 60.0)
-    log, beginning = make_log(DIRECTORY, megabytes), make_log(DIRECTORY, MTAIL_MEGABYTES)
-    empty = DIRECTORY / "empty.log"
-    empty.touch()
-    return {
-        "reading": (
-            f"Reading a log of {megabytes} MB with {log.windows:,} spec-decode lines",
-            lambda: reading.measure(log, beginning, empty, rounds),
-        ),
-        "serving": (
-            "Serving: catching up with that log, then scrapes",
-            lambda: asyncio.run(serving.measure_catching_up(log, empty, min(rounds, 5))),
-        ),
-        "extraction": ("Reading /metrics of vLLM 0.32.0", lambda: extraction.measure(5 * rounds)),
-        "idle": ("Serving: idle", lambda: asyncio.run(serving.measure_idle(log, idle_seconds))),
-        "ready": ("Serving: start", lambda: asyncio.run(serving.measure_ready(empty))),
-        "standalone": (
-            f"One exporter for {standalone.PREDICTORS} predictors",
-            lambda: asyncio.run(standalone.measure(2 if quick else 4)),
-        ),
-    }
 
 
 if __name__ == "__main__":

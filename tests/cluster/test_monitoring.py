@@ -24,7 +24,7 @@ from cluster.transcript import Transcript
 from demo.processes import Server, free_port, running
 from deploy.asking import until
 from deploy.manifests import KUBERNETES
-from fieldtools import tool
+from fieldtools import ROOT, tool
 
 CLUSTER = "eu-1"
 ALERTMANAGER = "v0.25.0"  # the operator writes what this release understands; it is Debian's
@@ -125,9 +125,9 @@ async def predictor(directory: Path) -> AsyncIterator[Server]:
     """A simulated vLLM under load."""
     port = free_port()
     command = (
-        *(sys.executable, "-m", "specdec_exporter", "simulate"),
+        *("env", f"PYTHONPATH={ROOT / 'deploy'}", sys.executable, "-m", "demo.simulator"),
         f"--listen-address=127.0.0.1:{port}",
-        "--uptime=1h",
+        "--uptime-seconds=3600",
         "--load=3/s",
         "--speed=10",
     )

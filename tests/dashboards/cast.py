@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dashboards.traces import END, HOUR, START, Replica
-from specdec_exporter.simulator.scenario import BreakMetrics, ChangeLoad, Collapse, Latency, Restart, StopDrafting
-from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings
+from demo.simulator.scenario import BreakMetrics, ChangeLoad, Collapse, Latency, Restart, StopDrafting
+from demo.simulator.settings import LatencyModel, SimulatorSettings
 
 # A draft costs something here: a token takes 20 ms without speculation and about 13 ms with it.
 BUSY = SimulatorSettings(
@@ -46,7 +46,6 @@ REPLICAS = (
         service="chat",
         pod="chat-0",
         settings=replace(BUSY, incidents=(Restart(at=ago(100), duration=90),)),
-        tapped=True,
     ),
     Replica(service="chat", pod="chat-1", settings=replace(BUSY, seed=2)),
     Replica(service="chat-control", pod="chat-control-0", settings=OFF),
@@ -120,13 +119,13 @@ REPLICAS = (
         service="notes",
         pod="notes-0",
         namespace="dev",
-        settings=replace(BUSY, seed=60, incidents=(BreakMetrics(at=ago(25), mode="http_500"),)),
+        settings=replace(BUSY, seed=60, incidents=(BreakMetrics(at=ago(25)),)),
     ),
     Replica(
         service="batch",
         pod="batch-0",
         namespace="dev",
-        settings=replace(BUSY, seed=70, incidents=(ChangeLoad(at=ago(90), load="0"),)),
+        settings=replace(BUSY, seed=70, incidents=(ChangeLoad(at=ago(90), load=0),)),
     ),
     Replica(service="plain", pod="plain-0", namespace="dev", reads_log=False, settings=replace(OFF, seed=80)),
     # In the middle of an update, so that buckets differ.
@@ -135,7 +134,7 @@ REPLICAS = (
         pod="batch-1",
         namespace="dev",
         settings=replace(
-            BUSY, seed=71, vllm_version="0.8.3", engine_generation="v1", incidents=(ChangeLoad(at=ago(90), load="0"),)
+            BUSY, seed=71, vllm_version="0.8.3", engine_generation="v1", incidents=(ChangeLoad(at=ago(90), load=0),)
         ),
     ),
     # An old engine, whose counters mean nothing; its log has warnings.

@@ -6,16 +6,51 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from dashboards.cast import REPLICAS
-from dashboards.database import Database, database, fill
-from dashboards.grafana import Dashboard, load
+from dashboards.cast import REPLICAS, VIEWS
+from dashboards.database import NOW, Database, database, fill
+from dashboards.frames import Answer, View
+from dashboards.grafana import Dashboard, Panel, load
 from fieldtools import either
 
 DASHBOARDS = load()
+# With another service than the healthy one: a control, and itself, which is a comparison with its baseline.
+COMPARED = {"healthy": "chat-control", "regression": VIEWS["regression"], "collapse": VIEWS["collapse"]}
+
+
+class Looked:
+    """Every dashboard as seen in every state; each question is asked once."""
+
+    def __init__(self, base: Database) -> None:
+        self._base = base
+        self.view = cache(self._view)
+        self.answers = cache(self._answers)
+
+    def _view(self, name: str, state: str) -> View:
+        """Where several services can be looked at, the healthy one is seen among all."""
+        (dashboard,) = [each for each in DASHBOARDS if each.name == name]
+        given = {"inference_service": VIEWS[state], "compare_with": COMPARED.get(state, VIEWS["healthy"])}
+        several = {variable["name"] for variable in dashboard.variables if variable.get("multi")}
+        picks = {variable: pick for variable, pick in given.items() if variable not in several or state != "healthy"}
+        return View.of(dashboard, picks, self._base, NOW)
+
+    def _answers(self, name: str, state: str) -> list[tuple[Panel, list[Answer]]]:
+        view = self.view(name, state)
+        return [(panel, view.ask(panel)) for panel in view.dashboard.panels]
+
+    def panels(self, dashboard: Dashboard) -> Iterator[tuple[str, Panel, list[Answer]]]:
+        """Every panel in every state, with its answers."""
+        for state in VIEWS:
+            yield from ((state, panel, answers) for panel, answers in self.answers(dashboard.name, state))
+
+    def everywhere(self, dashboard: Dashboard) -> Iterator[tuple[str, Panel, Answer]]:
+        """Every answer: the state, the panel, the answer."""
+        for state, panel, answers in self.panels(dashboard):
+            yield from ((state, panel, answer) for answer in answers)
 
 
 @pytest.fixture(scope="session", params=either("", "3"))

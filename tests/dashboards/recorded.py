@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from demo.simulator.engine import Engine
+from demo.simulator.exposition import render_metrics
+from demo.simulator.scenario import ChangeLoad
+from demo.simulator.settings import SimulatorSettings
 from specdec_exporter.baseline.file import Baseline, Context, as_utc, write_baseline
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
-from specdec_exporter.simulator.engine import Engine
-from specdec_exporter.simulator.exposition import render_metrics
-from specdec_exporter.simulator.scenario import ChangeLoad
-from specdec_exporter.simulator.settings import SimulatorSettings
 
 BEGUN = 1_789_200_000  # some days before the first scrape
 WARM_UP_SECONDS = 60

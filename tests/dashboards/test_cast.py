@@ -7,6 +7,8 @@ import pytest
 from dashboards.cast import VIEWS
 from dashboards.database import NOW, Database
 
+pytestmark = pytest.mark.nightly
+
 # By state: the verdict's number, and alerts that must fire; None: nothing may fire.
 PARTS: dict[str, tuple[int | None, set[str] | None]] = {
     "healthy": (1, None),

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cache
 
 import pytest
 
 from dashboards.cast import REPLICAS, VIEWS
-from dashboards.conftest import DASHBOARDS
+from dashboards.conftest import Looked
 from dashboards.database import NOW, RULES_FROM, Database
 from dashboards.fields import configuration, matches
-from dashboards.frames import Answer, Cell, View, frames, labels_in_legend
+from dashboards.frames import Answer, Cell, frames, labels_in_legend
 from dashboards.grafana import COLUMNS, SCREEN_PIXELS, Dashboard, Panel
 
 # Of one query: more lines than this nobody can tell apart; tables have a row for each service.
@@ -21,8 +19,6 @@ MAX_SERIES_OF_OTHERS = 20
 MAX_EMPTY_CELL = 10  # characters
 # Of a row of the grid; of title, axis and border; of a name that can be read.
 GRID_PIXELS, FRAME_PIXELS, ROW_PIXELS = 38, 60, 16
-# With another service than the healthy one: a control, and itself, which is a comparison with its baseline.
-COMPARED = {"healthy": "chat-control", "regression": VIEWS["regression"], "collapse": VIEWS["collapse"]}
 # Panels that have nothing to say about a healthy service.
 QUIET_WHILE_HEALTHY = {
     "Firing alerts: meaning and action",
@@ -36,36 +32,7 @@ STATUSES_OF_NOBODY = {f"specdec-fleet: What is wrong / Services by status: the o
 # service that does not answer.
 MAY_BE_MISSING = {"cluster", "namespace", "method", "draft_model", "sli", "model_name"}
 
-
-class Looked:
-    """Every dashboard as seen in every state; each question is asked once."""
-
-    def __init__(self, base: Database) -> None:
-        self._base = base
-        self.view = cache(self._view)
-        self.answers = cache(self._answers)
-
-    def _view(self, name: str, state: str) -> View:
-        """Where several services can be looked at, the healthy one is seen among all."""
-        (dashboard,) = [each for each in DASHBOARDS if each.name == name]
-        given = {"inference_service": VIEWS[state], "compare_with": COMPARED.get(state, VIEWS["healthy"])}
-        several = {variable["name"] for variable in dashboard.variables if variable.get("multi")}
-        picks = {variable: pick for variable, pick in given.items() if variable not in several or state != "healthy"}
-        return View.of(dashboard, picks, self._base, NOW)
-
-    def _answers(self, name: str, state: str) -> list[tuple[Panel, list[Answer]]]:
-        view = self.view(name, state)
-        return [(panel, view.ask(panel)) for panel in view.dashboard.panels]
-
-    def panels(self, dashboard: Dashboard) -> Iterator[tuple[str, Panel, list[Answer]]]:
-        """Every panel in every state, with its answers."""
-        for state in VIEWS:
-            yield from ((state, panel, answers) for panel, answers in self.answers(dashboard.name, state))
-
-    def everywhere(self, dashboard: Dashboard) -> Iterator[tuple[str, Panel, Answer]]:
-        """Every answer: the state, the panel, the answer."""
-        for state, panel, answers in self.panels(dashboard):
-            yield from ((state, panel, answer) for answer in answers)
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

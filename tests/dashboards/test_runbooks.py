@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from dashboards.database import NOW, Database
 from promtool import REPOSITORY
+
+pytestmark = pytest.mark.nightly
 
 RUNBOOKS = REPOSITORY / "rules" / "runbooks"
 # What nobody in this cast does: preempt, compile, miss or fail an evaluation, restart, stall, or go away.

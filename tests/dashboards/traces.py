@@ -15,20 +15,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from builders import Clock
 from dashboards.recorded import write
+from demo.simulator.engine import Engine
+from demo.simulator.exposition import render_metrics
+from demo.simulator.log import log_lines
+from demo.simulator.settings import SimulatorSettings
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.predictor.responses import ResponseSpeculation
-from specdec_exporter.serving.collector import SpecdecCollector, metrics_of, shown
+from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.serving.tapfamilies import TAP
-from specdec_exporter.serving.tapstate import TapState
-from specdec_exporter.simulator.engine import Engine
-from specdec_exporter.simulator.exposition import render_metrics
-from specdec_exporter.simulator.log import log_lines
-from specdec_exporter.simulator.settings import SimulatorSettings
 
 SCRAPE_SECONDS = 60
 HISTORY_SCRAPE_SECONDS = 300
@@ -48,7 +45,7 @@ class Replica:
     """One pod: what it runs, and what its target's labels are.
 
     ``baseline``: what runs without speculation, in a file that has its step times by load. ``warnings``: simulated
-    seconds at which the log has one. ``tapped``: ``tap`` reads its responses.
+    seconds at which the log has one.
     """
 
     service: str
@@ -60,7 +57,6 @@ class Replica:
     history: bool = False
     baseline: SimulatorSettings | None = None
     warnings: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    tapped: bool = False
 
     @property
     def target(self) -> dict[str, str]:
@@ -81,7 +77,6 @@ class Scraper:
         self._collector = SpecdecCollector(runtime)
         runtime.last_reload_success_timestamp = begin
         self._predictor = runtime.predictors[0]
-        self._tap = TapState(with_header=True) if replica.tapped else None
         state = self._state
         state._clock, state._born = self._clock.monotonic, 0.0
         state._wall_clock = lambda: begin + self._clock.now
@@ -100,18 +95,14 @@ class Scraper:
         self._clock.advance(seconds)
         now = self._begin + int(self._clock.now)
         self._read_log(now)
-        if self._tap is not None:
-            answer_some(self._tap)
-        fault = self._engine.conditions.metrics_fault
-        if fault or not self._engine.serving:
-            self._state.observe_failure(fault or "connection refused")
+        if self._engine.conditions.metrics_broken or not self._engine.serving:
+            self._state.observe_failure("no metrics")
         else:
             content_type = self._engine.release.content_type
             self._predictor.observe(parse_exposition(render_metrics(self._engine), content_type))
         self._predictor.metrics_health.success = self._state.up
         self._predictor.metrics_health.duration_seconds = 0.004 + 0.001 * math.sin(now / 600)
-        tapped = metrics_of(shown(TAP, [([self._replica.service], self._tap)])) if self._tap else ()
-        for family in (*self._collector.collect(), *tapped):
+        for family in self._collector.collect():
             for sample in family.samples:
                 self._add(sample.name, tuple(sample.labels.items()), now, sample.value)
         self._add("up", (), now, 1.0)
@@ -143,25 +134,6 @@ class Scraper:
             labels = sorted((label, text) for label, text in (*own, *self._target) if text)
             known = self._series[name, own] = self.samples.setdefault((name, tuple(labels)), [])
         known.append((at, value))
-
-
-def answer_some(tap: TapState) -> None:
-    """Let ``tap`` read the responses of a minute: one of each kind."""
-    for number in range(6):
-        accepted = (9, 14, 21, 27, 24, 30)[number]
-        response = ResponseSpeculation(
-            request_id=None,
-            drafts=30,
-            draft_tokens=30,
-            accepted_tokens=accepted,
-            num_speculative_tokens=1,
-            steps_by_accepted=(30 - accepted, accepted),
-            model=("llama-8b", "sql-lora")[number % 2],
-            temperature=(1.2, 0.7, 0.0)[number % 3],
-            structured=number > 3,
-            header=("acme", "globex", "initech")[number // 2],
-        )
-        tap.observe_response(response)
 
 
 @contextlib.asynccontextmanager

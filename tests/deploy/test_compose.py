@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from alertmanager.conftest import RELEASES, Release
+from demo.processes import free_port, running
 from deploy import containers
 from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.manifests import COMPOSE, read
 from fieldtools import ROOT
 from specdec_exporter import __version__
-from specdec_exporter.commands.simulate import command as simulate
-from specdec_exporter.commands.simulate import settings_from_flags
 
 SERVICES = sorted(containers.services())
 SECRETS = "/etc/alertmanager/secrets"
@@ -95,14 +95,20 @@ def test_without_settings_the_exporter_reads_the_simulator() -> None:
     assert Path(given["SPECDEC_PREDICTOR_LOG_PATH"]).parent == Path(log.target)
 
 
-def test_the_simulator_takes_its_flags(tmp_path: Path) -> None:
+async def test_the_simulator_starts_from_its_mounts(tmp_path: Path) -> None:
     root = containers.filesystem("simulator", tmp_path)
-    name, *flags = containers.command("simulator", root, {})
+    service = containers.services()["simulator"]
+    port = free_port()
+    arguments = containers.command("simulator", root, {"--listen-address": f"127.0.0.1:{port}"})
+    python, *module = service["entrypoint"]
+    path = f"PYTHONPATH={root}{service['environment']['PYTHONPATH']}"
+    assert python == "python"
 
-    with simulate.make_context(name, flags) as context:
-        settings = settings_from_flags(context)
-
-    assert settings.incidents
+    async with running(
+        "simulator", ["env", path, sys.executable, *module, *arguments], port=port, ready="/health", directory=tmp_path
+    ):
+        log = containers.mounts("simulator")[-1].target.lstrip("/")
+        assert list((root / log).glob("*.log"))
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -14,11 +14,12 @@ import pytest
 from demo.processes import Server, free_port, running
 from deploy import containers
 from deploy.asking import until
-from fieldtools import tool
+from fieldtools import ROOT, tool
 
 # Of each service: its server, and what asks it for its health. Debian's promtool cannot ask.
 PROGRAMS = {"prometheus": ("prometheus3", "promtool3"), "alertmanager": ("alertmanager-current", "amtool-current")}
 EXPORTER = (sys.executable, "-m", "specdec_exporter")
+SIMULATOR = ("env", f"PYTHONPATH={ROOT / 'deploy'}", sys.executable, "-m", "demo.simulator")
 
 pytestmark = pytest.mark.field
 
@@ -44,7 +45,7 @@ async def test_the_exporter_is_scraped_and_the_rules_and_alertmanager_are_loaded
 
         address = f"127.0.0.1:{ports['simulator']}"
         arguments = containers.command("simulator", roots["simulator"], {"--listen-address": address})
-        simulator = await start("simulator", EXPORTER, arguments, "/health")
+        simulator = await start("simulator", SIMULATOR, arguments, "/health")
         given = containers.environment("exporter")
         log = roots["simulator"] / Path(given["SPECDEC_PREDICTOR_LOG_PATH"].lstrip("/"))
         arguments = [

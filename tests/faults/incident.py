@@ -71,8 +71,7 @@ def steps() -> list[Step]:
         Step("restart: V0 engine of 0.6.6", [LOST], _restarts(vllm_version="0.6.6.post1")),
         Step("restart: V1 engine of 0.8.5", [LOST], _restarts(vllm_version="0.8.5", engine_generation="v1")),
         Step("restart: 0.20.2", [LOST], _restarts(vllm_version="0.20.2")),
-        Step("restart: 0.32.0, Rust front end", [LOST], _restarts(vllm_version="0.32.0", frontend="rust")),
-        Step("restart: two API servers, which tell no start time", [LOST], _restarts(api_servers=2)),
+        Step("restart: a process that tells no start time", [LOST], _restarts(start_time=False)),
         # Old enough that its own old answers do not look like a restart.
         Step("old answers in between, no start time", [*[GOOD] * 12, *[Fault("old", whole, broken.old), GOOD] * TIMES]),
         Step("two predictors answer in turn, no start time", [OF_THE_TWIN, GOOD] * TIMES),
@@ -91,7 +90,7 @@ def beyond_detection(doubted_scrapes: int) -> list[Step]:
         Step(
             "one answer of another predictor that counted more, no start time",
             [LOST, GOOD, GOOD, other, *[GOOD] * doubted_scrapes],
-            _restarts(api_servers=2),
+            _restarts(start_time=False),
         ),
     ]
 

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from specdec_exporter.simulator.engine import Engine
-from specdec_exporter.simulator.exposition import render_metrics
-from specdec_exporter.simulator.settings import LatencyModel, SimulatorSettings
+from demo.simulator.engine import Engine
+from demo.simulator.exposition import render_metrics
+from demo.simulator.settings import LatencyModel, SimulatorSettings
 
 # Exported name -> the simulator's own count of it.
 COUNTERS = {
@@ -41,10 +41,22 @@ Clock = Callable[[], float]
 
 
 class Process:
-    """One process of a predictor. ``now`` and ``started`` are Unix times; ``speed``: simulated seconds in a second."""
+    """One process of a predictor. ``now`` and ``started`` are Unix times; ``speed``: simulated seconds in a second.
 
-    def __init__(self, settings: SimulatorSettings, now: float, speed: float, *, started: float | None = None) -> None:
+    Without ``start_time`` it does not tell when it started, as a vLLM with several API servers.
+    """
+
+    def __init__(
+        self,
+        settings: SimulatorSettings,
+        now: float,
+        speed: float,
+        *,
+        started: float | None = None,
+        start_time: bool = True,
+    ) -> None:
         self.engine = Engine(settings, start_unix=now if started is None else started)
+        self._start_time = start_time
         self._began, self._speed = now, speed
 
     def at(self, now: float) -> Process:
@@ -53,7 +65,8 @@ class Process:
         return self
 
     def body(self) -> bytes:
-        return render_metrics(self.engine)
+        body = render_metrics(self.engine)
+        return body if self._start_time else re.sub(rb"(?m)^.*(process_start_time_seconds|_created).*\n", b"", body)
 
     def totals(self) -> Totals:
         """The counters as this release counts them."""
@@ -101,10 +114,12 @@ class World:
 
     def _process(self, now: float, changes: dict[str, Any], started: float | None = None) -> Process:
         fields = {name: getattr(USUAL, name) for name in USUAL.__struct_fields__}
-        return Process(SimulatorSettings(**fields | changes), now, self._speed, started=started)
+        told = fields | changes
+        start_time = told.pop("start_time", True)
+        return Process(SimulatorSettings(**told), now, self._speed, started=started, start_time=start_time)
 
     def restart(self, **changes: Any) -> None:
-        """End the process and begin another. ``changes``: of the settings, such as ``vllm_version``."""
+        """End the process and begin another. ``changes``: of the settings, or ``start_time``."""
         self.look()
         self._ended = self.happened()
         self.restarts += 1

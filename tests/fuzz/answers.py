@@ -1,4 +1,4 @@
-"""What servers answer: a predictor over raw HTTP, saved responses, a Prometheus, the Kubernetes API."""
+"""What a predictor answers: raw HTTP, and saved responses."""
 
 from __future__ import annotations
 
@@ -6,26 +6,14 @@ import asyncio
 import contextlib
 import functools
 import gzip
-import json
-from collections.abc import AsyncIterator, Mapping
-from types import SimpleNamespace
-from typing import Any, Self
-from unittest import mock
+from typing import Any
 
 from builders import FIXTURES
-from fuzz.files import require_baseline
 from fuzz.metrics import reduced, require_sound
 from fuzz.target import MIB, Target, captured, require_numbers, require_one_line
-from specdec_exporter.baseline import prometheus
-from specdec_exporter.config import KubernetesSettings
-from specdec_exporter.errors import BaselineError, FetchError
-from specdec_exporter.histogram import Histogram
+from specdec_exporter.errors import FetchError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
-from specdec_exporter.predictor.responses import Junk, ResponseScanner, ResponseSpeculation, parse_response
-from specdec_exporter.predictor.sources import kubeapi
-from specdec_exporter.serving.discovery.kubernetes import _Change, _decoded, _PodWatch
-from specdec_exporter.serving.tapfamilies import TAP
-from specdec_exporter.serving.tapstate import TapState
+from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, parse_response
 
 REASONS = ("connect", "http_status", "too_large", "redirect", "not_metrics", "truncated", "encoding")
 
@@ -42,15 +30,6 @@ def check_response(line: bytes) -> None:
         assert sum(j * steps for j, steps in enumerate(found.steps_by_accepted)) == found.accepted_tokens
         assert found.steps is None or sum(drafted for _, drafted in found.steps) == found.draft_tokens
         require_numbers([found.acceptance_ratio, found.temperature])
-    state = TapState(with_header=True)
-    for each in ResponseScanner(state.reader, header="X-Tenant").scan(bytearray(line + b"\n"), len(line) + 1):
-        state.observe_response(each)
-    for family in TAP.families:
-        value = family.value(state)
-        assert isinstance(value, Mapping)
-        for labels, one in value.items():
-            require_one_line(labels[1])
-            require_numbers([one.sum, *one.counts] if isinstance(one, Histogram) else [one])
 
 
 def responses() -> list[bytes]:
@@ -137,137 +116,7 @@ def answers() -> list[bytes]:
     ]
 
 
-# --- a Prometheus -----------------------------------------------------------------------------------------------------
-
-
-class Said:
-    """A session whose every request is answered with the next of some bodies, over and over."""
-
-    def __init__(self, bodies: list[bytes]) -> None:
-        self._bodies = bodies
-        self._asked = 0
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-    @contextlib.asynccontextmanager
-    async def post(self, *_: object, **__: object) -> AsyncIterator[SimpleNamespace]:
-        rest = [self._bodies[self._asked % len(self._bodies)]]
-        self._asked += 1
-
-        async def read(_count: int) -> bytes:
-            return rest.pop() if rest else b""
-
-        yield SimpleNamespace(content=SimpleNamespace(read=read), status=200)
-
-
-def check_prometheus(answer: bytes) -> None:
-    """``answer``: bodies, one a line."""
-    session = Said(answer.split(b"\n"))
-
-    async def recorded() -> None:
-        with contextlib.suppress(BaselineError):
-            baseline = await prometheus.record_range("http://p", selector='{a="b"}', range_seconds=600.0)
-            require_baseline(baseline)
-
-    with mock.patch.object(prometheus, "open_session", return_value=session):
-        run(recorded())
-
-
-def run(coroutine: Any) -> None:
-    """Run to the end a coroutine that waits for nothing, without a loop."""
-    with contextlib.suppress(StopIteration):
-        coroutine.send(None)
-        raise AssertionError("it waits")
-
-
-def samples(*series: tuple[dict[str, str], str]) -> bytes:
-    result = [{"metric": labels, "value": [1790000000.0, value], "values": _values(value)} for labels, value in series]
-    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
-
-
-def _values(value: str) -> list[list[object]]:
-    return [[1790000000.0 + 60 * step, value] for step in range(10)]
-
-
-def prometheus_answers() -> list[bytes]:
-    labels = {"job": "vllm", "model_name": "tiny", "engine": "0"}
-    one = samples((labels, "120"))
-    positions = samples(*(({**labels, "position": str(i)}, str(90 - 20 * i)) for i in range(3)))
-    buckets = samples(*(({**labels, "le": le}, n) for le, n in (("0.1", "5"), ("0.5", "9"), ("+Inf", "10"))))
-    info = samples(({**labels, "vllm_version": "0.32.0", "method": "ngram"}, "1"))
-    refused = b'{"status": "error", "errorType": "bad_data", "error": "parse error"}'
-    several = samples((labels, "5"), ({**labels, "engine": "1"}, "6"))
-    return [
-        *(one, b"\n".join([one, info, one]), b"\n".join([one, several, positions, buckets, info])),
-        *(
-            b"\n".join([one, one, one, one, one, one, one, one, buckets, positions]),
-            refused,
-            b"\n".join([several, buckets]),
-        ),
-        b"\n".join([one, info, one, one, one, one, *[one] * 9, positions, buckets, one, buckets, one, buckets, one]),
-    ]
-
-
-# --- a refusal of the Kubernetes API ----------------------------------------------------------------------------------
-
-
-def check_refusal(body: bytes) -> None:
-    async def read(_count: int) -> bytes:
-        return body
-
-    response: Any = SimpleNamespace(content=SimpleNamespace(read=read), status=403, reason="Forbidden")
-
-    async def said() -> None:
-        assert "answered 403" in await kubeapi.refusal(response, "read")
-
-    run(said())
-
-
-# --- a change of a pod, as a watch tells it ---------------------------------------------------------------------------
-
-POD = {
-    "metadata": {
-        "name": "chat-0",
-        "namespace": "prod",
-        "resourceVersion": "7",
-        "labels": {"serving.kserve.io/inferenceservice": "chat"},
-    },
-    "spec": {"containers": [{"name": "main", "ports": [{"containerPort": 8080, "name": "http"}]}]},
-    "status": {"phase": "Running", "podIP": "10.0.0.1"},
-}
-
-
-def changes() -> list[bytes]:
-    said = [{"type": word, "object": POD} for word in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")]
-    gone = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
-    return [b"\n".join(json.dumps(one).encode() for one in (*said, gone))]
-
-
-def check_changes(lines: bytes) -> None:
-    """Whatever the API says, known targets have a URL, and nothing but a refusal is raised."""
-    watch = _PodWatch(
-        kubeapi.KubernetesApi("http://127.0.0.1:1", token_path=None, ca_path=None),
-        KubernetesSettings(port="http"),
-        "prod",
-        changed=lambda: None,
-        outcome=lambda _: None,
-        first_retry_seconds=1,
-    )
-    for line in lines.split(b"\n"):
-        try:
-            watch._take(_decoded(line, _Change))
-        except kubeapi.Refused as refused:
-            require_one_line(str(refused))
-            break  # it lists the pods again
-    assert all(target.url.startswith("http://") for target in watch.pods.values())
-
-
 TARGETS = (
-    Target("Kubernetes watch", check_changes, changes, (b'"podIP": "::1"', b"null", b'"phase": "Failed"', b"[" * 2000)),
     Target(
         "saved response",
         check_response,
@@ -296,6 +145,4 @@ TARGETS = (
         ),
         largest=MIB // 4,
     ),
-    Target("Prometheus answer", check_prometheus, prometheus_answers, (b'"NaN"', b'"+Inf"', b'"le": "', b'"value": [')),
-    Target("Kubernetes refusal", check_refusal, lambda: [b'{"kind": "Status", "message": "pods is forbidden"}']),
 )

@@ -1,30 +1,26 @@
-"""Files and words that people write: settings, web configuration, baselines, read positions, commands, flags."""
+"""Files that people or the exporter itself write: settings, web configuration, baselines, read positions."""
 
 from __future__ import annotations
 
 import functools
 import json
-import math
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 
-from builders import CAPTURES
-from fuzz.target import MIB, Target, require_numbers, require_one_line
+from fuzz.target import Target, require_numbers, require_one_line
 from recordings import loaded, recording
-from specdec_exporter import config, yamlfile
-from specdec_exporter.baseline.file import Baseline, parse_baseline, to_yaml
-from specdec_exporter.baseline.prometheus import _matchers
+from specdec_exporter import config
+from specdec_exporter.baseline.file import Baseline, to_yaml
+from specdec_exporter.baseline.reading import parse_baseline
 from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
-from specdec_exporter.predictor import speculativeconfig, versions
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources.positions import PositionFile
-from specdec_exporter.serving.discovery.files import _targets as targets_of
 from specdec_exporter.web import webconfig
-from specdec_exporter.yamlfile import parse_yaml
+from specdec_exporter.yamlfile import convert, parse_yaml
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 
 SETTINGS = b"""\
@@ -36,15 +32,13 @@ web:
 log: {level: info, format: json}
 window: 5m
 predictors:
-  - &first
-    name: llama
+  - name: llama
     url: http://user:pass@127.0.0.1:8080/base
     timeout: 2.5s
     log_paths: [/var/log/a.log, "/var/log/*.log"]
     log_from: start
     log_state: /data/positions
-  - <<: *first
-    name: 'qwen'
+  - name: 'qwen'
     baseline: |
       text
     log_state: null
@@ -63,11 +57,6 @@ http_server_config:
 basic_auth_users:
   alice: $2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG
 """
-FILE_SD = b"""- targets: [10.0.0.1:8080, "[::1]:8080"]
-  labels: {inference_service: chat, namespace: prod, pod: chat-0, __scheme__: https, __metrics_path__: /x/metrics}
-- targets: [predictor]
-"""
-FILE_SD_JSON = b'[{"targets": ["10.0.0.1:8080"], "labels": {"instance": "a"}}]'
 YAML_WORDS = (
     *(
         b"\n  ",
@@ -95,20 +84,9 @@ YAML_WORDS = (
         b"- " * 15,
     ),
 )
-COMMAND_WORDS = (
-    *(
-        b"--speculative-config ",
-        b"-sc=",
-        b"--speculative_config='",
-        b'{"method": "eagle3", ',
-        b'"model": "m", ',
-        b"[[1, 2, 4]]",
-    ),
-    *(b'"num_speculative_tokens": 3}', b"-dp ", b"--data-parallel-size=", b"vllm serve ", b"NaN", b"Infinity"),
-)
 
 
-def check_yaml(content: bytes, error: type[SpecdecError], read: Callable[[yamlfile.Node], Any]) -> Any:
+def check_yaml(content: bytes, error: type[SpecdecError], read: Callable[[Any], T]) -> T | None:
     """Return what is read, or ``None`` where the file is refused in one line."""
     try:
         return read(parse_yaml(content, "file.yaml", error))
@@ -118,24 +96,22 @@ def check_yaml(content: bytes, error: type[SpecdecError], read: Callable[[yamlfi
 
 
 def check_settings(content: bytes) -> None:
-    settings: config.Settings | None = check_yaml(content, ConfigError, lambda node: node.read(config.Settings))
+    def read(data: Any) -> config.Settings:
+        return convert(data, config.Settings, "file.yaml", ConfigError)
+
+    settings = check_yaml(content, ConfigError, read)
     if settings is not None:
-        found = settings.discovery.predictor.timeout if settings.discovery else 1.0
-        require_numbers([settings.window, found, *(predictor.timeout for predictor in settings.predictors)])
+        require_numbers([settings.window, *(predictor.timeout for predictor in settings.predictors)])
         for address in settings.web.listen_addresses:
             config.parse_listen_address(address)
 
 
 def check_web(content: bytes) -> None:
-    def read(node: yamlfile.Node) -> webconfig.WebConfig:
-        webconfig._refuse_unsupported(node)
-        found: webconfig.WebConfig = node.read(webconfig.WebConfig)
-        try:
-            webconfig._check_headers(found.http_server_config.headers)
-            webconfig._check_users(found.basic_auth_users)
-        except ConfigError as error:
-            node.blame(error)
-        return found
+    def read(data: Any) -> None:
+        webconfig._refuse_unsupported(data, "file.yaml")
+        found = convert(data, webconfig.WebConfig, "file.yaml", ConfigError)
+        webconfig._check_headers(found.http_server_config.headers)
+        webconfig._check_users(found.basic_auth_users)
 
     check_yaml(content, ConfigError, read)
 
@@ -167,20 +143,6 @@ def state() -> Path:
     return Path(tempfile.mkdtemp(prefix="fuzz")) / "state.json"
 
 
-def check_targets(content: bytes) -> None:
-    """A file in the format of file_sd."""
-    path = state().with_suffix(".json" if content.startswith(b"[") else ".yaml")
-    path.write_bytes(content)
-    try:
-        found = list(targets_of(str(path)))
-    except ConfigError as refused:
-        require_one_line(str(refused))
-        return
-    for target in found:
-        assert urlsplit(target.url).netloc
-        assert all(text.isprintable() for text in (target.title, *target.labels.values()))
-
-
 def check_positions(content: bytes) -> None:
     path = state()
     path.write_bytes(content)
@@ -192,54 +154,10 @@ def check_positions(content: bytes) -> None:
     assert again == found
 
 
-def check_command(content: bytes) -> None:
-    """A command that starts vLLM."""
-    command = content.decode("utf-8", "replace")
-    given = speculativeconfig.given_config(command)
-    speculativeconfig.is_data_parallel(command)
-    speculativeconfig.lacks_draft_model(given)
-    found = speculativeconfig.config_for(given, None, 3, schedule=[(1, 2, 3)], limit=8)
-    if found is None:
-        return
-    assert found["num_speculative_tokens"] == 3
-    text = json.dumps(found)
-    if "'" not in text and "NaN" not in text:
-        assert speculativeconfig.given_config(f"vllm serve m --speculative-config '{text}'") == found
-
-
-def check_word(content: bytes) -> None:
-    """A flag's value or a release."""
-    text = content.decode("utf-8", "replace")
-    for parse in (config.parse_duration, config.parse_listen_address, config.valid_url, config.valid_path, _matchers):
-        try:
-            found = parse(text)
-        except (ConfigError, BaselineError) as error:
-            require_one_line(str(error))
-        else:
-            if isinstance(found, float):
-                assert 0 < found < math.inf
-            if isinstance(found, tuple):
-                assert 0 <= found[1] <= 65535
-    release = versions.parse_release(text)
-    if release is not None:
-        assert versions.parse_release(versions._dotted(release)) == release
-    assert versions.canonical_method(versions.canonical_method(text)) == versions.canonical_method(text)
-    number = yamlfile.number_of(text)
-    assert number is None or math.isfinite(number)
-
-
 def baselines() -> list[bytes]:
     demo = [path.read_bytes() for path in sorted((ROOT / "deploy" / "demo").glob("b*.yaml"))]
     made = [recording(curve=(0.7, 0.5), blocks=3), recording(tpot=(0.02,) * 3), loaded("loaded", {1: 0.02, 2: 0.03})]
     return [*demo, *(to_yaml(each).encode() for each in made)]
-
-
-def commands() -> list[bytes]:
-    return [
-        b"""vllm serve m --speculative-config '{"method": "eagle3", "num_speculative_tokens": 3}' -dp 2""",
-        b"""vllm serve m -sc='{"method": "ngram", "num_speculative_tokens_per_batch_size": [[1, 2, 4], [3, 8, 0]]}'""",
-        *(path.read_bytes() for path in sorted(CAPTURES.glob("*/command.txt"))),
-    ]
 
 
 def positions() -> list[bytes]:
@@ -258,22 +176,9 @@ def positions() -> list[bytes]:
     return [json.dumps({"specdec_log_positions": 1, "files": [one] * count}).encode() for count in (0, 1, 3)]
 
 
-WORDS_OF_FLAGS = (
-    *(b"1h30m", b"250ms", b"2.5s", b":10409", b"[::1]:10409", b"http://u:p@h:1/x?q#f", b"https://[::1%25eth0]:8080"),
-    *(b"0.32.0rc1.dev12+gabc", b"v0.6.6.post1", b"deepseek_mtp", b'{a="b", c=~"d|e"}', b"/metrics", b"127.0.0.1:1"),
-)
-
 TARGETS = (
     Target("settings", check_settings, lambda: [SETTINGS], YAML_WORDS),
-    Target(
-        "file of targets",
-        check_targets,
-        lambda: [FILE_SD, FILE_SD_JSON],
-        (*YAML_WORDS, b"http://", b"__scheme__: ", b"@"),
-    ),
     Target("web configuration", check_web, lambda: [WEB], YAML_WORDS),
     Target("baseline file", check_baseline, baselines, YAML_WORDS),
     Target("read positions", check_positions, positions, (b'"files": [', b'"offset": ', b"[" * 3000)),
-    Target("vLLM command", check_command, commands, COMMAND_WORDS, largest=4096),
-    Target("flag", check_word, lambda: list(WORDS_OF_FLAGS), WORDS_OF_FLAGS, largest=MIB // 8),
 )

@@ -1,4 +1,4 @@
-"""The predictor's log: however it is cut into pieces, and by whichever parser, it says the same; and it makes sense."""
+"""The predictor's log: however it is cut into pieces, it says the same; and it makes sense."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from specdec_exporter.predictor.log.lines import CHUNK_BYTES
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.log.recent import RecentEvents
 from specdec_exporter.predictor.log.scan import LogFormat, LogScanner
-from specdec_exporter.predictor.log.usualline import Writer, take_usual_lines
-from specdec_exporter.predictor.sources.kubelog import StampedLines
 from specdec_exporter.predictor.sources.stream import Pieces
 
 MESSAGES = [
@@ -120,18 +118,13 @@ def _flat(values: tuple[Any, ...]) -> list[Any]:
 
 
 def check_line(line: bytes) -> None:
-    """One line: the patterns for usual lines and the general parser read the same, or only the latter reads it."""
+    """One line: what it says makes sense."""
     line = line.replace(b"\n", b" ")
     said = parse_line(line)
     if isinstance(said, Malformed):
         assert said.reason
     elif said is not None:
         require_event(said)
-    events: list[Event] = []
-    engines: dict[Writer, str] = {}
-    end = take_usual_lines(line + b"\n", 0, len(line) + 1, engines, events, wants_stats=True)
-    assert end in (0, len(line) + 1)
-    assert events == ([said] if end else [])
 
 
 def check_log(log: bytes) -> None:
@@ -182,43 +175,10 @@ def check_container(line: bytes) -> None:
         assert piece.partial is not said["log"].endswith("\n")
 
 
-def check_kubernetes(log: bytes) -> None:
-    """The log through the Kubernetes API: the cuts of the connection do not matter, nor does a new one."""
-    source = chosen_by(log)
-    live_after = source.choice((-1, 1_795_211_092_000_000_020, 2**62))  # none, some or all lines are old
-    whole = stamped([[log]], live_after)
-    assert whole == stamped([pieces(log, source, 700)], live_after)
-    for event in whole:
-        require_event(event)
-
-
-def stamped(connections: list[list[bytes]], live_after: int) -> list[Event]:
-    counters = ReaderCounters()
-    scanners = [LogScanner(counters, log_format="plain") for _ in range(2)]
-    reader = StampedLines(scanners[0], scanners[1], live_after)
-    events: list[Event] = []
-    for parts in connections:
-        stream = Pieces(reader, counters)
-        reader.resume()
-        for part in parts:
-            events += stream.feed(part)
-    return events + reader.finish()
-
-
-def stamped_logs() -> list[bytes]:
-    return [
-        b"".join(
-            b"2026-11-20T21:44:%02d.%09dZ %b\n" % (i % 60, i, line) for i, line in enumerate(log.splitlines()[-40:])
-        )
-        for log in plain_logs()
-    ]
-
-
 TARGETS = (
     Target("log line", check_line, lines, WORDS),
     Target("log", check_log, logs, WORDS, CHUNK_BYTES // 2, share=3),
     Target("container line", check_container, lambda: [*framed_lines()], WORDS),
-    Target("kubernetes log", check_kubernetes, stamped_logs, WORDS, CHUNK_BYTES // 2),
 )
 
 

@@ -1,34 +1,17 @@
-"""What scrapers and others send to the exporter: headers, credentials, raw bytes on its port."""
+"""What scrapers and others send to the exporter: credentials, raw bytes on its port."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import functools
-import math
 import re
 
 from fuzz.target import KIB, Target
-from specdec_exporter.config import Settings, WebSettings
+from specdec_exporter.config import PredictorSettings, Settings, WebSettings
 from specdec_exporter.serving import serve
-from specdec_exporter.serving.collector import build_registry
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.web.basicauth import _credentials
-from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
-from specdec_exporter.web.server import scrape_timeout
-
-HEADERS = (
-    b"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
-    b"gzip;q=0.8, identity;q=0.1, *;q=0", b'text/*;q=0.5;version="1.0.0", application/openmetrics-text', b"10.5",
-)  # fmt: skip
-
-
-def check_negotiation(content: bytes) -> None:
-    header = content.decode("latin-1")
-    assert choose_format(header) in ExpositionFormat
-    accepts_gzip(header)
-    seconds = scrape_timeout(header)
-    assert 0 < seconds <= math.inf
 
 
 def check_credentials(content: bytes) -> None:
@@ -40,19 +23,20 @@ def check_credentials(content: bytes) -> None:
 
 
 class Serving:
-    """The exporter's own endpoints on a port, in this process, without a predictor."""
+    """The exporter's own endpoints on a port, in this process, beside nobody."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        settings = Settings(web=WebSettings(listen_addresses=("127.0.0.1:0",)), predictors=())
+        nobody = PredictorSettings(url="http://127.0.0.1:9")
+        settings = Settings(web=WebSettings(listen_addresses=("127.0.0.1:0",)), predictors=(nobody,))
         self.loop.run_until_complete(self._start(ExporterRuntime(settings, lambda: settings)))
 
     async def _start(self, runtime: ExporterRuntime) -> None:
         await runtime.start()
-        site = serve._site(runtime, build_registry(runtime))
+        site = serve._site(runtime)
         self.endpoints = site.endpoints
         self.runner = await serve._bind(site, runtime.settings.web.listen_addresses)
-        ((_, self.port),) = site.connections.addresses
+        self.port = self.runner.addresses[0][1]
 
     async def ask(self, request: bytes) -> tuple[bytes, bytes]:
         """Send bytes, then a sound request by another connection; hang up. Return both answers."""
@@ -102,7 +86,6 @@ def requests() -> list[bytes]:
 
 
 TARGETS = (
-    Target("Accept and timeout", check_negotiation, lambda: list(HEADERS), HEADERS, largest=8 * KIB),
     Target("Authorization", check_credentials, lambda: [b"Basic YTpi", b"basic Og==", b"Bearer x"], largest=8 * KIB),
     Target(
         "HTTP request",

@@ -299,24 +299,23 @@ def uneven(
     bad: range,
     ratios: tuple[float, float] = (0.4, 0.85),
     *,
-    family: str = "specdec_window_acceptance_ratio",
     per_minute: float = 1.0,
     drafts: float = 600.0,
-    labels: Mapping[str, str] | None = None,
 ) -> list[Series]:
-    """The exporter's short windows, or with another ``family`` the requests of `tap`: so many a minute.
+    """The exporter's short windows: so many a minute.
 
     In ``bad`` minutes half of them have the lower ratio. ``drafts``: of one window.
     """
-    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
-    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
-    target = {name: value for name, value in given.items() if value}
+    target = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
+    target |= {"pod": "chat-0", "instance": "10.0.0.1:10409"}
     low = list(itertools.accumulate(per_minute * (minute in bad) / 2 for minute in range(minutes)))
     high = [per_minute * (minute + 1) - each for minute, each in enumerate(low)]
     parts = list(zip(low, high, strict=True))
 
     def figure(suffix: str, of_low: float, of_high: float, **extra: str) -> Series:
-        return Series(f"{family}_{suffix}", target | extra, [of_low * a + of_high * b for a, b in parts])
+        return Series(
+            f"specdec_window_acceptance_ratio_{suffix}", target | extra, [of_low * a + of_high * b for a, b in parts]
+        )
 
     bounds = [round(0.05 * step, 2) for step in range(1, 21)]
     return [

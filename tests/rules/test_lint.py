@@ -43,8 +43,6 @@ OF_PROMETHEUS = {
     "prometheus_rule_group_iterations_missed_total": "counter",
     "prometheus_rule_evaluation_failures_total": "counter",
 }
-# Of `specdec-exporter tap`, a process of its own.
-OF_TAP = {f"specdec_tap_request_acceptance_ratio_{suffix}": "counter" for suffix in ("bucket", "count")}
 CHECKS: dict[str, Callable[[rulelint.Pack], Iterator[str]]] = {
     "names": rulelint.names,
     "templates": rulelint.templates,
@@ -82,7 +80,7 @@ def served() -> dict[str, str]:
 @cache
 def pack(path: Path) -> rulelint.Pack:
     """The rules of a file, read once for all checks."""
-    return rulelint.load(path, served() | OF_PROMETHEUS | OF_TAP)
+    return rulelint.load(path, served() | OF_PROMETHEUS)
 
 
 @pytest.fixture(params=RENDERED, ids=lambda path: path.name)

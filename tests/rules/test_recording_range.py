@@ -15,8 +15,9 @@ import tsdb
 from builders import known
 from fieldtools import either
 from promtool import promtool
-from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, to_yaml
+from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.prometheus import record_range
+from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.commands import cli
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.speculation.load import Load

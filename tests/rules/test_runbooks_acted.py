@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from demo.simulator.server import serving
+from demo.simulator.settings import SimulatorSettings
 from fieldtools import ROOT
 from running import exporter
-from specdec_exporter.simulator.server import run
-from specdec_exporter.simulator.settings import SimulatorSettings
+
+pytestmark = pytest.mark.nightly
 
 PAGES = sorted((ROOT / "rules" / "runbooks").glob("*.md"))
 # Prints what a pod would print; notes a call that it does not understand.
@@ -70,11 +72,7 @@ async def shell(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
         (tools / name).write_text(script)
         (tools / name).chmod(0o755)
     settings = SimulatorSettings(load="4/s", speed=20, listen_address="127.0.0.1:0", log_path=str(notes / "log"))
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    stop = asyncio.Event()
-    predictor = asyncio.create_task(run(settings, ready=port.set_result, stop=stop))
-    url = f"http://127.0.0.1:{await port}"
-    try:
+    async with serving(settings) as url:
         flags = ("--predictor.name=chat", f"--predictor.log-path={notes / 'log'}", "--predictor.log-from=start")
         async with exporter(f"--predictor.url={url}", *flags) as sidecar:
             await sidecar.until(lambda samples: any(name.startswith("specdec_acceptance_ratio{") for name in samples))
@@ -87,9 +85,6 @@ async def shell(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
                 "PREDICTOR": url,
                 "SIDECAR": sidecar.url,
             }
-    finally:
-        stop.set()
-        await predictor
 
 
 def script(page: str, shell: dict[str, str]) -> str:

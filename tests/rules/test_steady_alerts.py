@@ -1,6 +1,7 @@
 """One incident is one alert: it begins once, stays while the cause lasts, and ends with it. For hours, not minutes.
 
-All cases of a variant share one run, by one promtool, of the groups that they need: hours of all rules take long.
+All cases of a variant share one run, by one promtool, of the groups that they need: hours of all rules take long. So
+most of it is for the night.
 """
 
 from __future__ import annotations
@@ -165,6 +166,7 @@ def of_either(source: Source) -> list[Case]:
     ]
 
 
+@pytest.mark.nightly
 def test_with_the_exporter(tmp_path: Path) -> None:
     low, broken = Phase(minutes=INCIDENT, curve=LOW), Phase(minutes=INCIDENT, curve=NOTHING)
     slow = Phase(minutes=INCIDENT, curve=LOW, latency={"tpot": slower(STEADY["tpot"], 1.5)})
@@ -199,12 +201,12 @@ def without_info(series: list[Series]) -> list[Series]:
     return [one for one in series if one.name != "specdec_predictor_info"]
 
 
+@pytest.mark.nightly
 def test_without_it(tmp_path: Path) -> None:
     run(tmp_path, "specdec-vllm.rules.yaml", of_either("vllm"))
 
 
-@pytest.mark.parametrize(("name", "source"), [("specdec.rules.yaml", "exporter"), ("specdec-vllm.rules.yaml", "vllm")])
-def test_every_two_minutes(name: str, source: Source, tmp_path: Path) -> None:
+def test_every_two_minutes(tmp_path: Path) -> None:
     """Looked at less often, a pause of 12 minutes seems to be shorter than ``keep_firing_for``."""
-    case = once("12 minutes low, 12 less low", service(*swinging(0.3, 0.44, 12), source=source), *FALLEN)
-    run(tmp_path, name, [case], every=2)
+    case = once("12 minutes low, 12 less low", service(*swinging(0.3, 0.44, 12)), *FALLEN)
+    run(tmp_path, "specdec.rules.yaml", [case], every=2)

@@ -1,4 +1,4 @@
-"""A share of the traffic loses by drafts that are good on average: by saved responses, otherwise by short windows."""
+"""A share of the traffic loses by drafts that are good on average, by short windows."""
 
 from __future__ import annotations
 
@@ -10,20 +10,8 @@ from rules.scenario import SLOW_MINUTES, Case, Pack, Phase, Series, alone, measu
 UNEVEN = "SpecDecodeAcceptanceUneven warning"
 MINUTES, LAST = 230, 225
 ALL, NONE = range(MINUTES), range(0)
-TAP = "specdec_tap_request_acceptance_ratio"
 GOOD = (0.85, 0.72, 0.59)  # 0.72
 SHARE = "inference_service:specdec_acceptance_uneven:quantile3h"
-
-
-def requests(bad: range, per_minute: float = 4.0) -> list[Series]:
-    """Of `tap`, which knows no model: in each of two groupings."""
-    labels = {"model_name": "", "pod": "tap-0", "instance": "10.0.3.1:10410", "group": "no"}
-    return [
-        series
-        for by in ("structured", "adapter")
-        for series in uneven(MINUTES, bad, family=TAP, per_minute=per_minute, labels={**labels, "by": by})
-        if "by_draft" not in series.name
-    ]
 
 
 def test_a_share_that_loses(pack: Pack, tmp_path: Path) -> None:
@@ -46,9 +34,6 @@ def test_a_share_that_loses(pack: Pack, tmp_path: Path) -> None:
         case("windows of few drafts", None, few, uneven(MINUTES, ALL, drafts=60)),
         case("nobody loses", None, drafting, uneven(MINUTES, ALL, (0.55, 0.85))),
         case("all lose", None, low, windows),
-        case("requests", UNEVEN, drafting, uneven(MINUTES, NONE), requests(ALL), value=0.37),
-        case("requests are alike", None, drafting, windows, requests(NONE)),
-        case("too few requests", UNEVEN, drafting, windows, requests(NONE, per_minute=1.0)),
         case("the whole gains, break-even assumed", None, drafting, windows, measured(MINUTES, 1.3)),
         case("the whole gains, break-even measured", UNEVEN, drafting, windows, measured(MINUTES, 1.3, break_even=0.5)),
     )

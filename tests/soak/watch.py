@@ -50,8 +50,6 @@ class Phase:
     end: Rest = dataclasses.field(default_factory=lambda: Rest(0.0, 0, 0))
     peak: float = 0.0
     latencies: list[float] = dataclasses.field(default_factory=list)
-    latencies_away: list[float] = dataclasses.field(default_factory=list)  # while predictors were away
-    began: float = 0.0  # Unix time
     broken: list[str] = dataclasses.field(default_factory=list)
 
     def check(self, holds: bool, otherwise: str) -> None:
@@ -66,9 +64,9 @@ class Phase:
     async def measured(self) -> AsyncIterator[None]:
         """Compare the process at rest before and after what is done inside. Call it after the warm-up."""
         self.start = await Rest.of(self.pid)
-        self.began, cpu = time.time(), cpu_seconds(self.pid)
+        began, cpu = time.monotonic(), cpu_seconds(self.pid)
         yield
-        self.seconds, self.cpu_seconds = time.time() - self.began, cpu_seconds(self.pid) - cpu
+        self.seconds, self.cpu_seconds = time.monotonic() - began, cpu_seconds(self.pid) - cpu
         self.end = await Rest.of(self.pid)
         self.peak = memory(self.pid).peak
         growth = self.end.rss - self.start.rss
@@ -77,9 +75,9 @@ class Phase:
         self.check(more <= self.more_descriptors, f"{more} more descriptors; expected {self.more_descriptors} at most")
         self.equal("threads", self.end.threads, self.start.threads)
 
-    def rows(self) -> list[tuple[str, ...]]:
+    def row(self) -> tuple[str, ...]:
         """The cells under :data:`HEADER`."""
-        row = (
+        return (
             self.name,
             self.amount,
             f"{self.seconds / 60:.1f} min",
@@ -89,9 +87,6 @@ class Phase:
             _percentiles(self.latencies),
             f"{self.cpu_seconds / self.seconds:.0%}",
         )
-        if not self.latencies_away:
-            return [row]
-        return [row, (f"{self.name}, half of them away", *("",) * 5, _percentiles(self.latencies_away), "")]
 
 
 def _percentiles(seconds: list[float]) -> str:

@@ -214,29 +214,33 @@ async def test_a_ca_file_without_certificates_is_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        "check chat",
         f"check {NOBODY}",
-        f"baseline record --predictor.url={NOBODY} --duration=1s",
-        f"compare base.yaml {NOBODY} --duration=1s",
-        f"tune --k=0,2 --method=ngram --directory=. --predictor.url={NOBODY} --restart-command=: --restart-timeout=9ms",
+        "baseline record --predictor.url=chat --duration=1s",
+        "baseline record --duration=1s",
+        "baseline check base.yaml --predictor.url=chat",
     ],
 )
-def test_commands_that_ask_a_predictor_have_the_same_flags(
+def test_commands_that_ask_a_predictor_take_its_access_from_the_configuration(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "base.yaml").write_bytes((Path(__file__).parents[2] / "deploy" / "demo" / "baseline.yaml").read_bytes())
+    (tmp_path / "specdec.yaml").write_text(f"predictors: [{{name: chat, url: '{NOBODY}', bearer_token_file: gone}}]")
     said = ""
     try:
-        cli.main([*line.split(), "--predictor.bearer-token-file=gone"], standalone_mode=False)
+        cli.main([*line.split(), "--config.file=specdec.yaml"], standalone_mode=False)
     except SpecdecError as error:
         said = str(error)
     assert "bearer_token_file gone: cannot be read: No such file or directory" in said + capsys.readouterr().out
 
 
-@pytest.mark.parametrize("line", ["compare a.yaml b.yaml", "tune", "baseline record --prometheus=http://h"])
-def test_without_a_predictor_these_flags_are_bad_usage(line: str) -> None:
+def test_a_prometheus_needs_no_predictor(tmp_path: Path) -> None:
+    (tmp_path / "specdec.yaml").write_text("predictors: [{name: chat}]")
     with pytest.raises(click.UsageError):
-        cli.main([*line.split(), "--predictor.ca-file=ca.crt"], standalone_mode=False)
+        cli.main(
+            ["baseline", "record", "--prometheus=h", f"--config.file={tmp_path}/specdec.yaml"], standalone_mode=False
+        )
 
 
 # --- who gets the token ----------------------------------------------------------------------------------------------

@@ -9,14 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import known
+from specdec_exporter.inspection.account import HISTORY_PARTS, SERIES_CAPACITY, Account, WindowSeries
 from specdec_exporter.inspection.logstory import (
-    HISTORY_PARTS,
     MAX_CONFIGURATIONS,
-    SERIES_CAPACITY,
-    Account,
     Analysis,
     LogStory,
-    WindowSeries,
 )
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
@@ -377,9 +374,3 @@ def test_windows_of_a_server_that_extracts_hidden_states_are_not_judged() -> Non
     assert told(extracting, window([200], 200)).verdict.code == "off"
     both = told(config(), window([190, 180, 170], 200), extracting, window([0], 200))
     assert known(both.judged).config == config()
-
-
-def test_published_lengths_stand_beside_those_of_the_log() -> None:
-    event = config(model="Qwen/Qwen3-8B", method="eagle3")
-    reasons = told(event, window([130, 80, 40], 200)).verdict.reasons
-    assert "published: 2.26 for Qwen3-8B, eagle3, k = 3, on MT-Bench" in reasons

@@ -16,7 +16,6 @@ from specdec_exporter import bounds
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.arguments import ServerCommand, read_command, read_words
 from specdec_exporter.predictor.facts.deployment import ARGUMENT_TYPES, KEPT_ARGUMENTS
-from specdec_exporter.predictor.shell import Shell
 
 EAGLE = {"method": "eagle3", "model": "d", "num_speculative_tokens": 3}
 SPELLINGS = [
@@ -87,45 +86,35 @@ def test_a_secret_is_not_kept() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ('{"method": "ngram" "k": 3}', "Expecting ',' delimiter, at character 20, near"),
-        ("{'method': 'ngram'}", "Expecting property name enclosed in double quotes, at character 2"),
-        ('{"k": 3', "at its end"),
+        ('{"method": "ngram" "k": 3}', "Expecting ',' delimiter: line 1 column 20"),
         ("[1]", "expected {...}"),
         ('{"k": ' + "9" * 5000 + "}", "too long"),
-        ("[" * 100_000, "nests too deep"),
+        ("[" * 100_000, "too long"),
     ],
 )
 def test_bad_json_is_named_with_its_place(value: str, words: str) -> None:
-    found = read_words(["m", "--speculative-config", value])
-    (problem,) = found.problems
-    assert problem.startswith("--speculative-config is not ")
+    (problem,) = read_words(["m", "--speculative-config", value]).problems
+    assert problem.startswith("--speculative-config is not a JSON object: ")
     assert words in problem
     assert len(problem) < 200
 
 
-def test_a_script_is_read_with_its_variables() -> None:
+def test_the_command_of_a_script_is_found() -> None:
     script = """
-    set -ex   # as others do
-    export NAME=org/model K=3
-    FOLDER="/models/${NAME}"
-    if [ ! -d "${FOLDER}" ]; then
-      FOLDER=/models
-    fi
-    eval "vllm serve ${FOLDER} \\
-      --dtype ${DTYPE:-auto} $EXTRA --quantization ${UNKNOWN} \\
-      --speculative-config '{\\"method\\": \\"ngram\\", \\"num_speculative_tokens\\": $K}'"
+    set -ex   # as others don't
+    export VLLM_USE_V1=0 OTHER=x; cd /tmp && ls
+    exec vllm serve /models/m \\
+      --dtype ${DTYPE:-auto} --max-num-seqs '8' "" \\
+      --speculative-config "{\\"method\\": \\"ngram\\"}" 2>&1 | tee log
     """
-    found = read_command(script, {"EXTRA": "-tp 2 --max-num-seqs 8", "VLLM_USE_V1": "0", "OTHER": "x"})
+    found = read_command(script)
     assert found.arguments == {
-        "model": "/models/org/model",
-        "dtype": "auto",
-        "tensor_parallel_size": 2,
+        "model": "/models/m",
+        "dtype": "${DTYPE:-auto}",
         "max_num_seqs": 8,
-        "quantization": "${UNKNOWN}",
-        "speculative_config": {"method": "ngram", "num_speculative_tokens": 3},
+        "speculative_config": {"method": "ngram"},
     }
-    assert found.environment == {"VLLM_USE_V1": "0"}
-    assert found.unread == ("quantization",)
+    assert (found.environment, found.unread) == ({"VLLM_USE_V1": "0"}, ("dtype",))
     assert found.deployment().engine_generation == "v0"
 
 
@@ -136,9 +125,7 @@ def test_a_value_that_depends_on_something_unknown_is_no_fault() -> None:
 
 
 def test_the_environment_and_the_image_tell_more() -> None:
-    command = "VLLM_USE_V2_MODEL_RUNNER=1 VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve m"
-    found = read_command(command).deployment()
-    assert (found.second_runner, found.attention_backend) == (True, "FLASHINFER")
+    assert read_command("VLLM_USE_V2_MODEL_RUNNER=1 vllm serve m").deployment().second_runner is True
     image = "docker run -e A=b docker.io/vllm/vllm-openai:v0.19.1-cu130@sha256:abc --model m"
     assert read_command(image).deployment().release == (0, 19, 1)
     assert read_command("docker run example.com/my-vllm:v2.1 vllm serve m").image_release is None
@@ -147,13 +134,11 @@ def test_the_environment_and_the_image_tell_more() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("vllm serve 'm", "line 1 has an open quotation (')"),
-        ('vllm serve m \\\n "x', 'line 2 has an open quotation (")'),
+        ("vllm serve 'm", "No closing quotation"),
         ("", "expected `vllm serve MODEL ...`"),
         ("# nothing", "expected `vllm serve MODEL ...`"),
         ("python3 train.py", "expected `vllm serve MODEL ...`"),
         ("x" * (bounds.COMMAND_CHARACTERS + 1), "expected at most 131072 characters"),
-        ("A=aaaaaaaaaaaaaaaa;" + "A=$A$A;" * 30 + "vllm serve $A", "stand for more than 131072 characters"),
     ],
 )
 def test_what_is_no_command_is_one_clear_error(command: str, words: str) -> None:
@@ -161,11 +146,6 @@ def test_what_is_no_command_is_one_clear_error(command: str, words: str) -> None
         read_command(command)
     assert words in str(refused.value)
     assert len(str(refused.value)) < 200
-
-
-def test_an_eval_of_itself_ends() -> None:
-    assert read_command("A='eval $A'; eval $A; vllm serve m").arguments == {"model": "m"}
-    assert read_command("A='$A;eval $A'; eval $A$A; vllm serve m").arguments["model"] == "m"
 
 
 PIECES = st.sampled_from(
@@ -186,11 +166,6 @@ def require_sound(found: ServerCommand) -> None:
         assert value is None or isinstance(value, ARGUMENT_TYPES.get(name, ())), name
     found.deployment()
     assert msgspec.convert(msgspec.to_builtins(found), ServerCommand) == found
-
-
-@given(st.lists(st.text(max_size=6), max_size=6))
-def test_words_survive_the_quoting_of_a_shell(words: list[str]) -> None:
-    assert list(Shell().commands(f"x {shlex.join(words)}")) == [["x", *words]]
 
 
 JSON = st.recursive(

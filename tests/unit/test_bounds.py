@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
-import threading
 from pathlib import Path
 
 import msgspec
@@ -23,8 +23,7 @@ from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.collector import build_registry
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.web.negotiation import ExpositionFormat
-from specdec_exporter.web.server import _Exposition
+from specdec_exporter.web.server import _Taken
 
 RUNNING = 'vllm:num_requests_running{{model_name="{}",engine="{}"}} 1\n'
 
@@ -71,7 +70,6 @@ def histogram(buckets: int) -> str:
 )
 def test_what_a_body_holds_beyond_a_bound_is_counted(lines: list[str], counted: dict[str, int]) -> None:
     assert dropped(*lines) == counted
-    assert dropped(*lines) == counted  # also where the layout was learnt
     assert set(counted) <= set(bounds.DROPPED)
 
 
@@ -83,13 +81,6 @@ def test_what_is_left_out_does_not_change_the_rest() -> None:
 def test_a_body_of_too_many_lines_is_refused() -> None:
     with pytest.raises(ExpositionError, match="at most 200000 lines, found 200001"):
         parse_exposition(b"# x\n" * 200_001)
-
-
-def test_a_large_body_is_read_as_a_small_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = b"".join(RUNNING.format("m", n).encode() for n in range(3)) + b"vllm:prompt_tokens_total 1"
-    small = parse_exposition(body + b"\n# EOF")
-    monkeypatch.setattr(bounds, "LEARNT_BODY_BYTES", 0)
-    assert parse_exposition(body + b"\n# EOF") == small
 
 
 def test_every_bound_says_what_happens_beyond_it_and_where_it_is_counted() -> None:
@@ -191,14 +182,11 @@ async def test_rendering_in_another_thread_shows_the_moment_when_it_was_asked() 
     runtime = await serving([snapshot(*(engine(10, name=str(n)) for n in range(100)))], clock=clock)
     (state,) = (each.state for each in runtime.predictors)
     before = generate_latest(build_registry(runtime))
-    taken = _Exposition(build_registry(runtime).collect(), ExpositionFormat.TEXT_0_0_4, packed=False)
-    assert not taken.render(1000)
+    taken = _Taken(build_registry(runtime).collect())
     state.observe_snapshot(snapshot(engine(20, name="new")))
-    thread = threading.Thread(target=taken.render)
-    thread.start()
-    thread.join()
+    after = await asyncio.to_thread(generate_latest, taken)
     about_itself = re.compile(rb"^(?:# \w+ )?(?:process|python)_.*\n", re.MULTILINE)
-    assert about_itself.sub(b"", bytes(taken.body)) == about_itself.sub(b"", before)
+    assert about_itself.sub(b"", after) == about_itself.sub(b"", before)
     await runtime.stop()
 
 

@@ -26,7 +26,6 @@ from specdec_exporter.errors import BaselineError, ConfigError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving import serve as exporter_process
-from specdec_exporter.serving.collector import build_registry
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
 
@@ -392,7 +391,7 @@ async def serve() -> AsyncIterator[Serve]:
             runtime = ExporterRuntime(settings, lambda: settings)
             await runtime.start()
             stack.push_async_callback(runtime.stop)
-            site = exporter_process._site(runtime, build_registry(runtime))
+            site = exporter_process._site(runtime)
             runner = await exporter_process._bind(site, listening.listen_addresses)
             stack.push_async_callback(runner.cleanup)
             stack.callback(site.connections.close)

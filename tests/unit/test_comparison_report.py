@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import msgspec
 import pytest
@@ -20,6 +18,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from anyrecording import recordings
+from demo.simulator.server import serving
+from demo.simulator.settings import SimulatorSettings
 from promtool import REPOSITORY
 from recordings import CONTEXT, CURVE, recording
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
@@ -33,8 +33,6 @@ from specdec_exporter.comparison.likeness import Flag, FlagCode
 from specdec_exporter.comparison.runs import RunToRun
 from specdec_exporter.comparison.tuning import Tuning
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.simulator.server import run
-from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.comparison import as_markdown, print_comparison, quantile
@@ -365,20 +363,8 @@ async def test_what_cannot_be_compared_is_refused_in_one_line(
     assert "Traceback" not in done.err
 
 
-@contextlib.asynccontextmanager
-async def simulated(**settings: Any) -> AsyncIterator[str]:
-    """The URL of a simulated predictor under load, 50 times as fast as time."""
-    told = {"load": "20/s", "speed": 50.0, "log_path": "/dev/null", "listen_address": "127.0.0.1:0", **settings}
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    stop = asyncio.Event()
-    serving = asyncio.create_task(run(SimulatorSettings(**told), ready=port.set_result, stop=stop))
-    try:
-        async with asyncio.timeout(IN_TIME_SECONDS):
-            await asyncio.wait((port, serving), return_when=asyncio.FIRST_COMPLETED)
-        yield f"http://127.0.0.1:{port.result()}"
-    finally:
-        stop.set()
-        await serving
+# Under load, 50 times as fast as time.
+SIMULATED = SimulatorSettings(load="20/s", speed=50.0, log_path="/dev/null", listen_address="127.0.0.1:0")
 
 
 async def test_a_predictor_is_recorded_and_compared(tmp_path: Path) -> None:
@@ -388,7 +374,7 @@ async def test_a_predictor_is_recorded_and_compared(tmp_path: Path) -> None:
     slow = recording("slow", tpot=[0.5] * 300, duration_seconds=1.0)
     slow = replace(slow, context=replace(CONTEXT, model=model), model_name=model)
     write_baseline(str(path), slow)
-    async with simulated() as url:
+    async with serving(SIMULATED) as url:
         done = await command(str(path), url, "--duration=2s", "--output=json", "--hardware=none", "--name=now")
     assert done.code == 0, done.err
     found = msgspec.json.decode(done.out, type=Comparison)

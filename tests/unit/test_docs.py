@@ -8,9 +8,6 @@ from pathlib import Path
 
 import yamltext
 from specdec_exporter.config import (
-    DiscoveredSettings,
-    DiscoverySettings,
-    KubernetesSettings,
     OwnLogSettings,
     PredictorSettings,
     Settings,
@@ -24,7 +21,6 @@ from specdec_exporter.yamlfile import parse_yaml
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
-DISCOVERY = (ROOT / "docs" / "discovery.md").read_text()
 
 
 def section(page: str, heading: str) -> str:
@@ -72,17 +68,6 @@ def test_the_example_file_loads_and_shows_every_setting(tmp_path: Path) -> None:
     assert set(data["web"]) == set(WebSettings.__struct_fields__)
     assert set(data["log"]) == set(OwnLogSettings.__struct_fields__)
     assert set(data["predictors"][0]) == set(PredictorSettings.__struct_fields__)
-
-
-def test_the_example_of_discovery_loads_and_shows_every_setting(tmp_path: Path) -> None:
-    (example,) = [text for text in code(DISCOVERY, "yaml") if text.startswith("# specdec.yaml")]
-    path = tmp_path / "specdec.yaml"
-    path.write_text(example)
-    assert load_settings(str(path), {}).discovery is not None
-    data = yamltext.load(example)["discovery"]
-    assert set(data) == set(DiscoverySettings.__struct_fields__)
-    assert set(data["kubernetes"]) == set(KubernetesSettings.__struct_fields__)
-    assert set(data["predictor"]) == set(DiscoveredSettings.__struct_fields__)
 
 
 def test_the_example_of_a_web_configuration_is_one_and_shows_every_setting() -> None:

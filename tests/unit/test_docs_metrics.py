@@ -10,17 +10,11 @@ import yaml
 
 import metrictables
 from fieldtools import run
-from specdec_exporter.serving import families, tapfamilies
-from specdec_exporter.serving.discovery import families as discoveryfamilies
+from specdec_exporter.serving import families
 from specdec_exporter.serving.families import Family, Group
 
 DOCS = Path(__file__).parents[2] / "docs"
-GROUPS = [
-    group
-    for module in (families, tapfamilies, discoveryfamilies)
-    for group in vars(module).values()
-    if isinstance(group, Group)
-]
+GROUPS = [group for group in vars(families).values() if isinstance(group, Group)]
 SERVED: list[Family[object]] = [family for group in GROUPS for family in group.families]
 
 
@@ -32,7 +26,7 @@ def test_a_family_is_defined_once_and_every_family_has_its_row() -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["metrics.md", "configuration.md", "discovery.md", "tap.md"])
+@pytest.mark.parametrize("page", ["metrics.md", "configuration.md"])
 def test_no_metric_is_mentioned_that_is_not_served(page: str) -> None:
     parts = {"counter": ("",), "gauge": ("",), "histogram": ("", "_bucket", "_sum", "_count")}
     series = {family.name + part for family in SERVED for part in parts[family.type]}
@@ -41,8 +35,7 @@ def test_no_metric_is_mentioned_that_is_not_served(page: str) -> None:
 
 @pytest.mark.debian
 def test_promtool_understands_every_example(tmp_path: Path) -> None:
-    text = "\n".join((DOCS / page).read_text() for page in ("metrics.md", "tap.md"))
-    examples = re.findall(r"^```promql\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    examples = re.findall(r"^```promql\n(.*?)^```$", (DOCS / "metrics.md").read_text(), re.MULTILINE | re.DOTALL)
     assert len(examples) >= 3
     rules = [{"record": f"example:{index}:", "expr": expression} for index, expression in enumerate(examples)]
     path = tmp_path / "rules.yaml"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,7 @@ import msgspec
 import pytest
 
 from builders import CAPTURES
-from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
-from specdec_exporter.predictor.metrics import exposition
-from specdec_exporter.predictor.metrics.admission import Admission
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
@@ -29,18 +25,9 @@ REAL_DUMP = (CAPTURES / "0.32.0-draft_model-k3" / "metrics-9-temp1.txt").read_by
 HEAD = "# HELP vllm:num_requests_running Running.\n# TYPE vllm:num_requests_running gauge\n"
 
 
-@pytest.fixture(autouse=True)
-def _nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "_layouts", deque(maxlen=exposition._LAYOUTS_KEPT))
-
-
 def only_engine(body: str | bytes, content_type: str | None = None) -> EngineSnapshot:
     (engine,) = parse_exposition(body.encode() if isinstance(body, str) else body, content_type).engines
     return engine
-
-
-def line_by_line(body: bytes) -> Snapshot:
-    return exposition._parse_lines(body, Admission(bounds.ENGINES, frozenset()))
 
 
 def reason(body: bytes, content_type: str | None = None) -> str:
@@ -67,13 +54,6 @@ def test_the_counters_are_what_the_engine_was_fed(version: str) -> None:
     assert engine.engine == "0"
 
 
-@pytest.mark.parametrize("path", DUMPS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_real_dump_reads_the_same_with_and_without_its_layout(path: Path) -> None:
-    body = path.read_bytes()
-    first = parse_exposition(body)
-    assert parse_exposition(body) == first == line_by_line(body)
-
-
 def renamed(body: bytes, prefix: bytes = b"kserve_") -> bytes:
     """The body as a scrape job of KServe renames it."""
     return body.replace(b"vllm:", prefix + b"vllm:")
@@ -82,18 +62,18 @@ def renamed(body: bytes, prefix: bytes = b"kserve_") -> bytes:
 @pytest.mark.parametrize("path", DUMPS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_real_dump_reads_the_same_under_kserves_prefix_and_counts_once_under_both(path: Path) -> None:
     body = path.read_bytes()
-    expected = line_by_line(body)
+    expected = parse_exposition(body)
     doubled = b"".join(part + renamed(part) for part in body.removesuffix(b"# EOF\n").splitlines(keepends=True))
 
-    assert line_by_line(renamed(body)) == expected
-    assert line_by_line(doubled) == expected
+    assert parse_exposition(renamed(body)) == expected
+    assert parse_exposition(doubled) == expected
 
 
 def test_twins_of_another_moment_do_not_take_a_figure_away() -> None:
     now = REAL_DUMP
     later = re.sub(rb"(?m)^(vllm:\S+ )([1-9]\S*)$", lambda line: line[1] + b"%r" % (float(line[2]) + 1), now)
 
-    assert line_by_line(renamed(later) + now) == line_by_line(now) != line_by_line(later)
+    assert parse_exposition(renamed(later) + now) == parse_exposition(now) != parse_exposition(later)
 
 
 @pytest.mark.parametrize("path", sorted(CAPTURES.glob("*/metrics-v0-*.txt")) + sorted(CAPTURES.glob("*-v0-*/metrics*")))
@@ -115,7 +95,6 @@ def test_lengths_are_read_when_asked_for_and_change_nothing_else(path: Path) -> 
             assert other.prompt_length is not None
             assert other.generation_length is not None
             assert other.prompt_length.count == other.generation_length.count == other.request_latency.count
-    assert parse_exposition(path.read_bytes()) == plain
 
 
 @pytest.mark.parametrize("path", [path for path in DUMPS if "v0" not in f"{path.parent.name}{path.name}"])
@@ -300,6 +279,9 @@ def test_a_histogram_is_kept_whole_or_not_at_all(body: str) -> None:
         b"OK\n",
         b"# error URLError(ConnectionRefusedError(111, 'Connection refused'))\n",
         b"python_info 1\nthis is no sample\n",
+        b"process_start_time_seconds \n",
+        b'vllm:num_requests_running{ ="m"} 1\n',  # prometheus_client raises an IndexError
+        b"vllm:num_requests_running 1 1" + 400 * b"0" + b"\n",  # and an OverflowError
         b'vllm:num_requests_running{model_name="m"} one\n',
         b'vllm:num_requests_running{model_name="m" 1\n',
         b"vllm:num_requests_running 1_000\n",
@@ -312,9 +294,27 @@ def test_what_is_no_exposition_is_refused(body: bytes) -> None:
     assert reason(body) == "not_metrics"
 
 
-def test_a_sample_of_ours_behind_a_carriage_return_is_refused_and_not_skipped() -> None:
+def test_a_sample_of_ours_behind_a_carriage_return_is_not_skipped() -> None:
     for series in (b"vllm:spec_decode_num_drafts_total{", b"vllm:num_requests_running{"):
-        assert reason(REAL_DUMP.replace(b"\n" + series, b"\n\r" + series)) == "not_metrics"
+        assert parse_exposition(REAL_DUMP.replace(b"\n" + series, b"\n\r" + series)) == parse_exposition(REAL_DUMP)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1.79e+09", 1.79e9),
+        ("1790000000.5 1790000001000", 1790000000.5),
+        ("NaN", None),
+        ("-1", None),
+        ("1e400", None),
+    ],
+)
+def test_the_start_time_is_that_of_the_process(text: str, seconds: float | None) -> None:
+    for others in ("", HEAD):
+        found = parse_exposition(f"{others}# HELP x y\nprocess_start_time_seconds {text}\n".encode())
+        assert found.process_start_time_seconds == seconds
+    of_another = b'# HELP process_start_time_seconds 3\nprocess_start_time_seconds{pid="1"} 3\n'
+    assert parse_exposition(of_another).process_start_time_seconds is None
 
 
 def test_a_refusal_says_what_was_found() -> None:
@@ -355,83 +355,6 @@ def test_what_is_not_read_may_be_anything() -> None:
     assert only_engine(body).requests_running == 1.0
 
 
-# -- the second scrape, read by the structure of the first ------------------------------------------------------------
-
-
-def refuse_to_parse(*_: object, **__: object) -> Snapshot:
-    raise AssertionError("read line by line")
-
-
-def test_a_known_structure_with_new_values_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    later = REAL_DUMP.replace(b" 2675.0\n", b" 12675\n").replace(b" 28.0\n", b" 3.1e+01\n")
-    expected = line_by_line(later)
-    parse_exposition(REAL_DUMP)
-    monkeypatch.setattr(exposition, "_parse_lines", refuse_to_parse)
-    assert parse_exposition(later) == expected
-    assert only_engine(later).drafts == 12675.0
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b'engine="0",model_name="tiny"} 2675.0', b'engine="1",model_name="tiny"} 2675.0'),
-        (b"drafts_total{", b"emitted_tokens_total{"),
-        (b'le="0.5"', b'le="0.6"'),
-        (b"} 2675.0\n", b"} NaN\n"),
-        (b"} 2675.0\n", b"} 1_000\n"),
-        (b"} 2675.0\n", b"} 2675.0 1700000000\n"),
-        (b"} 2675.0\n", b"} 2675.0\r\n"),
-        (b"} 2675.0\n", b"} 1,2\n"),
-        (b"} 2675.0\n", b'} "1"\n'),
-        (b"} 2675.0\n", b"} \r2675.0\n"),
-        # Lines that were not read: they become samples of interest, name a family of the V0 engine, or are no samples.
-        (b"vllm:engine_sleep_state{", b"vllm:generation_tokens_total{"),
-        (b"vllm:engine_sleep_state{", b"vllm:num_requests_swapped{"),
-        (b"\nprocess_open_fds ", b"\nvllm:num_requests_running "),
-        (b"\nprocess_open_fds ", b"\n# TYPE "),
-        (b"} 2675.0\n", b"} 2675.0\n\n"),
-        (b"# TYPE vllm:prompt_tokens_total counter", b"# TYPE vllm:spec_decode_efficiency gauge"),
-        (b"# EOF", b""),
-    ],
-)
-def test_a_changed_structure_is_noticed(old: bytes, new: bytes) -> None:
-    changed = REAL_DUMP.replace(old, new, 1)
-
-    def outcome() -> Snapshot | str:
-        try:
-            return parse_exposition(changed)
-        except ExpositionError as error:
-            return str(error)
-
-    fresh = outcome()
-    parse_exposition(REAL_DUMP)
-    assert outcome() == fresh
-
-
-def test_a_damaged_structure_is_not_learnt() -> None:
-    damaged = REAL_DUMP.replace(b'e2e_request_latency_seconds_bucket{engine="0",le="0.5"', b'e2e{engine="0",le="0.5"')
-    assert damaged != REAL_DUMP
-    bounds = [only_engine(body).request_latency.bounds for body in (damaged, REAL_DUMP)]  # type: ignore[union-attr]
-    assert len(bounds[1]) == len(bounds[0]) + 1
-
-
-@pytest.mark.parametrize(
-    ("old", "damaged"),
-    [
-        # Of another model, and not whole: a part of no figure of that engine.
-        (b'e2e_request_latency_seconds_bucket{engine="0",le="1.5",model_name="tiny"', b'model_name="t"'),
-        (b'e2e_request_latency_seconds_bucket{engine="0",le="1.5"', b'le="1.a5"'),
-        (b'per_pos_total{engine="0",model_name="tiny",position="1"', b'position="-"'),
-    ],
-)
-def test_a_structure_with_a_series_that_has_no_part_in_it_is_not_learnt(old: bytes, damaged: bytes) -> None:
-    label = damaged.partition(b"=")[0]
-    body = REAL_DUMP.replace(old, re.sub(label + rb'="[^"]*"', damaged, old), 1)
-    assert body != REAL_DUMP
-    parse_exposition(body)
-    assert parse_exposition(REAL_DUMP) == line_by_line(REAL_DUMP)
-
-
 def test_samples_may_stand_in_any_group() -> None:
     body = (
         "# TYPE vllm:num_requests_running gauge\n"
@@ -441,10 +364,3 @@ def test_samples_may_stand_in_any_group() -> None:
     )
     assert only_engine(body).generation_tokens is None
     assert only_engine(body.replace("other 7", 'vllm:generation_tokens_total{model_name="m"} 7')).generation_tokens == 7
-
-
-def test_structures_do_not_pile_up() -> None:
-    for number in range(3 * exposition._LAYOUTS_KEPT):
-        for _ in range(2):
-            parse_exposition(REAL_DUMP.replace(b'"tiny"', f'"model-{number}"'.encode()))
-    assert len(exposition._layouts) == exposition._LAYOUTS_KEPT

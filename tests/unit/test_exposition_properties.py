@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections import deque
 from collections.abc import Iterator
 
 import msgspec
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,8 +17,6 @@ from builders import CAPTURES
 from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics import exposition
-from specdec_exporter.predictor.metrics.admission import Admission
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
@@ -192,16 +188,7 @@ def render(truth: tuple[EngineSnapshot, ...], style: Style) -> bytes:
     return "\n".join([*text, ""]).encode()
 
 
-@pytest.fixture(autouse=True)
-def _nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "_layouts", deque(maxlen=exposition._LAYOUTS_KEPT))
-
-
-def line_by_line(body: bytes) -> Snapshot:
-    return exposition._parse_lines(body, Admission(bounds.ENGINES, frozenset()))
-
-
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=80)
 @given(snapshots(), STYLES)
 def test_what_is_written_is_read(truth: tuple[EngineSnapshot, ...], style: Style) -> None:
     if not style.engine_label:
@@ -210,10 +197,9 @@ def test_what_is_written_is_read(truth: tuple[EngineSnapshot, ...], style: Style
     content_type = "application/openmetrics-text; version=1.0.0" if style.eof else "text/plain"
     expected = truth if style.engine_label else tuple(replace(one, engine="0") for one in truth)
     assert parse_exposition(body, content_type).engines == expected
-    assert parse_exposition(body, content_type) == line_by_line(body)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=40)
 @given(snapshots(), STYLES)
 def test_prometheus_client_finds_the_same_samples(truth: tuple[EngineSnapshot, ...], style: Style) -> None:
     """An independent reader: every number of a snapshot is a sample of that model, and none is left over."""
@@ -239,22 +225,6 @@ def _numbers(snapshot: Snapshot) -> Iterator[float]:
                 yield from (*value.counts, value.sum, value.count)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(snapshots(), st.data(), STYLES)
-def test_the_next_scrape_is_read_by_its_layout_as_line_by_line(
-    truth: tuple[EngineSnapshot, ...], data: st.DataObject, style: Style
-) -> None:
-    style = dataclasses.replace(style, types=True)
-    first = render(truth, style)
-    parse_exposition(first)
-    numbers = re.findall(rb"(?<=\} )[0-9.e+]+$", first, re.MULTILINE)
-    other = data.draw(st.sampled_from([*numbers, b"0.0"]))
-    second = first.replace(
-        b"} " + other + b"\n", b"} " + data.draw(st.sampled_from([b"7", b"7.5", b"NaN", b"+1"])) + b"\n"
-    )
-    assert parse_exposition(second) == line_by_line(second)
-
-
 # What stands at a place (a share of the body) gives way, for so many bytes, to something else.
 MUTATIONS = st.lists(
     st.tuples(
@@ -276,40 +246,18 @@ def mutate(body: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
     return body
 
 
-SAMPLES = [
-    line for dump in DUMPS for line in dump.split(b"\n") if line.startswith((b"vllm:", b"# TYPE vllm:", b"process_"))
-]
-
-
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.integers(0, len(DUMPS) - 1),
-    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from(SAMPLES)), min_size=1, max_size=3),
-)
-def test_a_body_reads_the_same_whatever_was_read_before(which: int, changes: list[tuple[float, bytes]]) -> None:
-    """A few lines give way to lines of these and other releases; the number of lines stays, so layouts look right."""
-    parse_exposition(DUMPS[which])
-    lines = DUMPS[which].split(b"\n")
-    for where, line in changes:
-        lines[int(where * (len(lines) - 1))] = line
-    body = b"\n".join(lines)
-    assert parse_exposition(body) == line_by_line(body)
-
-
-@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=120)
 @given(st.integers(0, len(DUMPS) - 1), MUTATIONS, st.sampled_from([None, "text/plain", "application/openmetrics-text"]))
 def test_a_damaged_dump_is_refused_or_gives_numbers_that_stand_in_it(
     which: int, changes: list[tuple[float, int, bytes]], content_type: str | None
 ) -> None:
     dump = DUMPS[which]
-    parse_exposition(dump)
     body = mutate(dump, changes)
     try:
         snapshot = parse_exposition(body, content_type)
     except ExpositionError as error:
         assert error.reason in ("not_metrics", "truncated", "encoding")  # noqa: PT017  either outcome is right
         return
-    assert snapshot == line_by_line(body)
     written = {
         float(number) for number in re.findall(rb"(?<![\w.])[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?|\.[0-9]+", body)
     }
@@ -328,7 +276,7 @@ def test_nothing_else_is_ever_raised(body: bytes, content_type: str | None) -> N
     assert body.strip()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=60)
 @given(st.integers(0, len(DUMPS) - 1), st.floats(0, 1, exclude_max=True))
 def test_a_dump_cut_off_anywhere_is_truncated_or_ends_with_a_line(which: int, where: float) -> None:
     dump = DUMPS[which]

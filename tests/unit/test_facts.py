@@ -1,7 +1,8 @@
-"""Every fact of ``predictor/facts`` is well-formed, and holds for its own cases and for no others."""
+"""Every fact is well-formed, holds for its own cases and for no others, and is told where it holds."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import Clock, engine, snapshot
+from specdec_exporter.doctor.diagnosis import known_facts
+from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
-from specdec_exporter.predictor.facts.known import TOPICS, Check, Fact, facts_of, load_facts, pitfalls_of
+from specdec_exporter.predictor.facts.known import Fact, load_facts, pitfalls_of
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
 from specdec_exporter.predictor.versions import parse_release
+from specdec_exporter.serving.state import PredictorState
 
-CASES = Path(__file__).parents[1] / "fixtures" / "facts"
-FACTS = [fact for topic in TOPICS for fact in load_facts(topic)]
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+FACTS = known_facts()
 by_code = pytest.mark.parametrize("fact", FACTS, ids=[fact.code for fact in FACTS])
 
 
@@ -26,11 +32,13 @@ class Cases(msgspec.Struct, forbid_unknown_fields=True):
     fails: list[dict[str, Any]]
 
 
-def cases_of(topic: str) -> dict[str, Cases]:
-    return msgspec.yaml.decode((CASES / f"{topic}.yaml").read_bytes(), type=dict[str, Cases])
-
-
-KNOWN_CASES = {code: cases for topic in TOPICS for code, cases in cases_of(topic).items()}
+CASES = {
+    code: cases
+    for name in ("running", "doctor")
+    for code, cases in msgspec.yaml.decode(
+        (FIXTURES / "facts" / f"{name}.yaml").read_bytes(), type=dict[str, Cases]
+    ).items()
+}
 
 
 def deployment(case: dict[str, Any]) -> Deployment:
@@ -39,35 +47,27 @@ def deployment(case: dict[str, Any]) -> Deployment:
     return Deployment(**{**case, **sets, **release})
 
 
-def test_each_file_has_its_cases_in_the_order_of_its_facts() -> None:
-    for topic in TOPICS:
-        assert list(cases_of(topic)) == [fact.code for fact in load_facts(topic)]
-    assert len(KNOWN_CASES) == len(FACTS)
+def codes(given: Deployment) -> set[str]:
+    return {fact.code for fact in FACTS if fact.holds(given)}
 
 
 @by_code
 def test_a_fact_holds_for_its_cases_only(fact: Fact) -> None:
-    cases = KNOWN_CASES[fact.code]
+    cases = CASES[fact.code]
     assert cases.holds
     assert cases.fails
     for case in cases.holds:
         assert fact.holds(deployment(case)), case
-        assert fact in facts_of(deployment(case))
+        told = fact.told(deployment(case))
+        assert "None" not in told.meaning + told.action
     for case in cases.fails:
         assert not fact.holds(deployment(case)), case
 
 
 @by_code
 def test_a_fact_is_well_formed(fact: Fact) -> None:
-    fields = {*Deployment.__struct_fields__, "draft_ratio", "draft_memory_share", "target_memory_share"}
+    fields = set(Deployment.__struct_fields__)
     assert {*fact.when, *fact.unless} <= fields
-    for check in (*fact.when.values(), *fact.unless.values()):
-        if isinstance(check, Check):
-            assert {check.differs_from, check.no_multiple_of, check.above_field} - {None} <= fields
-            spans = check.known_in or {}
-            assert all(re.fullmatch(r"(\d+\.\d+\.\d+)?-(\d+\.\d+\.\d+)?", span) for span in spans)
-            words = [word for span in spans.values() for word in span]
-            assert len(words) == len(set(words))
     since, until = (parse_release(each) if each else None for each in (fact.since, fact.until))
     assert since is None or until is None or since <= until
     assert (since is None) == (fact.since is None)
@@ -75,23 +75,48 @@ def test_a_fact_is_well_formed(fact: Fact) -> None:
     for text in (fact.found, fact.action):
         assert re.fullmatch(r"[A-Z`{].*[a-z0-9)}]\.", text), text
         assert "  " not in text
-        assert set(re.findall(r"\{(\w*)\}", text)) <= {*fields, "missing"}
+        assert set(re.findall(r"\{(\w*)\}", text)) <= fields
     assert fact.sources
     assert bool(fact.checked) != bool(fact.unchecked)
     assert all(parse_release(each) for each in fact.checked)
 
 
-@by_code
-def test_a_fact_is_told_in_words_about_its_cases(fact: Fact) -> None:
-    for case in KNOWN_CASES[fact.code].holds:
-        told = fact.told(deployment(case))
-        assert "None" not in told.meaning + told.action
-        assert "{" not in told.meaning + told.action.replace("'{", "")
+def test_the_cases_are_in_the_order_of_the_facts() -> None:
+    assert list(CASES) == [fact.code for fact in FACTS]
+    assert {fact.level for fact in FACTS[len(load_facts()) :]} == {"note"}, "a page would not tell a warning of these"
 
 
 def test_nothing_known_has_no_fact() -> None:
-    assert list(facts_of(Deployment())) == []
-    assert list(facts_of(of_arguments({"model": "m"}))) == []
+    assert codes(Deployment()) == codes(of_arguments({"model": "m"})) == set()
+
+
+# --- Of servers that started -----------------------------------------------------------------------------------------
+
+STARTS = sorted([*FIXTURES.glob("captures/*/server.log"), *FIXTURES.glob("starts/*.log")])
+WITHOUT_ASYNC = {"ngram_without_async_scheduling"}
+TRUE_OF = {
+    "0.25.1-ngram-k5": WITHOUT_ASYNC,
+    "0.32.0-ngram-k5": WITHOUT_ASYNC,
+    "0.32.0-synthetic": {"synthetic_acceptance"},
+}
+
+
+def test_a_real_start_has_only_true_findings() -> None:
+    found = {}
+    for log in STARTS:
+        name = log.parent.name if log.stem == "server" else log.stem
+        content = log.read_text(encoding="utf-8", errors="replace")
+        if arguments := re.search(r"^[^{]* non-default args: (\{.*\})$", content, re.MULTILINE):
+            given = of_arguments(ast.literal_eval(arguments[1]))
+            found[name] = pitfalls_of(msgspec.structs.replace(given, release=parse_release(name)))
+    assert len(found) >= 10
+    for name, pitfalls in found.items():
+        assert {pitfall.code for pitfall in pitfalls if pitfall.costly} == TRUE_OF.get(name, set()), name
+
+
+# --- On the page and in a log's analysis -----------------------------------------------------------------------------
+
+NGRAM = EngineConfig(speculative=True, vllm_version="0.20.2", engine_generation="v1", method="ngram")
 
 
 def test_what_costs_requests_something_comes_first() -> None:
@@ -99,21 +124,42 @@ def test_what_costs_requests_something_comes_first() -> None:
     assert [pitfall.costly for pitfall in found] == [True, False]
 
 
-def test_what_a_release_lacks_is_named_with_the_releases_that_have_it() -> None:
-    config = {"method": "dflash", "model": "d", "moe_backend": "x", "nmu_speculative_tokens": 3}
-    given = of_arguments({"speculative_config": config})
-    found = {
-        pitfall.code: pitfall.meaning for pitfall in pitfalls_of(msgspec.structs.replace(given, release=(0, 18, 0)))
-    }
-    assert found["method_not_known"].endswith("the method dflash (since 0.20.0).")
-    assert "moe_backend (since 0.19.0), nmu_speculative_tokens (in no release)" in found["key_not_known"]
+def test_the_status_of_a_predictor_has_its_pitfalls() -> None:
+    clock = Clock()
+    state = PredictorState("chat", clock=clock.monotonic, wall_clock=clock.wall)
+    state.observe_snapshot(snapshot(engine()))
+    assert state.status().pitfalls == ()
+    state.observe_event(NGRAM)
+    (found,) = state.status().pitfalls
+    assert {found.code} == WITHOUT_ASYNC
+    assert (found.releases, found.costly) == ("0.14.0 to 0.32.0", True)
+    state.observe_version("0.33.0")
+    assert state.status().pitfalls == ()
 
 
-def test_a_server_that_generated_tokens_was_not_refused() -> None:
-    given = Deployment(release=(0, 19, 1), method="dflash")
-    assert [pitfall.code for pitfall in pitfalls_of(given)] == ["method_not_known"]
-    assert pitfalls_of(msgspec.structs.replace(given, drafting=True)) == ()
+def analyzed(*events: EngineConfig | EngineStats | SpecDecoding) -> set[str]:
+    story = LogStory()
+    story.add(events)
+    return {pitfall.code for pitfall in story.analysis().pitfalls}
 
+
+def test_a_log_has_the_pitfalls_of_what_ran_when_it_ended() -> None:
+    window = SpecDecoding(accepted_tokens=60, draft_tokens=100)
+    assert analyzed(NGRAM, window) == WITHOUT_ASYNC
+    later = EngineConfig(speculative=True, vllm_version="0.33.0", engine_generation="v1", method="draft_model")
+    assert analyzed(NGRAM, window, later, window) == set()
+    assert analyzed(window) == set()
+
+
+def test_a_log_of_a_busy_server_that_never_drafts_says_what_can_be_behind_it() -> None:
+    config = EngineConfig(speculative=True, vllm_version="0.13.0", engine_generation="v1", method="ngram")
+    busy = EngineStats(generation_throughput=40.0)
+    assert analyzed(config, busy) == {"unsupported_params_skip_drafts"}
+    off = EngineConfig(speculative=False, vllm_version="0.13.0", engine_generation="v1")
+    assert analyzed(off, busy) == set()
+
+
+# --- Arguments as fields of a deployment -----------------------------------------------------------------------------
 
 WORDS = st.sampled_from([*of_arguments({}).__struct_fields__, "speculative_config", "backend", "--x", ""])
 VALUES = st.recursive(
@@ -127,7 +173,7 @@ VALUES = st.recursive(
 def test_any_arguments_make_a_deployment(arguments: dict[str, Any]) -> None:
     found = of_arguments(arguments)
     assert msgspec.convert(msgspec.to_builtins(found), Deployment) == found
-    list(facts_of(found))
+    codes(found)
     assert found.arguments == frozenset(arguments)
 
 

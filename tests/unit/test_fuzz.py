@@ -53,7 +53,7 @@ def test_an_input_that_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPat
             pass
 
     monkeypatch.setattr(run, "HANG_SECONDS", 0.01)
-    assert "Hang" in (run.finding(replace(TARGETS["flag"], check=endless), b"") or "")
+    assert "Hang" in (run.finding(replace(TARGETS["log line"], check=endless), b"") or "")
 
 
 def test_equal_seeds_give_equal_inputs_within_the_bound() -> None:

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specdec_exporter.doctor.manifest import Server, read_manifest
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.inspection.beforestart import storage
-from specdec_exporter.predictor.manifest import Server, read_manifest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "manifests"
 KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
@@ -20,40 +19,32 @@ def servers(name: str) -> tuple[Server, ...]:
     return read_manifest((FIXTURES / name).read_bytes(), name)
 
 
-def test_a_script_in_an_inference_service_is_read_with_its_templates() -> None:
+def test_a_script_in_an_inference_service_is_read() -> None:
     (server,) = servers("ngram.yaml")
     found = server.command.deployment()
-    assert (found.model, found.dtype, found.gpu_memory_utilization) == ("/mnt/models/Qwen2.5-7B-Instruct", "half", 0.85)
+    assert (server.name, found.model) == ("InferenceService qwen-ngram", "${MODEL_PATH}")
     assert (found.method, found.num_speculative_tokens) == ("ngram", 5)
-    assert (found.prompt_lookup_min, found.prompt_lookup_max) == (2, 4)
-    assert (server.name, server.gpus) == ("InferenceService qwen-ngram", 1)
-    assert server.command.unread == ()
-
-
-def test_two_artifacts_on_one_volume_keep_their_names() -> None:
+    assert server.command.unread == ("model", "dtype", "gpu_memory_utilization")
     (server,) = servers("eagle3.yaml")
     found = server.command.deployment()
     assert (found.method, found.draft_model) == ("eagle3", "/mnt/models/EAGLE3-LLaMA3.1-Instruct-8B")
-    assert (found.max_num_seqs, found.max_model_len, found.gpu_memory_utilization) == (8, 4096, 0.8)
-    assert server.source_of(found.model or "") == "pvc://checkpoints/Meta-Llama-3.1-8B-Instruct"
+    assert (found.max_num_seqs, found.max_model_len) == (8, 4096)
 
 
-def test_a_path_is_known_by_the_uri_that_is_mounted_there() -> None:
+def test_a_model_is_known_by_the_uri_it_is_fetched_from_unless_an_argument_names_it() -> None:
     (server,) = servers("storage-uris.yaml")
-    assert server.source_of("/mnt/models/target") == "hf://meta-llama/Llama-3.1-8B-Instruct"
-    assert server.source_of("/mnt/models/draft/x") == "hf://yuhuili/EAGLE3-LLaMA3.1-Instruct-8B/x"
-    assert server.source_of("/mnt/modelsx") == "/mnt/modelsx"
-    (server,) = servers("modelcar.yaml")
-    assert server.source_of("/mnt/models/draft") == "oci://registry.example.com/llama-eagle3:1/draft"
-    assert server.command.deployment().speculative is True
+    assert server.command.deployment().model == "/mnt/models/target"
+    text = (FIXTURES / "modelcar.yaml").read_bytes().replace(b"        - --model=/mnt/models/target\n", b"")
+    (server,) = read_manifest(text, "m.yaml")
+    found = server.command.deployment()
+    assert (found.model, found.speculative) == ("oci://registry.example.com/llama-eagle3:1", True)
 
 
 def test_an_llm_inference_service_adds_arguments_to_its_template() -> None:
     (server,) = servers("llm.yaml")
     found = server.command.deployment()
     assert (found.tensor_parallel_size, found.max_num_seqs, found.method) == (4, 64, "eagle3")
-    assert server.source_of(found.model or "") == "hf://Qwen/Qwen3-32B"
-    assert server.gpus == 4
+    assert found.model == "hf://Qwen/Qwen3-32B"
 
 
 def test_main_is_vllm_and_prefill_counts_if_it_has_arguments() -> None:
@@ -125,7 +116,7 @@ def test_every_server_of_a_list_counts() -> None:
         (b"x" * 1_100_000, "expected at most 1048576 bytes"),
         (b"---\n" * 30_000, "expected at most 100 documents"),
         (b"a: 1\na: 2\n", "expected every key once"),
-        (POD.replace(b'"m"]', b'"\'m"]\n      command: [sh, -c, "vllm serve \'m"]'), "open quotation"),
+        (POD.replace(b'"m"]', b'"\'m"]\n      command: [sh, -c, "vllm serve \'m"]'), "No closing quotation"),
     ],
 )
 def test_what_is_no_manifest_is_one_clear_error(content: bytes, words: str) -> None:
@@ -137,73 +128,17 @@ def test_what_is_no_manifest_is_one_clear_error(content: bytes, words: str) -> N
 
 def test_a_number_of_any_length_is_no_fault() -> None:
     content = POD.replace(
-        b'"m"]', b'"m", "-tp", "' + b"9" * 100_000 + b'"]\n      resources: {limits: {a/gpu: "' + b"9" * 99 + b'"}}'
+        b'"m"]', b'"m", "-tp", "' + b"9" * 100_000 + b'"]\n      parallelism: {tensor: "' + b"9" * 99 + b'"}'
     )
     (server,) = read_manifest(content, "m.yaml")
-    assert server.gpus is None
     assert server.command.deployment().tensor_parallel_size is None
-
-
-@pytest.mark.parametrize(
-    ("place", "extra", "words"),
-    [
-        ("      runtime:", "      storageUri: hf://a/b\n", ["exclude each other"]),
-        ("      runtime:", "      storageUri:\n", []),
-        ("    storageUris:", "    storageUri: hf://a/b\n", ["exclude each other"]),
-        # Where a guide has it. KServe 0.17's schema has it in the predictor only.
-        ("      runtime:", "      storageUris: [{uri: hf://a/b, mountPath: /mnt/models/x}]\n", ["below model"]),
-    ],
-)
-def test_storage_uris_stand_alone_in_the_predictor(place: str, extra: str, words: list[str]) -> None:
-    text = (FIXTURES / "storage-uris.yaml").read_text().replace(place, f"{extra}{place}")
-    (server,) = read_manifest(text.encode(), "m.yaml")
-    found = [finding.found for finding in storage(server)]
-    assert len(found) == len(words)
-    assert all(word in each for word, each in zip(words, found, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("mount", "words"),
-    [("/mnt/models/draft", None), ("models/draft", "not absolute"), ("/other/draft", "no folder in common")],
-)
-def test_mount_paths_are_absolute_and_have_one_parent(mount: str, words: str | None) -> None:
-    text = (FIXTURES / "storage-uris.yaml").read_text().replace("mountPath: /mnt/models/draft", f"mountPath: {mount}")
-    (server,) = read_manifest(text.encode(), "m.yaml")
-    found = list(storage(server))
-    assert [finding.level for finding in found] == (["FAIL"] if words else [])
-    assert not words or words in found[0].found
 
 
 SCRAPS = st.sampled_from(
     [path.read_text() for path in sorted(FIXTURES.glob("*.yaml"))]
-    + [
-        *(
-            "kind: List\n",
-            "items:\n",
-            "containers:\n",
-            "- ",
-            "  ",
-            "args: ",
-            "command: [sh, -c, ",
-            "]",
-            "env:\n",
-            "---\n",
-        )
-    ]
-    + [
-        *(
-            "image: vllm/vllm-openai:v1",
-            "\n",
-            "model:\n",
-            "predictor:\n",
-            "&a ",
-            "*a",
-            "<<: *a\n",
-            "{{.Name}}",
-            "'",
-            "null",
-        )
-    ]
+    + [*("kind: List\n", "items:\n", "containers:\n", "args: ", "command: [sh, -c, ", "env:\n", "model:\n")]
+    + [*("image: vllm/vllm-openai:v1", "predictor:\n", "&a ", "*a", "<<: *a\n", "null", "---\n")]
+    + [*("- ", "  ", "]", "\n", "'")]
 )
 
 
@@ -216,4 +151,3 @@ def test_any_text_is_servers_or_an_error_of_ours(text: str) -> None:
         return
     for server in found:
         server.command.deployment()
-        list(storage(server))

@@ -139,7 +139,7 @@ def test_the_last_part_is_what_a_person_cuts(parts: list[tuple[int, str, bool]],
 
 def _analysis(log: str, last: float | None) -> Analysis:
     story = LogStory()
-    events = LogInputs(("-",), stdin=io.BytesIO(log.encode())).events(REPORT_KINDS, keep_statistics=True)
+    events = LogInputs(("-",), stdin=io.BytesIO(log.encode())).events(REPORT_KINDS)
     if last is None:
         story.add(events)
     else:

@@ -20,17 +20,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES, engine, known, latency, snapshot
+from demo.simulator.scenario import Restart
+from demo.simulator.server import serving
+from demo.simulator.settings import SimulatorSettings
 from running import Predictor, predictor
-from specdec_exporter.baseline.file import Baseline, Context, parse_baseline, read_baseline, to_yaml
+from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.live import record
+from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.simulator.scenario import parse_incident
-from specdec_exporter.simulator.server import run
-from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.load import Load, LoadBin
@@ -480,21 +481,6 @@ async def test_a_new_process_is_seen_though_all_its_counters_have_grown_past_the
             await record(server.url, duration_seconds=0.2)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("# HELP x y\nprocess_start_time_seconds 1.79e+09\n", 1.79e9),
-        ("# HELP x y\nprocess_start_time_seconds 1790000000.5 1790000001000\n", 1790000000.5),
-        ("# HELP x y\nprocess_start_time_seconds NaN\n", None),
-        ("# HELP x y\nprocess_start_time_seconds \n", None),
-        ('# HELP x y\nprocess_start_time_seconds{pid="1"} 3\n', None),
-        ("# HELP process_start_time_seconds 3\n", None),
-    ],
-)
-def test_the_start_time_is_that_of_the_one_sample(text: str, seconds: float | None) -> None:
-    assert process_start_time(text.encode()) == seconds
-
-
 async def test_a_span_that_is_over_before_it_began_has_two_ends_all_the_same() -> None:
     async with playing(BEFORE, AFTER) as server:
         assert (await record(server.url, duration_seconds=1e-6)).requests_finished == 8
@@ -527,25 +513,12 @@ async def test_a_log_that_tells_nothing_of_this_predictor_is_refused_at_once(pat
             await record(server.url, duration_seconds=60, log_paths=paths)
 
 
-@contextlib.asynccontextmanager
-async def simulated(log: Path, *incidents: str) -> AsyncIterator[str]:
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    stop = asyncio.Event()
-    settings = SimulatorSettings(
-        load="8",
-        speed=20.0,
-        listen_address="127.0.0.1:0",
-        log_path=str(log),
-        engines=2,
-        incidents=tuple(map(parse_incident, incidents)),
+def simulated(log: Path, *incidents: Restart) -> contextlib.AbstractAsyncContextManager[str]:
+    return serving(
+        SimulatorSettings(
+            load=8, speed=20.0, listen_address="127.0.0.1:0", log_path=str(log), engines=2, incidents=incidents
+        )
     )
-    serving = asyncio.create_task(run(settings, ready=port.set_result, stop=stop))
-    try:
-        async with asyncio.timeout(20):
-            yield f"http://127.0.0.1:{await port}"
-    finally:
-        stop.set()
-        await serving
 
 
 async def command(*arguments: str) -> asyncio.subprocess.Process:
@@ -594,7 +567,7 @@ async def test_live_traffic_of_a_simulated_predictor_is_recorded_into_a_file(tmp
 async def test_a_restart_of_a_simulated_predictor_ends_the_recording_without_a_file(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     # Six seconds from now: by then the recording has begun, even on a busy machine.
-    async with simulated(tmp_path / "vllm.log", "restart at=120s for=4s") as url:
+    async with simulated(tmp_path / "vllm.log", Restart(at=120, duration=4)) as url:
         process = await command("record", "--predictor.url", url, "--duration=40s", "-o", str(path))
         code, told = await finished(process)
     assert (code, "the predictor restarted" in told, path.exists()) == (1, True, False), told

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from builders import CAPTURES
+from specdec_exporter import bounds
 from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
+from specdec_exporter.predictor.log.events import RequestParams
 from specdec_exporter.predictor.responses import (
     Junk,
     ResponseSpeculation,
@@ -20,6 +22,8 @@ from specdec_exporter.predictor.responses import (
     log_request_ids,
     parse_response,
 )
+from specdec_exporter.speculation.requests import OTHER, RequestGroups
+from specdec_exporter.speculation.temperatures import RequestTemperatures
 
 SAVED = json.loads((CAPTURES / "0.32.0-draft_model-per-request-metrics" / "responses.json").read_bytes())
 Step = tuple[int, int]  # accepted, draft tokens
@@ -250,3 +254,33 @@ def test_requests_are_told_apart_by_temperature() -> None:
     found = {(each.temperature, each.at_least): each.group.acceptance_ratio for each in analysis.by_temperature}
     assert found == {(0.0, False): 1.0, (0.7, False): pytest.approx(1 / 3), (2.0, True): 0.0}
     assert analysis.requests_without_temperature == 1
+
+
+# --- kinds of requests ---
+
+
+def request(**known: object) -> ResponseSpeculation:
+    """One draft of one token, accepted."""
+    counts = {"drafts": 1, "draft_tokens": 1, "accepted_tokens": 1, "num_speculative_tokens": 1}
+    fields = {"request_id": "cmpl-1", "steps_by_accepted": (0, 1), **counts, **known}
+    return ResponseSpeculation(**fields)  # type: ignore[arg-type]
+
+
+def test_many_tenants_are_one_group_and_no_request_is_lost() -> None:
+    groups = RequestGroups(with_header=True)
+    for number in [*range(100), 3]:
+        groups.add(request(header=f"tenant-{number}", model=f"lora-{number}"))
+    for by in ("header", "adapter"):
+        found = {each.value: each.group.requests for each in groups.closed() if each.by == by}
+        assert len(found) == bounds.REQUEST_GROUPS + 1
+        assert found[OTHER] == 100 - bounds.REQUEST_GROUPS
+        assert sum(found.values()) == 101
+
+
+def test_requests_that_share_an_id_and_differ_in_temperature_get_none() -> None:
+    temperatures = RequestTemperatures()
+    for name, temperature in (("a", 0.5), ("a", 0.7), ("b-0", 1.0), ("b-0", 1.0)):
+        temperatures.observe_event(RequestParams(request_id=name, temperature=temperature))
+    joined = {name: temperatures.joined(request(request_id=name)).temperature for name in ("a", "b", "c")}
+    assert joined == {"a": None, "b": 1.0, "c": None}
+    assert temperatures.joined(request(request_id="a", temperature=0.2)).temperature == 0.2

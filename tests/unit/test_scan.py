@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from builders import CAPTURES
 from loglines import ARGUMENTS, ARGUMENTS_HEADER
 from specdec_exporter.bounds import LINE_BYTES
-from specdec_exporter.predictor.log import scan
+from specdec_exporter.predictor.log import joining
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
@@ -245,7 +245,7 @@ def test_a_broken_line_before_long_lines_costs_no_more_than_a_few_readings_of_ea
         read.append(len(text))
         return parse_text(text, how)
 
-    monkeypatch.setattr(scan, "parse_text", counting)
+    monkeypatch.setattr(joining, "parse_text", counting)
     lines = [ARGUMENTS_HEADER + ARGUMENTS[:-60], *["a," * 20_000] * 6]
     log = bytearray("".join(f"{line}\n" for line in lines).encode())
     counters = ReaderCounters()

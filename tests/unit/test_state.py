@@ -487,7 +487,6 @@ def test_synthetic_acceptance_is_not_judged_and_recommends_nothing(state: Predic
     assert "synthetic" in status.verdict.headline
     assert status.recommended_num_speculative_tokens is None
     assert [view.recommended_num_speculative_tokens for view in state.engines()] == [None]
-    assert status.published is None
     state.observe_event(ServerArguments(method="draft_model"))
     assert state.status().verdict.code == "not_paying"
     assert state.status().verdict.code != "unknown"
@@ -509,19 +508,8 @@ def test_a_server_that_extracts_hidden_states_drafts_nothing(state: PredictorSta
     state.observe_snapshot(snapshot(engine(1000, (0.0,), k=1)))
     status = state.status()
     assert (status.state, status.verdict.code) == ("speculation_off", "off")
-    assert (status.window, status.lifetime, status.published) == (None, None, None)
+    assert (status.window, status.lifetime) == (None, None)
     (view,) = state.engines()
     assert view.snapshot is not None
     assert (view.snapshot.drafts, view.snapshot.draft_tokens, view.snapshot.accepted_tokens) == (None, None, None)
     assert view.snapshot.generation_tokens
-
-
-def test_published_lengths_stand_beside_those_of_the_predictor(state: PredictorState, clock: Clock) -> None:
-    state.observe_event(config(method="eagle3", model="Qwen/Qwen3-8B"))
-    state.observe_snapshot(snapshot(engine()))
-    clock.advance(60)
-    state.observe_snapshot(snapshot(engine(1000, (700.0, 500.0, 300.0), requests=10)))
-    status = state.status()
-    published = known(status.published)
-    assert (published.shortest, published.num_speculative_tokens) == (2.26, 3)
-    assert published.text in status.verdict.reasons

@@ -20,13 +20,13 @@ import aiohttp
 import click
 import pytest
 from click.testing import CliRunner, Result
+from specdec_exporter.simulator.settings import SimulatorSettings
 
 from recordings import CURVE, recording
 from specdec_exporter.baseline import restart
 from specdec_exporter.baseline.file import Context, read_baseline, write_baseline
 from specdec_exporter.commands import cli
 from specdec_exporter.errors import SpecdecError
-from specdec_exporter.simulator.settings import SimulatorSettings
 
 IN_TIME_SECONDS = 60.0
 MODEL = SimulatorSettings().model

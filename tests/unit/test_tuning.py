@@ -22,7 +22,8 @@ from anyrecording import recordings
 from builders import known, numbers
 from promtool import REPOSITORY
 from recordings import CONTEXT, loaded, recording
-from specdec_exporter.baseline.file import Baseline, parse_baseline, to_yaml
+from specdec_exporter.baseline.file import Baseline, to_yaml
+from specdec_exporter.baseline.reading import parse_baseline
 from specdec_exporter.comparison.advice import Advice, AdviceCode, BestByLoad, BestK
 from specdec_exporter.comparison.keeping import Rule, RuleCode
 from specdec_exporter.comparison.loads import AtLoad

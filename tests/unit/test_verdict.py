@@ -15,7 +15,7 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import ResolvedPolicy, load_policy
-from specdec_exporter.speculation.verdict import Finding, Verdict, VerdictCode, curve_finding, judge
+from specdec_exporter.speculation.verdict import Verdict, VerdictCode, curve_finding, judge
 
 POLICY = load_policy()
 # How bad, by what is known of a service that drafts.
@@ -215,17 +215,6 @@ def test_lossy_rejection_sampling_is_named_and_changes_no_verdict() -> None:
     assert lossy.verdict.code == plain.verdict.code == "healthy"
     words = "rejection sampling is lossy (fly): answers may differ from the target's"
     assert lossy.verdict.reasons == (*plain.verdict.reasons, words)
-
-
-@given(rate=st.floats(0, 1), name=st.sampled_from([None, *POLICY.methods]))
-def test_published_lengths_are_a_remark_and_change_no_verdict(rate: float, name: str | None) -> None:
-    evidence = Evidence(state="drafting", figures=drafted(rate), method=name, num_speculative_tokens=3)
-    plain = judge(evidence, POLICY)
-    compared = judge(msgspec.structs.replace(evidence, published="published: 3.99 for a model"), POLICY)
-    assert compared.findings == (*plain.findings, Finding("PASS", "Reference", "published: 3.99 for a model"))
-    assert compared.verdict == msgspec.structs.replace(
-        plain.verdict, reasons=(*plain.verdict.reasons, "published: 3.99 for a model")
-    )
 
 
 # --- by time, against a baseline ---

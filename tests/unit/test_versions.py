@@ -6,14 +6,17 @@ import re
 
 import pytest
 
-from builders import CAPTURES
 from specdec_exporter.predictor.versions import (
     METHOD_ALIASES,
     WARNING_HINT,
     WARNINGS,
     canonical_method,
     parse_release,
+    releases_in_words,
 )
+from specdec_exporter.speculation.facts import warning_counts
+
+Release = tuple[int, int, int]
 
 
 @pytest.mark.parametrize(
@@ -32,18 +35,34 @@ def test_a_release_is_read_from_a_version(version: str, release: tuple[int, int,
     assert parse_release(version) == release
 
 
-def test_every_captured_release_is_a_release() -> None:
-    for capture in CAPTURES.iterdir():
-        assert parse_release(capture.name.partition("-")[0]) is not None
+@pytest.mark.parametrize(
+    ("since", "until", "words"),
+    [
+        ((0, 8, 5), (0, 8, 5), "0.8.5"),
+        ((0, 8, 3), (0, 8, 5), "0.8.3 to 0.8.5"),
+        ((0, 15, 1), None, "since 0.15.1"),
+        (None, (0, 9, 2), "up to 0.9.2"),
+        (None, None, "all releases"),
+    ],
+)
+def test_a_range_of_releases_is_said_in_words(since: Release | None, until: Release | None, words: str) -> None:
+    assert releases_in_words(since, until) == words
 
 
 @pytest.mark.parametrize("code", WARNINGS)
-def test_a_warning_is_a_label_value_with_one_sentence(code: str) -> None:
+def test_a_warning_is_a_label_value_with_a_meaning_and_a_next_step(code: str) -> None:
     warned = WARNINGS[code]
     assert warned.code == code
     assert re.fullmatch(r"[a-z0-9_]{3,40}", code)
-    assert re.fullmatch(r"[A-Z].*[a-z0-9)]\.", warned.meaning)
+    for text in (warned.meaning, warned.action):
+        assert re.fullmatch(r"[A-Z].*[a-z0-9)]\.", text)
     assert warned.since is None or warned.until is None or warned.since <= warned.until
+
+
+def test_warnings_carry_their_releases_and_what_to_do() -> None:
+    (counted,) = warning_counts({"mtp_layer_reused": 2})
+    assert (counted.count, counted.releases) == (2, "since 0.11.0")
+    assert counted.action == WARNINGS["mtp_layer_reused"].action
 
 
 def test_a_warning_without_the_word_speculative_is_hinted_at() -> None:

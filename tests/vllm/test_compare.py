@@ -15,13 +15,15 @@ from promtool import REPOSITORY, promtool
 from rules.scenario import Case, Pack, Series
 from rules.test_verdict import as_series
 from running import exporter
-from specdec_exporter.baseline.file import read_baseline
+from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.speculation.policy import load_policy
 from vllm import saturated
 from vllm.checkpoints import write_checkpoints
 from vllm.exporter import SERVICE_NAME, run_command
 from vllm.language import Language
 from vllm.server import Installation, Server, running
+
+pytestmark = pytest.mark.nightly
 
 REQUESTS: Final = 210  # compare decides from 200 on
 HIGH, LOW = 1.0, 0.0  # shares of the successors that the draft model knows

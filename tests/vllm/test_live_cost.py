@@ -14,6 +14,8 @@ from vllm.exporter import Exporter, Exposition, serving
 from vllm.language import Language
 from vllm.server import Installation, Server
 
+pytestmark = pytest.mark.nightly
+
 K: Final = 3
 CLIENTS: Final = 3
 SHARE: Final = 0.9  # of the successors that the draft model knows

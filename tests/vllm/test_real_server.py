@@ -322,17 +322,14 @@ def test_check_passes_judgement(observation: Observation) -> None:
 
 def test_the_doctor_finds_no_fault_in_a_server_that_runs(observation: Observation) -> None:
     server, scenario = observation.server, observation.scenario
-    log = ("--log", str(server.log_path))
+    log = ("--predictor.log-path", str(server.log_path))
     result = run_command("doctor", server.url, "--args", shlex.join(server.command), *log, "--output", "json")
     assert result.returncode in (0, 2), result.stdout + result.stderr
     found = json.loads(result.stdout)
     assert "Not the same" not in {each["subject"] for each in found["findings"]}
     assert {each["stage"] for each in found["findings"]} >= {"log", "running"}
-    assert "billion parameters" in found["looked_at"]["Model"]
-    assert "guess" not in found["looked_at"]["Model"]
     speculates = scenario.method is not None
     assert found["looked_at"]["Speculation"].startswith(f"{scenario.method}, k = {scenario.k}" if speculates else "off")
-    assert (found["suggestion"] is None) == speculates
 
 
 def test_a_restart_neither_doubles_nor_negates_anything(

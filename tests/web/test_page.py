@@ -20,7 +20,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from demo.predictors import predictor as simulator
+from demo.simulator.server import serving as simulator
+from demo.simulator.settings import SimulatorSettings
 from fieldtools import tool
 from running import exporter
 from specdec_exporter.predictor.versions import KnownPitfall
@@ -34,7 +35,6 @@ from specdec_exporter.serving.status import (
     PredictorStatus,
     Status,
 )
-from specdec_exporter.simulator.settings import SimulatorSettings
 from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.cost import KChoice
 from specdec_exporter.speculation.estimate import Estimate

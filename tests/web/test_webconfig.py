@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import logging
-import re
 import ssl
 import sys
 import threading
@@ -24,8 +23,8 @@ from yarl import URL
 from certificates import Identity, issue
 from running import exporter
 from specdec_exporter.commands import healthcheck
-from specdec_exporter.errors import ConfigError
-from specdec_exporter.web.basicauth import auth_middleware
+from specdec_exporter.errors import ConfigError, SpecdecError
+from specdec_exporter.web.basicauth import protect
 from specdec_exporter.web.webconfig import WebConfig, WebConfigFile, load_web_config
 
 # With a salt that stays, for it is in the names of tests, and every worker must find the same.
@@ -52,7 +51,8 @@ async def serving(provider: Callable[[], WebConfig], context: ssl.SSLContext | N
     async def metrics(request: web.Request) -> web.Response:
         return web.Response(text="specdec_up 1\n", headers={"X-Content-Type-Options": "nosniff, its own"})
 
-    app = web.Application(middlewares=[auth_middleware(provider)])
+    app = web.Application()
+    protect(app, provider)
     app.router.add_get("/metrics", metrics)
     runner = web.AppRunner(app)
     await runner.setup()
@@ -349,46 +349,48 @@ async def test_the_exporter_serves_those_with_a_password_and_answers_its_own_hea
             assert (await fetch(url, ssl=context)).status == 401
             assert (await fetch(url, ssl=context, headers=header)).status == 200
         probe = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "specdec_exporter", "healthcheck", f"--web.listen-address=127.0.0.1:{port}"
+            *(sys.executable, "-m", "specdec_exporter", "healthcheck", f"--web.listen-address=127.0.0.1:{port}"),
+            f"--web.config.file={path}",
         )
         assert await probe.wait() == 0
     assert all("level=info" in line or "predictor's metrics" in line for line in running.log), running.log
 
 
+async def probe(url: str) -> str:
+    """The error of a health check of a server that may speak TLS; empty if it passes."""
+    flags = [f"--web.listen-address=127.0.0.1:{URL(url).port}", "--web.config.file=web.yml"]
+    try:
+        await asyncio.to_thread(healthcheck.command.main, flags, standalone_mode=False)
+    except SpecdecError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
-async def test_a_health_probe_passes_where_client_certificates_are_demanded(
-    folder: Path, version: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_health_probe_passes_where_client_certificates_are_demanded(folder: Path, version: str) -> None:
     demands = "  client_ca_file: ca.crt\n  client_auth_type: RequireAndVerifyClientCert\n"
-    path = configure(folder, f"{TLS}{demands}  max_version: {version}\n")
-
-    async def probe(url: str) -> tuple[int, str]:
-        address = f"--web.listen-address=127.0.0.1:{URL(url).port}"
-        code = await asyncio.to_thread(healthcheck.command.main, [address], standalone_mode=False)
-        return code, capsys.readouterr().err
-
-    file = WebConfigFile(path)
+    file = WebConfigFile(configure(folder, f"{TLS}{demands}  max_version: {version}\n"))
     async with serving(file.current, file.ssl_context()) as url:
-        assert await probe(url) == (0, "")
-    code, said = await probe(url)
-    assert (code, said.count("\n"), "refused" in said) == (1, 1, True)
+        assert await probe(url) == ""
+    assert "refused" in await probe(url)
 
 
-async def test_a_health_probe_is_not_content_with_any_connection(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_health_probe_takes_a_server_without_tls_and_is_not_content_with_any_connection() -> None:
+    async with serving(WebConfig) as url:
+        assert await probe(url) == ""
+
     async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"\x15\x03\x03\x00\x02\x02\x28")  # a TLS alert, which needs no working TLS
         writer.close()
 
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
-        address = f"--web.listen-address=127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        assert await asyncio.to_thread(healthcheck.command.main, [address], standalone_mode=False) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+        assert await probe(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["", "basic_auth_users:\n", "http_server_config: {http2: true}\n"])
+@pytest.mark.parametrize("text", ["", "basic_auth_users: {}\n", "http_server_config: {http2: true}\n"])
 def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
     config = load_web_config(configure(folder, text))
     assert config == WebConfig()
@@ -402,7 +404,7 @@ def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
         (TLS + "  cret_file: x\n", "tls_server_config.cret_file: unknown key"),
         ("tls_server_config:\n  cert_file: server.crt\n", "key_file"),
         ("tls_server_config:\n  cert_file: ''\n  key_file: server.key\n", "tls_server_config.cert_file"),
-        ('tls_server_config:\n  cert_file: "a\\0b"\n  key_file: server.key\n', "tls_server_config.cert_file.*control"),
+        ('tls_server_config:\n  cert_file: "a\\0b"\n  key_file: server.key\n', "control character"),
         ("tls_server_config:\n  cert_file: gone.crt\n  key_file: server.key\n", "gone.crt: No such file"),
         ("tls_server_config:\n  cert_file: server.crt\n  key_file: client.key\n", "does not belong"),
         ("tls_server_config:\n  cert_file: web.yml\n  key_file: server.key\n", "not a PEM|NO_START_LINE"),
@@ -426,12 +428,13 @@ def test_an_empty_file_means_defaults(folder: Path, text: str) -> None:
         ("http_server_config:\n  headers:\n    X-Frame-Options: maybe\n", "headers.X-Frame-Options.*deny"),
         (
             'http_server_config:\n  headers:\n    Content-Security-Policy: "a\\r\\nSet-Cookie: b"\n',
-            "headers.Content-Security-Policy.*control",
+            "control character",
         ),
         ("basic_auth_users:\n  alice: wonderland\n", "basic_auth_users.alice: not a bcrypt hash"),
         (f"basic_auth_users:\n  alice: $2b$04${'a' * 53}\n", "basic_auth_users.alice: not a bcrypt hash"),
-        ("basic_auth_users:\n  alice:\n", "basic_auth_users.alice: not a bcrypt hash"),
-        ('basic_auth_users:\n  alice: "wonderland\\n"\n', "basic_auth_users.alice: contains a line break"),
+        ("basic_auth_users:\n  alice:\n", r"basic_auth_users\[...\]: expected text, found nothing"),
+        ("basic_auth_users:\n", "basic_auth_users: expected a mapping, found nothing"),
+        ('basic_auth_users:\n  alice: "wonderland\\n"\n', "line 2: expected printable text"),
         (f"basic_auth_users:\n  'a:b': {ALICE}\n", "colon"),
     ],
 )
@@ -440,7 +443,7 @@ def test_a_bad_file_is_named_with_the_key(folder: Path, text: str, named: str) -
     with pytest.raises(ConfigError, match=named) as caught:
         load_web_config(path)
     message = str(caught.value)
-    assert re.match(rf"{re.escape(str(path))}, line \d: ", message)
+    assert message.startswith(str(path))
     assert "\n" not in message
     assert "wonderland" not in message
     assert ALICE not in message

@@ -1,29 +1,25 @@
 """A baseline: what one predictor did over a span of time, under which conditions, and the YAML file for it.
 
 Counts are increases over the span, times seconds. ``None`` means not known, not given, or not exposed by the predictor.
-Reading is strict: every error names line and key.
+:mod:`.reading` reads the file.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from specdec_exporter.baseline.values import column, histogram, histograms, number, positive
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
-from specdec_exporter.speculation.load import BLOCK_COUNTS, CONCURRENCY_BOUNDS, Load, LoadBin
-from specdec_exporter.yamlfile import Node, parse_yaml, read_yaml
+from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin
 
 # The service level indicators of a baseline: field of a baseline -> field of a snapshot.
 HISTOGRAMS = {
@@ -36,11 +32,6 @@ SLIS = tuple(HISTOGRAMS)
 LENGTHS = ("prompt_length", "generation_length")
 
 MAX_TEXT = 4096
-_MOST_BLOCKS = 1000  # in a file; a recording has 24 at most
-_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
-_UNSET_CLOCK_YEAR = 1970
-
-_T = TypeVar("_T")
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,8 +122,8 @@ def as_utc(moment: datetime) -> str:
 
 # --- Writing ----------------------------------------------------------------------------------------------------------
 
-_CONTEXT = tuple(Context.__struct_fields__)
-_FACTS = ("model_name", "vllm_version", "method", "num_speculative_tokens")
+CONTEXT = tuple(Context.__struct_fields__)
+FACTS = ("model_name", "vllm_version", "method", "num_speculative_tokens")
 _ACCEPTANCE = ("drafts", "draft_tokens", "accepted_tokens", "accepted_per_position")
 _THROUGHPUT = (
     "requests_finished",
@@ -144,7 +135,7 @@ _THROUGHPUT = (
     "preemptions",
 )
 # The counts of the blocks of time.
-_COUNTS_OF_TIME = tuple(name for name in (*_ACCEPTANCE, *_THROUGHPUT) if name in SCALARS)
+COUNTS_OF_TIME = tuple(name for name in (*_ACCEPTANCE, *_THROUGHPUT) if name in SCALARS)
 
 
 def to_document(baseline: Baseline) -> dict[str, Any]:
@@ -161,8 +152,8 @@ def to_document(baseline: Baseline) -> dict[str, Any]:
         "recorded_at": baseline.recorded_at,
         "duration_seconds": _plain(baseline.duration_seconds),
         "interrupted": baseline.interrupted,
-        **{name: getattr(baseline.context, name) for name in _CONTEXT},
-        **{name: getattr(baseline, name) for name in _FACTS},
+        **{name: getattr(baseline.context, name) for name in CONTEXT},
+        **{name: getattr(baseline, name) for name in FACTS},
         "acceptance": {name: value(name) for name in _ACCEPTANCE} if counts.draft_tokens is not None else None,
         "throughput": {name: value(name) for name in _THROUGHPUT},
         "latency": {sli: _histogram_document(histogram) for sli, histogram in baseline.histograms()},
@@ -183,7 +174,7 @@ def _blocks_document(blocks: Sequence[Block]) -> dict[str, Any]:
     """Return one list per figure, which holds a value for each block."""
     if not blocks:
         return {}
-    document: dict[str, Any] = _columns(blocks, _COUNTS_OF_TIME)
+    document: dict[str, Any] = _columns(blocks, COUNTS_OF_TIME)
     for sli in SLIS:
         found = [each for block in blocks if (each := getattr(block, sli)) is not None]
         if len(found) == len(blocks):
@@ -239,7 +230,7 @@ def to_yaml(baseline: Baseline) -> str:
     ]
     for key, value in to_document(baseline).items():
         comment = _COMMENTS.get(key)
-        if key in _CONTEXT and value is None:
+        if key in CONTEXT and value is None:
             comment = "not given: a comparison of numbers needs it"
         if key in ("hardware", "model_name", "acceptance", "throughput", "latency", "lengths", "by_load", "blocks"):
             lines.append("")
@@ -289,151 +280,3 @@ def write_baseline(path: str, baseline: Baseline, *, force: bool = False) -> Non
         Path(temporary).replace(target)
     except (OSError, BaselineError) as error:
         raise BaselineError(f"{error}; the recording is in {temporary}") from error
-
-
-# --- Reading ----------------------------------------------------------------------------------------------------------
-
-
-def read_baseline(path: str) -> Baseline:
-    """Read a baseline's file.
-
-    Raises :class:`BaselineError` with file, line, key, the expected and the found value, for an unreadable file,
-    unknown keys, wrong types, falling counts, buckets without ``+Inf`` at the end, or a sum that contradicts the
-    buckets.
-    """
-    return _baseline(read_yaml(path, BaselineError))
-
-
-def parse_baseline(content: bytes, path: str = "baseline") -> Baseline:
-    """Read the bytes of a baseline's file as :func:`read_baseline`; errors call it ``path``."""
-    return _baseline(parse_yaml(content, path, BaselineError))
-
-
-def _baseline(document: Node) -> Baseline:
-    if not document.given:
-        document.fail("a baseline", "nothing")
-    top = document.mapping(
-        required=("name", "recorded_at", "duration_seconds", "latency"),
-        optional=("interrupted", *_CONTEXT, *_FACTS, "acceptance", "throughput", "lengths", "by_load", "blocks"),
-    )
-    latency = {sli: _if_given(histogram, node) for sli, node in top["latency"].mapping(optional=SLIS).items()}
-    if not any(latency.values()):
-        top["latency"].fail(f"at least one of {', '.join(SLIS)}", "none")
-    lengths = top["lengths"].mapping(optional=LENGTHS)
-    throughput = top["throughput"].mapping(optional=_THROUGHPUT)
-    seconds = number(top["duration_seconds"])
-    if not seconds:
-        top["duration_seconds"].fail("a duration above 0 seconds", "0")
-    return Baseline(
-        name=_text(top["name"]),
-        recorded_at=_timestamp(top["recorded_at"]),
-        duration_seconds=seconds,
-        interrupted=top["interrupted"].read(bool | None) or False,
-        context=Context(**{name: _if_given(_text, top[name]) for name in _CONTEXT}),
-        vllm_version=_if_given(_text, top["vllm_version"]),
-        method=_if_given(_text, top["method"]),
-        model_name=_if_given(_text, top["model_name"]),
-        num_speculative_tokens=_if_given(positive, top["num_speculative_tokens"]),
-        counts=_counts(top["acceptance"], throughput),
-        requests_finished=_if_given(number, throughput["requests_finished"]),
-        blocks=_blocks(top["blocks"], latency),
-        by_load=_by_load(top["by_load"]),
-        **latency,
-        **{name: _if_given(histogram, node) for name, node in lengths.items()},
-    )
-
-
-def _if_given(read: Callable[[Node], _T], node: Node) -> _T | None:
-    return read(node) if node.given else None
-
-
-def _text(node: Node) -> str:
-    value = node.text()
-    if not 0 < len(value) <= MAX_TEXT or not value.isprintable() or not value.strip():
-        node.fail(f"1 to {MAX_TEXT} printable characters on one line", repr(value))
-    return value
-
-
-def _timestamp(node: Node) -> str:
-    value = node.written()
-    moment = None
-    with contextlib.suppress(ValueError, OverflowError):
-        if _TIMESTAMP.fullmatch(value):
-            moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
-    if moment is None or moment.year <= _UNSET_CLOCK_YEAR:
-        node.fail("a time such as 2026-01-31T12:00:00Z", repr(value))
-    return as_utc(moment)
-
-
-def _counts(acceptance: Node, throughput: dict[str, Node]) -> Counts:
-    nodes = acceptance.mapping(optional=_ACCEPTANCE)
-    scalars: dict[str, Any] = {
-        **{name: _if_given(number, nodes[name]) for name in _ACCEPTANCE if name != "accepted_per_position"},
-        **{name: _if_given(number, throughput[name]) for name in _THROUGHPUT if name in SCALARS},
-    }
-    counts = Counts(accepted_per_position=tuple(map(number, nodes["accepted_per_position"].items())), **scalars)
-    drafted, accepted = counts.draft_tokens, counts.accepted_tokens
-    if acceptance.given and (drafted is None or accepted is None):
-        acceptance.fail("draft_tokens and accepted_tokens, or null", "only a part of them")
-    if drafted is not None and accepted is not None and accepted > drafted:
-        nodes["accepted_tokens"].fail(f"at most the {drafted:g} draft_tokens", f"{accepted:g}")
-    limit = counts.drafts
-    for node in nodes["accepted_per_position"].items():
-        if limit is None:
-            nodes["accepted_per_position"].fail("drafts beside the positions", "none")
-        if (count := number(node)) > limit:
-            node.fail(f"at most {limit:g}, the drafts or what the position before accepted", f"{count:g}")
-        limit = count
-    return counts
-
-
-def _by_load(node: Node) -> tuple[LoadBin, ...]:
-    if not node.given:
-        return ()
-    found = []
-    for name, each in node.entries().items():
-        if not name.isdecimal() or name not in map(str, CONCURRENCY_BOUNDS):
-            each.fail(f"a bin of {', '.join(map(str, CONCURRENCY_BOUNDS))}", repr(name))
-        found.append(_load_bin(int(name), each))
-    return tuple(sorted(found, key=lambda each: each.bound))
-
-
-def _load_bin(bound: int, node: Node) -> LoadBin:
-    parts = node.mapping(
-        required=("intervals", "seconds", "steps", "step_seconds"), optional=(*BLOCK_COUNTS, "accepted_per_position")
-    )
-    times, counts = _counts_of_blocks(parts, BLOCK_COUNTS)
-    blocks = [Load(number(item), found) for item, found in zip(times, counts, strict=True)]
-    for block, item in zip(blocks, times, strict=True):
-        if not block.tells_the_cost:
-            item.fail("blocks with seconds, steps and step_seconds above 0", "none")
-    positions = tuple(number(item) for item in parts["accepted_per_position"].items())
-    return LoadBin(bound, positive(parts["intervals"]), tuple(blocks), positions)
-
-
-def _blocks(node: Node, latency: Mapping[str, Histogram | None]) -> tuple[Block, ...]:
-    if not node.given or not node.entries():
-        return ()
-    parts = node.mapping(required=("seconds",), optional=(*_COUNTS_OF_TIME, *SLIS))
-    times, counts = _counts_of_blocks(parts, _COUNTS_OF_TIME)
-    columns = {}
-    for sli, whole in latency.items():
-        if parts[sli].given:
-            if whole is None:
-                parts[sli].fail(f"none, as in latency.{sli}", "some")
-            columns[sli] = histograms(parts[sli], whole.bounds, len(times))
-    blocks = []
-    for i, (item, found) in enumerate(zip(times, counts, strict=True)):
-        if not (seconds := number(item)):
-            item.fail("a time above 0 seconds", "0")
-        blocks.append(Block(seconds=seconds, counts=found, **{sli: each[i] for sli, each in columns.items()}))
-    return tuple(blocks)
-
-
-def _counts_of_blocks(parts: Mapping[str, Node], names: Sequence[str]) -> tuple[list[Node], list[Counts]]:
-    """Return the node of each block's seconds, and its counts."""
-    times = parts["seconds"].items()
-    if not 0 < len(times) <= _MOST_BLOCKS:
-        parts["seconds"].fail(f"1 to {_MOST_BLOCKS} blocks", str(len(times)))
-    columns: dict[str, Any] = {name: column(parts[name], len(times)) for name in names if parts[name].given}
-    return times, [Counts(**{name: values[i] for name, values in columns.items()}) for i in range(len(times))]

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, read_baseline
+from specdec_exporter.baseline.file import HISTOGRAMS, Baseline
+from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.baseline.remarks import remarks
+from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
@@ -98,10 +100,12 @@ class PinnedBaseline:
             self.fit = fit(self.baseline, snapshot, vllm_version)
 
 
-async def compare_with(baseline: Baseline, url: str, timeout_seconds: float) -> tuple[str, ...]:
+async def compare_with(
+    baseline: Baseline, url: str, timeout_seconds: float, access: Access = SYSTEM_TRUST
+) -> tuple[str, ...]:
     """Return how the predictor at ``url`` differs. Raises :class:`BaselineError` if the baseline does not fit."""
     async with open_session() as session:
-        fetcher = MetricsFetcher(session, url)
+        fetcher = MetricsFetcher(session, url, access=access)
         snapshot = await fetcher.fetch(timeout_seconds)
         version = await fetcher.version(timeout_seconds)
     if not snapshot.engines:

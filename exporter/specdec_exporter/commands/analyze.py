@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from specdec_exporter.commands import PROG
-from specdec_exporter.commands.flags import DURATION, HEADER, HEADER_HELP
+from specdec_exporter.commands.flags import DURATION, HEADER, option
 from specdec_exporter.predictor.log.counters import on_trust
 from specdec_exporter.predictor.log.events import RUNNING_KINDS, EngineConfig, Event, StartFailure
 from specdec_exporter.predictor.log.recent import MOST_EVENTS, LastPart, RecentEvents
@@ -107,7 +107,7 @@ def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO,
 
     story = LogStory()
     with suppress(KeyboardInterrupt), reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
-        events = inputs.events(REPORT_KINDS, progress, keep_statistics=last_seconds is not None)
+        events = inputs.events(REPORT_KINDS, progress)
         if last_seconds is not None:
             part = _last_part(events, last_seconds, stderr)
             story.add_start(part.start)
@@ -149,13 +149,13 @@ def discard(stdout: TextIO) -> None:
     show_default=True,
     help="A report, or one JSON object per recognised line.",
 )
-@click.option(
-    "--log-trust",
+@option(
+    "--predictor.log-trust",
+    "Whose lines count: those that name vLLM's own loggers (server), or any. auto: any, if the log has no header of "
+    "vLLM's, such as a pasted message.",
     type=click.Choice(["auto", "server", "any"]),
     default="auto",
     show_default=True,
-    help="Whose lines count: those that name vLLM's own loggers (server), or any. auto: any, if the log has no header "
-    "of vLLM's, such as a pasted message.",
 )
 @click.option(
     "--last",
@@ -169,12 +169,17 @@ def discard(stdout: TextIO) -> None:
     help="Saved responses of vLLM 0.29.0 or later with --per-request-spec-decode-metrics, one JSON object per line; "
     "repeatable. The temperature of each request comes from the log, if FILE is given too, or from its saved body.",
 )
-@click.option("--header", type=HEADER, metavar="NAME", help=f"{HEADER_HELP} With --responses.")
+@click.option(
+    "--header",
+    type=HEADER,
+    metavar="NAME",
+    help="With --responses: a header of the saved requests to group by, e.g. X-Tenant.",
+)
 def command(
     paths: tuple[str, ...],
     *,
     output: Literal["text", "jsonl"],
-    log_trust: LogTrust,
+    predictor_log_trust: LogTrust,
     last: float | None,
     responses: tuple[str, ...],
     header: str | None,
@@ -185,8 +190,8 @@ def command(
             raise click.UsageError("--last and --responses exclude each other: a response has no time")
         from specdec_exporter.commands.responses import analyze_responses
 
-        return analyze_responses(paths, responses, output=output, trust=log_trust, header=header)
+        return analyze_responses(paths, responses, output=output, trust=predictor_log_trust, header=header)
     if header is not None:
         raise click.UsageError("--header needs --responses")
     gc.set_threshold(100_000)  # importing modules and reading a log leave little garbage
-    return analyze(paths or ("-",), output=output, last_seconds=last, trust=log_trust)
+    return analyze(paths or ("-",), output=output, last_seconds=last, trust=predictor_log_trust)

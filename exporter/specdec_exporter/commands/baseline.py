@@ -14,9 +14,10 @@ import click
 
 from specdec_exporter.baseline import file as baselines
 from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.baseline.remarks import remarks
-from specdec_exporter.commands.flags import DURATION, Checked, access_flags, context_flags, log_paths_flag
-from specdec_exporter.commands.recording import DEFAULT_URL, given_context, one_line, record_beside, said, with_scheme
+from specdec_exporter.commands.flags import DURATION, Checked, access_flag, log_path_flag, output_flag, timeout_flag
+from specdec_exporter.commands.recording import DEFAULT_URL, context_flags, given_context, one_line, record_beside, said
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError, SpecdecError
 from specdec_exporter.formatting import plain
@@ -41,13 +42,13 @@ def _moment(text: str) -> datetime:
 @command.command()
 @click.option("--predictor.url", "url", metavar="URL", help=f"The predictor.  [default: {DEFAULT_URL}]")
 @click.option("--duration", type=DURATION, help="How long to record.  [default: 30m]")
-@access_flags
-@log_paths_flag("--predictor.log-path", "Its log, for method, draft model and k: path or glob, repeatable.")
+@access_flag
+@timeout_flag
+@log_path_flag
 @click.option("--prometheus", metavar="URL", help="Record from a range of this Prometheus instead.")
 @click.option("--selector", metavar="{...}", help="With --prometheus: the labels of one service and model.")
 @click.option("--range", "span", type=DURATION, help="With --prometheus: how far back.  [default: 24h]")
 @click.option("--end", type=Checked("time", _moment), help="With --prometheus: where the range ends.  [default: now]")
-@click.option("--timeout", type=DURATION, help="Longest time for each request.  [default: 5s; Prometheus: 60s]")
 @click.option("--name", help="Its name.  [default: the file's name]")
 @context_flags
 @click.option("-o", "--output", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
@@ -57,12 +58,12 @@ def record(
     url: str | None,
     duration: float | None,
     access: Access,
-    log_paths: tuple[str, ...],
+    predictor_timeout: float,
+    predictor_log_path: tuple[str, ...],
     prometheus: str | None,
     selector: str | None,
     span: float | None,
     end: datetime | None,
-    timeout: float | None,
     name: str | None,
     output: str,
     force: bool,
@@ -78,7 +79,7 @@ def record(
     given = given_context(context)
     name = one_line(name)
     if prometheus is not None:
-        if url or duration or log_paths or access != SYSTEM_TRUST:
+        if url or duration or predictor_log_path or access != SYSTEM_TRUST:
             raise click.UsageError("--prometheus excludes --duration and all --predictor flags")
         if selector is None:
             raise click.UsageError("--prometheus needs --selector, e.g. '{inference_service=\"chat\"}'")
@@ -93,7 +94,6 @@ def record(
                 end=end,
                 name=name,
                 context=given,
-                timeout_seconds=timeout or 60.0,
             )
         )
         if recorded.duration_seconds < 0.9 * span:
@@ -104,11 +104,11 @@ def record(
             raise click.UsageError("--selector, --range and --end need --prometheus")
         recorded = asyncio.run(
             record_beside(
-                with_scheme(url or DEFAULT_URL),
+                url or DEFAULT_URL,
                 duration or _DEFAULT_DURATION_SECONDS,
                 access=access,
-                log_paths=log_paths,
-                timeout_seconds=timeout or 5.0,
+                log_paths=predictor_log_path,
+                timeout_seconds=predictor_timeout,
                 name=name,
                 context=given,
             )
@@ -129,10 +129,10 @@ def _keep(recorded: Baseline, output: str, *, force: bool) -> None:
 
 @command.command()
 @click.argument("file")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_flag
 def show(file: str, output: Literal["text", "json"]) -> int:
     """Show the contents of a baseline."""
-    found = baselines.read_baseline(file)
+    found = read_baseline(file)
     if output == "json":
         click.echo(json.dumps(baselines.to_document(found), indent=2, ensure_ascii=False))
         return 0
@@ -146,8 +146,9 @@ def show(file: str, output: Literal["text", "json"]) -> int:
 @command.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--predictor.url", "url", metavar="URL", help="Also check that they fit what this predictor serves.")
-@click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest time for each request.")
-def check(files: tuple[str, ...], url: str | None, timeout: float) -> int:
+@access_flag
+@timeout_flag
+def check(files: tuple[str, ...], *, url: str | None, access: Access, predictor_timeout: float) -> int:
     """Check baselines, e.g. after an edit. Each fault is printed with its file, line and key.
 
     Exit codes: 0 all are valid; 1 one is not valid, or is of another model than the predictor serves; 2 the predictor's
@@ -157,11 +158,11 @@ def check(files: tuple[str, ...], url: str | None, timeout: float) -> int:
     for file in files:
         differences: tuple[str, ...] = ()
         try:
-            found = baselines.read_baseline(file)
+            found = read_baseline(file)
             if url is not None:
                 from specdec_exporter.baseline.pinned import compare_with
 
-                differences = asyncio.run(compare_with(found, with_scheme(url), timeout))
+                differences = asyncio.run(compare_with(found, url, predictor_timeout, access))
         except SpecdecError as error:
             click.echo(f"FAIL {error if isinstance(error, BaselineError) else f'{file}: {error}'}")
             code = 1

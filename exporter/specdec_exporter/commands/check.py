@@ -7,40 +7,26 @@ from typing import Literal
 
 import click
 
-from specdec_exporter.commands.flags import DURATION, access_flags, log_paths_flag
+from specdec_exporter.commands.flags import access_flag, log_path_flag, option, output_flag, timeout_flag, window_flag
 from specdec_exporter.config import Access
 
 
 @click.command("check")
 @click.argument("url")
-@access_flags
-@log_paths_flag("--log-path", "The predictor's log: path or glob, repeatable.")
-@click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest time for each request.")
-@click.option(
-    "--window",
-    "--interval",
-    "window",
-    type=DURATION,
-    default="2s",
-    show_default=True,
-    help="How long to read it: 1m tells more than 2s. An exporter has a window of its own.",
-)
-@click.option("--baseline", metavar="FILE", help="Baseline to compare the speed with, from `baseline record`.")
-@click.option(
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people, or one JSON object.",
-)
+@access_flag
+@log_path_flag
+@timeout_flag
+@window_flag
+@option("--baseline.file", "Baseline to compare the speed with, from `baseline record`.", metavar="PATH")
+@output_flag
 def command(
     url: str,
     *,
     access: Access,
-    log_paths: tuple[str, ...],
-    timeout: float,
+    predictor_log_path: tuple[str, ...],
+    predictor_timeout: float,
     window: float,
-    baseline: str | None,
+    baseline_file: str | None,
     output: Literal["text", "json"],
 ) -> int:
     """Examine the predictor at URL: what is well, what is not, and what to do.
@@ -58,9 +44,9 @@ def command(
         return await check(
             url,
             access=access,
-            log_paths=log_paths,
-            baseline_path=baseline,
-            timeout_seconds=timeout,
+            log_paths=predictor_log_path,
+            baseline_path=baseline_file,
+            timeout_seconds=predictor_timeout,
             window_seconds=window,
             output=output,
             stop=stop_at_signals(),

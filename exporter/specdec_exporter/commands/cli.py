@@ -1,15 +1,20 @@
-"""The command line, read by click."""
+"""The command line: which commands there are, how each of them ends, and with which exit code."""
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 
 import click
 
 from specdec_exporter import __version__
 from specdec_exporter.commands import PROG
+from specdec_exporter.errors import SpecdecError
 
-COMMANDS = ("analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve", "simulate", "tap", "tune")
+COMMANDS = ("analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve")
+BAD_USAGE = 64  # EX_USAGE of sysexits.h; check and doctor end with 2 for warnings
+_INTERRUPTED = 130
 
 
 class _Commands(click.Group):
@@ -42,13 +47,24 @@ def cli() -> None:
     """
 
 
-def run() -> int:
-    """Run the command of ``sys.argv``; return the exit code, 2 for bad usage."""
+def main() -> None:
+    """Run the command of ``sys.argv`` and exit; an error is one line on stderr."""
     try:
         code = cli.main(prog_name=PROG, standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except click.Abort:
-        return 130
-    return code if isinstance(code, int) else 0
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else PROG
+        code = _complain(f"{error.format_message()} (see {command} --help)", BAD_USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        code = _INTERRUPTED
+    except (SpecdecError, click.ClickException) as error:
+        code = _complain(str(error))
+    except Exception as error:
+        if os.environ.get("SPECDEC_TRACEBACK"):
+            raise
+        code = _complain(f"internal error: {type(error).__name__}: {error} (SPECDEC_TRACEBACK=1 shows where)")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(text: str, code: int = 1) -> int:
+    sys.stderr.write(f"{PROG}: {text}\n")
+    return code

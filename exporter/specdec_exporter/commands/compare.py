@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from specdec_exporter.baseline.file import read_baseline
-from specdec_exporter.commands.flags import DURATION, access_flags, context_flags, log_paths_flag
-from specdec_exporter.commands.recording import given_context, one_line, record_beside
-from specdec_exporter.config import SYSTEM_TRUST, Access
+from specdec_exporter.baseline.reading import read_baseline
+from specdec_exporter.commands.flags import DURATION, log_path_flag
+from specdec_exporter.commands.recording import context_flags, given_context, one_line, record_beside
+from specdec_exporter.config import SYSTEM_TRUST
 
 if TYPE_CHECKING:
     from specdec_exporter.comparison.decision import Decision
@@ -46,10 +46,7 @@ _TIMEOUT_SECONDS = 5.0
     help="BASELINE and all files but the last are runs of one setting. Two files alone: how far do such runs differ?",
 )
 @click.option("--duration", type=DURATION, help="With URL: how long to record.  [default: 5m]")
-@access_flags
-@log_paths_flag(
-    "--predictor.log-path", "With URL: the predictor's log, for method, draft model and k: path or glob, repeatable."
-)
+@log_path_flag
 @click.option("--name", help="With URL: the name of the recording.  [default: the served model]")
 @context_flags
 def command(
@@ -60,15 +57,15 @@ def command(
     fail_on_regression: bool,
     repeated: bool,
     duration: float | None,
-    access: Access,
-    log_paths: tuple[str, ...],
+    predictor_log_path: tuple[str, ...],
     name: str | None,
     **context: str | None,
 ) -> int:
     r"""Compare two recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
 
     Both are files of `baseline record`. CANDIDATE may also be the URL of a predictor (http://...), which is then
-    recorded first; flags such as --hardware add what the predictor does not report.
+    recorded first; flags such as --hardware add what the predictor does not report. If it needs a token or a
+    certificate, record it with `baseline record --config.file`.
 
     Two runs of one setting tell how far such runs differ by themselves: `compare RUN RUN --aa`. With `compare RUN RUN
     CANDIDATE --aa` every interval holds that.
@@ -80,7 +77,7 @@ def command(
     compare base-chat.yaml spec-chat.yaml base-code.yaml spec-code.yaml --output markdown
     """
     urls = [each for each in candidates if each.startswith(("http://", "https://"))]
-    if not urls and (duration or access != SYSTEM_TRUST or log_paths or name or any(context.values())):
+    if not urls and (duration or predictor_log_path or name or any(context.values())):
         raise click.UsageError(
             "--duration, --predictor flags, --name, --hardware and the like need the URL of a predictor; a file "
             "already says these things"
@@ -101,8 +98,8 @@ def command(
             record_beside(
                 urls[0],
                 duration or _DURATION_SECONDS,
-                access=access,
-                log_paths=log_paths,
+                access=SYSTEM_TRUST,
+                log_paths=predictor_log_path,
                 timeout_seconds=_TIMEOUT_SECONDS,
                 name=one_line(name),
                 context=given_context(context),

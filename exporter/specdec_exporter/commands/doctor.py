@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from specdec_exporter.commands.flags import DURATION, Checked, access_flags
+from specdec_exporter.commands.flags import Checked, access_flags
 from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.versions import Release, parse_release
@@ -19,35 +19,19 @@ def _release(text: str) -> Release:
     return release
 
 
-_UNITS = {"GiB": 2**30, "GB": 10**9, "MiB": 2**20, "MB": 10**6}
-
-
-def _gpu_bytes(text: str) -> float:
-    from specdec_exporter.yamlfile import number_of
-
-    for unit, factor in _UNITS.items():
-        number = number_of(text.removesuffix(unit).strip()) if text.endswith(unit) else None
-        if number is not None and number > 0:
-            return number * factor
-    raise ConfigError(f"expected a size such as 24GiB, found {text[:40]!r}")
-
-
 @click.command("doctor")
 @click.argument("url", required=False)
 @click.option("--args", "arguments", metavar="TEXT", help="vLLM's command, or only its arguments, in quotes.")
 @click.option("--manifest", metavar="FILE|-", help="A Kubernetes manifest that starts vLLM, instead of --args.")
-@click.option("--log", "log_paths", multiple=True, metavar="FILE|-", help="The server's log from its start.")
+@click.option(
+    "--predictor.log-path", "log_paths", multiple=True, metavar="PATH|-", help="The server's log from its start."
+)
 @click.option(
     "--release",
     type=Checked("release", _release),
     help="The release of vLLM, such as 0.32.0, where neither log, server nor the image's tag tells it.",
 )
-@click.option("--gpu-memory", "gpu_bytes", type=Checked("size", _gpu_bytes), help="Memory of each GPU, such as 24GiB.")
-@click.option("--target-path", metavar="DIR", help="The target's folder: its size, architecture and tokenizer.")
-@click.option("--draft-path", metavar="DIR", help="The draft's folder, likewise.")
 @access_flags
-@click.option("--timeout", type=DURATION, default="5s", show_default=True, help="Longest time for each request.")
-@click.option("--window", type=DURATION, default="2s", show_default=True, help="How long to read a running server.")
 @click.option(
     "--output",
     type=click.Choice(["text", "json"]),
@@ -62,37 +46,23 @@ def command(
     manifest: str | None,
     log_paths: tuple[str, ...],
     release: Release | None,
-    gpu_bytes: float | None,
-    target_path: str | None,
-    draft_path: str | None,
     access: Access,
-    timeout: float,
-    window: float,
     output: Literal["text", "json"],
 ) -> int:
     """Judge a server of vLLM by its arguments, its log and its metrics: any of them, or all together.
 
     Before a deployment: doctor --args "vllm serve MODEL ..." --release 0.32.0, or doctor --manifest FILE. After a
-    start: doctor --log FILE. On a running server: doctor URL.
+    start: doctor --predictor.log-path FILE. On a running server: doctor URL.
 
     Exit codes: 0 nothing to do, 2 there are warnings, 1 something cannot work.
     """
     if arguments is None and manifest is None and not log_paths and url is None:
-        raise click.UsageError("give at least one of --args, --manifest, --log and URL")
+        raise click.UsageError("give at least one of --args, --manifest, --predictor.log-path and URL")
     if arguments is not None and manifest is not None:
         raise click.UsageError("--args and --manifest exclude each other")
     if [manifest, *log_paths].count("-") > 1:
         raise click.UsageError("only one of them can be read from stdin")
     from specdec_exporter.commands.diagnosing import Given, doctor
 
-    given = Given(
-        url=url,
-        arguments=arguments,
-        manifest=manifest,
-        log_paths=log_paths,
-        release=release,
-        gpu_bytes=gpu_bytes,
-        target_path=target_path,
-        draft_path=draft_path,
-    )
-    return asyncio.run(doctor(given, access=access, timeout_seconds=timeout, window_seconds=window, output=output))
+    given = Given(url=url, arguments=arguments, manifest=manifest, log_paths=log_paths, release=release, access=access)
+    return asyncio.run(doctor(given, output=output))

@@ -9,23 +9,14 @@ from typing import Any
 import click
 
 from specdec_exporter import config
-from specdec_exporter.commands.serveflags import ACCESS_FLAGS
-from specdec_exporter.config import Access
+from specdec_exporter.config import SYSTEM_TRUST, Duration
 from specdec_exporter.errors import ConfigError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_CONTEXT_HELP = {
-    "hardware": "The hardware, e.g. '1x H100 SXM 80GB'.",
-    "model": "The model. If several are served: the one to record.  [default: the one that the predictor reports]",
-    "runtime": "The runtime.  [default: the predictor's vLLM release]",
-    "request_parameters": "The requests, e.g. 'ShareGPT, temperature 0, 16 at once'.",
-    "command": "The command that started vLLM.",
-}
-
 
 class Checked(click.ParamType[Any]):
-    """Converts a text with ``function``; its ConfigError or ValueError becomes bad usage (exit code 2)."""
+    """Converts a text with ``function``; its ConfigError or ValueError becomes bad usage."""
 
     def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
         self.name = name
@@ -39,57 +30,72 @@ class Checked(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-DURATION = Checked("duration", config.parse_duration)
+DURATION = Checked("duration", Duration)
+URL = Checked("url", config.url_of)
+LISTEN_ADDRESS = Checked("[host]:port", config.valid_listen_address)
 HEADER = Checked("name", config.valid_header)
-HEADER_HELP = "A header of the saved requests to group by, e.g. X-Tenant."
 
 
-def flag(name: str, text: str, *, key: str | None = None, prefix: str = "SPECDEC_", **kwargs: Any) -> Decorator:
+def option(name: str, text: str, **kwargs: Any) -> Decorator:
+    """Return an option whose parameter has its name: ``predictor_log_path`` for ``--predictor.log-path``."""
+    return click.option(name, _key(name), help=text, **kwargs)
+
+
+def flag(name: str, text: str, **kwargs: Any) -> Decorator:
     """Return an option with its environment twin: ``--predictor.url`` and ``SPECDEC_PREDICTOR_URL``.
 
-    ``key`` is the name of the command's parameter. Without a default, an option that is not set gives ``None`` (or an
-    empty tuple), so that the value of a file counts.
+    Without a default, an option that is not set gives ``None`` (or an empty tuple), so that the value of a file counts.
     """
-    words = name.lstrip("-").replace(".", "_").replace("-", "_")
-    return click.option(name, key or words, envvar=f"{prefix}{words.upper()}", show_envvar=True, help=text, **kwargs)
+    return option(name, text, envvar=f"SPECDEC_{_key(name).upper()}", show_envvar=True, **kwargs)
 
 
-def log_paths_flag(name: str, text: str) -> Decorator:
-    """Return the flag for the files of a predictor's log."""
-    return click.option(name, "log_paths", multiple=True, metavar="PATH", help=text)
+def _key(name: str) -> str:
+    return name.lstrip("-").replace(".", "_").replace("-", "_")
 
 
-def with_flags(*flags: Decorator) -> Decorator:
-    """Return a decorator that adds ``flags`` to a command, in their order."""
+# Commands that a person runs have no environment twins: a variable of the sidecar is not meant for them.
+timeout_flag = option(
+    "--predictor.timeout", "Longest time for each request.", type=DURATION, default="5s", show_default=True
+)
+log_path_flag = option(
+    "--predictor.log-path", "The predictor's log: a path or a glob, repeatable.", multiple=True, metavar="PATH"
+)
+window_flag = option(
+    "--window",
+    "Time span of the figures: how long to read a predictor. 1m tells more than 2s.",
+    type=DURATION,
+    default="2s",
+    show_default=True,
+)
+output_flag = option(
+    "--output",
+    "Text for people, or JSON for programs.",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+)
 
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for each in reversed(flags):
-            command = each(command)
-        return command
 
-    return add
+def access_flag(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flag that gives TLS and a token to a command with a parameter ``url``.
 
-
-def access_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags for TLS and the token, which reach ``command`` as ``access``.
-
-    They have no environment twins: a variable of the sidecar must not send its token to a URL that somebody types.
+    The command gets the predictor's ``url`` and ``access``. The file names predictors and their secrets together, so
+    no token goes to a URL that somebody types.
     """
 
     @functools.wraps(command)
-    def with_access(**given: Any) -> Any:
-        return command(access=Access(**{key: given.pop(key) for key in Access.__struct_fields__}), **given)
+    def with_access(*, url: str | None, config_file: str | None, **given: Any) -> Any:
+        if config_file is None:
+            return command(url=_typed(url), access=SYSTEM_TRUST, **given)
+        predictor = config.listed_predictor(config_file, url)
+        return command(url=predictor.url, access=predictor, **given)
 
-    options = (
-        click.option(of.name, of.key.partition("_")[2], metavar=of.metavar, is_flag=of.switch, help=of.help)
-        for of in ACCESS_FLAGS
-    )
-    return with_flags(*options)(with_access)
+    text = "Configuration of serve: URL is a name or URL in it, and its TLS and token count."
+    return option("--config.file", text, metavar="PATH")(with_access)
 
 
-context_flags = with_flags(
-    *(
-        click.option(f"--{name.replace('_', '-')}", name, metavar="TEXT", help=text)
-        for name, text in _CONTEXT_HELP.items()
-    )
-)
+def _typed(url: str | None) -> str | None:
+    try:
+        return None if url is None else config.url_of(url)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error

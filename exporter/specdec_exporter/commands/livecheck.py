@@ -112,7 +112,7 @@ def look_at(state: PredictorState) -> Look:
     """Return what was seen of a predictor."""
     return Look(
         up=state.up,
-        evidence=state.evidence(state.published()),
+        evidence=state.evidence(),
         model_names=state.model_names,
         draft_model=state.draft_model,
         start=state.start,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
@@ -14,6 +15,21 @@ from specdec_exporter.config import Access
 from specdec_exporter.formatting import plain
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+
+_CONTEXT_HELP = {
+    "hardware": "The hardware, e.g. '1x H100 SXM 80GB'.",
+    "model": "The model. If several are served: the one to record.  [default: the one that the predictor reports]",
+    "runtime": "The runtime.  [default: the predictor's vLLM release]",
+    "request_parameters": "The requests, e.g. 'ShareGPT, temperature 0, 16 at once'.",
+    "command": "The command that started vLLM.",
+}
+
+
+def context_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say what a predictor does not report."""
+    for name, text in reversed(_CONTEXT_HELP.items()):
+        command = click.option(f"--{name.replace('_', '-')}", name, metavar="TEXT", help=text)(command)
+    return command
 
 
 async def record_beside(
@@ -52,11 +68,6 @@ def stop_at_signals() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
-
-
-def with_scheme(url: str) -> str:
-    """Return ``url`` as a URL; without a scheme it is plain HTTP."""
-    return url if "://" in url else f"http://{url}"
 
 
 def said(recorded: Baseline) -> str:

@@ -73,7 +73,7 @@ class _Responses:
             if not isinstance(line, ResponseSpeculation):
                 self.story.add_other(line)
                 continue
-            record = self._temperatures.joined(line) or line
+            record = self._temperatures.joined(line)
             self.story.add(record)
             yield record
 

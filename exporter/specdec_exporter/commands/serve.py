@@ -1,45 +1,116 @@
-"""``serve`` for click: help, errors, and command lines that ``serveflags`` does not read."""
+"""``serve``: its flags, and the settings that they override."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import click
 
-from specdec_exporter import __version__
+from specdec_exporter import __version__, config
 from specdec_exporter.commands import PROG
-from specdec_exporter.commands.flags import Checked, Decorator, flag, with_flags
-from specdec_exporter.commands.serveflags import FLAGS, Flag, settings_loader, start
+from specdec_exporter.commands.flags import DURATION, LISTEN_ADDRESS, URL, Checked, flag, option
+
+# Flags whose setting has another section or name than the flag.
+_SECTIONS = {"window": ("top", "", "window"), "baseline_file": ("predictor", "", "baseline")}
+_SETTINGS = {"listen_address": "listen_addresses", "log_path": "log_paths"}
 
 
-def option(of: Flag) -> Decorator:
-    """Return click's option for a flag."""
-    if of.switch:
-        return flag(of.name, of.help, is_flag=True, default=None)
-    kind: Any = None
-    if of.choices:
-        kind = click.Choice(of.choices)
-    elif of.check:
-        kind = Checked((of.metavar or "text").lower(), of.check)
-    return flag(of.name, of.help, metavar=of.metavar, multiple=of.repeatable, type=kind)
-
-
-_CONFIG_CHECK = click.option("--config.check", "config_check", is_flag=True, help="Check the configuration and exit.")
-_CONFIG_FILE, *_OTHERS = map(option, FLAGS)
+def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Sort the flags that were set into the sections of :func:`config.load_settings`."""
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in flags.items():
+        if value is None or value == ():
+            continue
+        section, _, rest = _SECTIONS.get(key) or key.partition("_")
+        sections.setdefault(section, {})[_SETTINGS.get(rest, rest)] = value
+    return sections
 
 
 @click.command("serve")
 @click.version_option(__version__, prog_name=PROG)
-@with_flags(_CONFIG_FILE, _CONFIG_CHECK, *_OTHERS)
+@flag("--config.file", "YAML file with any of these settings. It can list several predictors.", metavar="PATH")
+@option("--config.check", "Check the configuration and exit.", is_flag=True)
+@flag(
+    "--web.listen-address",
+    "Address to listen on, repeatable; [::1]:10409 for IPv6.  [default: :10409]",
+    metavar="[HOST]:PORT",
+    type=LISTEN_ADDRESS,
+    multiple=True,
+)
+@flag(
+    "--web.telemetry-path",
+    "Path of the metrics.  [default: /metrics]",
+    metavar="PATH",
+    type=Checked("path", config.valid_path),
+)
+@flag("--web.config.file", "TLS and basic auth, in the format of Prometheus exporters.", metavar="PATH")
+@flag("--web.enable-lifecycle", "Allow POST /-/reload.", is_flag=True, default=None)
+@flag("--web.disable-exporter-metrics", "Leave out process_* and python_info.", is_flag=True, default=None)
+@flag(
+    "--log.level",
+    "Least severe message of the exporter's own log, which goes to stderr.  [default: info]",
+    type=click.Choice(["debug", "info", "warn", "error"]),
+)
+@flag("--log.format", "Format of the exporter's own log.  [default: logfmt]", type=click.Choice(["logfmt", "json"]))
+@flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", type=URL)
+@flag(
+    "--predictor.name",
+    "Its name, for the label inference_service. In a pod of KServe the InferenceService's, if you give none."
+    "  [default: default]",
+    metavar="NAME",
+    type=Checked("name", config.valid_name),
+)
+@flag("--predictor.timeout", "Longest time for each request.  [default: 5s]", type=DURATION)
+@flag("--predictor.ca-file", "CA certificates for its TLS.  [default: those of the system]", metavar="PATH")
+@flag("--predictor.cert-file", "Client certificate, if it demands one.", metavar="PATH")
+@flag("--predictor.key-file", "Key of the client certificate.", metavar="PATH")
+@flag("--predictor.server-name", "Name that its certificate must have.  [default: the URL's host]", metavar="NAME")
+@flag("--predictor.insecure-skip-verify", "Accept any certificate.", is_flag=True, default=None)
+@flag("--predictor.bearer-token-file", "Token to send with each request.", metavar="PATH")
+@flag(
+    "--predictor.log-path",
+    "Its log: a path or a glob, repeatable; - is stdin. Without this flag no log is read.",
+    metavar="PATH",
+    multiple=True,
+)
+@flag(
+    "--predictor.log-format",
+    "Framing of the log's lines.  [default: auto]",
+    type=click.Choice(["auto", "plain", "cri", "docker"]),
+)
+@flag(
+    "--predictor.log-trust",
+    "Whose lines count: those that name the server's own loggers, or any.  [default: server]",
+    type=click.Choice(["server", "any"]),
+)
+@flag(
+    "--predictor.log-from",
+    "Where to begin in logs that exist when the exporter starts.  [default: end]",
+    type=click.Choice(["end", "start"]),
+)
+@flag(
+    "--predictor.log-source",
+    "Read the log from files, or from the Kubernetes API.  [default: file]",
+    type=click.Choice(["file", "kubernetes"]),
+)
+@flag("--predictor.log-state", "File that keeps the read positions across restarts.", metavar="PATH")
+@flag("--baseline.file", "Baseline to compare the speed with, from `baseline record`.", metavar="PATH")
+@flag(
+    "--window",
+    "Time span of the figures: of the derived metrics, the page and the API.  [default: 5m]",
+    type=DURATION,
+)
 def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
     """Serve the metrics and the status page of a predictor (or of several, from a file)."""
-    load = settings_loader(config_file, flags)
-    if not config_check:
-        return start(load)
+    load = partial(config.load_settings, config_file, overrides(flags))
     settings = load()
-    from specdec_exporter.serving.serve import check
+    from specdec_exporter.serving import serve
 
-    asyncio.run(check(settings))
+    if not config_check:
+        return serve.run(settings, load)
+    asyncio.run(serve.check(settings))
     click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
     return 0

@@ -6,15 +6,14 @@ Ratios 0..1, timestamps as the log prints them, windows in the log's order.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
-from itertools import pairwise
 from operator import add
 
 import msgspec
 
+from specdec_exporter.inspection.account import Account, OpenAccount, log_figures
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.failures import FailedStart, explained
 from specdec_exporter.predictor.log.events import (
@@ -28,56 +27,15 @@ from specdec_exporter.predictor.log.events import (
     StartFailure,
 )
 from specdec_exporter.predictor.log.start import Start
-from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall, special_rejection_sampling
-from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
+from specdec_exporter.predictor.versions import KnownPitfall, special_rejection_sampling
+from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
-from specdec_exporter.speculation.figures import Figures, figures, without_length
-from specdec_exporter.speculation.logtotals import LogTotals, engine_label
+from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import Policy, load_policy
-from specdec_exporter.speculation.references import load_references, nearest
-from specdec_exporter.speculation.spread import AcceptanceSpread, SpreadCounter
 from specdec_exporter.speculation.verdict import Verdict, judge
 
-SERIES_CAPACITY = 512  # even, because neighbours are merged
-HISTORY_PARTS = 48  # parts of a sparkline in an 80-column report
 # One predictor never has more configurations. Further ones are added to the last account.
 MAX_CONFIGURATIONS = 16
-TREND_MIN_WINDOWS = 6
-PERCENTILES = (10, 50, 90)
-
-
-class NotableWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The best or the worst window with enough drafts."""
-
-    timestamp: str | None
-    engine: str
-    acceptance_ratio: float
-    draft_tokens: float
-
-
-class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration in the log.
-
-    ``figures`` is ``None`` without a window. ``spread``, best and worst cover the windows with the policy's minimum
-    of drafts. ``history`` has the acceptance of equal shares of the windows, ``None`` without drafts.
-    ``thirds`` has the acceptance of the first and the last third. ``lifetime`` has the accepted and draft tokens since
-    a V0 engine started, by its last line. ``rejection_sampling`` is the method if it is synthetic or lossy.
-    """
-
-    config: EngineConfig | None
-    rejection_sampling: str | None
-    starts: int
-    since: str | None
-    windows: int
-    figures: Figures | None
-    engines: tuple[tuple[str, Figures], ...]
-    num_speculative_tokens: int | None
-    lifetime: tuple[int, int] | None
-    spread: AcceptanceSpread
-    best: NotableWindow | None
-    worst: NotableWindow | None
-    history: tuple[float | None, ...]
-    thirds: tuple[float, float] | None
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,138 +57,12 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
 
 
-class WindowSeries:
-    """Accepted and draft tokens of windows in order: at most ``SERIES_CAPACITY`` sums over equal numbers of windows."""
-
-    def __init__(self) -> None:
-        self._accepted: list[float] = []
-        self._drafted: list[float] = []
-        self._windows_per_sum = 1
-        self._room_in_last = 0
-
-    def add(self, accepted_tokens: float, draft_tokens: float) -> None:
-        """Append one window; a full series merges its neighbours first."""
-        if self._room_in_last:
-            self._room_in_last -= 1
-            self._accepted[-1] += accepted_tokens
-            self._drafted[-1] += draft_tokens
-            return
-        if len(self._accepted) == SERIES_CAPACITY:
-            self._accepted = list(map(add, self._accepted[::2], self._accepted[1::2]))
-            self._drafted = list(map(add, self._drafted[::2], self._drafted[1::2]))
-            self._windows_per_sum *= 2
-        self._accepted.append(accepted_tokens)
-        self._drafted.append(draft_tokens)
-        self._room_in_last = self._windows_per_sum - 1
-
-    def ratios(self, parts: int) -> tuple[float | None, ...]:
-        """Return the acceptance of ``parts`` equal shares of the series (fewer if it is shorter)."""
-        length = len(self._accepted)
-        parts = min(parts, length)
-        edges = [part * length // parts for part in range(parts + 1)] if parts else []
-        return tuple(
-            acceptance_ratio(sum(self._accepted[start:end]), sum(self._drafted[start:end]))
-            for start, end in pairwise(edges)
-        )
-
-
-class _OpenAccount:
-    """An :class:`Account` while it is being summed."""
-
-    def __init__(self, config: EngineConfig | None, rejection_sampling: str | None, min_drafts: int) -> None:
-        self.config = config
-        self.rejection_sampling = rejection_sampling
-        self.starts = 0
-        self.since = config.timestamp if config else None
-        self.totals = LogTotals()
-        self.windows = 0
-        self.cumulative = False
-        self._min_drafts = min_drafts
-        self._series = WindowSeries()
-        self._spread = SpreadCounter()
-        self._best: NotableWindow | None = None
-        self._worst: NotableWindow | None = None
-
-    def started(self) -> None:
-        self.starts += 1
-        self.totals.predictor_started()
-
-    def add(self, event: SpecDecoding) -> None:
-        self.windows += 1
-        if event.cumulative is True:
-            self.cumulative = True
-        k = event.num_speculative_tokens or self._num_speculative_tokens
-        window = self.totals.add(event, engine_label(event.engine), k)
-        if window is None:
-            return
-        drafts, drafted, accepted = window
-        self._series.add(accepted, drafted)
-        # A line without positions and k (0.8.3, 0.8.4) gives no drafts; the configured k helps.
-        drafts = drafts or drafted // ((self.config and self.config.num_speculative_tokens) or 1)
-        if drafts < self._min_drafts or not drafted:
-            return
-        ratio = accepted / drafted
-        self._spread.add(ratio, drafts)
-        if self._worst is None or ratio < self._worst.acceptance_ratio:
-            self._worst = _notable(event, ratio, drafted)
-        if self._best is None or ratio > self._best.acceptance_ratio:
-            self._best = _notable(event, ratio, drafted)
-
-    @property
-    def _num_speculative_tokens(self) -> int | None:
-        """K from the init line, else from the lines so far."""
-        if self.config and self.config.num_speculative_tokens:
-            return self.config.num_speculative_tokens
-        return max((totals.num_speculative_tokens or 0 for totals in self.totals.engines.values()), default=0) or None
-
-    def close(self) -> Account:
-        engines = {label: totals for label, totals in sorted(self.totals.engines.items()) if totals.windows}
-        k = self._num_speculative_tokens
-        lifetimes = [totals.lifetime for totals in engines.values() if totals.lifetime] if self.cumulative else []
-        lifetime = (sum(accepted for accepted, _ in lifetimes), sum(drafted for _, drafted in lifetimes))
-        each = {label: _log_figures(totals.counts(), k) for label, totals in engines.items()}
-        counts = reduce(add, (totals.counts() for totals in engines.values()), Counts())
-        if lifetimes and not counts.draft_tokens:  # a single lifetime line gives no difference
-            counts = Counts(accepted_tokens=lifetime[0], draft_tokens=lifetime[1])
-        summed = _log_figures(counts, k) if engines else None
-        if self.cumulative:
-            summed = without_length(summed) if summed else None
-            each = {label: without_length(one) for label, one in each.items()}
-        return Account(
-            config=self.config,
-            rejection_sampling=self.rejection_sampling,
-            starts=self.starts,
-            since=self.since,
-            windows=self.windows,
-            figures=summed,
-            engines=tuple(each.items()),
-            num_speculative_tokens=k,
-            lifetime=lifetime if lifetimes else None,
-            spread=self._spread.spread(
-                PERCENTILES,
-                summed.acceptance_ratio if summed else None,
-                summed.per_position if summed else (),
-                summed.mean_draft_length if summed else None,
-            ),
-            best=self._best,
-            worst=self._worst,
-            history=self._series.ratios(HISTORY_PARTS),
-            thirds=self._thirds(),
-        )
-
-    def _thirds(self) -> tuple[float, float] | None:
-        if self.windows < TREND_MIN_WINDOWS:
-            return None
-        first, *_, last = self._series.ratios(3) or (None, None)
-        return None if first is None or last is None else (first, last)
-
-
 class LogStory:
     """The events of one log in order; several files may continue each other."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self._policy = policy or load_policy()
-        self._accounts: dict[tuple[object, ...], _OpenAccount] = {}
+        self._accounts: dict[tuple[object, ...], OpenAccount] = {}
         self._start = Start()
         self._current = self._open((), None)
         self._first: str | None = None
@@ -324,8 +156,8 @@ class LogStory:
         shown |= {"drafting": True} if judged else {}
         return msgspec.structs.replace(found, **{field: value for field, value in shown.items() if value is not None})
 
-    def _open(self, key: tuple[object, ...], config: EngineConfig | None) -> _OpenAccount:
-        account = self._accounts[key] = _OpenAccount(config, self._rejection_sampling, self._policy.min_drafts)
+    def _open(self, key: tuple[object, ...], config: EngineConfig | None) -> OpenAccount:
+        account = self._accounts[key] = OpenAccount(config, self._rejection_sampling, self._policy.min_drafts)
         return account
 
     @property
@@ -394,18 +226,7 @@ def _about(account: Account, evidence: Evidence) -> Evidence:
         method=method_of(account.config),
         num_speculative_tokens=account.num_speculative_tokens,
         rejection_sampling=account.rejection_sampling,
-        published=_published(account),
     )
-
-
-def _published(account: Account) -> str | None:
-    """Return the published lengths to compare with, in words."""
-    config = account.config
-    if config is None or account.rejection_sampling == SYNTHETIC:
-        return None
-    names = [name for name in (config.model, config.served_model_name) if name]
-    found = nearest(load_references(), config.method, account.num_speculative_tokens, names)
-    return found.text if found else None
 
 
 def _speculates(account: Account) -> bool:
@@ -418,21 +239,7 @@ def method_of(config: EngineConfig | None) -> str | None:
     return config.method if config else None
 
 
-def _log_figures(counts: Counts, num_speculative_tokens: int | None) -> Figures:
-    """Return the figures of log lines; without length and curve if some drafts could not be reconstructed."""
-    most = (counts.drafts or 0.0) * (num_speculative_tokens or math.inf)
-    if not counts.drafts or (counts.draft_tokens or 0.0) > most:
-        counts = Counts(draft_tokens=counts.draft_tokens, accepted_tokens=counts.accepted_tokens)
-    return figures(counts, num_speculative_tokens, "log", None)
-
-
 def _sum_figures(parts: list[Figures]) -> Figures:
     """Sum tokens and drafts over configurations, without positions."""
     counts = [Counts(part.drafts, part.draft_tokens, part.accepted_tokens) for part in parts]
-    return _log_figures(reduce(add, counts), None)
-
-
-def _notable(event: SpecDecoding, ratio: float, drafted: float) -> NotableWindow:
-    return NotableWindow(
-        timestamp=event.timestamp, engine=engine_label(event.engine), acceptance_ratio=ratio, draft_tokens=drafted
-    )
+    return log_figures(reduce(add, counts), None)

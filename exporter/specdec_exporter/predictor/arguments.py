@@ -1,5 +1,8 @@
 """vLLM's command line: text in, arguments by their names out. Pure; nothing is run.
 
+``compare`` reads the command of a baseline with it, ``doctor`` what a person gives it. Of a shell's language it knows
+words, quotes and comments. A value that depends on a variable is not known.
+
 The spellings are those of vLLM's own parser (``utils/argparse_utils.py``, read in 0.32.0): ``--a-b`` and ``--a_b``,
 ``--a=b``, short names, ``--no-x`` for a switch, JSON, and single keys of JSON: ``--speculative-config.method eagle3``.
 These replace a JSON value of the same argument.
@@ -9,7 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +21,6 @@ import msgspec
 from specdec_exporter.bounds import COMMAND_CHARACTERS
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.facts.deployment import ARGUMENT_TYPES, KEPT_ARGUMENTS, Deployment, of_arguments
-from specdec_exporter.predictor.shell import Shell
 from specdec_exporter.predictor.versions import Release, parse_release
 
 _SHORT: Final = {
@@ -45,7 +48,8 @@ _UNKNOWN: Final = re.compile(r"\$\{?\w|\$\(|\{\{")  # a variable or a template t
 _IMAGE: Final = re.compile(r"(?:[\w.:-]+/)*(?:vllm/[\w.-]+|vllm-openai[\w.-]*):v?(?P<tag>[\w.-]+)(?:@\S*)?", re.ASCII)
 _PROGRAM: Final = re.compile(r"(?:.*/)?(?:python[\d.]*|(?:ba|da)?sh|docker|podman|kubectl|uv|torchrun|.*\.(?:sh|py))")
 _MOST_KEYS: Final = 8  # inside each other
-_ENVIRONMENT: Final = ("VLLM_USE_V1", "VLLM_USE_V2_MODEL_RUNNER", "VLLM_ATTENTION_BACKEND")
+_ENVIRONMENT: Final = frozenset({"VLLM_USE_V1", "VLLM_USE_V2_MODEL_RUNNER"})
+_ENDS: Final = frozenset(";&|\n")  # of a command
 
 
 class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,35 +67,60 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     def deployment(self) -> Deployment:
         """Return what it says of the deployment."""
-        found = of_arguments(self.arguments)
         engine = {"0": "v0", "1": "v1"}.get(self.environment.get("VLLM_USE_V1", ""))
         second_runner = {"0": False, "1": True}.get(self.environment.get("VLLM_USE_V2_MODEL_RUNNER", ""))
         return msgspec.structs.replace(
-            found,
+            of_arguments(self.arguments),
             release=self.image_release,
             engine_generation=engine,
             second_runner=second_runner,
-            attention_backend=found.attention_backend or self.environment.get("VLLM_ATTENTION_BACKEND"),
         )
 
 
-def read_command(text: str, environment: Mapping[str, str] | None = None) -> ServerCommand:
-    """Read a command, a script that has one, or only arguments. ``environment``: variables that it knows.
+def read_command(text: str) -> ServerCommand:
+    """Read a command, a script that has one, or only arguments.
 
     Raises ConfigError if no part of it can be arguments of vLLM, for an open quotation, and for a text that is too
     long.
     """
-    shell = Shell(environment)
-    first: list[str] | None = None
-    for words in shell.commands(text):
+    commands = list(split_commands(text))
+    environment = environment_of(word for words in commands for word in words)
+    for words in commands:
         if (found := server_words(words)) is not None:
-            return read_words(found, shell.variables, image_release=release_of_image(words))
-        first = first or words
-    if first is None or (_PROGRAM.fullmatch(first[0]) and not any(map(_is_option, first))):
+            return read_words(found, environment, image_release=release_of_image(words))
+    first = commands[0] if commands else []
+    if first and _PROGRAM.fullmatch(first[0]):
+        first = first[next((index for index, word in enumerate(first) if _is_option(word)), len(first)) :]
+    if not first:
         raise ConfigError("the command: expected `vllm serve MODEL ...`, or arguments of it, found neither")
-    if _PROGRAM.fullmatch(first[0]):
-        first = first[next(index for index, word in enumerate(first) if _is_option(word)) :]
-    return read_words(first, shell.variables)
+    return read_words(first, environment)
+
+
+def split_commands(text: str) -> Iterator[list[str]]:
+    """Yield the commands of a text as words. Raises ConfigError for an open quotation and a text that is too long."""
+    if len(text) > COMMAND_CHARACTERS:
+        raise ConfigError(f"the command: expected at most {COMMAND_CHARACTERS} characters, found {len(text)}")
+    reader = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars="".join(_ENDS))
+    reader.whitespace = " \t\r"
+    reader.whitespace_split = True
+    words: list[str] = []
+    try:
+        for word in reader:
+            if not word or not _ENDS.issuperset(word):
+                words.append(word)
+            elif words:
+                yield words
+                words = []
+    except ValueError as error:
+        raise ConfigError(f"the command: {error}") from error
+    if words:
+        yield words
+
+
+def environment_of(assignments: Iterable[str]) -> dict[str, str]:
+    """Return the variables that vLLM reads, of words such as ``VLLM_USE_V1=0``."""
+    pairs = (word.partition("=") for word in assignments)
+    return {name: value for name, _, value in pairs if name in _ENVIRONMENT}
 
 
 def server_words(words: Sequence[str]) -> Sequence[str] | None:
@@ -113,17 +142,16 @@ def release_of_image(words: Iterable[str]) -> Release | None:
 
 
 def read_words(
-    words: Sequence[str], environment: Mapping[str, str] | None = None, *, image_release: Release | None = None
+    words: Sequence[str], environment: dict[str, str] | None = None, *, image_release: Release | None = None
 ) -> ServerCommand:
     """Read arguments that are separate words. Raises ConfigError if they are too long."""
     if sum(map(len, words)) > COMMAND_CHARACTERS:
         raise ConfigError(f"the command: expected at most {COMMAND_CHARACTERS} characters, found more")
     reader = _Reader()
     reader.read(words)
-    known = environment or {}
     return ServerCommand(
         arguments=reader.arguments,
-        environment={name: known[name] for name in _ENVIRONMENT if name in known},
+        environment=environment or {},
         problems=tuple(reader.problems),
         unread=tuple(reader.unread),
         image_release=image_release,
@@ -165,14 +193,7 @@ class _Reader:
         if path:
             self._key((name, is_short), path, value if equals else rest.pop() if rest else "")
             return
-        following = bool(rest) and not _is_option(rest[-1])
-        if equals or (following and not _is_switch(name)):
-            value = value if equals else rest.pop()
-        elif following and rest[-1].lower() in ("true", "false"):
-            value = rest.pop()
-        else:
-            value = "true"
-        self.arguments[name] = self._value(name, value)
+        self.arguments[name] = self._value(name, value if equals else _following(name, rest))
         if name not in KEPT_ARGUMENTS and not equals and not _is_switch(name):
             while rest and not _is_option(rest[-1]):  # such as the second of several served names
                 rest.pop()
@@ -198,24 +219,20 @@ class _Reader:
         return value
 
     def _json(self, name: str, value: str) -> dict[str, Any] | None:
-        option = f"--{name.replace('_', '-')}"
         try:
             found = json.loads(value)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             if _UNKNOWN.search(value):
                 self.unread.append(name)
                 return None
-            near = value[max(0, error.pos - 12) : error.pos + 12]
-            where = f"character {error.pos + 1}, near {near!r}" if error.pos < len(value) else "its end"
-            self.problems.append(f"{option} is not JSON: {error.msg}, at {where}")
-            return None
-        except (ValueError, RecursionError):
-            self.problems.append(f"{option} is not JSON that can be read: a number is too long, or it nests too deep")
-            return None
-        if not isinstance(found, dict):
-            self.problems.append(f"{option} is not a JSON object: expected {{...}}")
-            return None
-        return found
+            found = None
+            problem = str(error) if isinstance(error, json.JSONDecodeError) else "a number or its nesting is too long"
+        else:
+            problem = "expected {...}"
+        if isinstance(found, dict):
+            return found
+        self.problems.append(f"--{name.replace('_', '-')} is not a JSON object: {problem}")
+        return None
 
     def _key(self, argument: tuple[str, bool], path: list[str], value: str) -> None:
         """Take in one key of a JSON argument."""
@@ -254,6 +271,13 @@ def _is_switch(name: str) -> bool:
     if name in ARGUMENT_TYPES:
         return ARGUMENT_TYPES[name] is bool
     return name in _SWITCHES or _SWITCH_NAME.match(name) is not None
+
+
+def _following(name: str, rest: list[str]) -> str:
+    """Take the value of an argument from the words after it; a switch may stand alone."""
+    if not rest or _is_option(rest[-1]) or (_is_switch(name) and rest[-1].lower() not in ("true", "false")):
+        return "true"
+    return rest.pop()
 
 
 def _is_option(word: str) -> bool:

@@ -14,7 +14,6 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from specdec_exporter.config import WebSettings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.serving import families
 from specdec_exporter.serving.families import Group, help_text
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
 _METRICS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 S = TypeVar("S")
-_TAKE_TWO = {family.name for family in families.WINDOWS.families if family.type == "histogram"} | {
-    "specdec_predictor_state"
-}
 
 
 class SpecdecCollector(Collector):
@@ -48,24 +44,7 @@ class SpecdecCollector(Collector):
         predictors = self._runtime.predictors
         taken = of_predictors(predictors, self._window)
         taken += shown(families.EXPORTER, [([], self._runtime)])
-        if discovery := self._runtime.discovery:
-            from specdec_exporter.serving.discovery.families import DISCOVERY  # noqa: PLC0415  only where it is used
-
-            taken += shown(DISCOVERY, [([], discovery)])
-        placed = {each.state.name: each.target.labels for each in predictors if each.target is not None}
-        return metrics_of(taken, placed)
-
-
-class ProbeCollector(Collector):
-    """What a single fetch of a predictor tells: nothing that takes two, such as whether it drafts now."""
-
-    def __init__(self, predictor: PredictorRuntime, window: str) -> None:
-        self._predictor = predictor
-        self._window = window
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the families in a fixed order."""
-        return metrics_of(each for each in of_predictors([self._predictor], self._window) if each.name not in _TAKE_TWO)
+        return filter(None, map(_metric, taken))
 
 
 def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> list[Taken]:
@@ -135,16 +114,7 @@ class Taken(NamedTuple):
     values: list[tuple[list[str], float | Histogram | Mapping[Any, float] | Mapping[Any, Histogram]]]
 
 
-Placed = Mapping[str, Mapping[str, str]]
-"""Name of a predictor that discovery found -> the labels of its series."""
-
-
-def metrics_of(taken: Iterable[Taken], placed: Placed | None = None) -> Iterator[Metric]:
-    """Return the families that have a sample; each is made when it is wanted."""
-    return filter(None, (_metric(each, placed or {}) for each in taken))
-
-
-def _metric(taken: Taken, placed: Placed) -> Metric | None:
+def _metric(taken: Taken) -> Metric | None:
     metric = _METRICS[taken.type](taken.name, taken.help, labels=taken.labels)
     for labels, value in taken.values:
         if isinstance(value, Mapping):
@@ -152,9 +122,6 @@ def _metric(taken: Taken, placed: Placed) -> Metric | None:
                 _add(metric, [*labels, *(key if isinstance(key, tuple) else (str(key),))], one)
         else:
             _add(metric, labels, value)
-    if placed:
-        for sample in metric.samples:
-            sample.labels.update(placed.get(sample.labels.get("inference_service", ""), ()))
     return metric if metric.samples else None
 
 
@@ -178,13 +145,8 @@ class _Both(Collector):
 
 def build_registry(runtime: ExporterRuntime) -> Collector:
     """Return the predictors' families and, unless switched off, those of this process."""
-    return with_process(SpecdecCollector(runtime), runtime.settings.web)
-
-
-def with_process(families_of_ours: Collector, settings: WebSettings) -> Collector:
-    """Return our families and, unless switched off, those of this process."""
     process = CollectorRegistry(auto_describe=False)
-    if not settings.disable_exporter_metrics:
+    if not runtime.settings.web.disable_exporter_metrics:
         ProcessCollector(registry=process)
         PlatformCollector(registry=process)
-    return _Both(families_of_ours, process)
+    return _Both(SpecdecCollector(runtime), process)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from specdec_exporter.serving.loads import LoadTotals
     from specdec_exporter.serving.runtime import CollectorHealth, ExporterRuntime, PredictorRuntime
     from specdec_exporter.serving.state import ModelBenefit
-    from specdec_exporter.serving.tap import TapRuntime
     from specdec_exporter.speculation.benefit import BreakEven
     from specdec_exporter.speculation.cost import MeasuredCost
 
@@ -731,7 +730,7 @@ READER: Group[ReaderCounters] = Group(
     absent="no log is read",
 )
 
-EXPORTER: Group[ExporterRuntime | TapRuntime] = Group(
+EXPORTER: Group[ExporterRuntime] = Group(
     (),
     (
         gauge(

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ConfigError
@@ -21,9 +21,6 @@ from specdec_exporter.predictor.log.events import (
     StartFailure,
 )
 from specdec_exporter.predictor.log.scan import LogScanner
-
-if TYPE_CHECKING:
-    from specdec_exporter.predictor.sources.kubeapi import KubernetesApi
 
 SERVED_KINDS: frozenset[type] = START_KINDS | {
     SpecDecoding,
@@ -48,12 +45,10 @@ class LogSource(Protocol):
         """Read until ``stop`` is set, then once more to the end."""
 
 
-def open_log_source(
-    settings: PredictorSettings, counters: ReaderCounters, kinds: frozenset[type] = SERVED_KINDS
-) -> LogSource:
+def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> LogSource:
     """Return the source that the settings name. Raises :class:`ConfigError` if it cannot work."""
     read = partial(LogScanner, log_format=settings.log_format, trust=settings.log_trust)
-    new_scanner = partial(read, counters, kinds=kinds)
+    new_scanner = partial(read, counters, kinds=SERVED_KINDS)
     # Lines from before the start are not counted, but those of the server's last start tell what runs.
     new_config_scanner = partial(read, ReaderCounters(), kinds=START_KINDS)
     if settings.log_source == "kubernetes":
@@ -78,22 +73,3 @@ def open_log_source(
         start=settings.log_from,
         state_path=settings.log_state,
     )
-
-
-def pod_log(api: KubernetesApi, namespace: str, pod: str, container: str) -> Callable[[ReaderCounters], LogSource]:
-    """Return what opens the log of a container of another pod, as :func:`open_log_source` does."""
-
-    def open_log(counters: ReaderCounters) -> LogSource:
-        from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader  # noqa: PLC0415  only where it is used
-
-        return KubernetesLogReader(
-            api=api,
-            namespace=namespace,
-            pod=pod,
-            container=container,
-            scanner=LogScanner(counters, kinds=SERVED_KINDS),
-            counters=counters,
-            history_scanner=LogScanner(ReaderCounters(), kinds=START_KINDS),
-        )
-
-    return open_log

@@ -7,9 +7,8 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -17,7 +16,7 @@ import msgspec
 
 from specdec_exporter import __version__, bounds
 from specdec_exporter.config import PredictorSettings, Settings
-from specdec_exporter.errors import BaselineError, FetchError, SpecdecError
+from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.metrics.continuity import Continuity
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
@@ -27,11 +26,7 @@ from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import BaselineStatus, PredictorStatus, Status
 
 if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
-
     from specdec_exporter.baseline.pinned import PinnedBaseline
-    from specdec_exporter.serving.discovery.discovery import Discovery
-    from specdec_exporter.serving.discovery.target import Target
 
 LOG = logging.getLogger("specdec")
 
@@ -47,11 +42,7 @@ class CollectorHealth:
 
 
 class PredictorRuntime:
-    """One predictor: its state, and the fetcher and the log reader that feed it.
-
-    ``target`` is what discovery found, if that found it. ``open_log`` opens a log that the settings do not name.
-    ``silent``: it logs neither failure nor recovery.
-    """
+    """One predictor: its state, and the fetcher and the log reader that feed it."""
 
     def __init__(
         self,
@@ -59,24 +50,16 @@ class PredictorRuntime:
         window_seconds: float,
         session: aiohttp.ClientSession,
         large_body: asyncio.Lock,
-        *,
-        target: Target | None = None,
-        open_log: Callable[[ReaderCounters], LogSource] | None = None,
-        silent: bool = False,
     ) -> None:
         self.settings = settings
-        self._silent = silent
-        self.target = target
-        if settings.log_paths or settings.log_source == "kubernetes":
-            open_log = partial(open_log_source, settings)
-        reader = ReaderCounters() if open_log else None
+        reader = ReaderCounters() if settings.log_paths or settings.log_source == "kubernetes" else None
         self.state: PredictorState = PredictorState(
             settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
         )
         self.metrics_health = CollectorHealth(success=False)
         self.fetcher = MetricsFetcher(session, settings.url, access=settings, large_body=large_body)
         self._continuity = Continuity()
-        self._source: LogSource | None = open_log(reader) if open_log and reader else None
+        self._source: LogSource | None = open_log_source(settings, reader) if reader else None
         self._stop = asyncio.Event()
         self._first_look: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -206,13 +189,12 @@ class PredictorRuntime:
     def status(self) -> PredictorStatus:
         """Return the predictor's status."""
         baseline = _baseline_status(self.pinned) if self.pinned else None
-        labels = self.target.labels if self.target else {}
-        return msgspec.structs.replace(self.state.status(), baseline=baseline, **labels)
+        return msgspec.structs.replace(self.state.status(), baseline=baseline)
 
     def _say_once(self, error: FetchError | None) -> None:
         """Log a failure or a recovery once, not at every scrape."""
         failure = error.reason if error else None
-        if failure == self._failure or self._silent:
+        if failure == self._failure:
             return
         self._failure = failure
         if error:
@@ -225,8 +207,6 @@ class PredictorRuntime:
 class ExporterRuntime:
     """All predictors and their configuration."""
 
-    text: Callable[[], str] | None = None  # the status page is served
-
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self.settings = settings
         self.last_reload_successful: bool = True
@@ -236,19 +216,12 @@ class ExporterRuntime:
         self._session: aiohttp.ClientSession | None = None
         self._large_body = asyncio.Lock()
         self._predictors: dict[str, PredictorRuntime] = {}
-        self._found: dict[str, PredictorRuntime] = {}  # by title
-        self.discovery: Discovery | None = None
         self._reloading = asyncio.Lock()
 
     @property
     def predictors(self) -> list[PredictorRuntime]:
-        """The predictors in the configuration's order, then those that were found."""
-        return [*self._predictors.values(), *self._found.values()]
-
-    @property
-    def about(self) -> dict[str, int]:
-        """What is logged when it is ready."""
-        return {"predictors": len(self.predictors)}
+        """The predictors in the configuration's order."""
+        return list(self._predictors.values())
 
     def prepare(self) -> None:
         """Build everything and start nothing. Raises the error with which :meth:`start` would refuse the settings."""
@@ -259,7 +232,6 @@ class ExporterRuntime:
     def dropped(self) -> dict[str, int]:
         """What was beyond a bound, by what."""
         total = sum((predictor.state.dropped for predictor in self.predictors), self.left_out)
-        total["predictors"] += self.discovery.left_out if self.discovery else 0
         return {**dict.fromkeys(bounds.DROPPED, 0), **total}
 
     async def start(self) -> None:
@@ -268,15 +240,11 @@ class ExporterRuntime:
         await self._apply(self.settings)
 
     async def begun(self) -> None:
-        """Wait until every provider has looked once, and every log reader knows what its log held at the start."""
-        if self.discovery is not None:
-            await self.discovery.begun()
+        """Wait until every log reader knows what its log held at the start."""
         await asyncio.gather(*(predictor.begun() for predictor in self.predictors))
 
     async def stop(self) -> None:
         """Let every reader finish, then close the session."""
-        if self.discovery is not None:
-            await self.discovery.stop()
         await asyncio.gather(*(predictor.stop() for predictor in self.predictors))
         if self._session is not None:
             await self._session.close()
@@ -306,7 +274,7 @@ class ExporterRuntime:
         self.settings = settings
         self.last_reload_successful = True
         self.last_reload_success_timestamp = time.time()
-        LOG.info("configuration loaded", extra=self.about)
+        LOG.info("configuration loaded", extra={"predictors": len(self.predictors)})
         return None
 
     def _build(self, settings: Settings) -> tuple[dict[str, PredictorRuntime], dict[str, PinnedBaseline]]:
@@ -326,8 +294,6 @@ class ExporterRuntime:
     async def _apply(self, settings: Settings) -> None:
         """Run the predictors of ``settings``. New ones are built first, so that an error changes nothing."""
         wanted, pinned = self._build(settings)
-        same = (settings.discovery, settings.window) == (self.settings.discovery, self.settings.window)
-        discovery = self.discovery if same and self.discovery else self._new_discovery(settings)
         replaced, self._predictors = self._predictors, wanted
         self._share_engines()
         for name, old in replaced.items():
@@ -338,96 +304,20 @@ class ExporterRuntime:
             if replaced.get(name) is not predictor:
                 predictor.start()
             predictor.pin(pinned.get(name))
-        if discovery is self.discovery:
-            for found in self._found.values():
-                self._pin_found(found)
-            return
-        if self.discovery is not None:
-            await self.discovery.stop()
-        await self._meet({}, settings)
-        self.discovery = discovery
-        if discovery is not None:
-            discovery.start()
 
     def _share_engines(self) -> None:
         """Give every predictor its share of the engines of the process."""
-        number = len(self._predictors) + len(self._found)
+        number = len(self._predictors)
         for predictor in self.predictors:
             predictor.fetcher.most_engines = max(bounds.FEWEST_ENGINES, bounds.ENGINES // number)
             predictor.state.log.most_engines = max(bounds.FEWEST_ENGINES, bounds.LOG_ENGINES // number)
-
-    def _new_discovery(self, settings: Settings) -> Discovery | None:
-        if settings.discovery is None:
-            return None
-        from specdec_exporter.serving.discovery.discovery import Discovery  # noqa: PLC0415  memory is budgeted
-
-        return Discovery(settings.discovery, lambda targets: self._meet(targets, settings))
-
-    async def _meet(self, targets: dict[str, Target], settings: Settings) -> None:
-        """Run the predictors of these targets, by title. Those that run already run on; the others that ran stop."""
-        gone = [title for title, predictor in self._found.items() if predictor.target != targets.get(title)]
-        stopped = [self._found.pop(title) for title in gone]
-        for title, target in targets.items():
-            if title not in self._found and title not in self._predictors:
-                self._found[title] = self._new_found(title, target, settings)
-        self._share_engines()
-        for predictor in stopped:
-            self.left_out += predictor.state.dropped
-        await asyncio.gather(*(predictor.stop() for predictor in stopped))
-
-    def _new_found(self, title: str, target: Target, settings: Settings) -> PredictorRuntime:
-        """Start the predictor of a target."""
-        assert self._session is not None  # noqa: S101  start() comes first
-        assert settings.discovery is not None  # noqa: S101  it has found something
-        discovery = self.discovery
-        predictor = PredictorRuntime(
-            PredictorSettings(name=title, url=target.url, **msgspec.structs.asdict(settings.discovery.predictor)),
-            settings.window,
-            self._session,
-            self._large_body,
-            target=target,
-            open_log=discovery.open_log(target) if discovery else None,
-        )
-        predictor.start()
-        self._pin_found(predictor)
-        return predictor
-
-    def _pin_found(self, predictor: PredictorRuntime) -> None:
-        """Read the baseline of a predictor that was found. A bad one is left out: others go on with theirs."""
-        if self.discovery is None or predictor.target is None:
-            return
-        path, pinned = self.discovery.baseline_path(predictor.target), None
-        if path is not None:
-            try:
-                pinned = _read_baseline(path)
-            except BaselineError as error:
-                about = {"predictor": predictor.state.name, "path": path}
-                LOG.warning("baseline is not served", extra={**about, "reason": str(error)})
-        predictor.pin(pinned)
-
-    @property
-    def probe(self) -> Callable[[str, str, float], Awaitable[Collector]] | None:
-        """As for :class:`Endpoints`."""
-        return self._probe if self.settings.web.probe else None
-
-    async def _probe(self, target: str, name: str, timeout_seconds: float) -> Collector:
-        """Fetch a predictor that the scraper names, once. Raises :class:`ConfigError` if that is not allowed."""
-        from specdec_exporter.serving.collector import ProbeCollector  # noqa: PLC0415  both only where they are used
-        from specdec_exporter.serving.probe import asked_for  # noqa: PLC0415
-
-        assert self._session is not None  # noqa: S101  start() comes first
-        window = self.settings.window
-        settings = asked_for(self.settings.web.probe or "", target, name)
-        predictor = PredictorRuntime(settings, window, self._session, self._large_body, silent=True)
-        await predictor.refresh(timeout_seconds)
-        return ProbeCollector(predictor, f"{window:g} s")
 
     def status(self) -> Status:
         """Return the status of all predictors."""
         return Status(
             exporter_version=__version__,
             generated_at=time.time(),
-            window_seconds=self.settings.window,
+            window_seconds=float(self.settings.window),
             predictors=tuple(predictor.status() for predictor in self.predictors),
         )
 

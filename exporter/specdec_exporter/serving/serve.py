@@ -1,4 +1,4 @@
-"""``specdec-exporter serve`` and ``tap``: the life of the process, from its start to the last read of the log."""
+"""``specdec-exporter serve``: the life of the process, from its start to the last read of the log."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ import logging
 import signal
 import ssl
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Middleware
-from prometheus_client.registry import Collector
 
 from specdec_exporter import __version__
 from specdec_exporter.config import Settings, parse_listen_address
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.serving.collector import build_registry
-from specdec_exporter.serving.lean import give_back_memory
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.web.listening import Connections
-from specdec_exporter.web.server import Endpoints, Exporter, Probe, one_line_errors
+from specdec_exporter.web.admission import Admission, limited_runner
+from specdec_exporter.web.server import Endpoints, one_line_errors
 
 LOG = logging.getLogger("specdec")
 
@@ -34,50 +30,15 @@ SHUTDOWN_REQUESTS_SECONDS = 2.0
 FIRST_LOOK_SECONDS = 5.0
 
 
-class Runtime(Exporter, Protocol):
-    """What runs from the start of the process to its end."""
-
-    left_out: Counter[str]
-
-    @property
-    def text(self) -> Callable[[], str] | None:
-        """As for :class:`Endpoints`."""
-
-    @property
-    def probe(self) -> Probe | None:
-        """As for :class:`Endpoints`."""
-
-    @property
-    def about(self) -> dict[str, int]:
-        """What is logged when it is ready."""
-
-    async def start(self) -> None:
-        """Begin to read. Raises :class:`ConfigError` for settings that cannot work."""
-
-    async def begun(self) -> None:
-        """Wait until what was there at the start is known."""
-
-    async def stop(self) -> None:
-        """Read to the end and close everything."""
-
-
-R = TypeVar("R", bound=Runtime)
-
-
 def run(settings: Settings, load: Callable[[], Settings]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. ``load`` reads the configuration again."""
-    return live(settings, lambda: ExporterRuntime(settings, load), build_registry)
-
-
-def live(settings: Settings, new_runtime: Callable[[], R], new_registry: Callable[[R], Collector]) -> int:
-    """Run what ``new_runtime`` returns until SIGTERM or SIGINT; return the exit code."""
     configure(settings.log)
-    return asyncio.run(_live(new_runtime, new_registry))
+    return asyncio.run(_live(settings, load))
 
 
-async def _live(new_runtime: Callable[[], R], new_registry: Callable[[R], Collector]) -> int:
+async def _live(settings: Settings, load: Callable[[], Settings]) -> int:
     stop = _stop_signal()
-    runtime = new_runtime()
+    runtime = ExporterRuntime(settings, load)
     reloads: set[asyncio.Task[str | None]] = set()
 
     def reload() -> None:
@@ -87,24 +48,23 @@ async def _live(new_runtime: Callable[[], R], new_registry: Callable[[R], Collec
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     try:
-        site = _site(runtime, new_registry(runtime))
+        site = _site(runtime)
         await runtime.start()
         runner = await _bind(site, runtime.settings.web.listen_addresses)
     except BaseException:
         await runtime.stop()
         raise
     await _first_look(runtime, stop)
-    give_back_memory()
     if not stop.is_set():
         site.endpoints.ready = True
-        LOG.info("ready", extra={"version": __version__, **runtime.about})
+        LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
     await stop.wait()
     site.endpoints.ready = False
-    await _shut_down(runtime, site.connections, runner)
+    await _shut_down(runtime, runner)
     return 0
 
 
-async def _first_look(runtime: Runtime, stop: asyncio.Event) -> None:
+async def _first_look(runtime: ExporterRuntime, stop: asyncio.Event) -> None:
     """Wait until all logs have been looked at, but neither for long nor after ``stop``."""
     waiting = {asyncio.create_task(runtime.begun()), asyncio.create_task(stop.wait())}
     _, left = await asyncio.wait(waiting, timeout=FIRST_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -134,7 +94,7 @@ async def check(settings: Settings) -> None:
     runtime = ExporterRuntime(settings, lambda: settings)
     try:
         runtime.prepare()
-        _site(runtime, build_registry(runtime))
+        _site(runtime)
     finally:
         await runtime.stop()
 
@@ -144,49 +104,43 @@ class _Site(NamedTuple):
 
     endpoints: Endpoints
     app: web.Application
-    connections: Connections
     tls: ssl.SSLContext | None
 
 
-def _site(runtime: Runtime, registry: Collector) -> _Site:
+def _site(runtime: ExporterRuntime) -> _Site:
     """Return what the settings make of the endpoints. Raises :class:`ConfigError`."""
-    connections = Connections(runtime.left_out)
-    middlewares: list[Middleware] = [one_line_errors]
+    app = web.Application(middlewares=[one_line_errors])
     tls = None
     if runtime.settings.web.config_file:
-        from specdec_exporter.web import basicauth, webconfig  # noqa: PLC0415  bcrypt and yaml only where asked for
+        from specdec_exporter.web import basicauth, webconfig  # noqa: PLC0415  bcrypt only where asked for
 
         protection = webconfig.WebConfigFile(runtime.settings.web.config_file)
-        middlewares.append(basicauth.auth_middleware(protection.current))
+        basicauth.protect(app, protection.current)
         tls = protection.ssl_context()
-    middlewares.append(connections.middleware)  # who has no password yet makes room for others
-    endpoints = Endpoints(runtime, registry, runtime.text, runtime.probe)
-    app = web.Application(middlewares=middlewares)
+    app.middlewares.append(Admission(runtime.left_out).middleware)  # who has no password yet takes no place of others
+    endpoints = Endpoints(runtime, build_registry(runtime))
     app.add_routes(endpoints.routes())
-    return _Site(endpoints, app, connections, tls)
+    return _Site(endpoints, app, tls)
 
 
 async def _bind(site: _Site, addresses: Sequence[str]) -> web.AppRunner:
-    runner = web.AppRunner(site.app, handle_signals=False, shutdown_timeout=SHUTDOWN_REQUESTS_SECONDS)
+    runner = limited_runner(site.app, SHUTDOWN_REQUESTS_SECONDS)
     await runner.setup()
-    assert runner.server is not None  # noqa: S101  setup() makes it
     for address in addresses:
         host, port = parse_listen_address(address)
         try:
-            await site.connections.listen(runner.server, host, port, site.tls)
+            await web.TCPSite(runner, host, port, ssl_context=site.tls).start()
         except OSError as error:
-            site.connections.close()
             await runner.cleanup()
             raise ConfigError(f"cannot listen on {address}: {error.strerror or error}") from error
-    for host, port in site.connections.addresses:
+    for host, port, *_ in runner.addresses:
         LOG.info("listening", extra={"address": f"{host}:{port}", "tls": site.tls is not None})
     return runner
 
 
-async def _shut_down(runtime: Runtime, connections: Connections, runner: web.AppRunner) -> None:
+async def _shut_down(runtime: ExporterRuntime, runner: web.AppRunner) -> None:
     started = time.monotonic()
     LOG.info("stopping")
-    connections.close()
     await runner.cleanup()
     await runtime.stop()
     LOG.info("stopped", extra={"seconds": round(time.monotonic() - started, 2)})

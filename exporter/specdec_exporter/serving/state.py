@@ -54,7 +54,6 @@ from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, State
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals, engine_label
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
-from specdec_exporter.speculation.references import Published, load_references, nearest
 from specdec_exporter.speculation.verdict import Remembered, Verdict, judge, remembered
 from specdec_exporter.speculation.windows import SampleRing, Window
 
@@ -611,8 +610,7 @@ class PredictorState:
         """Return the whole status, with figures summed over engines."""
         window = self.window()
         snapshots = [track.snapshot for track in self._tracks.values()] if self._counted else []
-        published = self.published()
-        judgement = judge(self.evidence(published), self.policy)
+        judgement = judge(self.evidence(), self.policy)
         failed = self._failed_start
         return PredictorStatus(
             inference_service=self.name,
@@ -669,19 +667,10 @@ class PredictorState:
             if self.too_many_engines is None
             else (_left_out(self.too_many_engines), *judgement.pitfalls),
             log=self._log_status(),
-            published=published,
             verdict=self._judged(judgement.verdict).shown,
         )
 
-    def published(self) -> Published | None:
-        """Return the published lengths to compare with. For the page, the API and ``check``; a scrape needs none."""
-        if self.state == "speculation_off" or self.rejection_sampling == SYNTHETIC:
-            return None
-        model = self._config.model if self._config else None
-        names = [*self.model_names, *([model] if model else [])]
-        return nearest(load_references(), self.method, self.num_speculative_tokens, names)
-
-    def evidence(self, published: Published | None = None) -> Evidence:
+    def evidence(self) -> Evidence:
         """Return the evidence for a judgement of this predictor."""
         windows = {engine: totals.windows for engine, totals in self.log.engines.items() if totals.windows}
         # Lines come at intervals: their absence proves nothing at first.
@@ -699,7 +688,6 @@ class PredictorState:
             warnings=frozenset(self.warnings),
             baseline=self.baseline,
             cost=self.cost,
-            published=published.text if published else None,
             deployment=self._deployment,
         )
 

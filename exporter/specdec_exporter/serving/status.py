@@ -16,7 +16,6 @@ from specdec_exporter.speculation.cost import KChoice
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.references import Published
 from specdec_exporter.speculation.verdict import Verdict
 
 
@@ -108,9 +107,6 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One predictor."""
 
     inference_service: str
-    instance: str | None = None  # this and the next two: of one that discovery found
-    namespace: str | None = None
-    pod: str | None = None
     url: str
     up: bool
     up_reason: str | None  # why it is down, in words
@@ -140,7 +136,6 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[WarningCount, ...]
     pitfalls: tuple[KnownPitfall, ...] = ()
     log: LogStatus | None
-    published: Published | None = None  # lengths that others measured; null: none for this method and k
     verdict: Verdict
     baseline: BaselineStatus | None = None  # null: none is configured
 

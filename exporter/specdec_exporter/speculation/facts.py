@@ -50,7 +50,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline at like load. ``log_windows``
     counts spec-decode lines; ``None``: no log is read. ``rejection_sampling`` is the method if it is synthetic or
-    lossy. ``published`` compares with published lengths, in words. ``deployment`` has what the server's arguments say.
+    lossy. ``deployment`` has what the server's arguments say.
     """
 
     state: StateName | SilenceName
@@ -65,7 +65,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     baseline: DecodingBaseline | None = None
     cost: MeasuredCost | None = None
     rejection_sampling: str | None = None
-    published: str | None = None
     deployment: Deployment = Deployment()
 
     def known(self) -> Deployment:

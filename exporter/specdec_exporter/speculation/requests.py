@@ -6,16 +6,14 @@ drafts are shorter than k, because the record of each step has the length of its
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
 from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
-from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.speculation.acceptance import (
     acceptance_ratio,
@@ -81,18 +79,12 @@ class RequestCounter:
 
     def __init__(self) -> None:
         self.requests = self.drafts = self.draft_tokens = self.accepted_tokens = 0
-        self.accepted_per_position: list[int] = []  # at most bounds.POSITIONS
+        self._accepted_per_position: list[int] = []  # at most bounds.POSITIONS
         self._spread = SpreadCounter()
         self._ratio_sum = 0.0
         self._exact_requests = 0
         self._offered: list[int] = []  # offered at i after all before it were accepted
         self._accepted: list[int] = []  # accepted among these
-
-    def ratios(self, upper_bounds: Sequence[float]) -> Histogram:
-        """Return the acceptance of the requests with drafts, each counted once, to a thousandth."""
-        upto = [0, *accumulate(self._spread.parts)]
-        within = [upto[round(bound * (len(upto) - 2)) + 1] for bound in upper_bounds]
-        return Histogram((*upper_bounds, math.inf), (*within, upto[-1]), self._ratio_sum)
 
     def add(self, record: ResponseSpeculation) -> None:
         """Count one request."""
@@ -105,13 +97,13 @@ class RequestCounter:
         self._spread.add(ratio, record.drafts)
         self._ratio_sum += ratio
         k = min(record.num_speculative_tokens, bounds.POSITIONS)
-        for counts in (self.accepted_per_position, self._offered, self._accepted):
+        for counts in (self._accepted_per_position, self._offered, self._accepted):
             counts.extend([0] * (k - len(counts)))
         accepted_more = record.drafts
         full = record.draft_tokens == record.drafts * record.num_speculative_tokens
         for position, steps in enumerate(record.steps_by_accepted[:k]):
             before, accepted_more = accepted_more, accepted_more - steps
-            self.accepted_per_position[position] += accepted_more
+            self._accepted_per_position[position] += accepted_more
             if full:
                 self._offered[position] += before
                 self._accepted[position] += accepted_more
@@ -128,7 +120,7 @@ class RequestCounter:
         """Return the figures of the requests so far."""
         ratio = acceptance_ratio(self.accepted_tokens, self.draft_tokens)
         draft_length = mean_draft_length(self.draft_tokens, self.drafts)
-        per_position = position_ratios(tuple(self.accepted_per_position), self.drafts)
+        per_position = position_ratios(tuple(self._accepted_per_position), self.drafts)
         spread = self._spread.spread(PERCENTILES, ratio, per_position, draft_length)
         exact = None
         if self._exact_requests:
@@ -170,43 +162,33 @@ class RequestGroups:
     """Requests by kind. Each request is in one group of each grouping, so the groups of a grouping sum to all requests.
 
     Groupings are not crossed, because the number of groups would be the product of theirs. ``with_header``: whether an
-    operator named a header to group by. ``left_out`` counts requests of ``other`` groups, ``positions_left_out``
-    positions beyond the bound.
+    operator named a header to group by.
     """
 
     def __init__(self, *, with_header: bool = False) -> None:
         self._bands = load_policy().temperature_bands
         self._names = band_names(self._bands)
-        self.by: dict[str, dict[str, RequestCounter]] = {
+        self._by: dict[str, dict[str, RequestCounter]] = {
             "adapter": {},
             "temperature": {name: RequestCounter() for name in (*self._names, UNKNOWN)},
             "structured": {name: RequestCounter() for name in _STRUCTURED.values()},
             **({"header": {}} if with_header else {}),
         }
-        self.left_out = 0
-        self.positions_left_out = 0
 
     def add(self, record: ResponseSpeculation) -> None:
         """Count one request in each grouping."""
-        for by, groups in self.by.items():
+        for by, groups in self._by.items():
             name = self._group(by, record)
             if name not in groups and len(groups) >= bounds.REQUEST_GROUPS:
-                self.left_out += 1
                 name = OTHER
             groups.setdefault(name, RequestCounter()).add(record)
-        self.positions_left_out += max(record.num_speculative_tokens - bounds.POSITIONS, 0)
-
-    def groups(self) -> Iterator[tuple[str, str, RequestCounter]]:
-        """Yield grouping, group and requests."""
-        for by, groups in self.by.items():
-            for name, counter in groups.items():
-                yield by, name, counter
 
     def closed(self) -> tuple[KindGroup, ...]:
         """Return the figures of the groups that have requests."""
         return tuple(
             KindGroup(by=by, value=name, group=counter.close())
-            for by, name, counter in self.groups()
+            for by, groups in self._by.items()
+            for name, counter in groups.items()
             if counter.requests
         )
 

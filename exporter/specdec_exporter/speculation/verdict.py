@@ -285,12 +285,11 @@ def _findings(
 
 
 def _remarks(evidence: Evidence) -> list[Finding]:
-    """Return what matters beside the verdict: published lengths, and answers that may differ."""
-    remarks = [Finding("PASS", "Reference", evidence.published)] if evidence.published else []
-    if evidence.rejection_sampling in LOSSY_REJECTION:
-        text = f"rejection sampling is lossy ({evidence.rejection_sampling}): answers may differ from the target's"
-        remarks.append(Finding("PASS", "Answers", text))
-    return remarks
+    """Return what matters beside the verdict: answers that may differ from the target's."""
+    if evidence.rejection_sampling not in LOSSY_REJECTION:
+        return []
+    text = f"rejection sampling is lossy ({evidence.rejection_sampling}): answers may differ from the target's"
+    return [Finding("PASS", "Answers", text)]
 
 
 def curve_finding(figures: Figures, policy: ResolvedPolicy) -> Finding | None:

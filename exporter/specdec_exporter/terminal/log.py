@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter.formatting import percent, plain, size
+from specdec_exporter.inspection.account import Account, NotableWindow
 from specdec_exporter.inspection.examination import failed_starts
-from specdec_exporter.inspection.logstory import Account, Analysis, NotableWindow
+from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.log.start import summarise

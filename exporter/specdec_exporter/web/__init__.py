@@ -1,4 +1,1 @@
-"""HTTP: endpoints, negotiation, authentication, TLS and the status page. Nothing here knows a predictor.
-
-``serve`` uses :mod:`server`, :mod:`webconfig` and :mod:`basicauth`; the other modules serve them.
-"""
+"""HTTP: endpoints, a bound on requests, authentication, TLS and the status page. Nothing here knows a predictor."""

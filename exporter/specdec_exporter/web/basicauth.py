@@ -1,4 +1,4 @@
-"""The middleware for ``--web.config.file``: basic authentication with bcrypt hashes, and response headers."""
+"""What ``--web.config.file`` asks of each request: basic authentication with bcrypt hashes, and response headers."""
 
 from __future__ import annotations
 
@@ -10,42 +10,33 @@ import os
 from collections.abc import Callable, Mapping
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from specdec_exporter.web.webconfig import WebConfig
 
 
-def auth_middleware(config_provider: Callable[[], WebConfig]) -> Middleware:
-    """Return aiohttp middleware that checks the password of each request and sets the configured headers.
+def protect(app: web.Application, config_provider: Callable[[], WebConfig]) -> None:
+    """Have ``app`` check the password of each request and set the configured headers.
 
-    ``config_provider`` is called once per request, e.g. :meth:`WebConfigFile.current`. A configuration without users
-    needs no password. A header that the response sets itself stays.
+    ``config_provider`` is called once for each, e.g. :meth:`WebConfigFile.current`. A configuration without users needs
+    no password. A header that the response sets itself stays.
     """
     passwords = _Passwords()
 
     @web.middleware
-    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        config = config_provider()
-        authorization = request.headers.get("Authorization")
-        try:
-            if config.basic_auth_users and not await passwords.admit(config.basic_auth_users, authorization):
-                raise web.HTTPUnauthorized(
-                    headers={"WWW-Authenticate": 'Basic realm="specdec-exporter", charset="UTF-8"'}
-                )
-            response = await handler(request)
-        except web.HTTPException as error:
-            _add_headers(error, config)
-            raise
-        _add_headers(response, config)
-        return response
+    async def check_password(request: web.Request, handler: Handler) -> web.StreamResponse:
+        users = config_provider().basic_auth_users
+        if users and not await passwords.admit(users, request.headers.get("Authorization")):
+            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": 'Basic realm="specdec-exporter", charset="UTF-8"'})
+        return await handler(request)
 
-    return middleware
+    async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+        for name, value in config_provider().http_server_config.headers.items():
+            if value != "":  # blank means unset
+                response.headers.setdefault(name, str(value))
 
-
-def _add_headers(response: web.StreamResponse | web.HTTPException, config: WebConfig) -> None:
-    for name, value in config.http_server_config.headers.items():
-        if value:  # blank means unset
-            response.headers.setdefault(name, value)
+    app.middlewares.append(check_password)
+    app.on_response_prepare.append(add_headers)
 
 
 class _Passwords:

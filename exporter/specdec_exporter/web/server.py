@@ -1,27 +1,22 @@
-"""The endpoints, with negotiation, compression and deadlines."""
+"""The endpoints: what each of them answers, and within which time."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import logging
-import math
-import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import Metric
-from prometheus_client.exposition import generate_latest as render_text
-from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
+from prometheus_client.exposition import choose_encoder, gzip_accepted
 from prometheus_client.registry import Collector
 
-from specdec_exporter import bounds
 from specdec_exporter.config import Settings
-from specdec_exporter.errors import ConfigError
-from specdec_exporter.web.negotiation import ExpositionFormat, accepts_gzip, choose_format
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
 
 LOG = logging.getLogger("specdec")
@@ -29,12 +24,7 @@ LOG = logging.getLogger("specdec")
 # Rendering and the network need this part of the scraper's timeout.
 TIMEOUT_OFFSET_SECONDS = 0.5
 SHORTEST_TIMEOUT_SECONDS = 0.1
-GZIP_FROM_BYTES = 1024
-RENDERED_AT_ONCE_BYTES = 64 * 1024  # takes some 10 ms; what is longer is rendered beside the event loop
-_PIECE_BYTES = 64 * 1024
-_EOF = b"# EOF\n"
-# (target, name, timeout in seconds) -> what one fetch of that predictor tells; ConfigError if that is not allowed.
-Probe = Callable[[str, str, float], Awaitable[Collector]]
+_NO_STORE = {"Vary": "Accept, Accept-Encoding", "Cache-Control": "no-store"}
 
 
 class Exporter(Protocol):
@@ -53,85 +43,56 @@ class Exporter(Protocol):
 
 
 class Endpoints:
-    """The handlers. The owner sets ``ready`` when the sockets are bound.
+    """The handlers. The owner sets ``ready`` when the sockets are bound."""
 
-    ``text`` gives a page of plain text in place of the status page. Then there is no configuration to load again.
-    Without ``probe`` there is no ``/probe``.
-    """
-
-    def __init__(
-        self,
-        exporter: Exporter,
-        registry: Collector,
-        text: Callable[[], str] | None = None,
-        probe: Probe | None = None,
-    ) -> None:
-        self._probe = probe
+    def __init__(self, exporter: Exporter, registry: Collector) -> None:
         self._exporter = exporter
         self._registry = registry
-        self._text = text
         # Changing a link is allowed: the Content-Security-Policy hashes only script and style.
         link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
-        self._renderings: dict[tuple[ExpositionFormat, bool], asyncio.Task[bytes]] = {}
+        self._renderings: dict[tuple[str, bool], asyncio.Future[bytes]] = {}
+        self._renderer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="render")
         self.ready = False
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes. GET routes answer HEAD too; other methods get 405."""
-        settings = self._exporter.settings.web
         return [
-            web.get(settings.telemetry_path, self.metrics),
+            web.get(self._exporter.settings.web.telemetry_path, self.metrics),
             web.get("/", self.page),
             web.get("/api/v1/status", self.status),
             web.get("/-/healthy", self.healthy),
             web.get("/-/ready", self.is_ready),
-            *((web.get("/probe", self.probe),) if self._probe is not None else ()),
-            *((web.post("/-/reload", self.reload),) if self._text is None else ()),
+            web.post("/-/reload", self.reload),
         ]
 
-    async def metrics(self, request: web.Request) -> web.StreamResponse:
+    async def metrics(self, request: web.Request) -> web.Response:
         """Fetch the predictors within the scraper's timeout, then render their metrics."""
-        await self._exporter.refresh(_timeout_of(request))
+        await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
         if request.transport is None:  # the scraper has left; rendering for it would make the next ones leave too
             return web.Response()
-        chosen = choose_format(_joined(request, "Accept"))
-        packed = accepts_gzip(_joined(request, "Accept-Encoding"))
-        return await _send_exposition(request, await self._rendering(chosen, packed=packed), chosen, packed=packed)
-
-    async def probe(self, request: web.Request) -> web.StreamResponse:
-        """Fetch the predictor that the scraper names, then render its metrics."""
-        assert self._probe is not None  # noqa: S101  there is no route without it
-        query = request.query
-        try:
-            collector = await self._probe(query.get("target", ""), query.get("name", ""), _timeout_of(request))
-        except ConfigError as error:
-            return web.Response(text=f"{error}\n", status=400)
-        chosen = choose_format(_joined(request, "Accept"))
-        packed = accepts_gzip(_joined(request, "Accept-Encoding"))
-        body = await _render(collector, chosen, packed=packed)
-        return await _send_exposition(request, body, chosen, packed=packed)
-
-    async def _rendering(self, chosen: ExpositionFormat, *, packed: bool) -> bytes:
-        """Return what stands in the metrics now. Scrapes that get here at once share it, so that eight cost one."""
-        key = chosen, packed
+        encode, content_type = _encoder(request)
+        packed = _takes_gzip(request)
+        # Scrapes that get here at once share a rendering, so that eight cost one.
+        key = content_type, packed
         if key not in self._renderings:
-            # A task begins after the others that go on in this round of the loop.
-            task = self._renderings[key] = asyncio.create_task(_render(self._registry, chosen, packed=packed))
-            task.add_done_callback(lambda _: self._renderings.pop(key))
-        return await asyncio.shield(self._renderings[key])
+            # The states are looked at here and now; the thread writes down what they were.
+            taken = _Taken(self._registry.collect())
+            rendering = asyncio.get_running_loop().run_in_executor(self._renderer, _render, encode, taken, packed)
+            self._renderings[key] = rendering
+            rendering.add_done_callback(lambda _: self._renderings.pop(key))
+        body = await asyncio.shield(self._renderings[key])
+        headers = {"Content-Type": content_type, **_NO_STORE}
+        return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"} if packed else headers)
 
     async def status(self, request: web.Request) -> web.Response:
         """Return everything that the page shows, as JSON."""
         await self._exporter.refresh(float("inf"))
-        return _answer(request, msgspec.json.encode(self._exporter.status()), "application/json")
+        return _answer(request, msgspec.json.encode(self._exporter.status()), {"Content-Type": "application/json"})
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the status page, which reads its data from the API."""
-        if self._text is not None:
-            return _answer(request, self._text().encode(), "text/plain; charset=utf-8")
-        response = _answer(request, self._page, "text/html; charset=utf-8")
-        response.headers.update(SECURITY_HEADERS)
-        return response
+        return _answer(request, self._page, {"Content-Type": "text/html; charset=utf-8", **SECURITY_HEADERS})
 
     async def healthy(self, _request: web.Request) -> web.Response:
         """Answer without asking a predictor."""
@@ -152,26 +113,6 @@ class Endpoints:
         return web.Response(text="Configuration loaded.\n")
 
 
-async def _render(collector: Collector, chosen: ExpositionFormat, *, packed: bool) -> bytes:
-    """Render the metrics, a long exposition in a thread. The values are those of its beginning."""
-    exposition = _Exposition(collector.collect(), chosen, packed=packed)
-    if exposition.render(RENDERED_AT_ONCE_BYTES):
-        return bytes(exposition.body)
-    return await asyncio.to_thread(exposition.render_rest)
-
-
-async def _send_exposition(
-    request: web.Request, body: bytes, chosen: ExpositionFormat, *, packed: bool
-) -> web.StreamResponse:
-    if len(body) <= RENDERED_AT_ONCE_BYTES or request.method == "HEAD":
-        return _response(body, chosen.content_type, packed=packed)
-    return await _send(request, body, _headers(chosen.content_type, packed=packed))
-
-
-def _timeout_of(request: web.Request) -> float:
-    return scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds"))
-
-
 def scrape_timeout(header: str | None) -> float:
     """Return the seconds that a fetch may take; infinity if the scraper's header is missing or invalid."""
     try:
@@ -188,88 +129,42 @@ async def one_line_errors(request: web.Request, handler: Handler) -> web.StreamR
     """Turn an unexpected exception into status 500 and one line in the log."""
     try:
         return await handler(request)
-    except (web.HTTPException, asyncio.CancelledError):
+    except (web.HTTPException, asyncio.CancelledError, ConnectionError):
         raise
     except Exception as error:
         LOG.exception("request failed", extra={"path": request.path})
         return web.Response(text=f"Internal error: {type(error).__name__}\n", status=500)
 
 
-def _joined(request: web.Request, header: str) -> str | None:
-    """Return all values of a repeated header as one, joined by commas."""
-    values = request.headers.getall(header, [])
-    return ", ".join(values) if values else None
+class _Taken(Collector):
+    """Metrics that were collected before."""
 
-
-def _answer(request: web.Request, body: bytes, content_type: str) -> web.Response:
-    packed = len(body) >= GZIP_FROM_BYTES and accepts_gzip(_joined(request, "Accept-Encoding"))
-    return _response(gzip.compress(body, compresslevel=4, mtime=0) if packed else body, content_type, packed=packed)
-
-
-def _response(body: bytes, content_type: str, *, packed: bool) -> web.Response:
-    return web.Response(body=body, headers=_headers(content_type, packed=packed))
-
-
-def _headers(content_type: str, *, packed: bool) -> dict[str, str]:
-    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", "Cache-Control": "no-store"}
-    return {**headers, "Content-Encoding": "gzip"} if packed else headers
-
-
-async def _send(request: web.Request, body: bytes, headers: Mapping[str, str]) -> web.StreamResponse:
-    """Send a long body piece by piece, so that a slow reader has no copy of it, and for a limited time."""
-    response = web.StreamResponse(headers={**headers, "Content-Length": str(len(body))})
-    try:
-        async with asyncio.timeout(bounds.ANSWER_SECONDS):
-            await response.prepare(request)
-            for start in range(0, len(body), _PIECE_BYTES):
-                await response.write(body[start : start + _PIECE_BYTES])
-            await response.write_eof()
-    except (TimeoutError, ConnectionError):  # whoever asked has gone, or does not read
-        if request.transport is not None:
-            request.transport.abort()
-    return response
-
-
-class _Exposition:
-    """Metrics rendered one after the other, so that not all of them are in memory at once."""
-
-    def __init__(self, metrics: Iterable[Metric], chosen: ExpositionFormat, *, packed: bool) -> None:
-        self.body = bytearray()
-        self.packed = packed
-        self._metrics = iter(metrics)
-        self._openmetrics = chosen is ExpositionFormat.OPENMETRICS_1_0_0
-        self._render = render_openmetrics if self._openmetrics else render_text
-        self._pack = zlib.compressobj(4, wbits=zlib.MAX_WBITS | 16) if packed else None
-
-    def render(self, until_bytes: float = math.inf) -> bool:
-        """Render metrics until more than ``until_bytes`` of text; return whether these were all."""
-        rendered = 0
-        for metric in self._metrics:
-            text = self._render(_One(metric)).removesuffix(_EOF)
-            self._add(text)
-            rendered += len(text)
-            if rendered > until_bytes:
-                return False
-        if self._openmetrics:
-            self._add(_EOF)
-        if self._pack is not None:
-            self.body += self._pack.flush()
-        return True
-
-    def render_rest(self) -> bytes:
-        """Render all that is left; return the whole body."""
-        self.render()
-        return bytes(self.body)
-
-    def _add(self, text: bytes) -> None:
-        self.body += self._pack.compress(text) if self._pack is not None else text
-
-
-class _One(Collector):
-    """A single metric, as prometheus_client renders it."""
-
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        return (self._metric,)
+        return self._metrics
+
+
+def _encoder(request: web.Request) -> tuple[Callable[[Collector], bytes], str]:
+    """Return prometheus_client's choice; the text format for a version that is none."""
+    try:
+        return choose_encoder(",".join(request.headers.getall("Accept", [])))
+    except ValueError:
+        return choose_encoder("")
+
+
+def _takes_gzip(request: web.Request) -> bool:
+    return gzip_accepted(",".join(request.headers.getall("Accept-Encoding", [])))
+
+
+def _render(encode: Callable[[Collector], bytes], taken: Collector, packed: bool) -> bytes:
+    body = encode(taken)
+    return gzip.compress(body, compresslevel=4, mtime=0) if packed else body
+
+
+def _answer(request: web.Request, body: bytes, headers: dict[str, str]) -> web.Response:
+    response = web.Response(body=body, headers={**headers, **_NO_STORE})
+    if _takes_gzip(request):
+        response.enable_compression(web.ContentCoding.gzip)
+    return response

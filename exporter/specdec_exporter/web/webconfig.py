@@ -11,12 +11,13 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.tls import FollowingContext, TLSServerConfig, server_context
-from specdec_exporter.yamlfile import AsWritten, Node, read_yaml
+from specdec_exporter.yamlfile import convert, read_yaml
 
 _log = logging.getLogger(__name__)
 
@@ -40,19 +41,19 @@ _NOT_SUPPORTED = {  # keys of the format that are not supported here, with what 
 _BCRYPT_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 
 
-class HTTPServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``http_server_config``. ``headers`` are added to responses that do not set them."""
+class HTTPServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``http_server_config``. ``headers`` are added to responses that do not set them; ``0`` is text here."""
 
     http2: bool = True
-    headers: dict[str, AsWritten] = {}
+    headers: dict[str, str | int] = {}
 
 
-class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
+class WebConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file. ``basic_auth_users`` maps a user to a bcrypt hash; empty means no authentication."""
 
     tls_server_config: TLSServerConfig | None = None
     http_server_config: HTTPServerConfig = HTTPServerConfig()
-    basic_auth_users: dict[str, AsWritten] = {}
+    basic_auth_users: dict[str, str] = {}
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return a server context with the current certificates, ``None`` without TLS.
@@ -69,8 +70,8 @@ def load_web_config(path: str | Path) -> WebConfig:
     Raises :class:`ConfigError`, which names the file and the key. It never contains a hash.
     """
     document = read_yaml(path, ConfigError)
-    _refuse_unsupported(document)
-    config: WebConfig = document.read(WebConfig)
+    _refuse_unsupported(document, path)
+    config = convert(document, WebConfig, str(path), ConfigError)
     try:
         if config.tls_server_config:
             tls = _beside(config.tls_server_config, Path(path).parent)
@@ -79,7 +80,7 @@ def load_web_config(path: str | Path) -> WebConfig:
         _check_users(config.basic_auth_users)
         config.ssl_context()
     except ConfigError as error:
-        document.blame(error)
+        raise ConfigError(f"{path}: {error}") from error
     return config
 
 
@@ -145,12 +146,16 @@ class WebConfigFile:
         return self._stamp, _stamp(file for file in files if file)
 
 
-def _refuse_unsupported(document: Node) -> None:
-    keys = document.entries()
-    tls = keys.get("tls_server_config")
-    for node in (*keys.values(), *(tls.entries().values() if tls else ())):
-        if advice := _NOT_SUPPORTED.get(node.key):
-            node.refuse(f"not supported; {advice}")
+def _refuse_unsupported(document: Any, path: str | Path) -> None:
+    """Raise :class:`ConfigError` for keys that this server does not have, and for TLS without settings."""
+    top = document if isinstance(document, dict) else {}
+    tls = top.get("tls_server_config", {})
+    for key, advice in _NOT_SUPPORTED.items():
+        section, _, name = key.rpartition(".")
+        if name in (tls if section and isinstance(tls, dict) else top):
+            raise ConfigError(f"{path}: {key}: not supported; {advice}")
+    if tls is None:
+        raise ConfigError(f"{path}: tls_server_config: expected a mapping, found nothing")
 
 
 def _beside(tls: TLSServerConfig, directory: Path) -> TLSServerConfig:
@@ -165,12 +170,15 @@ def _beside(tls: TLSServerConfig, directory: Path) -> TLSServerConfig:
     )
 
 
-def _check_headers(headers: Mapping[str, str]) -> None:
-    for name, value in headers.items():
+def _check_headers(headers: Mapping[str, str | int]) -> None:
+    for name, given in headers.items():
+        value = str(given)
         key_path = f"http_server_config.headers.{name}"
         if name not in _HEADERS:
             raise ConfigError(f"{key_path}: expected one of {', '.join(_HEADERS)}")
         allowed = _HEADERS[name]
+        if not value.isprintable():
+            raise ConfigError(f"{key_path}: expected one line")
         if value and allowed and value.lower() not in allowed:
             raise ConfigError(f"{key_path}: expected {' or '.join(sorted(allowed))}, found {value!r}")
 

@@ -1,5 +1,5 @@
-"""What is known of vLLM's releases, methods and arguments: ``*.yaml`` beside this file, one file per kind of fact.
+"""What is known of vLLM's releases and of failed starts, as data: ``*.yaml`` beside the modules that read them.
 
-A fact is data: a range of releases, a condition on a :class:`~.deployment.Deployment`, what is found and what to do.
-:mod:`.known` reads and evaluates them. The page, the API, ``check``, ``analyze`` and ``doctor`` show the same facts.
+:mod:`.known` evaluates facts about a :class:`~.deployment.Deployment`. The page, the API, ``check``, ``analyze`` and
+``doctor`` show the same facts about running servers.
 """

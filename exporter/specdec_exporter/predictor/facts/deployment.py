@@ -1,6 +1,6 @@
 """What is known of one deployment of vLLM: its release, its arguments, and what its log and metrics show. Pure.
 
-The fields are the words of the conditions in ``*.yaml``. ``None``: not known, or not given where vLLM has a default.
+Conditions of facts name these fields. ``None``: not known, or not given where vLLM has a default.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from specdec_exporter.predictor.versions import NOT_SPECULATIVE, Release
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """One deployment. Arguments have vLLM's names; those of the draft begin with ``draft_``. Sizes are in bytes.
+    """One deployment. Arguments have vLLM's names; those of the draft begin with ``draft_``.
 
     ``arguments`` and ``speculative_keys`` are the names of all arguments, and of all keys of ``speculative_config``,
     that were given. ``method`` is as given or printed. ``engines``: number in metrics or log. ``drafting``: whether it
     drafted while it generated tokens; ``None`` if it generated none. ``log_windows``: number of spec-decode lines;
-    ``None`` without a log. ``warnings``: their codes. ``n_predict``: MTP layers of the checkpoint.
+    ``None`` without a log. ``warnings``: their codes.
     """
 
     release: Release | None = None
@@ -59,48 +59,12 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     draft_tensor_parallel_size: int | None = None
     draft_quantization: str | None = None
     rejection_sample_method: str | None = None
-    parallel_drafting: bool | None = None
-    prompt_lookup_min: int | None = None
-    prompt_lookup_max: int | None = None
 
-    architecture: str | None = None
-    n_predict: int | None = None
-    target_parameters: float | None = None
-    draft_parameters: float | None = None
-    target_bytes: float | None = None
-    draft_bytes: float | None = None
-    gpu_memory_bytes: float | None = None  # of all GPUs that share the target
-    target_vocabulary: int | None = None  # tokens
-    draft_vocabulary: int | None = None
     kv_cache_tokens: int | None = None
-
     engines: int = 1
     drafting: bool | None = None
     log_windows: int | None = None
     warnings: frozenset[str] = frozenset()
-
-    @property
-    def draft_ratio(self) -> float | None:
-        """How many times smaller than its target the draft is, by parameters."""
-        return _ratio(self.target_parameters, self.draft_parameters)
-
-    @property
-    def draft_memory_share(self) -> float | None:
-        """Share of the GPU's memory that the draft's weights take."""
-        return _ratio(self.draft_bytes, self.gpu_memory_bytes)
-
-    @property
-    def target_memory_share(self) -> float | None:
-        """Share of the GPU's memory that the target's weights take."""
-        return _ratio(self.target_bytes, self.gpu_memory_bytes)
-
-    def known(self, field: str) -> Any:
-        """Return the value of a field or property; ``None`` if unknown."""
-        return getattr(self, field)
-
-
-def _ratio(above: float | None, below: float | None) -> float | None:
-    return above / below if above is not None and below else None
 
 
 # Field of Deployment -> where vLLM's arguments have it; of several, the first that is given.
@@ -133,9 +97,6 @@ _ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "draft_tensor_parallel_size": [("speculative_config", "draft_tensor_parallel_size")],
     "draft_quantization": [("speculative_config", "quantization"), ("speculative_model_quantization",)],
     "rejection_sample_method": [("speculative_config", "rejection_sample_method")],
-    "parallel_drafting": [("speculative_config", "parallel_drafting")],
-    "prompt_lookup_min": [("speculative_config", "prompt_lookup_min")],
-    "prompt_lookup_max": [("speculative_config", "prompt_lookup_max")],
 }
 # The arguments whose values are kept. The values of all others may be secrets, so only their names are.
 KEPT_ARGUMENTS: Final = frozenset(path[0] for paths in _ARGUMENTS.values() for path in paths)

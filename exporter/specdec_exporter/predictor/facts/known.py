@@ -1,4 +1,4 @@
-"""The known facts, and which of them hold for a deployment. Pure but for reading the files of this package.
+"""Facts about releases of vLLM, and which of them hold for a deployment. Pure but for reading files of this package.
 
 A condition names fields of :class:`Deployment`; all tests of ``when`` must hold, and none of ``unless``::
 
@@ -6,22 +6,18 @@ A condition names fields of :class:`Deployment`; all tests of ``when`` must hold
     when:
       method: [ngram, suffix]           # one of these; or one value
       num_speculative_tokens: {above: 5}
-      draft_tensor_parallel_size: {differs_from: tensor_parallel_size}
-      speculative_keys: {known_in: {"-": [method, model], "0.16.0-": [parallel_drafting], "0.9.0-0.20.2": [tree]}}
+      speculative_keys: {has: [method], lacks: [model]}
 
 What is not known makes no test true, except ``given: false``. A fact without ``since`` also holds for a server whose
-release is not known. ``found`` and ``action`` may name fields in braces, as in ``{method}``, and ``{missing}``: the
-words that ``known_in`` misses, each with the releases that have it.
+release is not known. ``found`` and ``action`` may name fields in braces, as in ``{method}``.
 """
 
 from __future__ import annotations
 
 import pkgutil
 import re
-import string
-from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 import msgspec.yaml
@@ -29,14 +25,9 @@ import msgspec.yaml
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.versions import KnownPitfall, Release, parse_release, releases_in_words
 
-# One file each: arguments and methods that a release refuses, renamed or removed; what releases mended; what a method
-# forces or needs; what it can be combined with; when speculation is the wrong lever; what a running server's figures
-# mean.
-Topic = Literal["arguments", "gates", "methods", "composition", "lever", "running"]
-TOPICS: Final[tuple[Topic, ...]] = ("arguments", "gates", "methods", "composition", "lever", "running")
-# fail: it does not start. warn: requests suffer, answers are wrong, or speculation cannot pay. note: a figure means
-# something else, or there is something to know before a change.
-Level = Literal["fail", "warn", "note"]
+# warn: requests suffer, answers are wrong, or speculation cannot pay. note: a figure means something else, or there is
+# something to know before a change.
+Level = Literal["warn", "note"]
 
 _Single = str | bool | int | float
 
@@ -45,67 +36,25 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A test of one field; all parts that are given must hold.
 
     ``has`` and ``lacks``: any of these is, or none of these is, in a set of words. ``matches``: a regular expression
-    that is found in text, in capitals or not. ``differs_from``, ``no_multiple_of``, ``above_field``: the name of
-    another field, which must be known. ``known_in``: words by the releases that have them; the test holds if the
-    release lacks a word of the field, or if no release has it.
+    that is found in text, in capitals or not.
     """
 
     given: bool | None = None
-    none_of: tuple[_Single, ...] | None = None
-    at_least: float | None = None
     above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
     has: tuple[str, ...] | None = None
     lacks: tuple[str, ...] | None = None
     matches: str | None = None
-    differs_from: str | None = None
-    no_multiple_of: str | None = None
-    above_field: str | None = None
-    known_in: dict[str, tuple[str, ...]] | None = None
 
-    def holds(self, value: Any, deployment: Deployment) -> bool:
-        """Whether the test holds for ``value``, the field's value in ``deployment``."""
+    def holds(self, value: Any) -> bool:
+        """Whether the test holds for the field's value."""
         if self.given is False or value is None:
             return value is None and self.given is False
-        return all(self._parts(value, deployment))
-
-    def _parts(self, value: Any, deployment: Deployment) -> Iterator[bool]:
-        if self.none_of is not None:
-            yield value not in self.none_of
-        if self.at_least is not None:
-            yield value >= self.at_least
-        if self.above is not None:
-            yield value > self.above
-        if self.at_most is not None:
-            yield value <= self.at_most
-        if self.below is not None:
-            yield value < self.below
-        if self.has is not None:
-            yield not value.isdisjoint(self.has)
-        if self.lacks is not None:
-            yield value.isdisjoint(self.lacks)
-        if self.matches is not None:
-            yield re.search(self.matches, value, re.IGNORECASE) is not None
-        if self.differs_from is not None:
-            yield (other := deployment.known(self.differs_from)) is not None and value != other
-        if self.no_multiple_of is not None:
-            yield bool(other := deployment.known(self.no_multiple_of)) and value % other != 0
-        if self.above_field is not None:
-            yield (other := deployment.known(self.above_field)) is not None and value > other
-        if self.known_in is not None:
-            yield bool(self.missing(value, deployment.release))
-
-    def missing(self, value: Any, release: Release | None) -> list[str]:
-        """Return the words of ``value`` that ``known_in`` misses, each with the releases that have it."""
-        if self.known_in is None:
-            return []
-        spans = {word: _span(releases) for releases, words in self.known_in.items() for word in words}
-        return [
-            f"{word} ({releases_in_words(*span) if span else 'in no release'})"
-            for word in sorted({value} if isinstance(value, str) else value or ())
-            if (span := spans.get(word)) is None or not _within(span, release)
-        ]
+        return (
+            (self.above is None or value > self.above)
+            and (self.has is None or not value.isdisjoint(self.has))
+            and (self.lacks is None or value.isdisjoint(self.lacks))
+            and (self.matches is None or re.search(self.matches, value, re.IGNORECASE) is not None)
+        )
 
 
 _Expected = _Single | tuple[_Single, ...] | Check
@@ -138,54 +87,28 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def holds(self, deployment: Deployment) -> bool:
         """Whether the deployment has it."""
-
-        def true(field: str, test: _Expected) -> bool:
-            return _holds(test, deployment.known(field), deployment)
-
         return (
             self._concerns(deployment.release)
-            and all(true(field, test) for field, test in self.when.items())
-            and not any(true(field, test) for field, test in self.unless.items())
+            and all(_holds(test, getattr(deployment, field)) for field, test in self.when.items())
+            and not any(_holds(test, getattr(deployment, field)) for field, test in self.unless.items())
         )
 
     def _concerns(self, release: Release | None) -> bool:
-        span = _release(self.since), _release(self.until)
-        return span[0] is None if release is None else _within(span, release)
+        since, until = _release(self.since), _release(self.until)
+        if release is None:
+            return since is None
+        return (since is None or release >= since) and (until is None or release <= until)
 
     def told(self, deployment: Deployment) -> KnownPitfall:
         """Return the fact in words about ``deployment``."""
+        fields = msgspec.structs.asdict(deployment)
         return KnownPitfall(
             code=self.code,
             releases=self.releases,
-            meaning=self._filled(self.found, deployment),
-            action=self._filled(self.action, deployment),
-            costly=self.level != "note",
+            meaning=self.found.format_map(fields),
+            action=self.action.format_map(fields),
+            costly=self.level == "warn",
         )
-
-    def _filled(self, text: str, deployment: Deployment) -> str:
-        missing = [
-            word
-            for field, test in self.when.items()
-            if isinstance(test, Check)
-            for word in test.missing(deployment.known(field), deployment.release)
-        ]
-        return _Words().vformat(text, (), {"of": deployment, "missing": ", ".join(missing)})
-
-
-_Span = tuple[Release | None, Release | None]
-
-
-@cache
-def _span(releases: str) -> _Span:
-    """Read ``"0.18.0-0.20.2"``, ``"0.18.0-"``, ``"-0.20.2"`` or ``"-"``."""
-    since, _, until = releases.partition("-")
-    return _release(since or None), _release(until or None)
-
-
-def _within(span: _Span, release: Release | None) -> bool:
-    """Whether the release lies within; one that is not known may."""
-    since, until = span
-    return release is None or ((since is None or release >= since) and (until is None or release <= until))
 
 
 @cache
@@ -193,44 +116,22 @@ def _release(version: str | None) -> Release | None:
     return None if version is None else parse_release(version)
 
 
-def _holds(test: _Expected, value: Any, deployment: Deployment) -> bool:
+def _holds(test: _Expected, value: Any) -> bool:
     if isinstance(test, Check):
-        return test.holds(value, deployment)
+        return test.holds(value)
     return value in test if isinstance(test, tuple) else bool(value == test)
 
 
-class _Words(string.Formatter):
-    """Replaces ``{field}`` by the deployment's value."""
-
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:  # noqa: ARG002
-        return (kwargs["missing"] if field_name == "missing" else kwargs["of"].known(field_name)), field_name
-
-
 @cache
-def load_facts(topic: Topic) -> tuple[Fact, ...]:
-    """Return the facts of one file of this package. Loads PyYAML, so a scrape must not need them."""
-    content = pkgutil.get_data(__package__, f"{topic}.yaml")
+def load_facts(package: str = __package__, name: str = "running") -> tuple[Fact, ...]:
+    """Return the facts in ``name.yaml`` of a package. Loads PyYAML, so a scrape must not need them."""
+    content = pkgutil.get_data(package, f"{name}.yaml")
     if content is None:
-        raise FileNotFoundError(topic)
+        raise FileNotFoundError(name)
     return msgspec.yaml.decode(content, type=tuple[Fact, ...])
 
 
-def facts_of(deployment: Deployment, topics: Iterable[Topic] = TOPICS) -> Iterator[Fact]:
-    """Yield the facts that hold for the deployment, in the order of the files."""
-    return (fact for topic in topics for fact in load_facts(topic) if fact.holds(deployment))
-
-
 def pitfalls_of(deployment: Deployment) -> tuple[KnownPitfall, ...]:
-    """Return what to say of a running predictor: what its figures mean, and what requests suffer from; these first.
-
-    What a release refuses is left out once the server has generated tokens: it did start.
-    """
-    started = deployment.drafting is not None
-    found = [
-        fact.told(deployment)
-        for topic in TOPICS
-        for fact in load_facts(topic)
-        if (topic == "running" or fact.level == "warn" or (fact.level == "fail" and not started))
-        and fact.holds(deployment)
-    ]
+    """Return what to say of a running predictor: what requests suffer from first, then what its figures mean."""
+    found = [fact.told(deployment) for fact in load_facts() if fact.holds(deployment)]
     return tuple(sorted(found, key=lambda pitfall: not pitfall.costly))

@@ -42,9 +42,6 @@ _REQUEST: Final = re.compile(
 )
 _ANY_REQUEST: Final = re.compile(r"Received request (?P<id>\S{1,200}): ")
 _PARAMS: Final = "params: SamplingParams("
-# Almost every list has no strings and nests only empty lists. Reading it so takes a third of the time.
-_FLAT_LIST: Final = re.compile(r"(?:[A-Za-z_]\w*+=(?:\[\]|[^'\"()\[\]{},]*+)(?:, )?+)*+\)", re.ASCII)
-_FLAT_ARGUMENT: Final = re.compile(r"([A-Za-z_]\w*)=([^,)]*)", re.ASCII)
 
 # Field of the engine-init line -> the argument that sets it. The second name of each is that of older releases.
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -67,14 +64,12 @@ _MOST_NESTED: Final = 3
 SERVER_ARGUMENTS: Final = "non-default args: {"
 
 
-def split_arguments(
-    text: str, start: int = 0, *, wanted: frozenset[str] | None = None, name: re.Pattern[str] = _NAME
-) -> tuple[dict[str, str], bool]:
+def split_arguments(text: str, start: int = 0, *, name: re.Pattern[str] = _NAME) -> tuple[dict[str, str], bool]:
     """``"a=1, b=F(x='y')), c=..."`` -> ``({"a": "1", "b": "F(x='y')"}, True)``: the text of each named value.
 
     Reads from ``start`` to the bracket that closes the list, or to the end of the text. Ignores brackets and commas
     inside quotes or nested values. The flag says whether the list was closed. If not, a last value without a comma is
-    left out, because it may be cut. Stops early when it has all ``wanted`` names. ``name`` matches a name and the sign
+    left out, because it may be cut. ``name`` matches a name and the sign
     after it, so that the items of a printed dictionary are read as well.
     """
     values: dict[str, str] = {}
@@ -90,8 +85,6 @@ def split_arguments(
                 values.setdefault(named[1], argument[named.end() :].strip())
             if closing:
                 return values, True
-            if wanted is not None and wanted <= values.keys():
-                return values, False
             value_start = token.end()
         elif kind in ")]}":
             depth -= 1
@@ -215,10 +208,7 @@ def parse_request_params(message: str) -> RequestParams | Malformed | None:
         start = last + len(_PARAMS)  # the parameters follow a prompt of an unknown shape
     else:
         return None
-    if (flat := _FLAT_LIST.match(message, start)) is not None:
-        fields, closed = dict(_FLAT_ARGUMENT.findall(message, start, flat.end())), True
-    else:
-        fields, closed = split_arguments(message, start)
+    fields, closed = split_arguments(message, start)
     if not closed:
         return Malformed(reason="the sampling parameters break off", incomplete=True)
     return RequestParams(

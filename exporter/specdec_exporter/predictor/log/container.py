@@ -1,4 +1,4 @@
-r"""One line of a container runtime's log file -> what the container wrote. Pure; raises on no input.
+r"""The lines of a container runtime's log file -> what the container wrote. Raises on no input.
 
 Kubernetes' CRI text format (containerd, CRI-O): ``<RFC 3339 time> <stream> <tag> <text>``. Tag ``F``: the line ends
 here. Tag ``P``: it goes on in the stream's next piece, because runtimes cut at 16 KiB. Attributes may follow the tag
@@ -12,6 +12,9 @@ import re
 from typing import Final, Literal
 
 import msgspec
+
+from specdec_exporter import bounds
+from specdec_exporter.predictor.log.counters import ReaderCounters
 
 FramedFormat = Literal["cri", "docker"]
 
@@ -82,3 +85,63 @@ def _unwrap_docker(line: bytes) -> Piece | None:
         partial=not complete,
         timestamp=wrapped.time,
     )
+
+
+class PartialLines:
+    """Joins the pieces of lines that a container runtime cut, by stream.
+
+    A line longer than :data:`bounds.LINE_BYTES` is given up, and so is one that would make the log hold more than
+    :data:`bounds.HELD_BYTES`; ``counters`` counts both as oversized.
+    """
+
+    def __init__(self, counters: ReaderCounters) -> None:
+        self._counters = counters
+        self._begun: dict[str, _Begun] = {}
+
+    def __bool__(self) -> bool:
+        """Whether a line waits for its next piece."""
+        return bool(self._begun)
+
+    def holds(self, stream: str) -> bool:
+        """Whether a line of this stream waits for its next piece."""
+        return stream in self._begun
+
+    def add(self, piece: Piece) -> Piece | None:
+        """Take in the next piece; return the whole line if it ends here."""
+        begun = self._begun.setdefault(piece.stream, _Begun(piece.timestamp))
+        size = len(piece.payload)
+        if begun.kept and (
+            len(begun.text) + size > bounds.LINE_BYTES or self._counters.held_bytes + size > bounds.HELD_BYTES
+        ):
+            self._counters.oversized_lines += 1
+            begun.kept = False
+            self._release(begun)
+        if begun.kept:
+            begun.text += piece.payload
+            self._counters.held_bytes += size
+        return None if piece.partial else self._end(piece.stream)
+
+    def finish(self) -> list[Piece]:
+        """Return the lines so far: no piece follows."""
+        ended = (self._end(stream) for stream in list(self._begun))
+        return [line for line in ended if line is not None]
+
+    def _end(self, stream: str) -> Piece | None:
+        begun = self._begun.pop(stream)
+        text = self._release(begun)
+        return Piece(text, stream, partial=False, timestamp=begun.timestamp) if begun.kept else None
+
+    def _release(self, begun: _Begun) -> bytes:
+        """Return the text so far, which is no longer held."""
+        text = bytes(begun.text)
+        self._counters.held_bytes -= len(text)
+        begun.text = bytearray()
+        return text
+
+
+class _Begun(msgspec.Struct):
+    """The pieces so far of one line. ``kept`` is false once it was given up."""
+
+    timestamp: str | None
+    text: bytearray = msgspec.field(default_factory=bytearray)
+    kept: bool = True

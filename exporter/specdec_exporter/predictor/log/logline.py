@@ -51,9 +51,9 @@ _HEADER: Final = re.compile(
 )
 
 # Colours, also where a collector dropped the escape character or spelled it out.
+_CODE: Final = r"(?:\[[0-9;?]{0,20}[A-Za-z]|\([A-Z0-9])"
 _ANSI: Final = re.compile(
-    r"(?:\x1b|\\u001b|\\x1b|\\033|#033|\^\[)(?:\[[0-9;?]{0,20}[A-Za-z]|\([A-Z0-9])|\[\d{1,3}(?:;\d{1,3}){0,4}m",
-    re.ASCII,
+    rf"\x1b{_CODE}|\\(?:u001b|x1b|033){_CODE}|#033{_CODE}|\^\[{_CODE}|\[\d{{1,3}}(?:;\d{{1,3}}){{0,4}}m", re.ASCII
 )
 
 _WRAPPING: Final = re.compile(
@@ -146,7 +146,8 @@ def continues(previous: str, text: str) -> bool:
 
 def has_header(text: str) -> bool:
     """Whether the text is a line of its own and not the rest of another: it has vLLM's header or is a JSON object."""
-    return _HEADER.search(_ANSI.sub("", text)) is not None or text.startswith("{")
+    found = _HEADER.search(text) or _HEADER.search(_ANSI.sub("", text))  # colours are rare
+    return found is not None or text.startswith("{")
 
 
 def _after_progress_bar(text: str) -> str:
@@ -267,20 +268,24 @@ def _decode(text: str) -> dict[str, object] | None:
 
 def _read_fields(fields: Mapping[str, object], how: How, *, nested: int) -> Event | Malformed | None:
     loggers = [name for key in _LOGGER_KEYS if isinstance(name := fields.get(key), str)]
-    if loggers and not any(name.startswith("vllm") for name in loggers):
+    of_vllm = [name for name in loggers if name.startswith("vllm")]
+    if loggers and not of_vllm:
         return None
     origin = Origin(
         timestamp=_text(fields, _TIME_KEYS),
         process=_text(fields, _PROCESS_KEYS),
         pid=_integer(fields, _PID_KEYS),
         level=(_text(fields, _LEVEL_KEYS) or "").upper() or None,
-        tag=next((name for name in loggers if name.startswith("vllm")), None),
+        tag=next(iter(of_vllm), None),
     )
     for key in _MESSAGE_KEYS:
         if isinstance(message := fields.get(key), str):
             return _read_value(message, origin, how, nested=nested)
-    if not how.any_writer:
-        return None
+    return _read_other_keys(fields, origin, how, nested=nested) if how.any_writer else None
+
+
+def _read_other_keys(fields: Mapping[str, object], origin: Origin, how: How, *, nested: int) -> Event | None:
+    """Look for the message under any key that holds no user's text."""
     for key, value in fields.items():
         if key not in _USER_CONTENT_KEYS and isinstance(value, str):
             said = _read_value(value, origin, how, nested=nested)

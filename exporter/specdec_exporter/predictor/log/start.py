@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeVar
 
 import msgspec
@@ -38,16 +39,20 @@ class Start(msgspec.Struct, frozen=True):
         if type(event) not in START_KINDS:
             return self
         kept = self.events
-        finished = {phase.phase for phase in self._all(StartPhase)} & _LAST_PHASES
-        if isinstance(event, ServerArguments) or (isinstance(event, EngineConfig) and finished):
+        if self._begins_anew(event):
             kept = tuple(each for each in kept if isinstance(each, ServerArguments | EngineConfig))
         if isinstance(event, StartPhase):
-            before = next((each for each in self._all(StartPhase) if each.phase == event.phase), event)
-            if (before.seconds or 0.0) > (event.seconds or 0.0):
-                event = before
+            event = max((event, *self._of_phase(event.phase)), key=lambda phase: phase.seconds or 0.0)
         elif isinstance(event, KVCache) and (cache := self.kv_cache) is not None:
             event = _completed(event, cache)
         return Start((*(each for each in kept if _subject(each) != _subject(event)), event))
+
+    def _begins_anew(self, event: Event) -> bool:
+        ready = any(phase.phase in _LAST_PHASES for phase in self._all(StartPhase))
+        return isinstance(event, ServerArguments) or (isinstance(event, EngineConfig) and ready)
+
+    def _of_phase(self, name: PhaseName) -> list[StartPhase]:
+        return [phase for phase in self._all(StartPhase) if phase.phase == name]
 
     def _all(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -162,17 +167,7 @@ def summarise(start: Start, kv_cache_tokens: float | None = None) -> StartSummar
     """Return the summary; ``None`` if nothing is known. ``kv_cache_tokens``: what the metrics tell, if they do."""
     deployment = start.deployment
     capacity = kv_cache_tokens or start.kv_cache_tokens
-    phases, ready = start.phase_seconds, start.ready_seconds
-    words = []
-    if deployment.quantization:
-        words.append(f"quantization {deployment.quantization}")
-    elif start.config is not None and "quantization" in start.config.settings:
-        words.append("not quantized")  # vLLM also puts here what the checkpoint itself says
-    words += [f"{short} {value}" for short, value in _parallel(deployment) if value and value > 1]
-    words += [f"max_num_seqs {deployment.max_num_seqs}"] if deployment.max_num_seqs else []
-    words += [f"KV cache of {capacity:,.0f} tokens"] if capacity else []
-    words += [f"{said} {phases[phase]:,.1f} s" for phase, said in _PHASE_WORDS.items() if phase in phases]
-    words += [f"ready after {ready:,.0f} s"] if ready is not None else []
+    words = [*_deployment_words(start, deployment, capacity), *_phase_words(start)]
     if not words:
         return None
     first = start.arguments or start.config
@@ -187,9 +182,28 @@ def summarise(start: Start, kv_cache_tokens: float | None = None) -> StartSummar
         max_model_len=deployment.max_model_len,
         kv_cache_dtype=deployment.kv_cache_dtype,
         kv_cache_tokens=capacity,
-        phases=phases,
-        ready_seconds=ready,
+        phases=start.phase_seconds,
+        ready_seconds=start.ready_seconds,
     )
+
+
+def _deployment_words(start: Start, deployment: Deployment, capacity: float | None) -> Iterator[str]:
+    if deployment.quantization:
+        yield f"quantization {deployment.quantization}"
+    elif start.config is not None and "quantization" in start.config.settings:
+        yield "not quantized"  # vLLM also puts here what the checkpoint itself says
+    yield from (f"{short} {value}" for short, value in _parallel(deployment) if value and value > 1)
+    if deployment.max_num_seqs:
+        yield f"max_num_seqs {deployment.max_num_seqs}"
+    if capacity:
+        yield f"KV cache of {capacity:,.0f} tokens"
+
+
+def _phase_words(start: Start) -> Iterator[str]:
+    seconds = start.phase_seconds
+    yield from (f"{said} {seconds[phase]:,.1f} s" for phase, said in _PHASE_WORDS.items() if phase in seconds)
+    if start.ready_seconds is not None:
+        yield f"ready after {start.ready_seconds:,.0f} s"
 
 
 def _parallel(deployment: Deployment) -> tuple[tuple[str, int | None], ...]:

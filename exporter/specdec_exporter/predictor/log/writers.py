@@ -6,7 +6,6 @@ From the sources and captures of 0.6.6 to 0.33.0. A tag is what a header prints:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -58,7 +57,7 @@ def module(tag: str) -> str:
 
 
 def _path(tag: str) -> list[str]:
-    return re.split(r"[/.]", tag.removesuffix(".py").removesuffix(".rs"))
+    return tag.removesuffix(".py").removesuffix(".rs").replace("/", ".").split(".")
 
 
 def writes(tag: str | None, kind: type, *, any_writer: bool = False) -> bool:

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 
 from specdec_exporter import bounds
-from specdec_exporter.predictor.metrics.layout import Series
 
 EngineKey = tuple[str, str]  # model_name and engine
+# Identifies a value within its figure: a bucket's bound (float), a draft position (int), a finished reason or one of
+# the words "", "sum" and "count" (str). None if the label is missing or makes no sense.
+Key = float | int | str | None
 _MOST_TOLD_APART = 16 * bounds.ENGINES  # further engines beyond the bound are not told apart
 
 
@@ -27,43 +29,44 @@ class Admission:
         self._infos = 0
         self._others: set[EngineKey] = set()
 
-    def admits(self, series: Series) -> bool:
-        """Whether the series has a place so far; :meth:`engines` decides in the end."""
-        if series.meaning.shape == "info":  # of an engine, whatever its models
-            self._infos += 1
-            if self._infos > bounds.ENGINES or len(series.engine) > bounds.LABEL_CHARACTERS:
-                self.dropped["series"] += 1
-                return False
-            return True
-        key = (series.model_name, series.engine)
-        texts = [text for text in (*key, series.key) if isinstance(text, str)]
+    def admits(self, engine: EngineKey, key: Key) -> bool:
+        """Whether a series of ``engine`` has a place so far; :meth:`engines` decides in the end."""
+        texts = (*engine, key) if isinstance(key, str) else engine
         if max(map(len, texts)) > bounds.LABEL_CHARACTERS:
             what = "labels"
-        elif isinstance(series.key, int) and series.key >= bounds.POSITIONS:
+        elif isinstance(key, int) and key >= bounds.POSITIONS:
             what = "positions"
-        elif key not in self._series and not self._has_place(key):
+        elif engine not in self._series and not self._has_place(engine):
             return False
-        elif self._series[key] >= bounds.SERIES:
+        elif self._series[engine] >= bounds.SERIES:
             what = "series"
         else:
-            self._series[key] += 1
+            self._series[engine] += 1
             return True
         self.dropped[what] += 1
         return False
 
-    def _has_place(self, key: EngineKey) -> bool:
-        if key in self._known:
+    def admits_info(self, engine: str) -> bool:
+        """Whether an info series has a place: it is of an engine, whatever its models."""
+        self._infos += 1
+        if self._infos <= bounds.ENGINES and len(engine) <= bounds.LABEL_CHARACTERS:
+            return True
+        self.dropped["series"] += 1
+        return False
+
+    def _has_place(self, engine: EngineKey) -> bool:
+        if engine in self._known:
             return True
         if self._new < self._most:
             self._new += 1
             return True
         if len(self._others) < _MOST_TOLD_APART:
-            self._others.add(key)
+            self._others.add(engine)
         return False
 
     def engines(self) -> set[EngineKey]:
         """Return the engines that stay: the known ones of this body, then the others in its order."""
-        ordered = sorted(self._series, key=lambda key: key not in self._known)
+        ordered = sorted(self._series, key=lambda engine: engine not in self._known)
         kept = ordered[: self._most]
         if left_out := len(ordered) - len(kept) + len(self._others):
             self.dropped["engines"] += left_out

@@ -24,7 +24,7 @@ from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
 from specdec_exporter.predictor.metrics.access import Credentials
 from specdec_exporter.predictor.metrics.admission import EngineKey
-from specdec_exporter.predictor.metrics.exposition import parse_exposition, process_start_time
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 _MAX_REDIRECTS: Final = 3
@@ -173,7 +173,7 @@ class MetricsFetcher:
                 known=self._known,
             )
             try:
-                if len(body) > bounds.SMALL_BODY_BYTES:  # parsing 256 KiB takes 10 to 30 ms
+                if len(body) > bounds.SMALL_BODY_BYTES:  # parsing 256 KiB takes 20 to 50 ms
                     self._parsing = True  # the thread cannot be stopped
                     snapshot = await asyncio.to_thread(parse, body)
                 else:
@@ -182,9 +182,8 @@ class MetricsFetcher:
                 raise FetchError(error.reason, f"GET {_shown(self._metrics_url)}: {error}") from error
             finally:
                 self._parsing = False
-            started = process_start_time(body)
         self._known = frozenset((engine.model_name, engine.engine) for engine in snapshot.engines)
-        return msgspec.structs.replace(snapshot, process_start_time_seconds=started)
+        return snapshot
 
     async def _get(self, url: URL, max_bytes: int, held: contextlib.AsyncExitStack) -> tuple[bytes, str | None]:
         """Return body and Content-Type of ``url``, after redirects within its host and port.

@@ -59,37 +59,21 @@ class LogInputs:
                 total += Path(path).stat().st_size if path != STDIN else 0
         return total
 
-    def events(
-        self,
-        kinds: frozenset[type] | None,
-        progress: Callable[[int], None] | None = None,
-        *,
-        keep_statistics: bool = False,
-    ) -> Iterator[Event]:
+    def events(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None = None) -> Iterator[Event]:
         """Yield the events of all inputs in order; ``kinds`` as for :class:`LogScanner`.
 
-        ``progress`` gets the number of :meth:`size` bytes read so far. After the first drafts, a report's events come
-        without the engine's statistics, which only tell why there are no drafts; ``keep_statistics`` keeps them.
+        ``progress`` gets the number of :meth:`size` bytes read so far.
         """
-        return chain.from_iterable(self._read(kinds, progress, keep_statistics=keep_statistics))
+        return chain.from_iterable(self._read(kinds, progress))
 
-    def _read(
-        self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None, *, keep_statistics: bool
-    ) -> Iterator[list[Event]]:
+    def _read(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None) -> Iterator[list[Event]]:
         done = 0
         for path in self.paths:
             scanner = self._new_scanner(kinds)
             try:
                 with self._open(path) as (file, position):
-                    for events in read_stream(
-                        file, scanner, _telling(progress, done, position), counters=self.counters
-                    ):
-                        yield events
-                        if keep_statistics or kinds is not REPORT_KINDS:
-                            continue
-                        if any(type(event) is SpecDecoding for event in events) and isinstance(scanner, LogScanner):
-                            kinds = REPORT_KINDS - {EngineStats}
-                            scanner.narrow(kinds)
+                    telling = _telling(progress, done, position)
+                    yield from read_stream(file, scanner, telling, counters=self.counters)
                     done += position() if position else 0
             except (OSError, EOFError, zlib.error, SpecdecError) as error:
                 self.failed[path] = _in_words(path, error)

@@ -55,32 +55,40 @@ def look(
     problems: dict[str, str] = {}
     for pattern in patterns:
         explicit = not glob.has_magic(pattern) or os.path.lexists(pattern)
-        paths = [pattern]
-        if not explicit:
-            matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
-            paths = [path for path in matches if not path.endswith(COMPRESSED_SUFFIXES)]
+        paths = [pattern] if explicit else _matches(pattern)
         known = {*bases, *paths}
         for path in paths:
-            try:
-                status = os.stat(path)  # noqa: PTH116  a Path for each match would double the time of a look
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                problems[path] = error.strerror or str(error)
-                continue
-            if reason := irregularity(status):
-                if explicit or not Path(path).is_dir():
-                    problems[path] = reason
+            status = _status(path, problems, explicit=explicit)
+            if status is None or (not explicit and (status.st_dev, status.st_ino) in unread):
                 continue
             identity = (status.st_dev, status.st_ino)
-            if not explicit and identity in unread:
-                continue
             rotated = not explicit and base_of(path) in known
             if identity not in places or (places[identity].rotated and not rotated):
                 places[identity] = Place(path, identity, status.st_size, status.st_mtime_ns, rotated)
     ranked = sorted(places.values(), key=lambda one: (one.rotated, one.identity not in active, -one.modified_ns))
     kept = sorted(ranked[: bounds.LOG_FILES], key=lambda place: place.modified_ns)
     return Findings(tuple(kept), problems, tuple(ranked[bounds.LOG_FILES :]))
+
+
+def _matches(pattern: str) -> list[str]:
+    matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
+    return [path for path in matches if not path.endswith(COMPRESSED_SUFFIXES)]
+
+
+def _status(path: str, problems: dict[str, str], *, explicit: bool) -> os.stat_result | None:
+    """Return the status of a regular file; ``None`` where there is none, perhaps with a problem."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  a Path for each match would double the time of a look
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        problems[path] = error.strerror or str(error)
+        return None
+    if (reason := irregularity(status)) is None:
+        return status
+    if explicit or not Path(path).is_dir():
+        problems[path] = reason
+    return None
 
 
 def _identities(paths: Iterable[str]) -> set[Identity]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
+import functools
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from specdec_exporter import bounds
 from specdec_exporter.predictor.sources.logfile import HEAD_BYTES, Identity, open_regular
@@ -15,6 +18,7 @@ from specdec_exporter.predictor.sources.logfile import HEAD_BYTES, Identity, ope
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".Z")
 
 _MAX_GONE = 64  # remembered files that are gone and may be restored
+_CLOCK_TICK_NS = 1_000_000_000  # the coarsest modification times, on some network file systems
 
 # logrotate, RotatingFileHandler: vllm.log.3. More digits are a port or a date.
 _NUMBERED = re.compile(r"\.(\d{1,4})")
@@ -84,8 +88,8 @@ class Sibling:
     new: bool
 
 
-class KnownRotatedFiles:
-    """Rotated files that need no reading: they were there at the start, or were read to their end.
+class RotatedFiles:
+    """The rotated files of logs, and which of them need no reading: those at the start, and those read to their end.
 
     Their first bytes identify them. Inodes cannot, because these files are closed: an inode may be reused, and somebody
     may copy or restore a file.
@@ -93,13 +97,46 @@ class KnownRotatedFiles:
 
     def __init__(self) -> None:
         self._heads: dict[str, dict[Identity, bytes]] = {}  # by base path
+        self._modified: dict[str, list[int]] = {}  # modification times of a log's directories, ns, by its path
+        self._names_in = functools.cache(sorted_names)  # many logs may share a directory: it is read once in a look
 
-    def add(self, base: str, identity: Identity, head: bytes) -> None:
-        """Remember a file rotated from ``base``."""
-        self._heads.setdefault(base, {})[identity] = head
+    def refresh(self) -> None:
+        """Read the directories again: files may have been renamed or created."""
+        self._names_in.cache_clear()
 
-    def look(self, base: str, paths: Iterable[str], held: Mapping[Identity, bytes]) -> list[Sibling]:
-        """Return the rotated files of ``base``, which are at ``paths``. ``held`` are the first bytes of the open files.
+    def paths(self, base: str) -> list[str]:
+        """Return the rotated files of the log at ``base``, oldest first, as of the last :meth:`refresh`."""
+        return siblings(base, self._names_in)
+
+    def remember(self, bases: Iterable[str], identity: Identity, head: bytes) -> None:
+        """Note that a file rotated from these needs no further reading."""
+        for base in bases:
+            self._heads.setdefault(base, {})[identity] = head
+
+    def of(self, bases: Iterable[str], held: Mapping[Identity, bytes]) -> list[Sibling]:
+        """Return the rotated files of one log, oldest first; each once, even if several paths lead to it."""
+        found: dict[Identity, Sibling] = {}
+        for base in bases:
+            for sibling in self.look(base, held):
+                if sibling.identity not in found or not sibling.new:
+                    found[sibling.identity] = sibling
+        return list(found.values())
+
+    def directory_changed(self, path: str, bases: Iterable[str]) -> bool:
+        """Whether files may have been created, renamed or deleted beside the log since this was last asked."""
+        modified_ns: list[int] = []
+        for base in bases:
+            with contextlib.suppress(OSError):
+                modified_ns.append(Path(base).parent.stat().st_mtime_ns)
+        # The clock of a file system is coarse, so a later change may leave the same time.
+        settled = all(time.time_ns() - modified > _CLOCK_TICK_NS for modified in modified_ns)
+        if settled and self._modified.get(path) == modified_ns:
+            return False
+        self._modified[path] = modified_ns
+        return True
+
+    def look(self, base: str, held: Mapping[Identity, bytes]) -> list[Sibling]:
+        """Return the rotated files of ``base``. ``held`` are the first bytes of the open files.
 
         A file is not new if it is open or starts like an open or known one. At the first look at ``base``, no file is.
         """
@@ -109,7 +146,7 @@ class KnownRotatedFiles:
         heads = [*known.values(), *held.values()]
         same = set(heads)  # finds most of them at once
         found: list[Sibling] = []
-        for path in paths:
+        for path in self.paths(base):
             if (first := _first_bytes(path)) is None:
                 continue
             identity, head = first

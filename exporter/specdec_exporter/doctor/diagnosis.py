@@ -1,0 +1,203 @@
+"""The judgement behind ``doctor``: what the arguments of a server, its log and its metrics say together. Pure.
+
+Each stage adds to what is known: the arguments (before the start), the log (after it), the metrics (while it runs). A
+fact belongs to the first stage that shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from specdec_exporter.inspection.examination import Examination, LogReading, Look, failed_starts, pitfall_finding
+from specdec_exporter.predictor.arguments import ServerCommand
+from specdec_exporter.predictor.facts.deployment import Deployment
+from specdec_exporter.predictor.facts.known import Fact, load_facts
+from specdec_exporter.predictor.versions import canonical_method
+from specdec_exporter.speculation.verdict import Finding, Level
+
+Stage = Literal["before", "log", "running"]
+# What the stages must agree on -> its name.
+_SAME: Final[Mapping[str, str]] = {
+    "release": "release",
+    "model": "model",
+    "method": "method",
+    "num_speculative_tokens": "k",
+    "draft_model": "draft model",
+}
+_STAGE_WORDS: Final[Mapping[Stage, str]] = {"before": "the arguments", "log": "the log", "running": "the server"}
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding at a stage. A fact also has its code, its releases, its sources, and whether these were read."""
+
+    stage: Stage
+    level: Level
+    subject: str
+    found: str
+    action: str | None = None
+    code: str | None = None
+    releases: str | None = None
+    sources: tuple[str, ...] = ()
+    checked: str | None = None
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """What one stage shows by itself."""
+
+    stage: Stage
+    deployment: Deployment
+    findings: tuple[Diagnosis, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``doctor`` tells. ``findings`` are worst first, ``notes`` ask for nothing."""
+
+    level: Level
+    looked_at: dict[str, str]
+    findings: tuple[Diagnosis, ...]
+    notes: tuple[Diagnosis, ...]
+
+
+def known_facts() -> tuple[Fact, ...]:
+    """Return all facts: those of running servers, and those that are told before a start only."""
+    return (*load_facts(), *load_facts(__package__, "facts"))
+
+
+def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Report:
+    """Judge what the stages show, which are in their order; at least one.
+
+    ``looked_at``: more about what was looked at, by its name.
+    """
+    known = list(accumulate((each.deployment for each in observed), together))
+    told = [finding for each in observed for finding in each.findings]
+    told += _differences(observed, known)
+    for fact in known_facts():
+        if fact.holds(known[-1]):
+            stages = (each.stage for each, then in zip(observed, known, strict=True) if fact.holds(then))
+            told.append(_told(fact, known[-1], next(stages)))
+    findings = [finding for finding in told if finding.level != "PASS" or finding.code is None]
+    if all(finding.level == "PASS" for finding in findings):
+        found = f"none of the {len(known_facts())} that are known speaks against it"
+        findings.append(Diagnosis(stage=observed[-1].stage, level="PASS", subject="Facts", found=found))
+    findings.sort(key=lambda finding: get_args(Level).index(finding.level), reverse=True)
+    return Report(
+        level=findings[0].level,
+        looked_at={**_in_words(known[-1]), **looked_at},
+        findings=tuple(findings),
+        notes=tuple(finding for finding in told if finding not in findings),
+    )
+
+
+def of_command(command: ServerCommand, deployment: Deployment, findings: Sequence[Finding] = ()) -> Observed:
+    """Return what arguments show. ``deployment``: theirs, with what else is known before the start."""
+    action = "vLLM refuses to start with it: mend the argument."
+    unreadable = [Finding("FAIL", "Arguments", words, action) for words in command.problems]
+    if "speculative_config" in command.arguments and command.arguments["speculative_config"] is None:
+        deployment = msgspec.structs.replace(deployment, speculative=None)
+    found = tuple(_found("before", finding) for finding in (*unreadable, *findings))
+    return Observed(stage="before", deployment=deployment, findings=found)
+
+
+def of_log(reading: LogReading, *, up: bool = False) -> Observed:
+    """Return what a log shows of the last start in it. ``up``: the server answers, so a later start succeeded."""
+    log = reading.analysis
+    findings = failed_starts(log, up=up)
+    findings += [Finding("FAIL", "Log", words, "Give a log that can be read.") for words in reading.failures]
+    if log.last_config is None and not findings:
+        action = "Give the log from the server's start: it tells the release, the method and k."
+        findings.append(Finding("WARN", "Log", "no line of a server's start", action))
+    elif log.last_config is not None:
+        findings.append(Finding("PASS", "Log", f"vLLM {log.last_config.vllm_version} began to start"))
+    found = [_found("log", finding) for finding in findings]
+    for each in log.warnings:
+        warning = _found("log", Finding("PASS", "Warning in the log", each.meaning, each.action))
+        found.append(msgspec.structs.replace(warning, code=each.code, releases=each.releases))
+    return Observed(stage="log", deployment=reading.deployment, findings=tuple(found))
+
+
+def of_running(examination: Examination, look: Look) -> Observed:
+    """Return what a running server shows: the findings of ``check``, without facts and failed starts."""
+    told = [pitfall_finding(pitfall) for pitfall in examination.pitfalls]
+    told += failed_starts(examination.log, up=look.up) if examination.log else []
+    found = tuple(_found("running", finding) for finding in examination.findings if finding not in told)
+    return Observed(stage="running", deployment=look.evidence.known() if look.up else Deployment(), findings=found)
+
+
+def together(earlier: Deployment, later: Deployment) -> Deployment:
+    """Return what two stages know; the later one wins."""
+
+    def value(field: str) -> Any:
+        before, after = getattr(earlier, field), getattr(later, field)
+        if isinstance(after, frozenset):
+            return before | after
+        return max(before, after) if field == "engines" else before if after is None else after
+
+    return Deployment(**{field: value(field) for field in Deployment.__struct_fields__})
+
+
+def _found(stage: Stage, finding: Finding) -> Diagnosis:
+    return Diagnosis(stage=stage, **msgspec.structs.asdict(finding))
+
+
+def _told(fact: Fact, deployment: Deployment, stage: Stage) -> Diagnosis:
+    told = fact.told(deployment)
+    release = _dotted(deployment)
+    checked = f"read in the source of {', '.join(fact.checked)}" if fact.checked else fact.unchecked
+    if release in fact.checked:
+        checked = f"read in the source of this release, {release}"
+    return Diagnosis(
+        stage=stage,
+        level="WARN" if told.costly else "PASS",
+        subject=f"vLLM {told.releases}",
+        found=told.meaning,
+        action=told.action,
+        code=told.code,
+        releases=told.releases,
+        sources=fact.sources,
+        checked=checked,
+    )
+
+
+def _differences(observed: Sequence[Observed], known: Sequence[Deployment]) -> Iterator[Diagnosis]:
+    """Say where a stage contradicts the one before it: it may be another server's."""
+    for index, each in enumerate(observed[1:]):
+        before, after = known[index], each.deployment
+        for field, word in _SAME.items():
+            one, other = getattr(before, field), getattr(after, field)
+            is_fetched = "://" in str(one)  # the server knows the folder that KServe fetches it to
+            if None in (one, other) or is_fetched or _alike(one) == _alike(other):
+                continue
+            source = _STAGE_WORDS[observed[index].stage]
+            words = f"{source}: {word} {_word(one)}, {_STAGE_WORDS[each.stage]}: {word} {_word(other)}"
+            action = "Give what belongs to one server, or restart it with its new arguments."
+            yield _found(each.stage, Finding("WARN", "Not the same", words, action))
+
+
+def _alike(value: Any) -> Any:
+    return canonical_method(value) if isinstance(value, str) else value
+
+
+def _word(value: Any) -> str:
+    return ".".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _in_words(deployment: Deployment) -> dict[str, str]:
+    """Say what was looked at."""
+    words = {"Release": _dotted(deployment) or "not known, and most facts belong to releases: give --release"}
+    if deployment.model is not None:
+        words["Model"] = ", ".join(filter(None, (deployment.model, deployment.quantization)))
+    if deployment.speculative:
+        k = deployment.num_speculative_tokens
+        parts = (deployment.method or "method not given", None if k is None else f"k = {k}", deployment.draft_model)
+        words["Speculation"] = ", ".join(filter(None, parts))
+    elif deployment.speculative is False:
+        words["Speculation"] = "off"
+    return words
+
+
+def _dotted(deployment: Deployment) -> str | None:
+    return None if deployment.release is None else ".".join(map(str, deployment.release))

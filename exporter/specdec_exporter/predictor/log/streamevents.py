@@ -1,0 +1,102 @@
+"""What the events of one log stream say together: whose drafts they are, and whether the server starts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from specdec_exporter import bounds
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import (
+    START_KINDS,
+    EngineConfig,
+    EngineStats,
+    Event,
+    KVCache,
+    PredictorWarning,
+    RequestParams,
+    ServerArguments,
+    ServerReady,
+    SpecDecoding,
+    StartFailure,
+    StartPhase,
+)
+from specdec_exporter.predictor.log.failedstart import StartWatch
+
+ALL_KINDS: Final[frozenset[type]] = START_KINDS | {
+    SpecDecoding,
+    EngineStats,
+    PredictorWarning,
+    RequestParams,
+    StartFailure,
+    ServerReady,
+}
+
+
+class StreamEvents:
+    """The events of ``kinds`` since they were last taken.
+
+    ``start_bytes``: in so many further bytes of the log, lines about a start count.
+    """
+
+    def __init__(self, counters: ReaderCounters, kinds: frozenset[type]) -> None:
+        self.kinds = kinds
+        self._counters = counters
+        self._wants_start = bool(kinds & {StartPhase, KVCache})
+        self.start_bytes = bounds.START_BYTES if self._wants_start else 0
+        self._starts = StartWatch() if StartFailure in kinds else None
+        # The engine whose statistics a process (its name and id) printed last.
+        self._engines: dict[tuple[str | None, int | None], str] = {}
+        self._events: list[Event] = []
+
+    @property
+    def watches_start(self) -> bool:
+        """Whether every line is wanted, by :meth:`watch`."""
+        return self._starts is not None and self._starts.active
+
+    def watch(self, text: str, timestamp: str | None) -> None:
+        """Look at one line for a failed start."""
+        if self._starts is not None:
+            self._events += self._starts.line(text, timestamp)
+
+    def add(self, event: Event, timestamp: str | None) -> None:
+        """Take in the event of one line. ``timestamp``: of its container's runtime."""
+        if isinstance(event, EngineStats):
+            # A spec-decode line has no engine. It belongs to the same process's statistics line before it.
+            if event.engine is None:
+                self._engines.pop((event.process, event.pid), None)
+            else:
+                self._engines[event.process, event.pid] = event.engine
+            self.start_bytes = 0
+        if self.start_bytes <= 0 and isinstance(event, StartPhase | KVCache):
+            return  # later than a start, where only chance finds it
+        if self._starts is not None and type(event) in START_KINDS:
+            self._events += self._starts.started(event)
+        if type(event) not in self.kinds:
+            return
+        if self._wants_start and isinstance(event, EngineConfig | ServerArguments):
+            self.start_bytes = bounds.START_BYTES
+        if isinstance(event, SpecDecoding):
+            event = msgspec.structs.replace(event, engine=self._engines.pop((event.process, event.pid), None))
+        if event.timestamp is None and timestamp is not None:
+            event = msgspec.structs.replace(event, timestamp=timestamp)
+        self._events.append(event)
+
+    def forget_engines(self) -> None:
+        """Forget whose statistics were printed last: a line that cannot be read may have named another engine."""
+        self._engines.clear()
+
+    def finish(self) -> None:
+        """End the stream: nothing follows."""
+        if self._starts is not None:
+            self._events += self._starts.finish()
+
+    def taken(self) -> list[Event]:
+        """Return the events since the last call."""
+        if len(self._engines) > bounds.LOG_WRITERS:
+            self._counters.dropped["log_writers"] += len(self._engines)
+            self._engines.clear()
+        events, self._events = self._events, []
+        self._counters.matched_lines += len(events)
+        return events

@@ -1,0 +1,438 @@
+"""The demo's simulated predictor obeys its scenario, counts as vLLM counts, and our parsers understand it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from demo.simulator.engine import Engine, SpecStats, Started
+from demo.simulator.engine import EngineStats as SimulatedStats
+from demo.simulator.exposition import render_metrics
+from demo.simulator.log import log_lines
+from demo.simulator.scenario import (
+    BreakMetrics,
+    ChangeLoad,
+    Collapse,
+    Incident,
+    Latency,
+    Restart,
+    StopDrafting,
+    position_rates,
+)
+from demo.simulator.server import serving
+from demo.simulator.settings import LatencyModel, SettingsError, SimulatorSettings, load_settings
+from demo.simulator.totals import Totals
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
+from specdec_exporter.predictor.log.logline import parse_line
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
+
+DEMO = Path(__file__).parents[2] / "deploy" / "demo"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+CAPTURES = FIXTURES / "captures"
+IN_TIME_SECONDS = 20.0
+
+
+def engine(seconds: float = 0, *incidents: Incident, **settings: Any) -> Engine:
+    made = Engine(SimulatorSettings(**settings, incidents=incidents))
+    made.advance(seconds)
+    return made
+
+
+def totals(of: Engine) -> Totals:
+    return of.ranks[0].totals
+
+
+def test_it_imports_nothing_of_the_package() -> None:
+    """It spells vLLM's names by itself, so that a mistake in one place shows."""
+    text = "".join(file.read_text() for file in (DEMO / "simulator").glob("*.py"))
+    imported = re.findall(r"^\s*(?:from|import) (demo[\w.]*|specdec\w*)", text, re.MULTILINE)
+    assert imported
+    assert all(name.startswith("demo.simulator.") for name in imported)
+
+
+# -- it obeys its scenario ---------------------------------------------------------------------------------------------
+
+curves = st.lists(st.floats(0, 1), min_size=1, max_size=6).map(lambda rates: tuple(sorted(rates, reverse=True)))
+any_settings = st.fixed_dictionaries(
+    {
+        "acceptance": curves,
+        "seed": st.integers(0, 1000),
+        "load": st.sampled_from([0, "2/s", "6/s", 1, 5, 40]),
+        "short_draft_share": st.sampled_from([0.0, 0.4, 1.0]),
+        "no_draft_share": st.sampled_from([0.0, 0.3, 1.0]),
+        "output_tokens": st.integers(1, 60),
+        "max_num_seqs": st.sampled_from([1, 4, 64]),
+        "engines": st.sampled_from([1, 3]),
+    }
+).map(lambda found: {**found, "k": len(found["acceptance"])})
+
+
+@given(any_settings)
+@hypothesis_settings(max_examples=20, deadline=None)
+def test_counters_add_up(settings: dict[str, Any]) -> None:
+    run = engine(25, **settings)
+    for rank in run.ranks:
+        counted = rank.totals
+        assert sum(counted.accepted_per_position) == counted.accepted_tokens
+        assert counted.accepted_per_position == sorted(counted.accepted_per_position, reverse=True)
+        assert counted.drafts <= counted.draft_tokens <= counted.drafts * settings["k"]
+        if settings["short_draft_share"] == 0:
+            assert counted.draft_tokens == counted.drafts * settings["k"]
+        # every token after the first came out of a step; accepted ones past the end were not returned
+        started, steps = counted.time_to_first_token.count, counted.inter_token.count
+        assert counted.drafts <= steps <= counted.generation_tokens - started <= steps + counted.accepted_tokens
+        assert counted.request_tpot.count == sum(counted.finished.values()) <= started
+        assert rank.running <= settings["max_num_seqs"]
+
+
+@given(any_settings, st.lists(st.floats(0, 7), max_size=8))
+@hypothesis_settings(max_examples=10, deadline=None)
+def test_slicing_time_changes_nothing(settings: dict[str, Any], slices: list[float]) -> None:
+    incidents = (ChangeLoad(at=3, load=9), Restart(at=6, duration=1), Latency(at=2, factor=2))
+    whole, sliced = engine(12, *incidents, **settings), engine(0, *incidents, **settings)
+    for seconds in slices:
+        sliced.advance_to(min(12, sliced.now + seconds))
+    sliced.advance_to(12)
+    assert render_metrics(sliced) == render_metrics(whole)
+    assert log_lines(sliced) == log_lines(whole)
+
+
+@given(curves.filter(lambda rates: rates[0] > 0), st.integers(0, 100))
+@hypothesis_settings(max_examples=8, deadline=None)
+def test_positions_accept_at_their_rates(rates: tuple[float, ...], seed: int) -> None:
+    counted = totals(engine(30, acceptance=rates, k=len(rates), seed=seed, load=16))
+    for rate, accepted in zip(rates, counted.accepted_per_position, strict=True):
+        five_sigma = 5 * math.sqrt(max(rate * (1 - rate), 1e-9) / counted.drafts)
+        assert accepted / counted.drafts == pytest.approx(rate, abs=five_sigma + 1e-3)
+
+
+@given(st.floats(0, 1), st.integers(1, 10))
+def test_a_geometric_curve_has_the_rate_asked_for(rate: float, k: int) -> None:
+    assert sum(position_rates(rate, k)) / k == pytest.approx(rate, abs=1e-9)
+
+
+def test_a_collapse_begins_and_ends_on_time() -> None:
+    run = engine(0, Collapse(at=60, duration=60, acceptance=0.2), load=16)
+    for end, ratio in ((60, 0.72), (120, 0.2), (180, 0.72)):
+        before = totals(run).accepted_tokens, totals(run).draft_tokens
+        run.advance_to(end)
+        found = (totals(run).accepted_tokens - before[0]) / (totals(run).draft_tokens - before[1])
+        assert found == pytest.approx(ratio, abs=0.03)
+
+
+def test_stopped_drafting_freezes_the_counters_and_not_the_tokens() -> None:
+    run = engine(30, StopDrafting(at=30, duration=30))
+    drafts, tokens = totals(run).drafts, totals(run).generation_tokens
+    run.advance_to(60)
+    assert totals(run).drafts - drafts <= 64  # the step under way drafted already
+    assert totals(run).generation_tokens > tokens + 1000
+    run.advance_to(70)
+    assert totals(run).drafts > drafts + 500
+
+
+def test_latency_slows_steps_and_a_tail_some_requests() -> None:
+    def tpot(*incidents: Incident) -> list[int]:
+        run = engine(300, *incidents, latency=LatencyModel(tail_share=0.0, step_sigma=0.0), load=16)
+        within = dict(totals(run).request_tpot.buckets())
+        return [round(100 * within[bound] / within[math.inf]) for bound in (0.01, 0.05)]
+
+    assert tpot()[1] == 100
+    assert tpot(Latency(at=0, factor=10.0))[1] < 10
+    assert tpot(Latency(at=0, tail_share=0.1, tail_factor=10))[1] == pytest.approx(90, abs=5)
+
+
+def test_a_step_takes_longer_with_every_draft_token_of_the_batch() -> None:
+    latency = LatencyModel(
+        step_seconds=0.02,
+        draft_token_seconds=0.002,
+        request_seconds=0.001,
+        batched_token_seconds=0.0005,
+        step_sigma=0.0,
+        prefill_seconds=0.001,
+        tail_share=0.0,
+    )
+    steps = totals(engine(60, load=4, k=3, output_tokens=2000, latency=latency)).inter_token
+    assert steps.sum / steps.count == pytest.approx(0.026 + 3 * 0.001 + 9 * 0.0005, rel=0.01)
+
+
+def test_a_restarted_process_begins_after_the_last_answer_of_the_one_before() -> None:
+    run = engine(0, Restart(at=280, duration=20), speed=10.0, uptime_seconds=600.0)
+    assert run.process_start_unix == run.start_unix - 600
+    run.advance_to(279)
+    last_answer = run.start_unix + run.now / 10
+    run.advance_to(290)
+    assert run.serving is False
+    run.advance_to(300)
+    assert run.process_start_unix == run.start_unix + 30 > last_answer
+    assert f"process_start_time_seconds {run.process_start_unix}\n" in render_metrics(run).decode()
+    assert totals(run).drafts == 0
+    assert [record.at for record in run.take_records() if isinstance(record, Started)] == [0, 300]
+
+
+def test_v0_counters_sum_lifetime_totals() -> None:
+    run = engine(300, vllm_version="0.9.2", engine_generation="v0", load=3)
+    reports = [record for record in run.take_records() if isinstance(record, SpecStats)]
+    counted = totals(run)
+    assert len(reports) == 60
+    assert counted.v0_summed_accepted == sum(report.counts.accepted_tokens for report in reports)
+    assert counted.v0_summed_drafted == sum(report.counts.draft_tokens for report in reports)
+    # V0 counts steps and first tokens as generated tokens
+    assert counted.v0_generation_steps == counted.inter_token.count + counted.time_to_first_token.count
+
+
+# -- scenario files ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted((DEMO / "scenarios").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_scenario_of_the_demo_runs(path: Path) -> None:
+    settings = load_settings(str(path), {"seed": 7})
+    run = Engine(settings)
+    run.advance(min((incident.at for incident in settings.incidents), default=0.0) + 30)
+    assert settings.seed == 7
+    assert totals(run).drafts > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- 1", "expected settings, found list"),
+        ("k: [", "while parsing"),
+        ("kk: 3", "unknown field `kk`"),
+        ("k: 0", "k: expected at least 1"),
+        ("load: 4/m", "load: expected requests per second"),
+        ("speed: 0", "at `$.speed`"),
+        ("acceptance: 1.5", "acceptance: expected a ratio"),
+        ("acceptance: [0.9, 0.95, 0.1]", "acceptance: expected 3 rates"),
+        ("latency: {tail_share: 2}", "at `$.latency.tail_share`"),
+        ("incidents: [{kind: explode, at: 1}]", "at `$.incidents[0].kind`"),
+        ("incidents: [{kind: collapse, acceptance: 0.1}]", "missing required field `at`"),
+        ("incidents: [{kind: collapse, at: 1, acceptance: [0.1]}]", "acceptance: expected 3 rates"),
+        ("incidents: [{kind: load, at: 1, load: lots}]", "at `$.incidents[0]`"),
+        ("{method: null, incidents: [{kind: collapse, at: 1, acceptance: 0.1}]}", "speculation is off"),
+    ],
+)
+def test_a_bad_scenario_names_the_file_and_the_value(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=re.escape(says)) as raised:
+        load_settings(str(path), {})
+    assert str(raised.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(("version", "generation"), [("0.34.0", None), ("x", None), ("0.10.0", "v0"), ("0.8.2", "v1")])
+def test_a_release_that_is_not_known_is_refused(version: str, generation: Any) -> None:
+    with pytest.raises(ValueError, match=r"vllm_version|engine_generation"):
+        engine(vllm_version=version, engine_generation=generation)
+
+
+# -- it looks like vLLM ------------------------------------------------------------------------------------------------
+
+
+class Shape(NamedTuple):
+    """One family as a scraper sees it."""
+
+    type: str
+    labels: frozenset[frozenset[str]]  # label names of its samples, without le
+    bounds: frozenset[str]
+
+
+def shapes_of(body: str) -> dict[str, Shape]:
+    return {
+        family.name: Shape(
+            family.type,
+            frozenset(frozenset(sample.labels) - {"le"} for sample in family.samples),
+            frozenset(sample.labels["le"] for sample in family.samples if "le" in sample.labels),
+        )
+        for family in text_string_to_metric_families(body)
+    }
+
+
+V0 = {"engine_generation": "v0"}
+
+
+@pytest.mark.parametrize(
+    ("capture", "settings"),
+    [
+        ("0.6.6.post1-driven/metrics-v0-1.txt", {"vllm_version": "0.6.6.post1"}),
+        ("0.8.3-driven/metrics-1-after.txt", {"vllm_version": "0.8.3"}),
+        ("0.8.5-driven/metrics-1-after.txt", {"vllm_version": "0.8.5"}),
+        ("0.9.2-driven/metrics-1-after.txt", {"vllm_version": "0.9.2"}),
+        ("0.9.2-v0-ngram-k5/metrics-2-mid.txt", {"vllm_version": "0.9.2", **V0}),
+        ("0.11.0-driven/metrics-1-after.txt", {"vllm_version": "0.11.0"}),
+        ("0.20.2-driven-2engines/metrics-1-after.txt", {"vllm_version": "0.20.2", "engines": 2}),
+        ("0.25.1-ngram-k5/metrics-1-high.txt", {"vllm_version": "0.25.1", "k": 5, "method": "ngram"}),
+        ("0.32.0-draft_model-k3/metrics-8-p90.txt", {"vllm_version": "0.32.0"}),
+        ("0.32.0-baseline-nospec/metrics-1-after.txt", {"vllm_version": "0.32.0", "method": None}),
+        ("0.33.0-driven/metrics-1-after.txt", {"vllm_version": "0.33.0"}),
+    ],
+)
+def test_every_family_has_the_captured_shape(capture: str, settings: dict[str, Any]) -> None:
+    real = shapes_of((CAPTURES / capture).read_text())
+    run = engine(60, max_model_len=1024, served_model_name="tiny", **settings)
+    for name, shape in shapes_of(render_metrics(run).decode()).items():
+        if name == "process_start_time_seconds" and "driven" in capture:
+            continue  # these captures are of the metrics classes alone, not of the process
+        assert shape.type == real[name].type, name
+        if real[name].labels:
+            assert (shape.labels, shape.bounds) == (real[name].labels, real[name].bounds), name
+
+
+def normalized(line: str) -> str:
+    """A line without its numbers and file names; a list of numbers is one number."""
+    line = re.sub(r"\x1b\[[0-9;]*m", lambda code: f"<{code[0][2:-1].replace(';', ',')}>", line)
+    line = re.sub(r"[a-z_]+\.py:\d+", "FILE", line).replace("CPU KV cache usage: 0.0%.", "SWAP")
+    line = re.sub(r"(?<![\w<,])\d+(\.\d+)?", "N", line)
+    return re.sub(r"N(, N)+", "N", line).replace("CPU KV", "GPU KV")
+
+
+@pytest.mark.parametrize(
+    ("capture", "settings"),
+    [
+        ("0.8.5-driven", {"vllm_version": "0.8.5"}),
+        ("0.9.2-driven", {"vllm_version": "0.9.2"}),
+        ("0.9.2-v0-ngram-k5", {"vllm_version": "0.9.2", "k": 5, "method": "ngram", **V0}),
+        ("0.25.1-draft_model-k3", {"vllm_version": "0.25.1", "method": "draft_model"}),
+        ("0.32.0-draft_model-dp2-api1", {"vllm_version": "0.32.0", "engines": 2}),
+        ("0.32.0-baseline-nospec", {"vllm_version": "0.32.0", "method": None}),
+    ],
+)
+def test_periodic_lines_are_those_of_the_release(capture: str, settings: dict[str, Any]) -> None:
+    real = {normalized(line) for line in (CAPTURES / capture / "server.log").read_text().splitlines()}
+    lines = log_lines(engine(60, **settings))
+    ours = {normalized(line) for line in lines if re.search(r"SpecDecoding|Speculative metrics|Avg prompt", line)}
+    assert len(ours) == (1 if settings.get("method", "") is None else 2)
+    assert ours <= real
+
+
+# 0.10.2 to 0.15.1 write their prefix only with a process name, which the driven captures lack: the line cases have it
+@pytest.mark.parametrize("version", ["0.10.2", "0.14.1"])
+def test_prefixes_are_those_of_the_release(version: str) -> None:
+    cases = map(json.loads, (FIXTURES / "logcases.jsonl").read_text().splitlines())
+    real = [one for one in cases if one["version"] == version and one["scenario"] == "prefix:not-a-tty"]
+    ours = {normalized(line) for line in log_lines(engine(60, vllm_version=version)) if "SpecDecoding" in line}
+    assert ours == {normalized(one["line"]) for one in real}
+
+
+# -- the exporter understands it ---------------------------------------------------------------------------------------
+
+V1 = ["0.8.5", "0.9.2", "0.10.2", "0.11.0", "0.16.0", "0.33.0"]
+
+
+@pytest.mark.parametrize("settings", [*({"vllm_version": version} for version in V1), {"engines": 2}], ids=str)
+def test_counters_are_read_from_the_metrics(settings: dict[str, Any]) -> None:
+    run = engine(30, **settings)
+    snapshot = parse_exposition(render_metrics(run), run.release.content_type)
+    assert snapshot.engine_generation == "v1"
+    for read, rank in zip(snapshot.engines, run.ranks, strict=True):
+        told = rank.totals
+        for name in ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"):
+            assert getattr(read, name) == getattr(told, name)
+        assert read.accepted_tokens_per_position == dict(enumerate(told.accepted_per_position))
+        assert read.requests_running == rank.running
+        assert read.step_latency is not None
+        assert (read.step_latency.count, read.step_latency.sum) == (told.inter_token.count, told.inter_token.sum)
+
+
+@pytest.mark.parametrize("version", V1)
+def test_windows_and_configuration_are_read_from_the_log(version: str) -> None:
+    events = [parse_line(line.encode()) for line in log_lines(engine(30, vllm_version=version))]
+    records = engine(30, vllm_version=version).take_records()
+    (config,) = [event for event in events if isinstance(event, EngineConfig) and event.engine_generation]
+    assert (config.vllm_version, config.method, config.num_speculative_tokens) == (version, "eagle3", 3)
+    assert config.draft_model == "simulated/draft-head"
+    windows = [event for event in events if isinstance(event, SpecDecoding)]
+    told = [record.counts for record in records if isinstance(record, SpecStats)]
+    assert len(windows) == 3
+    for event, counts in zip(windows, told, strict=True):
+        assert (event.accepted_tokens, event.draft_tokens) == (counts.accepted_tokens, counts.draft_tokens)
+        assert event.bonus_included == (version != "0.8.5")
+        rates = [accepted / counts.drafts for accepted in counts.accepted_per_position]
+        assert event.per_position == pytest.approx(rates, abs=0.000501)
+    lines = [event for event in events if isinstance(event, EngineStats)]
+    stats = [record for record in records if isinstance(record, SimulatedStats)]
+    assert [(line.running, line.waiting) for line in lines] == [(one.running, one.waiting) for one in stats]
+
+
+@pytest.mark.parametrize("version", ["0.6.6.post1", "0.9.2"])
+def test_v0_is_read_as_v0(version: str) -> None:
+    run = engine(30, vllm_version=version, engine_generation="v0")
+    snapshot = parse_exposition(render_metrics(run), run.release.content_type)
+    windows = [event for line in log_lines(run) if isinstance(event := parse_line(line.encode()), SpecDecoding)]
+    assert snapshot.engine_generation == "v0"
+    assert snapshot.engines[0].lifetime_acceptance_ratio == totals(run).v0_acceptance_ratio
+    assert (len(windows), windows[-1].cumulative) == (6, True)
+    assert windows[-1].accepted_tokens == totals(run).v0_accepted
+
+
+# -- over HTTP ---------------------------------------------------------------------------------------------------------
+
+
+async def test_it_drops_everyone_in_a_restart_and_comes_back_from_zero(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    settings = SimulatorSettings(
+        speed=20.0,
+        log_path=str(log),
+        listen_address="127.0.0.1:0",
+        incidents=(Restart(at=40, duration=10), BreakMetrics(at=70)),
+    )
+    starts: list[float] = []
+    answers: list[int] = []
+    async with asyncio.timeout(IN_TIME_SECONDS), serving(settings) as url, aiohttp.ClientSession(url) as session:
+        async with session.get("/version") as version, session.get("/v1/models") as models:
+            assert await version.json() == {"version": "0.32.0"}
+            assert (await models.json())["data"][0]["owned_by"] == "specdec-exporter simulator"
+        while 500 not in answers:
+            try:
+                async with session.get("/metrics") as response:
+                    answers.append(response.status)
+                    starts += map(float, re.findall(r"(?m)^process_start_time_seconds (.+)", await response.text()))
+            except aiohttp.ClientError:
+                answers.append(0)
+            await asyncio.sleep(0.02)
+    assert list(dict.fromkeys(answers)) == [200, 0, 500]
+    assert starts[-1] == pytest.approx(starts[0] + 2.5)
+    assert log.read_text().count("Initializing a V1 LLM engine") == 2
+
+
+async def test_a_taken_address_is_refused_in_words() -> None:
+    settings = SimulatorSettings(log_path="/dev/null", listen_address="127.0.0.1:0")
+    async with serving(settings) as url:
+        taken = SimulatorSettings(log_path="/dev/null", listen_address=url.removeprefix("http://"))
+        with pytest.raises(SettingsError, match=f"listen_address {taken.listen_address}"):
+            async with serving(taken):
+                pass
+
+
+async def test_the_command_says_what_it_is_and_where_and_ends_on_sigterm(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "demo.simulator", "--scenario", str(DEMO / "scenarios" / "bad-day.yaml")),
+        *("--listen-address", "127.0.0.1:0", "--log-path", str(tmp_path / "log")),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=DEMO.parent,
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(IN_TIME_SECONDS):
+            assert "no vLLM and no model run here" in (await process.stderr.readline()).decode()
+            url = (await process.stderr.readline()).decode().split()[-1]
+            async with aiohttp.ClientSession() as session, session.get(f"{url}/health") as response:
+                assert response.ok
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
