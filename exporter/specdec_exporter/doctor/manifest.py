@@ -55,7 +55,7 @@ def read_manifest(content: bytes, name: str) -> tuple[Server, ...]:
     for start, end in pairwise(edges):
         lines = b"\n" * content.count(b"\n", 0, start)  # so that errors name the right line
         if (document := content[start : end - len(b"---")]).strip():
-            found += servers_of(_plain(parse_yaml(lines + document, name, ConfigError, levels=MANIFEST_LEVELS)))
+            found += servers_of(parse_yaml(lines + document, name, ConfigError, levels=MANIFEST_LEVELS))
     if not found:
         raise ConfigError(f"{name}: expected a container that starts vLLM, or has its image, found none")
     return tuple(found)
@@ -160,16 +160,6 @@ def _given_by_kserve(owner: _Map) -> dict[str, Any]:
         if number.isdecimal() and len(number) < 10:
             found[f"{key}_parallel_size"] = int(number)
     return found
-
-
-def _plain(node: Any) -> Any:
-    """Return mappings, lists and text, also of a reader that gives nodes with their lines."""
-    kind = getattr(node, "kind", None)
-    if kind == "map":
-        return {key: _plain(value) for key, value in node.entries().items()}
-    if kind == "seq":
-        return [_plain(item) for item in node.items()]
-    return node if kind is None else node.block()
 
 
 def _map(node: Any) -> _Map:
