@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from specdec_exporter.commands.flags import Checked, access_flag, log_path_flag, option, output_flag
+from specdec_exporter.commands.flags import Checked, access_flag, log_path_flag, output_flag
 from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.versions import Release, parse_release
@@ -21,20 +21,20 @@ def _release(text: str) -> Release:
 
 @click.command("doctor")
 @click.argument("url", required=False)
-@option("--args", "vLLM's command, or only its arguments, in quotes.", metavar="TEXT")
-@option("--manifest", "A Kubernetes manifest that starts vLLM, instead of --args.", metavar="FILE|-")
+@click.option("--args", "arguments", metavar="TEXT", help="vLLM's command, or only its arguments, in quotes.")
+@click.option("--manifest", metavar="FILE|-", help="A Kubernetes manifest that starts vLLM, instead of --args.")
 @log_path_flag
-@option(
+@click.option(
     "--release",
-    "The release of vLLM, such as 0.32.0, where neither log, server nor the image's tag tells it.",
     type=Checked("release", _release),
+    help="The release of vLLM, such as 0.32.0, where neither log, server nor the image's tag tells it.",
 )
 @access_flag
 @output_flag
 def command(
     url: str | None,
     *,
-    args: str | None,
+    arguments: str | None,
     manifest: str | None,
     predictor_log_path: tuple[str, ...],
     release: Release | None,
@@ -48,15 +48,20 @@ def command(
 
     Exit codes: 0 nothing to do, 2 there are warnings, 1 something cannot work.
     """
-    if args is None and manifest is None and not predictor_log_path and url is None:
+    if arguments is None and manifest is None and not predictor_log_path and url is None:
         raise click.UsageError("give at least one of --args, --manifest, --predictor.log-path and URL")
-    if args is not None and manifest is not None:
+    if arguments is not None and manifest is not None:
         raise click.UsageError("--args and --manifest exclude each other")
     if [manifest, *predictor_log_path].count("-") > 1:
         raise click.UsageError("only one of them can be read from stdin")
     from specdec_exporter.commands.diagnosing import Given, doctor
 
     given = Given(
-        url=url, arguments=args, manifest=manifest, log_paths=predictor_log_path, release=release, access=access
+        url=url,
+        arguments=arguments,
+        manifest=manifest,
+        log_paths=predictor_log_path,
+        release=release,
+        access=access,
     )
     return asyncio.run(doctor(given, output=output))
