@@ -14,7 +14,7 @@ import pytest
 
 from bench.processes import descriptors
 from soak.predictors import Counting, Mood, Predictor
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import Duration, PredictorSettings, Settings
 from specdec_exporter.errors import FetchError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
@@ -143,7 +143,7 @@ async def test_a_reload_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch
     timeouts = itertools.count(1.0)
 
     def changing() -> Settings:
-        return Settings(predictors=(PredictorSettings(timeout=next(timeouts)),))
+        return Settings(predictors=(PredictorSettings(timeout=Duration(next(timeouts))),))
 
     runtime = ExporterRuntime(changing(), changing)
     await runtime.start()

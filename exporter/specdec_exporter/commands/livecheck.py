@@ -77,7 +77,6 @@ async def check(
     Returns the exit code: 0 passed, 2 warnings, 1 failed. Raises ConfigError if ``url`` is not a URL, BaselineError if
     the baseline cannot be read.
     """
-    url = url if "://" in url else f"http://{url}"
     asks_exporter = url.endswith(f"/{STATUS_PATH}")
     url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None

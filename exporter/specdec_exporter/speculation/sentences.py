@@ -77,8 +77,8 @@ def _remedy(choice: KChoice | None, num_speculative_tokens: int | None) -> str:
         return f"Lower k from {num_speculative_tokens} to {choice.recommended}."
     if choice is not None and choice.record_next:
         return (
-            f"Switch speculation off at this load, or record k = {choice.record_next} too (specdec-exporter tune): a "
-            "lower k may pay."
+            f"Switch speculation off at this load, or record k = {choice.record_next} too and compare both with the "
+            "baseline: a lower k may pay."
         )
     return "Switch speculation off at this load, or limit it to smaller batches."
 
