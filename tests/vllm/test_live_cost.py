@@ -121,5 +121,5 @@ def test_the_verdict_rests_on_it(measured: Measured) -> None:
 
 
 def test_the_load_is_that_of_the_clients(measured: Measured) -> None:
-    seconds = measured.exposition.by("concurrency", "specdec_load_seconds_total")
-    assert max(seconds, key=seconds.__getitem__) == "4"
+    steps = measured.exposition.by("concurrency", "specdec_load_steps_total")
+    assert max(steps, key=steps.__getitem__) == "4"
