@@ -18,12 +18,13 @@ help: ## This list
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || tests/debian.sh python3-venv
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/.runtime: requirements.lock pyproject.toml $(VENV)/.created
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "Installing the exporter and its packages into $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
@@ -36,8 +37,8 @@ $(TOOLS)/.test: tests/debian.sh
 
 # The demo renders its rules when it starts, with the jsonnet of the developers' lock file and none of its other packages.
 $(VENV)/.demo: requirements-dev.lock $(VENV)/.runtime
-	awk '/^[^ #]/ {wanted = /^rjsonnet==/} wanted' requirements-dev.lock > $(VENV)/demo.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/demo.lock
+	@awk '/^[^ #]/ {wanted = /^rjsonnet==/} wanted' requirements-dev.lock > $(VENV)/demo.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/demo.lock
 	@touch $@
 
 demo: $(VENV)/.demo ## Simulated predictors, exporter, Prometheus, Alertmanager, pages; SECONDS=20 ends by itself
@@ -72,11 +73,12 @@ test-nightly: $(VENV)/.dev $(TOOLS)/.test tools schema ## The tests marked night
 
 ci-nightly: test-nightly test-image test-cluster ## What takes too long for .ci/run: slow tests, the image, a real Kubernetes API
 
-lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict, import-linter
+lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict, import-linter, sizes of modules and functions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/python tools/sizes.py
 
 format: $(VENV)/.dev ## Let ruff put the code in shape
 	$(BIN)/ruff check --fix .

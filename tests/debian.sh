@@ -28,7 +28,8 @@ unpack() { # package, paths of the binaries in it; $data: a folder that they rea
     update
     local work
     work=$(mktemp -d)
-    (cd "$work" && apt-get download -qq "$1" && dpkg -x "$1"_*.deb root)
+    echo "Unpacking Debian's $1 into .tools"
+    (cd "$work" && apt-get -o APT::Sandbox::User=root download -qq "$1" && dpkg -x "$1"_*.deb root)
     mkdir -p "$bin"
     (cd "$work/root" && install -m 755 "${@:2}" "$bin/")
     if [ -n "${data:-}" ]; then as_root mkdir -p "/$data" && as_root cp -RT "$work/root/$data" "/$data"; fi
@@ -47,7 +48,7 @@ for tool in "$@"; do
         mtail) unpack mtail usr/bin/mtail ;;
         chromedriver) apt_install chromium chromium-driver ;;
         systemd-analyze) apt_install systemd ;;
-        buildah | mmdebstrap | python3-venv | runc | strace | umoci) apt_install "$tool" ;;
+        buildah | mmdebstrap | python3-venv | runc | umoci) apt_install "$tool" ;;
         *) echo "tests/debian.sh: no idea where $tool comes from" >&2; exit 2 ;;
     esac
 done

@@ -99,7 +99,7 @@ async def test_scrapers_share_the_question_for_the_version_too() -> None:
     async with serving() as predictor, running(predictor.url) as runtime:
         await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
         assert predictor.seen.requests == {"/metrics": 1, "/version": 1}
-        assert runtime.predictors[0].state.vllm_version == "0.32.0"
+        assert runtime.predictors[0].state.running.vllm_version == "0.32.0"
 
 
 async def test_a_scraper_waits_for_the_version_of_another_within_its_own_deadline() -> None:

@@ -109,7 +109,7 @@ def look_at(state: PredictorState) -> Look:
         up=state.up,
         evidence=state.evidence(),
         model_names=state.model_names,
-        draft_model=state.draft_model,
+        draft_model=state.running.draft_model,
         start=state.start,
         window=state.window(),
         lifetime=state.lifetime(),
@@ -133,7 +133,7 @@ def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Fin
     """Compare ``state`` with its baseline from now on; return the finding about that."""
     if pinned is None or state.snapshot is None or not state.snapshot.engines:
         return ()
-    pinned.observe(state.snapshot, state.vllm_version)
+    pinned.observe(state.snapshot, state.running.vllm_version)
     state.observe_baseline(pinned.decoding)
     name = pinned.baseline.name
     if pinned.fit.refusal is not None:
@@ -169,7 +169,7 @@ async def observe(
     state.observe_snapshot(snapshot)
     state.observe_version(await fetcher.version(timeout_seconds))
     config = reading.analysis.last_config if reading else None
-    if config is not None and not is_foreign(config, state.vllm_version):
+    if config is not None and not is_foreign(config, state.running.vllm_version):
         for event in reading.analysis.start.events if reading else ():
             state.observe_event(event)
     if not snapshot.stats_present:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from specdec_exporter.bounds import MANIFEST_DOCUMENTS, MANIFEST_LEVELS
+from specdec_exporter.bounds import COMMAND_CHARACTERS, MANIFEST_DOCUMENTS, MANIFEST_LEVELS
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.arguments import (
     ServerCommand,
@@ -119,8 +119,10 @@ def _command(container: _Map, path: Sequence[str], kind: str) -> ServerCommand |
 
 
 def _words(container: _Map, variables: Mapping[str, str]) -> list[str]:
-    given = [_text(item) for key in ("command", "args") for item in _list(container.get(key))]
-    return [_VARIABLE.sub(lambda found: variables.get(found[1], found[0]), word) for word in given if word is not None]
+    given = [_text(item) or "" for key in ("command", "args") for item in _list(container.get(key))]
+    if sum(len(variables.get(name, "")) for word in given for name in _VARIABLE.findall(word)) > COMMAND_CHARACTERS:
+        raise ConfigError(f"the command: its variables stand for more than {COMMAND_CHARACTERS} characters")
+    return [_VARIABLE.sub(lambda found: variables.get(found[1], found[0]), word) for word in given]
 
 
 def _variables(container: _Map) -> dict[str, str]:

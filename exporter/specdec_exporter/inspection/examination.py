@@ -20,8 +20,9 @@ from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import k_choice
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.judging import judge, suffices
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, judge, suffices
+from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
