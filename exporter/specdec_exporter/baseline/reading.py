@@ -266,6 +266,13 @@ class _File(_Part, frozen=True, kw_only=True):
     def blocks_of_time(self) -> tuple[Block, ...]:
         return self.blocks.blocks(self.latency) if self.blocks is not None else ()
 
+    def bins(self) -> tuple[LoadBin, ...]:
+        found = sorted(((int(name), each) for name, each in (self.by_load or {}).items()), key=lambda item: item[0])
+        return tuple(
+            LoadBin(bound, each.intervals, tuple(each.blocks()), each.accepted_per_position or ())
+            for bound, each in found
+        )
+
     def baseline(self) -> Baseline:
         """Return what the file says."""
         counts, requests_finished = self._counts()
@@ -280,10 +287,7 @@ class _File(_Part, frozen=True, kw_only=True):
             **{name: getattr(self, name) for name in FACTS},
             counts=counts,
             requests_finished=requests_finished,
-            by_load=tuple(
-                LoadBin(int(name), each.intervals, tuple(each.blocks()), each.accepted_per_position or ())
-                for name, each in sorted((self.by_load or {}).items(), key=lambda item: int(item[0]))
-            ),
+            by_load=self.bins(),
             blocks=self.blocks_of_time(),
             **{name: part and part.histogram for name, part in found.items()},
         )
