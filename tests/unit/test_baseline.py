@@ -529,12 +529,11 @@ def test_a_damaged_file_is_refused_or_says_exactly_what_was_read(text: str) -> N
 # --- writing ---
 
 
-def test_a_file_is_never_overwritten_unasked(tmp_path: Path) -> None:
+def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     write_baseline(str(path), EXAMPLE)
-    with pytest.raises(BaselineError, match=r"exists already.*--force"):
+    with pytest.raises(BaselineError, match=r"exists already.*remove it first"):
         write_baseline(str(path), EXAMPLE)
-    write_baseline(str(path), EXAMPLE, force=True)
     assert read_baseline(str(path)) == EXAMPLE
 
 
