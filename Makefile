@@ -18,12 +18,13 @@ help: ## This list
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || tests/debian.sh python3-venv
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/.runtime: requirements.lock pyproject.toml $(VENV)/.created
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "Installing the exporter and its packages into $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
@@ -36,8 +37,8 @@ $(TOOLS)/.test: tests/debian.sh
 
 # The demo renders its rules when it starts, with the jsonnet of the developers' lock file and none of its other packages.
 $(VENV)/.demo: requirements-dev.lock $(VENV)/.runtime
-	awk '/^[^ #]/ {wanted = /^rjsonnet==/} wanted' requirements-dev.lock > $(VENV)/demo.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/demo.lock
+	@awk '/^[^ #]/ {wanted = /^rjsonnet==/} wanted' requirements-dev.lock > $(VENV)/demo.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/demo.lock
 	@touch $@
 
 demo: $(VENV)/.demo ## Simulated predictors, exporter, Prometheus, Alertmanager, pages; SECONDS=20 ends by itself

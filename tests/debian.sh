@@ -28,7 +28,8 @@ unpack() { # package, paths of the binaries in it; $data: a folder that they rea
     update
     local work
     work=$(mktemp -d)
-    (cd "$work" && apt-get download -qq "$1" && dpkg -x "$1"_*.deb root)
+    echo "Unpacking Debian's $1 into .tools"
+    (cd "$work" && apt-get -o APT::Sandbox::User=root download -qq "$1" && dpkg -x "$1"_*.deb root)
     mkdir -p "$bin"
     (cd "$work/root" && install -m 755 "${@:2}" "$bin/")
     if [ -n "${data:-}" ]; then as_root mkdir -p "/$data" && as_root cp -RT "$work/root/$data" "/$data"; fi

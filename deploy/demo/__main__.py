@@ -23,7 +23,7 @@ from demo.stack import alertmanager, exporter, prometheus
 from demo.table import rows
 from specdec_exporter.errors import SpecdecError
 
-_FIRST_LOOK_SECONDS = 15.0
+_FIRST_LOOK_SECONDS = 20.0
 _CHECK_SECONDS = 0.5
 
 
@@ -41,8 +41,8 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
         begun = now()
         exp = await open_(exporter(exporter_config(await open_(predictors(directory))), directory))
 
-        async def show(page: str, service: str) -> None:
-            _say(f"{page}\n{await rows(exp, service)}")
+        async def show(page: str, service: str | None) -> None:
+            _say(f"{page}\n{await rows(exp, service)}" if service else page)
 
         receiver = await open_(pager(show))
         am = await open_(alertmanager(receiver.url, directory))
@@ -56,15 +56,15 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
             "code runs with a draft model that does not fit. "
             f"At {CODE_RESTARTS:.0f} s it restarts with one that does.\n"
             f"search gets slow at {SEARCH_SLOW:.0f} s and is well again at {SEARCH_WELL:.0f} s.\n"
-            "Pages are printed here as they arrive. The first takes half a minute. Ctrl-C ends the demo."
+            "Pages are printed here as they arrive. The first takes about a minute. Ctrl-C ends the demo."
         )
-        looks = [begun + _FIRST_LOOK_SECONDS]
-        end = now() + seconds if seconds is not None else math.inf
+        look = begun + _FIRST_LOOK_SECONDS
+        end = begun + seconds if seconds is not None else math.inf
         while not stop.is_set() and now() < end:
             for server in (exp, am, prom):
                 server.check()
-            if looks and now() >= looks[0]:
-                looks.pop()
+            if now() >= look:
+                look = math.inf
                 _say(await rows(exp))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), min(_CHECK_SECONDS, max(end - now(), 0)))

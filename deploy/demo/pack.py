@@ -11,8 +11,9 @@ from typing import Any, Literal
 import rjsonnet
 
 _ROOT = Path(__file__).resolve().parents[2]
+CONFIG = Path(__file__).with_name("config.libsonnet")
 _SNIPPET = """
-local mixin = (import 'mixin.libsonnet') + { _config+:: import 'deploy/demo/config.libsonnet' };
+local mixin = (import 'mixin.libsonnet') + { _config+:: import '%s' };
 {
   rules: { groups: mixin.prometheusRules.groups + mixin.prometheusAlerts.groups },
   alertmanager: mixin.specdecAlertmanager.example,
@@ -21,12 +22,12 @@ local mixin = (import 'mixin.libsonnet') + { _config+:: import 'deploy/demo/conf
 
 
 @functools.cache
-def _rendered() -> dict[str, Any]:
-    rendered: dict[str, Any] = json.loads(rjsonnet.evaluate_snippet("demo", _SNIPPET, jpathdir=[str(_ROOT)]))
+def _rendered(config: Path) -> dict[str, Any]:
+    rendered: dict[str, Any] = json.loads(rjsonnet.evaluate_snippet("demo", _SNIPPET % config, jpathdir=[str(_ROOT)]))
     return rendered
 
 
-async def text(part: Literal["rules", "alertmanager"]) -> str:
+async def text(part: Literal["rules", "alertmanager"], config: Path = CONFIG) -> str:
     """The file for Prometheus or Alertmanager, as JSON, which is YAML too. The first call renders for some seconds."""
-    rendered = await asyncio.to_thread(_rendered)
+    rendered = await asyncio.to_thread(_rendered, config)
     return json.dumps(rendered[part], indent=2)

@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import web
 
 _WIDTH = 100
-Show = Callable[[str, str], Awaitable[None]]
-"""Shows a page: its text, and the service that it is about."""
+Show = Callable[[str, str | None], Awaitable[None]]
+"""Shows a page: its text, and the service whose figures belong to it."""
 
 
 class Pager:
@@ -20,22 +20,25 @@ class Pager:
 
     def __init__(self, show: Show) -> None:
         self.url = ""
+        self.pages: list[dict[str, Any]] = []  # all notifications so far
         self._show = show
         self._incidents: dict[str, list[str]] = {}  # alerts shown so far, by service
 
     async def receive(self, request: web.Request) -> web.Response:
         """Take one notification. Each repeats all alerts of its service; tickets go to the chat only."""
         page = await request.json()
+        self.pages.append(page)
         if not page["receiver"].endswith("pager"):
             return web.Response()
-        service = page["groupLabels"]["inference_service"]
+        service = page["groupLabels"].get("inference_service", "")
         if page["status"] == "resolved":
             if names := self._incidents.pop(service, None):
-                await self._show(f"RESOLVED  {_where(page['groupLabels'])}: {' and '.join(names)}", service)
+                await self._show(f"RESOLVED  {_where(page['groupLabels'])}: {' and '.join(names)}", None)
             return web.Response()
         names = self._incidents.setdefault(service, [])
-        for alert in page["alerts"]:
-            name = alert["labels"]["alertname"]  # one page for all latencies that are slower
+        # One page for all latencies that are slower. `tpot`, the time per output token, is the last by name.
+        for alert in sorted(page["alerts"], key=lambda alert: alert["labels"].get("sli", ""), reverse=True):
+            name = alert["labels"]["alertname"]
             if alert["status"] == "firing" and name not in names:
                 names.append(name)
                 await self._show(_alert_text(alert), service)
@@ -43,7 +46,7 @@ class Pager:
 
 
 def _where(labels: dict[str, str]) -> str:
-    return f"{labels['namespace']}/{labels['inference_service']}"
+    return "/".join(labels[name] for name in ("namespace", "inference_service") if name in labels)
 
 
 def _alert_text(alert: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Draw docs/status-page.png anew: ``PYTHONPATH=deploy .venv/bin/python -m demo.picture``. It takes two minutes.
+"""Draw docs/status-page.png anew: ``PYTHONPATH=deploy .venv/bin/python -m demo.picture``. It takes a minute.
 
 The demo's predictors and exporter run without Prometheus. On a busy machine the speed-up is too uncertain for the
 verdict that the picture shows; then nothing is drawn.
@@ -25,10 +25,7 @@ _SIZE = "1000,1160"  # the first predictor, which is the worst
 
 async def _draw(directory: Path) -> int:
     async with predictors(directory) as running, exporter(exporter_config(running), directory) as server:
-        async with (
-            aiohttp.ClientSession(server.url) as session,
-            asyncio.timeout(CODE_RESTARTS),
-        ):
+        async with aiohttp.ClientSession(server.url) as session, asyncio.timeout(CODE_RESTARTS):
             found: dict[str, str] = {}
             while found != _WANTED:
                 await asyncio.sleep(1.0)  # the exporter reads the predictors when it is scraped

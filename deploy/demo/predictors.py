@@ -20,7 +20,7 @@ SPEED = 10.0
 LOAD = "3/s"
 # Real seconds, as are all times of the demo, and so far apart that the pages come in the same order on any machine.
 SEARCH_SLOW, SEARCH_WELL = 60.0, 110.0
-CODE_RESTARTS = 90.0
+CODE_RESTARTS = 80.0
 ACCEPTANCE = 0.72
 MISFIT_ACCEPTANCE = 0.17
 SLOWER_BY = 2.0

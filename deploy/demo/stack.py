@@ -56,12 +56,14 @@ async def alertmanager(webhook_url: str, directory: Path) -> AsyncIterator[Serve
 
 
 @contextlib.asynccontextmanager
-async def prometheus(targets: Mapping[str, Server], alerts_to: Server, directory: Path) -> AsyncIterator[Server]:
+async def prometheus(
+    targets: Mapping[str, Server], alerts_to: Server, directory: Path, pack_config: Path = pack.CONFIG
+) -> AsyncIterator[Server]:
     """Run Prometheus with the pack's rules, scraping ``targets`` (exporters by their pods' names) every second."""
     port = free_port()
     config = directory / "prometheus.yml"
     rules = directory / "specdec.rules.yml"
-    rules.write_text(await pack.text("rules"))
+    rules.write_text(await pack.text("rules", pack_config))
     config.write_text(yaml.safe_dump(_configuration(rules, targets, alerts_to)))
     command = (
         "prometheus",

@@ -21,7 +21,7 @@ from deploy.kustomize import built, schema, variables
 from deploy.manifests import KUBERNETES, read
 from fieldtools import ROOT
 from specdec_exporter import __version__
-from specdec_exporter.config import parse_duration
+from specdec_exporter.config import Duration
 from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
 
 SERVICE_LABEL = "serving.kserve.io/inferenceservice"
@@ -332,7 +332,7 @@ def test_the_podmonitors_scrape_the_sidecars_port_and_name_the_service(
         # Prometheus replaces what is not allowed in a label's name.
         source = "__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", label)
         assert {"sourceLabels": [source], "targetLabel": "inference_service"} in endpoint["relabelings"]
-        assert parse_duration(endpoint["scrapeTimeout"]) < parse_duration(endpoint["interval"]) <= 60
+        assert Duration(endpoint["scrapeTimeout"]) < Duration(endpoint["interval"]) <= 60
 
 
 def test_rules_and_dashboards_are_the_rendered_ones(monitoring: list[Any]) -> None:

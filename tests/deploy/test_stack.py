@@ -28,7 +28,7 @@ def check_health(service: str, server: Server) -> subprocess.CompletedProcess[st
     """The service's health check, asking this server."""
     _, program, *arguments = containers.services()[service]["healthcheck"]["test"]
     asked = [re.sub(r"http://127\.0\.0\.1:\d+", server.url, argument) for argument in arguments]
-    command = EXPORTER if program == "specdec-exporter" else (tool(PROGRAMS[service][1]),)
+    command = (sys.executable,) if program == "python" else (tool(PROGRAMS[service][1]),)
     return subprocess.run([*command, *asked], capture_output=True, text=True, check=False, timeout=30)
 
 

@@ -2,7 +2,7 @@
 
 One story, since each part of it needs what came before: a baseline is recorded without speculation; then acceptance is
 high, low, and high again; then vLLM dies and comes back. The pack is the one that is shipped; its windows are shortened
-through ``_config`` (deploy/demo/config.libsonnet).
+through ``_config`` (config.libsonnet).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ WINDOW_SECONDS: Final = 60  # of the shortened pack
 HIGH, LOW, NONE = 0.9, 0.3, 0.0  # shares of the successors that the draft model knows
 # Two services on one server: alerts of the second are about latency, too, and may mute others of its own.
 PLAIN, COMPARED = "tiny", "tiny-compared"
+PACK_CONFIG = Path(__file__).with_name("config.libsonnet")
 Alert = dict[str, Any]
 
 
@@ -96,6 +97,10 @@ async def serving(server: Server) -> AsyncIterator[Server]:
         await asyncio.to_thread(server.stop)
 
 
+async def shown_nowhere(_page: str, _service: str | None) -> None:
+    """The pages are read from the receiver."""
+
+
 @contextlib.asynccontextmanager
 async def stack_beside(server: Server, baseline: Path, directory: Path) -> AsyncIterator[Stack]:
     predictor = {"url": server.url, "log_paths": [str(server.log_path)]}
@@ -106,9 +111,9 @@ async def stack_beside(server: Server, baseline: Path, directory: Path) -> Async
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
         exp = await stack.enter_async_context(exporter(yaml.safe_dump(config), directory))
-        receiver = await stack.enter_async_context(pager(lambda _: None))
+        receiver = await stack.enter_async_context(pager(shown_nowhere))
         alerts_to = await stack.enter_async_context(alertmanager(receiver.url, directory))
-        prom = await stack.enter_async_context(prometheus({"tiny-0": exp}, alerts_to, directory))
+        prom = await stack.enter_async_context(prometheus({"tiny-0": exp}, alerts_to, directory, PACK_CONFIG))
         yield Stack(prom, exp, receiver, session)
 
 

@@ -39,7 +39,7 @@ def test_it_serves_the_predictor_and_its_log_within_its_memory(pod: Pod, sidecar
 
 @pytest.mark.parametrize(
     "command",
-    [("healthcheck",), ("check", EXPORTER), ("check", PREDICTOR, "--log-path=/volume/vllm.log")],
+    [("healthcheck",), ("check", EXPORTER), ("check", PREDICTOR, "--predictor.log-path=/volume/vllm.log")],
     ids=" ".join,
 )
 def test_a_command_beside_it_stays_within_the_limit(sidecar: Container, command: Sequence[str], report: Report) -> None:

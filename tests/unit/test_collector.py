@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.exposition import generate_latest
 
+import metrictables
 from builders import CAPTURES
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.serving import families
 from specdec_exporter.serving.collector import build_registry
-from specdec_exporter.serving.families import PROCESS, Group, help_text
+from specdec_exporter.serving.families.exporter import PROCESS
+from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.runtime import ExporterRuntime
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -105,7 +106,7 @@ async def test_what_the_python_client_serves_is_in_the_table_too() -> None:
 
 
 def test_names_labels_and_help_texts_keep_to_the_conventions() -> None:
-    for group in (each for each in vars(families).values() if isinstance(each, Group)):
+    for group in (each for _, groups in metrictables.FAMILIES.values() for each in groups):
         for family in group.families:
             assert re.fullmatch(r"(specdec|process|python)_[a-z_]+", family.name)
             assert family.name.endswith("_total") == (family.type == "counter"), family.name

@@ -66,6 +66,12 @@ def test_it_imports_nothing_of_the_package() -> None:
 # -- it obeys its scenario ---------------------------------------------------------------------------------------------
 
 curves = st.lists(st.floats(0, 1), min_size=1, max_size=6).map(lambda rates: tuple(sorted(rates, reverse=True)))
+
+
+def with_k(found: dict[str, Any]) -> dict[str, Any]:
+    return {**found, "k": len(found["acceptance"])}
+
+
 any_settings = st.fixed_dictionaries(
     {
         "acceptance": curves,
@@ -77,7 +83,7 @@ any_settings = st.fixed_dictionaries(
         "max_num_seqs": st.sampled_from([1, 4, 64]),
         "engines": st.sampled_from([1, 3]),
     }
-).map(lambda found: {**found, "k": len(found["acceptance"])})
+).map(with_k)
 
 
 @given(any_settings)
@@ -375,6 +381,14 @@ def test_v0_is_read_as_v0(version: str) -> None:
     assert snapshot.engines[0].lifetime_acceptance_ratio == totals(run).v0_acceptance_ratio
     assert (len(windows), windows[-1].cumulative) == (6, True)
     assert windows[-1].accepted_tokens == totals(run).v0_accepted
+
+
+def test_the_example_of_its_page_works_as_written() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (DEMO / "simulator" / "README.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert b"vllm:spec_decode_num_drafts_total" in names["body"]
+    assert names["lines"]
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------

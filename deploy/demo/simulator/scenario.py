@@ -77,7 +77,7 @@ class Latency(_Incident, frozen=True, kw_only=True, tag="latency"):
 
 
 class Restart(_Incident, frozen=True, kw_only=True, tag="restart"):
-    """The process refuses connections for ``for`` (2 s), then starts from 0 with a new engine-init line."""
+    """The process drops all connections for ``for`` (2 s), then starts from 0 with a new engine-init line."""
 
     @property
     def end(self) -> float:

@@ -68,36 +68,20 @@ class _Predictor:
         return application
 
     async def live(self) -> None:
-        """Move the simulated clock with the real one, write the log."""
-        self._write_log()
+        """Move the simulated clock with the real one, and write the log."""
         while True:
-            await self._catch_up()
+            target = (time.monotonic() - self._started) * self.engine.settings.speed
+            while self.engine.now < target:
+                self.engine.advance_to(min(target, self.engine.now + _LONGEST_ADVANCE_SECONDS))
+                if lines := log_lines(self.engine):
+                    self._log.write("\n".join(lines) + "\n")
+                    self._log.flush()
+                await asyncio.sleep(0)
             await asyncio.sleep(_SLEEP_SECONDS)
-
-    async def _catch_up(self) -> None:
-        target = self._clock()
-        while self.engine.now < target:
-            self.engine.advance_to(min(target, self.engine.now + _LONGEST_ADVANCE_SECONDS))
-            self._write_log()
-            await asyncio.sleep(0)
-
-    def _clock(self) -> float:
-        return (time.monotonic() - self._started) * self.engine.settings.speed
-
-    def _now(self) -> Engine:
-        """Return the engine at this moment. If the machine is too slow for the speed, a request does not catch up."""
-        if self._clock() - self.engine.now < _LONGEST_ADVANCE_SECONDS:
-            self.engine.advance_to(self._clock())
-        return self.engine
-
-    def _write_log(self) -> None:
-        if lines := log_lines(self.engine):
-            self._log.write("\n".join(lines) + "\n")
-            self._log.flush()
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._now().serving:
+        if self.engine.serving:
             return await handler(request)
         if request.transport:  # it restarts
             request.transport.abort()
@@ -123,7 +107,7 @@ class _Predictor:
         return web.json_response({"object": "list", "data": [model]})
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        engine = self._now()
+        engine = self.engine
         if engine.conditions.metrics_broken:
             raise web.HTTPInternalServerError
         return web.Response(body=render_metrics(engine), headers={"Content-Type": engine.release.content_type})

@@ -20,7 +20,6 @@ _T = TypeVar("_T")
 
 FIRST_V1: Version = (0, 8, 3)  # the first V1 that tells of speculation; before it the V0 engine is simulated
 LAST_V0: Version = (0, 9, 2)
-FIRST_PLAIN_1_0_0: Version = (0, 11, 2)  # Content-Type text/plain; version=1.0.0
 
 _TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 _TOKEN = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
@@ -194,7 +193,6 @@ def release(text: str, generation: Generation | None = None) -> Release:
     if version < FIRST_V1 if generation == "v1" else version > LAST_V0:
         raise ValueError(f"engine_generation: the simulated vLLM {text} has no {generation.upper()} engine")
     v0 = generation == "v0"
-    plain = "1.0.0" if version >= FIRST_PLAIN_1_0_0 else "0.0.4"
     return Release(
         text=text,
         generation=generation,
@@ -205,7 +203,7 @@ def release(text: str, generation: Generation | None = None) -> Release:
         ),
         finished_reasons=() if v0 else _latest(_REASONS, version),
         bounds={name: _latest(rows, version) for name, rows in _BOUNDS.items()},
-        content_type=f"text/plain; version={plain}; charset=utf-8",
+        content_type=f"text/plain; version={'1.0.0' if version >= (0, 11, 2) else '0.0.4'}; charset=utf-8",
         log_interval_seconds=5.0 if v0 else 10.0,
         stats_line=V0_STATS_LINE if v0 else V1_STATS_LINE,
         spec_line=V0_SPEC_LINE if v0 else _latest(V1_SPEC_LINES, version),

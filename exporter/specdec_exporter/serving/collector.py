@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -15,8 +14,14 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.serving import families
-from specdec_exporter.serving.families import Group, help_text
+from specdec_exporter.serving.families.baseline import BASELINE
+from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
+from specdec_exporter.serving.families.counts import COPIED
+from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
+from specdec_exporter.serving.families.exporter import EXPORTER, SCRAPE
+from specdec_exporter.serving.families.family import Group, help_text
+from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
+from specdec_exporter.serving.families.predictor import PREDICTOR
 
 if TYPE_CHECKING:
     from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
@@ -41,57 +46,42 @@ class SpecdecCollector(Collector):
 
         The states are looked at here and now. The metrics are made as they are wanted, so another thread may do that.
         """
-        predictors = self._runtime.predictors
-        taken = of_predictors(predictors, self._window)
-        taken += shown(families.EXPORTER, [([], self._runtime)])
+        taken = [*of_predictors(self._runtime.predictors, self._window), *shown(EXPORTER, [([], self._runtime)])]
         return filter(None, map(_metric, taken))
 
 
-def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> list[Taken]:
+Subjects = list[tuple[list[str], Any]]
+"""What a group's families are about, each with the values of its labels."""
+
+
+def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> Iterator[Taken]:
     """Return the families about predictors, from one consistent look at their states."""
-    of = partial(shown, window=window)
-    states = [predictor.state for predictor in predictors]
-    engines = [(each, [each.name, view.model_name, view.engine], view) for each in states for view in each.engines()]
-    with_engines = {state.name for state, _, _ in engines}
-    log_labels = {state.name: [state.name, state.log_model_name, ""] for state in states}
-    benefits = [([state.name, model], benefit) for state in states for model, benefit in state.benefits()]
-    pinned = [(each.state.name, each.pinned) for each in predictors if each.pinned is not None]
+    for same in zip(*map(_groups, predictors), strict=True):
+        group = same[0][0]
+        yield from shown(group, [subject for _, subjects in same for subject in subjects], window)
+
+
+def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
+    """Return what there is to show of one predictor, always in the same order of groups."""
+    state, pinned = predictor.state, predictor.pinned
+    service, logged = [state.name], [state.name, state.log_model_name]
+    engines = [([state.name, view.model_name, view.engine], view) for view in state.engines()]
+    benefits = [([state.name, model], benefit) for model, benefit in state.benefits()]
+    states = [(labels, (state, view.state)) for labels, view in engines] or [([*logged, ""], (state, state.state))]
+    pinned_model = pinned.fit.model_name if pinned else None
     return [
-        *of(families.COPIED, [(labels, view.snapshot) for _, labels, view in engines if view.snapshot]),
-        *of(families.DERIVED, [(labels, view.window) for _, labels, view in engines if view.window]),
-        *of(families.WINDOWS, [(labels, view) for _, labels, view in engines]),
-        *of(
-            families.LOG,
-            [
-                ([state.name, state.log_model_name, engine], totals)
-                for state in states
-                for engine, totals in state.log_engines()
-            ],
-        ),
-        *of(
-            families.PREDICTOR,
-            [
-                *((labels, (state, view.state)) for state, labels, view in engines),
-                *((log_labels[state.name], (state, state.state)) for state in states if state.name not in with_engines),
-            ],
-        ),
-        *of(families.PREDICTOR_LOG, [(log_labels[state.name], state) for state in states]),
-        *of(
-            families.POLICY,
-            [
-                ([state.name, model], assumed)
-                for state, assumed in [(each, each.assumed_break_even) for each in states]
-                for model in state.model_names
-            ],
-        ),
-        *of(families.BENEFIT, benefits),
-        *of(families.LOAD, benefits),
-        *of(
-            families.BASELINE,
-            [([name, each.fit.model_name], each) for name, each in pinned if each.fit.model_name is not None],
-        ),
-        *of(families.SCRAPE, [([each.state.name], each) for each in predictors]),
-        *of(families.READER, [([state.name], state.reader) for state in states if state.reader]),
+        (COPIED, [(labels, view.snapshot) for labels, view in engines if view.snapshot]),
+        (DERIVED, [(labels, view.window) for labels, view in engines if view.window]),
+        (WINDOWS, [*engines]),
+        (LOG, [([*logged, engine], totals) for engine, totals in state.log_engines()]),
+        (PREDICTOR, [*states]),
+        (PREDICTOR_LOG, [([*logged, ""], state)]),
+        (POLICY, [([state.name, model], state.assumed_break_even) for model in state.model_names]),
+        (BENEFIT, [*benefits]),
+        (LOAD, [*benefits]),
+        (BASELINE, [([state.name, pinned_model], pinned)] if pinned_model is not None else []),
+        (SCRAPE, [(service, predictor)]),
+        (READER, [(service, state.reader)] if state.reader else []),
     ]
 
 

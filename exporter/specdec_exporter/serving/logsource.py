@@ -15,7 +15,6 @@ from specdec_exporter.predictor.log.events import (
     START_KINDS,
     Event,
     PredictorWarning,
-    RequestParams,
     ServerReady,
     SpecDecoding,
     StartFailure,
@@ -25,7 +24,6 @@ from specdec_exporter.predictor.log.scan import LogScanner
 SERVED_KINDS: frozenset[type] = START_KINDS | {
     SpecDecoding,
     PredictorWarning,
-    RequestParams,
     StartFailure,
     ServerReady,
 }

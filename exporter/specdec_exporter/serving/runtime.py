@@ -174,7 +174,7 @@ class PredictorRuntime:
         if self.pinned is None or self._seen is None:
             self.state.observe_baseline(None)
             return
-        self.pinned.observe(self._seen, self.state.vllm_version)
+        self.pinned.observe(self._seen, self.state.running.vllm_version)
         self.state.observe_baseline(self.pinned.decoding)
         refusal = self.pinned.fit.refusal or ""
         if refusal == self._refusal:
