@@ -132,7 +132,7 @@ function(config, alerts)
       '6': 'Slower than before, not because of drafts: roll back if it began with a deployment. Otherwise look at load and prompts.',
       '5': 'Almost nothing is accepted, and no gain is measured: check whether the draft model fits the target, or switch speculation off.',
       '4': 'Measured: slower than without speculation. Roll back or remove --speculative-config now. Investigate afterwards.',
-      '3': 'No gain is measured: run specdec-exporter tune, and use the k that pays or switch speculation off.',
+      '3': 'No gain is measured: compare recordings of several k, use the one that pays or switch speculation off.',
       '2': 'Measure: compare with a baseline (dashboard A/B), and look for a better k (row Curve).',
       '1': 'Do nothing: speculation pays off.',
       '0': 'Wait for traffic: there are too few drafts to judge.',

@@ -25,7 +25,6 @@ FROM_DEBIAN = {
     "victoria-metrics": "vmalert",
     "chromedriver": "chromedriver",
     "systemd-analyze": "systemd-analyze",
-    "strace": "strace",
     "buildah": "buildah",
     "runc": "runc",
     "umoci": "umoci",
@@ -40,12 +39,15 @@ FOR_CLUSTER = {
     "prometheus-operator",
     "prometheus3-sd",
 }
+NIGHTLY = {"helm", "thanos", "mimirtool", "dashboard-linter"}
 
 
 def _comes_from(name: str) -> str:
     if name in FROM_DEBIAN:
         return f"tests/debian.sh {FROM_DEBIAN[name]}"
-    return "make cluster-tools" if name in FOR_CLUSTER else "make tools"
+    if name in FOR_CLUSTER:
+        return "make cluster-tools"
+    return "make nightly-tools" if name in NIGHTLY else "make tools"
 
 
 def tool(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The tables of ``docs/facts.md``: ``running.yaml`` and the doctor's ``facts.yaml``. ``make render`` writes them."""
+"""The tables of ``docs/facts.md``, from ``running.yaml`` and ``doctor/facts.yaml``. ``make render`` writes them."""
 
 from __future__ import annotations
 

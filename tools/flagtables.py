@@ -47,8 +47,6 @@ def configuration_page(page: str) -> str:
     return filled(page, {"flags": table(header, map(_serve_row, _options("serve")))})
 
 
-
-
 def _options(command: str) -> Iterator[click.Option]:
     """The options of a command, ``--help`` among them, in the order of its help."""
     context = click.Context(cli)

@@ -55,10 +55,14 @@ RELEASE = re.compile(r'(specdec_exporter_build_info{.*?version)="[^"]*"')
 TIME_KEYS = {"generated_at", "last_line_timestamp", "seconds", "timestamp", "exporter_version"}
 TIME_KEYS |= {"history", "requests", "high", "low", "concurrency", "by_load"}
 CONCURRENCY = re.compile(r'concurrency="\d+"')
-# Removed on purpose: from the old side these are left out before both are compared.
-GONE_KEYS: set[str] = set()  # of the status documents
-GONE_FAMILIES = re.compile(r"(?!)")  # of /metrics
-GONE_RULES: set[str] = set()  # alerts and records
+# Removed on purpose: from the old side these are left out before both are compared: keys of the status documents,
+# families of /metrics, alerts and records.
+GONE_KEYS: set[str] = {"published", "instance", "namespace", "pod"}
+GONE_FAMILIES = re.compile(
+    r"specdec_(predictor_start_failures|request_temperature|load_seconds|load_draft_tokens)"
+    r'|specdec_exporter_dropped_total\{what="(predictors|tap_groups)"'
+)
+GONE_RULES: set[str] = {"inference_service:specdec_acceptance_uneven:quantile3h", "SpecDecodeAcceptanceUneven"}
 SENTENCE_KEYS = {"action", "headline", "meaning", "reasons", "refusal", "releases", "remarks", "up_reason"}
 
 Documents = dict[str, list[str]]  # what it is -> its lines

@@ -8,23 +8,29 @@ from typing import Any
 
 from markdown import filled, table
 from specdec_exporter.predictor.versions import WARNINGS, releases_in_words
-from specdec_exporter.serving import families
-from specdec_exporter.serving.families import ENGINE, MODEL, SERVICE, STATES, Family, Group, filled_in
+from specdec_exporter.serving.families.baseline import BASELINE
+from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
+from specdec_exporter.serving.families.counts import COPIED
+from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
+from specdec_exporter.serving.families.exporter import EXPORTER, PROCESS, SCRAPE
+from specdec_exporter.serving.families.family import ENGINE, MODEL, SERVICE, Family, Group, filled_in
+from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
+from specdec_exporter.serving.families.predictor import PREDICTOR, STATES
 
 METRICS = Path("docs") / "metrics.md"
 WINDOW = "`--window`"
 _LABELS = {ENGINE: "engine", MODEL: "model", SERVICE: "service", (): ""}
 # Name of a table -> the title of its last column, and the groups of families in it.
 FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
-    "copied": ("Also absent", (families.COPIED,)),
-    "derived": ("Absent", (families.DERIVED, families.WINDOWS)),
-    "log": ("Absent", (families.LOG,)),
-    "predictor": ("Absent", (families.PREDICTOR, families.PREDICTOR_LOG, families.POLICY)),
-    "benefit": ("Absent", (families.BENEFIT,)),
-    "load": ("Also absent", (families.LOAD,)),
-    "baseline": ("Also absent", (families.BASELINE,)),
-    "scrapes": ("Absent", (families.SCRAPE, families.READER)),
-    "exporter": ("Absent", (families.EXPORTER, families.PROCESS)),
+    "copied": ("Also absent", (COPIED,)),
+    "derived": ("Absent", (DERIVED, WINDOWS)),
+    "log": ("Absent", (LOG,)),
+    "predictor": ("Absent", (PREDICTOR, PREDICTOR_LOG, POLICY)),
+    "benefit": ("Absent", (BENEFIT,)),
+    "load": ("Also absent", (LOAD,)),
+    "baseline": ("Also absent", (BASELINE,)),
+    "scrapes": ("Absent", (SCRAPE, READER)),
+    "exporter": ("Absent", (EXPORTER, PROCESS)),
 }
 
 

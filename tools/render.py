@@ -17,8 +17,6 @@ import rjsonnet
 import yaml
 
 import boundtables
-import chartfiles
-import chartvalues
 import facttables
 import flagtables
 import guidetables
@@ -56,6 +54,7 @@ ALERTMANAGER_FILES: dict[str, tuple[str, str, str]] = {
     ),
 }
 DASHBOARDS = ROOT / "dashboards"
+CHART = ROOT / "deploy" / "helm" / "specdec-exporter"
 # How a person reads; jsonnet sorts keys.
 _KEY_ORDER = (
     *("apiVersion", "kind", "metadata", "name", "interval", "record", "alert", "expr", "for", "keep_firing_for"),
@@ -121,10 +120,7 @@ def render_alertmanager(name: str) -> str:
 
 
 def render_dashboards() -> dict[Path, str]:
-    """Return the dashboards' JSON by file, and the ConfigMaps that carry them.
-
-    One ConfigMap each, without white space: ``kubectl apply`` refuses objects beyond 256 KiB.
-    """
+    """Return the dashboards' JSON by file, and the ConfigMaps that carry them, one each."""
     snippet = """
         local mixin = import 'mixin.libsonnet';
         { dashboards: mixin.grafanaDashboards, metadata: mixin._config.dashboard_config_map }
@@ -134,7 +130,7 @@ def render_dashboards() -> dict[Path, str]:
     for name, dashboard in pack["dashboards"].items():
         files[DASHBOARDS / "rendered" / name] = json.dumps(dashboard, indent=2, ensure_ascii=False) + "\n"
         metadata = pack["metadata"] | {"name": f"{pack['metadata']['name']}-{dashboard['uid']}"}
-        data = {name: json.dumps(dashboard, separators=(",", ":"), ensure_ascii=False) + "\n"}
+        data = {name: _compact(dashboard)}
         config_maps.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     purpose = "For the sidecar of Grafana's Helm chart, which finds dashboards by their label"
     files[DASHBOARDS / "provisioning" / "configmap.yaml"] = _headed(config_maps, "dashboards", purpose)
@@ -154,14 +150,23 @@ def render_reference() -> dict[Path, str]:
 
 
 def render_chart() -> dict[Path, str]:
-    """Return the generated files of the Helm chart by path."""
-    chart = ROOT / chartfiles.CHART
-    values = chartfiles.values_with_defaults(ROOT, (chart / "values.yaml").read_text(encoding="utf-8"))
-    return {
-        chart / "values.yaml": values,
-        chart / "values.schema.json": chartvalues.schema(values),
-        chart / "README.md": chartvalues.readme((chart / "README.md").read_text(encoding="utf-8"), values),
-    } | chartfiles.chart_files(ROOT, yaml.safe_load(values)["thresholds"], _yaml)
+    """Return the chart's ``files/`` by path: the pack as it is rendered. Helm reads nothing outside of a chart."""
+    files = CHART / "files"
+    rules = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
+    rendered = {files / f"rules-{source}.yaml": render_rules(name) for source, name in rules.items()}
+    for source in rules:
+        snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {{ source: '{source}' }} }}).grafanaDashboards"
+        dashboards = json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
+        for name, dashboard in dashboards.items():
+            rendered[files / f"dashboards-{source}" / name] = _compact(dashboard)
+    for name in ("podmonitor.yaml", "podmonitor-llm.yaml"):
+        rendered[files / name] = (ROOT / "deploy/kubernetes/monitoring" / name).read_text(encoding="utf-8")
+    return rendered
+
+
+def _compact(dashboard: Any) -> str:
+    """A dashboard as a ConfigMap holds it, without white space: ``kubectl apply`` refuses objects beyond 256 KiB."""
+    return json.dumps(dashboard, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
 def _yaml(document: Any) -> str:

@@ -11,20 +11,20 @@ PROMETHEUS_TOOLS := $(call pin,prometheus)
 THANOS_TOOLS := $(call pin,thanos)
 MIMIR_TOOLS := $(call pin,mimir)
 JSONNET_TOOLS := $(call pin,jsonnet)
-JB_TOOLS := $(call pin,jb)
 ALERTMANAGER_TOOLS := $(call pin,alertmanager)
 OPERATOR_SCHEMAS := $(call pin,operator)
 PINT_TOOLS := $(call pin,pint)
-COMPOSE_TOOLS := $(call pin,compose)
 KUSTOMIZE_TOOLS := $(call pin,kustomize)
 GRAFANA_TOOLS := $(call pin,grafana)
 KSERVE_SCHEMAS := $(call pin,kserve)
 HELM_TOOLS := $(call pin,helm)
-KUBECONFORM_TOOLS := $(call pin,kubeconform)
-ACTIONLINT_TOOLS := $(call pin,actionlint)
 
-.PHONY: tools
-tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(JSONNET_TOOLS) $(JB_TOOLS) $(PINT_TOOLS) $(ALERTMANAGER_TOOLS) $(OPERATOR_SCHEMAS) $(COMPOSE_TOOLS) $(KUSTOMIZE_TOOLS) $(KSERVE_SCHEMAS) $(GRAFANA_TOOLS) $(HELM_TOOLS) $(KUBECONFORM_TOOLS) $(ACTIONLINT_TOOLS) ## Build the pinned Go linters into .tools/bin; needs Go
+.PHONY: tools nightly-tools
+tools: $(PROMETHEUS_TOOLS) $(ALERTMANAGER_TOOLS) $(PINT_TOOLS) $(JSONNET_TOOLS) $(KUSTOMIZE_TOOLS) $(OPERATOR_SCHEMAS) $(KSERVE_SCHEMAS) ## Build the pinned Go linters into .tools/bin; needs Go
+
+# 15 minutes of one core.
+nightly-tools: tools $(THANOS_TOOLS) $(MIMIR_TOOLS) $(GRAFANA_TOOLS) $(HELM_TOOLS) ## Also those that only `make ci-nightly` runs
+test-nightly: nightly-tools
 
 # All service discoveries together are half of the build, and nothing here discovers. The web UI is not in the module.
 $(PROMETHEUS_TOOLS):
@@ -71,30 +71,13 @@ $(GRAFANA_TOOLS):
 	$(call go_build,grafana) -o $(TOOLS)/bin/dashboard-linter github.com/grafana/dashboard-linter
 	$(call stamp,grafana)
 
-# Compose's own loader; main.go prints what it loads.
-$(COMPOSE_TOOLS): tools/compose/main.go
-	$(call go_build,compose) -o $(TOOLS)/bin/compose-spec .
-	$(call stamp,compose)
-
 $(JSONNET_TOOLS):
 	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnet github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint
 	$(call stamp,jsonnet)
 
-$(JB_TOOLS):
-	$(call go_build,jb) -o $(TOOLS)/bin/jb github.com/jsonnet-bundler/jsonnet-bundler/cmd/jb
-	$(call stamp,jb)
-
 $(HELM_TOOLS):
 	$(call go_build,helm) -o $(TOOLS)/bin/helm helm.sh/helm/v3/cmd/helm
 	$(call stamp,helm)
-
-$(KUBECONFORM_TOOLS):
-	$(call go_build,kubeconform) -o $(TOOLS)/bin/kubeconform github.com/yannh/kubeconform/cmd/kubeconform
-	$(call stamp,kubeconform)
-
-$(ACTIONLINT_TOOLS):
-	$(call go_build,actionlint) -o $(TOOLS)/bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
-	$(call stamp,actionlint)
 
 # A cluster without nodes, for `make test-cluster` only: 20 minutes of two cores once.
 KUBERNETES := $(call pin,kubernetes)
@@ -112,10 +95,9 @@ $(KUBERNETES):
 	$(GO) -C tools/kubernetes build -mod=readonly -trimpath -buildvcs=false -p 2 -ldflags='-s -w $(flags)' -o $(TOOLS)/bin/ k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kubectl
 	$(call stamp,kubernetes)
 
-$(KSERVE): tools/kserve/knative/main.go
+$(KSERVE):
 	$(call go_build,kserve) -o $(TOOLS)/bin/kserve-manager github.com/kserve/kserve/cmd/manager
 	$(call go_build,kserve) -o $(TOOLS)/bin/kserve-llmisvc github.com/kserve/kserve/cmd/llmisvc
-	$(call go_build,kserve) -o $(TOOLS)/bin/knative-webhook ./knative
 	$(call stamp,controllers)
 
 $(OPERATOR):

@@ -25,7 +25,7 @@ UNUSED_MODULES = """
     ossaudiodev* readline* xx*
 """
 # Of the environment. rich imports the first three to colour code and to draw Markdown, which no command does. Only
-# frozenlist's C needs the C++ library, and `serve` does without it (serving/lean.py).
+# frozenlist's C needs the C++ library, and frozenlist works without it.
 UNUSED_PACKAGES = "pygments* markdown_it* mdurl* _frozenlist.*"
 # What Python's threads load by name, so that no file says it needs it: glibc ends them with it.
 LOADED_BY_NAME = ("libgcc_s.so.1",)

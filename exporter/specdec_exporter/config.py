@@ -84,8 +84,8 @@ def valid_path(text: str) -> str:
 
 def valid_name(text: str) -> str:
     """Return ``text`` if it can be a predictor's name, else raise :class:`ConfigError`."""
-    if not text:
-        raise ConfigError("a predictor's name must not be empty")
+    if not text or not text.isprintable():
+        raise ConfigError("a predictor's name must be one printable line, and not empty")
     return text
 
 

@@ -51,7 +51,7 @@ def parse_yaml(content: bytes, name: str, error: type[SpecdecError], *, levels: 
 
     Keys are text as written, dates are text, and numbers are decimal and finite.
     Raises ``error`` with ``name`` and line for anything that is not YAML, and for tags, anchors, aliases, repeated
-    keys, control characters, more than ``levels`` levels, and too many bytes, lines or values.
+    keys, control characters other than line breaks, more than ``levels`` levels, and too many bytes, lines or values.
     """
     if len(content) > MAX_BYTES:
         raise error(plain(f"{name}: expected at most {MAX_BYTES} bytes, found more"))
@@ -141,8 +141,8 @@ class _Loader(yaml.SafeLoader):
 
     def text(self, node: yaml.ScalarNode) -> str:
         value: str = node.value
-        if _CONTROL.search(value) or ("\n" in value and node.style not in ("|", ">")):
-            _refuse("expected printable text", "a line break or another control character", node.start_mark)
+        if _CONTROL.search(value):
+            _refuse("expected printable text", "a control character", node.start_mark)
         return value
 
     def number(self, node: yaml.ScalarNode) -> float | str:

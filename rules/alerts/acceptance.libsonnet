@@ -54,8 +54,8 @@ function(config, signals, alert)
     impact: 'Drafting and verifying may cost more time than the accepted tokens save. Only a measurement tells.',
     action: 'Find what changed when acceptance fell (draft model, target, quantisation, release, prompts), and undo it. If '
             + 'almost nothing is accepted, draft and target do not fit: vLLM does not check that. If nothing changed, measure: '
-            + 'record a baseline without speculation (specdec-exporter baseline record), then run specdec-exporter tune. It '
-            + 'tells whether drafts pay here, and which number of them.',
+            + 'record a baseline without speculation (specdec-exporter baseline record), and compare (specdec-exporter '
+            + 'compare). It tells whether drafts pay here.',
   };
   // Where break-even is measured, so is the speed-up. Then the alerts about that speak, and this estimate does not.
   local unless_measured =

@@ -111,6 +111,6 @@ function(config, signals, alert)
       impact: 'The draft model costs memory, start-up time and risk for nothing.',
       action: 'If tokens per step are near 1, drafts are rare or rejected: lower num_speculative_tokens, or switch '
               + "speculation off for this traffic. If they are well above 1, each step costs too much: compare at today's "
-              + 'batch size (specdec-exporter tune), and look at the cost of the draft model.',
+              + 'batch size (specdec-exporter compare), and look at the cost of the draft model.',
     },
   ]

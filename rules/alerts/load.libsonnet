@@ -110,8 +110,8 @@ function(config, signals, alert)
       ) + facts.speedup + ' ' + facts.judged,
       impact: 'New requests wait for their first token. In a full batch, a draft token takes time from other requests whether it '
               + 'is accepted or not. So throughput may fall when it is needed most.',
-      action: 'Add replicas, or let fewer requests in. Then measure at this load: record a baseline without speculation, and run '
-              + 'specdec-exporter tune. It tells up to which batch size drafts pay.',
+      action: 'Add replicas, or let fewer requests in. Then measure at this load: record a baseline without speculation, and '
+              + 'compare (specdec-exporter compare). It tells up to which batch size drafts pay.',
     },
     {
       alert: 'SpecDecodeKVCacheSqueeze',

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
+import yamltext
 from alertmanager.catalogue import FRAGMENT, OBJECT, document
 from alertmanager.test_configuration import KINDS, rendered_with
 from fieldtools import schema_file
@@ -28,21 +28,11 @@ ASIDE |= {"x-kubernetes-map-type", "x-kubernetes-validations", "x-kubernetes-pre
 ASIDE |= {"additionalProperties"}
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 has a type for a lone ``=``, which CRDs mean as text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regex) for tag, regex in resolvers if tag != "tag:yaml.org,2002:value"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
     """The schema of v1alpha1 in the operator's module, which ``make tools`` fetches."""
     file = schema_file("monitoring.coreos.com_alertmanagerconfigs.yaml")
-    definition = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+    definition = yamltext.load(file.read_text(encoding="utf-8"))
     (version,) = (one for one in definition["spec"]["versions"] if one["name"] == "v1alpha1" and one["storage"])
     found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return found

@@ -67,21 +67,12 @@ class Service:
             latency={sli: latency.times(factor) for sli, latency in self.latency.items()},
         )
 
-    def past(
-        self,
-        *,
-        latency: float = 0.03,
-        slow: Callable[[Latency], Latency] = lambda usual: usual,
-        method: str = "eagle3",
-    ) -> list[Samples]:
-        """The hours before the trace, as the pack has recorded them. ``latency``: by how much they differ.
-
-        ``slow``: makes the latency of an hour of the usual one.
-        """
+    def past(self, *, latency: float = 0.03, method: str = "eagle3") -> list[Samples]:
+        """The hours before the trace, as the pack has recorded them. ``latency``: by how much they differ."""
         hours = Noise(self.rng, latency=latency)
         usual = self.latency["tpot"]
         return history(
-            lambda: {"tpot": slow(usual.times(next(hours.latency)))},
+            lambda: {"tpot": usual.times(next(hours.latency))},
             self.rng,
             hours=HISTORY_HOURS,
             requests=round(60 * self.requests),
@@ -180,21 +171,6 @@ def ngram(name: str, rng: random.Random) -> Trace:
     return _well(service, [service.minute(noise) for _ in range(240)], service.past(method="ngram"), method="ngram")
 
 
-def mixed_workload(name: str, rng: random.Random) -> Trace:
-    """Every hour or so a batch job takes all of the traffic for some minutes; it drafts badly and decodes slower."""
-    service, noise, minutes = some_service(name, rng), Noise(rng), list[Minute]()
-    job = 0
-    while len(minutes) < 480:
-        job = rng.randrange(6, 11) if not job and rng.random() < 1 / 60 else max(0, job - 1)
-        minutes.append(service.minute(noise, acceptance=0.4 if job else None, slow=1.3 if job else 1.0))
-
-    def with_jobs(usual: Latency) -> Latency:
-        jobs = sum(rng.random() < 1 / 60 for _ in range(52)) * 8 / 60  # share of an hour
-        return dataclasses.replace(usual, tail_share=min(1.0, jobs), tail_factor=1.3)
-
-    return _well(service, minutes, service.past(slow=with_jobs))
-
-
 # --- Something is wrong -----------------------------------------------------------------------------------------------
 
 
@@ -241,24 +217,6 @@ def _changed(due: Sequence[str], **fields: object) -> Callable[[str, random.Rand
     return make
 
 
-def slow_decay(name: str, rng: random.Random) -> Trace:
-    """Acceptance falls from 0.74 to 0.38 within three days, as it does where something leaks or drifts."""
-    service, noise = dataclasses.replace(some_service(name, rng), acceptance=0.74), Noise(rng)
-    onset, decay, total = 360, 3 * 1440, 360 + 3 * 1440 + 240
-
-    def at(minute: int) -> float:
-        return 0.74 - 0.36 * min(1.0, max(0.0, (minute - onset) / decay))
-
-    minutes = [service.minute(noise, acceptance=at(minute)) for minute in range(total)]
-    dropped, low = (next(m for m in range(total) if at(m) < limit) for limit in (0.85 * 0.74, 0.5))
-    return Trace(
-        samples=replica(minutes, rng, labels=service.labels) + service.past(),
-        minutes=total,
-        quiet=onset,
-        due={DROPPED: dropped, LOW_TICKET: low},
-    )
-
-
 def wrong_head_on_one_replica(name: str, rng: random.Random) -> Trace:
     """One of four replicas comes back with a draft head that does not fit."""
     service = some_service(name, rng)
@@ -299,75 +257,9 @@ def saturation(name: str, rng: random.Random) -> Trace:
     return _incident(service, fill, (SATURATED, MEAN_TICKET))
 
 
-def growing_queue(name: str, rng: random.Random) -> Trace:
-    """Requests come faster than they are served; the batch is so full that tokens take a quarter longer."""
-    service = dataclasses.replace(some_service(name, rng), acceptance=0.75)
-    noise, onset = Noise(rng), 150
-    minutes = [service.minute(noise) for _ in range(onset)]
-    for number in range(180):
-        waiting = max(0.0, number + rng.gauss(0.0, 3.0))
-        minutes.append(dataclasses.replace(service.minute(noise, slow=1.25), running=48, waiting=waiting))
-    samples = [*replica(minutes, rng, labels=service.labels), *service.past()]
-    due = dict.fromkeys((SATURATED, MEAN_TICKET), onset)
-    return Trace(samples=samples, minutes=len(minutes), quiet=onset, due=due)
-
-
-def busy(name: str, rng: random.Random) -> Trace:
-    """The twin that is well: full batches, a queue for some minutes of every hour, and tokens as fast as ever."""
-    service, noise, minutes = dataclasses.replace(some_service(name, rng), acceptance=0.75), Noise(rng), list[Minute]()
-    for minute in range(330):
-        waiting = rng.randrange(4, 30) if minute % 60 < rng.randrange(5, 20) else 0
-        minutes.append(dataclasses.replace(service.minute(noise), running=rng.uniform(36, 60), waiting=waiting))
-    return _well(service, minutes, service.past())
-
-
-def _memory(service: Service, *, acceptance: float, kv_cache: float, preemptions: float = 0.0) -> list[Minute]:
-    """Usual for two hours and a half, then otherwise for as long."""
-    noise = Noise(service.rng)
-    usual = [service.minute(noise) for _ in range(150)]
-    changed = [service.minute(noise, acceptance=acceptance) for _ in range(150)]
-    return usual + [dataclasses.replace(each, kv_cache=kv_cache, preemptions=preemptions) for each in changed]
-
-
-def _squeezed(kv_cache: float, preemptions: float) -> Callable[[str, random.Random], Trace]:
-    def make(name: str, rng: random.Random) -> Trace:
-        service = dataclasses.replace(some_service(name, rng), acceptance=0.76)
-        minutes = _memory(service, acceptance=0.58, kv_cache=kv_cache, preemptions=preemptions)
-        samples = [*replica(minutes, rng, labels=service.labels), *service.past()]
-        return Trace(samples=samples, minutes=len(minutes), quiet=150, due={SQUEEZE: 150, DROPPED: 150})
-
-    return make
-
-
-def filling_cache(name: str, rng: random.Random) -> Trace:
-    """The twin that is well: more of the cache is in use, with preemptions, and as much is accepted as before."""
-    service = some_service(name, rng)
-    return _well(
-        service, _memory(service, acceptance=service.acceptance, kv_cache=0.86, preemptions=0.5), service.past()
-    )
-
-
 def slower_body(name: str, rng: random.Random) -> Trace:
     """Everything 1.3 times slower."""
     return _incident(some_service(name, rng), _slower(1.3), (MEAN_TICKET,))
-
-
-def wider_spread(name: str, rng: random.Random) -> Trace:
-    """Some requests three times slower, the others faster for it."""
-
-    return _incident(some_service(name, rng), _slower(0.92, tail_share=0.04, tail_factor=3.0), (TAIL_TICKET,))
-
-
-def slower_than_control(name: str, rng: random.Random) -> Trace:
-    """A twin without speculation takes the same traffic, and turns from slower by a quarter to faster by a seventh."""
-    service = dataclasses.replace(some_service(name, rng), requests=50)
-    usual = {sli: latency.times(1.25) for sli, latency in service.latency.items()}
-    twin = dataclasses.replace(service, name=f"{name}-control", latency=usual)
-    noise = Noise(rng)
-    minutes = [dataclasses.replace(twin.minute(noise), drafts=0, curve=()) for _ in range(90 + INCIDENT_MINUTES)]
-
-    due = ("SpecDecodeHarmful critical", "SpecDecodeNotPayingOff warning")
-    return _incident(service, _slower(1.25 * 1.15), due, more=replica(minutes, rng, labels=twin.labels))
 
 
 def slower_tail(name: str, rng: random.Random) -> Trace:
@@ -393,9 +285,6 @@ WELL: Mapping[str, Callable[[str, random.Random], Trace]] = {
     "restarts": restarts,
     DIP: dip,
     NGRAM: ngram,
-    "mixed workload": mixed_workload,
-    "busy, with short queues": busy,
-    "the KV cache fills, acceptance as ever": filling_cache,
 }
 K_TOO_HIGH = (0.86, 0.74, 0.6, 0.06, 0.02)
 INCIDENTS: Mapping[str, Callable[[str, random.Random], Trace]] = {
@@ -403,20 +292,14 @@ INCIDENTS: Mapping[str, Callable[[str, random.Random], Trace]] = {
     "collapse to 0.04": _accepting(0.04, (LOW_PAGE, LOW_TICKET)),
     "temperature shift, 0.72 to 0.56": _accepting(0.56, (DROPPED,)),
     "fall to 0.44": _accepting(0.44, (LOW_TICKET, DROPPED)),
-    "slow decay over three days": slow_decay,
     "k too high": _changed((LOW_TICKET,), curve=K_TOO_HIGH),
     "wrong draft head on one replica": wrong_head_on_one_replica,
     "repetition": _changed(("SpecDecodeAcceptanceSuspicious info",), curve=(0.998, 0.995, 0.991)),
     "drafting stops": _changed(("SpecDecodeNotDrafting warning",), drafts=0.0),
     "no answer": _changed(("SpecDecodeTargetDown critical", "SpecDecodeTargetDown warning"), up=False),
     "load saturation": saturation,
-    "a queue that grows": growing_queue,
-    "preempted, and less accepted": _squeezed(0.8, 2.0),
-    "KV cache fills, and less accepted": _squeezed(0.86, 0.0),
     "KV cache full": _changed((SQUEEZE,), kv_cache=0.96, preemptions=2.0),
     "slower than without speculation": harmful,
-    "slower than the control": slower_than_control,
-    "some slower, the rest faster": wider_spread,
     SLOWER_BODY: slower_body,
     SLOWER_TAIL: slower_tail,
     "a quarter beyond the objective": budget_burns,

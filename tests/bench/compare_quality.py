@@ -78,8 +78,8 @@ def _drafting(server: Server, speedup: float) -> Server:
     return dataclasses.replace(server, k=2, tokens_per_step=speedup)
 
 
-def _twice(what: str, side: Process, trials: int, minutes: int = 10, runs: int = 1) -> Case:
-    return Case(what=what, baseline=side, candidate=side, trials=trials, minutes=minutes, runs=runs)
+def _twice(what: str, side: Process, trials: int, minutes: int = 10) -> Case:
+    return Case(what=what, baseline=side, candidate=side, trials=trials, minutes=minutes)
 
 
 def _requests(n: int, minutes: int) -> Traffic:
@@ -104,9 +104,6 @@ def _same() -> Iterator[Case]:
                 f"1,000 requests, wander {100 * wander:g}%", Requests(traffic=traffic, wander=wander), 200, minutes
             )
     traffic = _requests(1000, 10)
-    for runs in (2, 4):
-        side = Requests(traffic=traffic, wander=0.1)
-        yield _twice(f"1,000 requests, wander 10%, {runs} runs --aa", side, 100, runs=runs)
     yield _twice("1,000 requests, Pareto 2.2", Requests(traffic=traffic, pareto=2.2), 200)
     alike = dataclasses.replace(traffic, turns=6, alike=0.7)
     yield _twice("1,000 requests, conversations", Requests(traffic=alike), 200)

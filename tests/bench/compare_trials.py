@@ -16,7 +16,7 @@ import msgspec
 
 from bench.compare_counters import recorded
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.comparison.compare import Comparison, compare_with_runs
+from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import load_policy
@@ -36,29 +36,27 @@ class Process(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A baseline of one or more ``runs`` and a candidate, so many times. ``what`` chooses the random numbers."""
+    """A baseline and a candidate, so many times. ``what`` chooses the random numbers."""
 
     what: str
     baseline: Process
     candidate: Process
     trials: int
     minutes: int = 10
-    runs: int = 1
 
     @property
     def identical(self) -> bool:
         """Whether every difference that is found is chance."""
         return self.baseline == self.candidate
 
-    def recordings(self, seed: int, trial: int) -> tuple[list[Baseline], Baseline]:
-        """Make the runs of the baseline, and the candidate, of one trial."""
+    def recordings(self, seed: int, trial: int) -> tuple[Baseline, Baseline]:
+        """Make the baseline and the candidate of one trial."""
 
         def record(name: str, side: Process) -> Baseline:
             rng = random.Random(f"{seed} {self.what} {trial} {name}")
             return recorded(name, side.polls(rng, 60.0 * self.minutes), k=side.k)
 
-        runs = [record(f"baseline {run}", self.baseline) for run in range(self.runs)]
-        return runs, record("candidate", self.candidate)
+        return record("baseline 0", self.baseline), record("candidate", self.candidate)
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -105,10 +103,9 @@ class Outcome:
 
 def run_trial(case: Case, seed: int, trial: int) -> Trial:
     """Record both sides and compare them."""
-    runs, candidate = case.recordings(seed, trial)
-    found = compare_with_runs(runs, candidate, load_policy())
-    *older_runs, older = (msgspec.structs.replace(side, blocks=()) for side in (*runs, candidate))
-    without = compare_with_runs(older_runs, older, load_policy())
+    sides = case.recordings(seed, trial)
+    found = compare(*sides, load_policy())
+    without = compare(*(msgspec.structs.replace(side, blocks=()) for side in sides), load_policy())
     said = " ".join((found.decision.headline, *found.decision.reasons, found.decision.action))
     return Trial(
         found.decision.code,

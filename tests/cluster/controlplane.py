@@ -234,9 +234,6 @@ def control_plane(directory: Path, data: Path | None = None) -> Iterator[Control
             "--advertise-address=10.0.0.1",  # loopback is refused; nobody uses it
             "--endpoint-reconciler-type=none",
             "--allow-privileged",
-            # What 1.36 has by itself: the policy that adds our sidecar.
-            "--feature-gates=MutatingAdmissionPolicy=true",
-            "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
             ready=lambda: answers(plane.api, "/readyz"),
         )
         start(

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+import yamltext
 from certificates import issue
 from cluster.api import where
 from cluster.controlplane import ControlPlane, listens
@@ -21,7 +20,6 @@ from cluster.processes import started
 from demo.processes import free_port
 from fieldtools import run, tool
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NAMESPACE = "kserve"
 STORAGE_CONTAINER = where("serving.kserve.io/v1alpha1/clusterstoragecontainers", name="default")
 
@@ -29,7 +27,7 @@ STORAGE_CONTAINER = where("serving.kserve.io/v1alpha1/clusterstoragecontainers",
 def configuration() -> dict[str, Any]:
     """KServe's ConfigMap; only ingresses are switched off."""
     text = (source() / "config/configmap/inferenceservice.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.load(text, LOADER)
+    found: dict[str, Any] = yamltext.load(text)
     ingress = json.loads(found["data"]["ingress"]) | {"disableIngressCreation": True}
     found["data"]["ingress"] = json.dumps(ingress)
     return found
@@ -42,7 +40,7 @@ def reachable(plane: ControlPlane, port: int, path: str) -> dict[str, str]:
 
 def webhooks(plane: ControlPlane, file: Path, port: int) -> list[Any]:
     """Webhook configurations of the release, which lead to ``port`` instead of a service."""
-    found = list(yaml.load_all(file.read_text(encoding="utf-8"), LOADER))
+    found = yamltext.load_all(file.read_text(encoding="utf-8"))
     for one in found:
         for hook in one["webhooks"]:
             hook["clientConfig"] = reachable(plane, port, hook["clientConfig"]["service"]["path"])

@@ -17,11 +17,10 @@ START_SECONDS = 30.0
 
 def folders() -> list[Path]:
     """Folders of deploy/ whose InferenceService becomes a Deployment with the sidecar."""
-    others = {"base", "knative"}
     return [
         one
         for one in shipped.folders()
-        if one.name not in others and any(made["kind"] == "InferenceService" for made in shipped.objects(one))
+        if one.name != "base" and any(made["kind"] == "InferenceService" for made in shipped.objects(one))
     ]
 
 

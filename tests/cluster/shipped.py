@@ -9,18 +9,18 @@ from typing import Any
 
 import yaml
 
+import yamltext
 from cluster.api import Object
 from fieldtools import ROOT, run
 
 FOLDERS = ("deploy", "alertmanager", "rules", "dashboards")
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @cache
 def _documents(file: Path) -> list[Any]:
     """Documents of a YAML file; none if it is a template of Helm, which is no YAML."""
     try:
-        return list(yaml.load_all(file.read_text(encoding="utf-8"), LOADER))
+        return yamltext.load_all(file.read_text(encoding="utf-8"))
     except yaml.YAMLError:
         return []
 
@@ -60,7 +60,7 @@ def files() -> list[Path]:
 def _built(folder: Path) -> list[Object]:
     answer = run("kustomize", "build", "--load-restrictor=LoadRestrictionsNone", folder)
     assert answer.returncode == 0, answer.stdout
-    return list(yaml.load_all(answer.stdout, LOADER))
+    return yamltext.load_all(answer.stdout)
 
 
 def objects(path: Path) -> list[Object]:

@@ -51,7 +51,7 @@ def template(plane: ControlPlane, namespace: str, name: str, enough: Callable[[O
 
 
 def test_storage_uris_are_downloaded_to_where_the_arguments_say(kserve: ControlPlane, namespace: str) -> None:
-    pod = deployed(kserve, namespace, "eagle3/storage-uris")
+    pod = deployed(kserve, namespace, "eagle3")
 
     (initializer,) = pod["spec"]["initContainers"]
     assert initializer["args"] == [
@@ -60,24 +60,6 @@ def test_storage_uris_are_downloaded_to_where_the_arguments_say(kserve: ControlP
     ]
     mounts = {mount["mountPath"]: mount["name"] for mount in containers(pod)["kserve-container"]["volumeMounts"]}
     assert mounts["/mnt/models"] in {mount["name"] for mount in initializer["volumeMounts"]}
-
-
-def test_a_volume_is_mounted_with_both_folders(kserve: ControlPlane, namespace: str) -> None:
-    pod = deployed(kserve, namespace, "eagle3/pvc")
-
-    (volume,) = (one for one in pod["spec"]["volumes"] if "persistentVolumeClaim" in one)
-    assert volume["persistentVolumeClaim"]["claimName"] == "models"
-    mounts = {mount["name"]: mount for mount in containers(pod)["kserve-container"]["volumeMounts"]}
-    assert mounts[volume["name"]]["mountPath"] == "/mnt/models"
-    assert not mounts[volume["name"]].get("subPath")
-
-
-def test_a_modelcar_is_a_container_beside(kserve: ControlPlane, namespace: str) -> None:
-    pod = deployed(kserve, namespace, "eagle3/modelcar")
-
-    assert containers(pod)["modelcar"]["image"] == "registry.example.com/llama-3.1-8b-eagle3:1"
-    assert pod["spec"]["shareProcessNamespace"] is True
-    assert containers(pod)["kserve-container"]["args"][0] == "--model=/mnt/models/target"
 
 
 # --- Where the sidecar comes from ------------------------------------------------------------------------------------
@@ -104,15 +86,6 @@ def test_a_service_gets_the_sidecar_of_its_runtime(kserve: ControlPlane, namespa
     assert initializer["args"] == ["hf://Qwen/Qwen3-8B", "/mnt/models"]
 
 
-def test_a_service_of_another_namespace_gets_the_sidecar_of_the_clusters_runtime(
-    kserve: ControlPlane, namespace: str
-) -> None:
-    kserve.apply(shipped.objects(KUBERNETES / "runtime/cluster"))
-    kserve.apply(shipped.into(namespace, [service_of("model")]))
-
-    assert list(containers(pod_of(kserve, namespace))) == ["kserve-container", "specdec-exporter"]
-
-
 def test_the_component_adds_it_to_a_service_of_somebody_else(
     kserve: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
@@ -130,27 +103,13 @@ def test_the_component_adds_it_to_a_service_of_somebody_else(
     assert variables(containers(pod)["specdec-exporter"])[NAME] == "code"
 
 
-def test_a_native_sidecar_starts_before_the_download(kserve: ControlPlane, namespace: str) -> None:
-    objects = shipped.into(namespace, shipped.objects(KUBERNETES / "native"))
-    (service,) = (one for one in objects if one["kind"] == "InferenceService")
-    service["spec"]["predictor"]["containers"][0]["env"] = [{"name": "STORAGE_URI", "value": "hf://Qwen/Qwen3-8B"}]
-    kserve.apply(objects)
-
-    pod = pod_of(kserve, namespace)
-    sidecar, initializer = pod["spec"]["initContainers"]
-    assert (sidecar["name"], initializer["name"]) == ("specdec-exporter", "storage-initializer")
-    assert sidecar["restartPolicy"] == "Always"
-    assert NAME not in variables(sidecar)
-    assert pod["metadata"]["labels"]["serving.kserve.io/inferenceservice"] == "chat"
-
-
 # --- Back, and what is refused ---------------------------------------------------------------------------------------
 
 
 def test_to_go_back_is_a_rollout_and_frees_no_disk_until_the_draft_is_taken_away(
     kserve: ControlPlane, namespace: str
 ) -> None:
-    deployed(kserve, namespace, "eagle3/storage-uris")
+    deployed(kserve, namespace, "eagle3")
     before = template(kserve, namespace, "chat-predictor")
 
     def patch(*changes: Object) -> None:
@@ -220,18 +179,3 @@ def test_the_sidecar_stands_beside_main(llm: ControlPlane, namespace: str, trans
     transcript.row(
         LLM, Manifest="`deploy/kubernetes/llm`", Deployment="agent-kserve", Containers=", ".join(containers(pod))
     )
-
-
-def test_only_decode_pods_have_the_sidecar(llm: ControlPlane, namespace: str, transcript: Transcript) -> None:
-    llm.apply(shipped.into(namespace, shipped.objects(KUBERNETES / "llm/disaggregated")))
-
-    decode = template(llm, namespace, "agent-kserve")
-    prefill = template(llm, namespace, "agent-kserve-prefill")
-    assert containers(decode).keys() == {"main", "specdec-exporter"}
-    assert containers(prefill).keys() == {"main"}
-    assert containers(decode)["main"]["ports"][0]["containerPort"] == 8001
-    assert decode["metadata"]["labels"]["llm-d.ai/role"] == "decode"
-    assert prefill["metadata"]["labels"]["llm-d.ai/role"] == "prefill"
-    for name, pod in (("agent-kserve", decode), ("agent-kserve-prefill", prefill)):
-        made = ", ".join(containers(pod))
-        transcript.row(LLM, Manifest="`deploy/kubernetes/llm/disaggregated`", Deployment=name, Containers=made)

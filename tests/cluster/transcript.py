@@ -26,16 +26,11 @@ TABLES = {
         "pod of each example. The namespace enforced the Pod Security standard in the table."
     ),
     "KServe deploys an LLMInferenceService": (
-        "Its other controller made these Deployments, with the presets of its release. Pods for prefill draft nothing."
+        "Its other controller made these Deployments, with the presets of its release."
     ),
-    "Knative": "The defaulter and the validator of Knative Serving's webhook.",
     "KServe refuses": "What it says about a mistake, and about what it adds to a pod itself.",
     "May the predictor's account": "Asked with `kubectl auth can-i`.",
     "From a pod to a message": "The operator's configuration, in a real Prometheus and a real Alertmanager.",
-    "Pods that come and go": (
-        "One exporter watched the pods of a namespace, with no right but to list and watch them. Batches of pods came, "
-        "were scraped, and went."
-    ),
     ROOM: "It keeps a copy of each object in an annotation, whose size is limited.",
     "Removed without a trace": (
         "An upgrade of the image replaced the pod. After `kubectl delete`, nothing of this was left in any namespace."

@@ -15,7 +15,7 @@ CONFIG = ROOT / "dashboards" / "lint.yaml"
 RENDERED = sorted((ROOT / "dashboards" / "rendered").glob("*.json"))
 EXCLUSIONS = yamltext.load(CONFIG.read_text(encoding="utf-8"))["exclusions"]
 
-pytestmark = pytest.mark.field
+pytestmark = pytest.mark.nightly
 
 
 def findings(dashboard: Path, config: Path) -> tuple[bool, str]:

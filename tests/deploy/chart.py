@@ -7,8 +7,7 @@ import json
 import subprocess
 from typing import Any
 
-import yaml
-
+import yamltext
 from deploy.manifests import DEPLOY
 from fieldtools import tool
 
@@ -16,16 +15,6 @@ CHART = DEPLOY / "helm" / "specdec-exporter"
 KUBERNETES_VERSION = "1.35.4"
 NAMESPACE = "monitoring"
 Object = dict[str, Any]
-
-
-class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the C loader has no types
-    """YAML 1.1 has a type for a lone ``=``, which a matcher means as text."""
-
-
-Loader.yaml_implicit_resolvers = {
-    first: [(tag, regex) for tag, regex in resolvers if tag != "tag:yaml.org,2002:value"]
-    for first, resolvers in Loader.yaml_implicit_resolvers.items()
-}
 
 
 def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -36,21 +25,21 @@ def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProce
 
 
 @functools.cache
-def _rendered(values: str) -> str:
-    where = ("--namespace", NAMESPACE, "--kube-version", KUBERNETES_VERSION, "--values", "-")
+def _rendered(values: str, namespace: str) -> str:
+    where = ("--namespace", namespace, "--kube-version", KUBERNETES_VERSION, "--values", "-")
     answer = helm("template", "pack", str(CHART), *where, stdin=values)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
 
 
-def text_of(values: Any) -> str:
+def text_of(values: Any, namespace: str = NAMESPACE) -> str:
     """What Helm makes of the chart with values beside the defaults, as text."""
-    return _rendered(json.dumps(values))
+    return _rendered(json.dumps(values), namespace)
 
 
 def rendered(values: Any) -> list[Object]:
     """The same, as objects."""
-    return [one for one in yaml.load_all(text_of(values), Loader) if one]
+    return [one for one in yamltext.load_all(text_of(values)) if one]
 
 
 def refused(values: Any) -> str:

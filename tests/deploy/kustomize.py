@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+import yamltext
 from alertmanager.test_operator import ASIDE, CHECKED
 from deploy.manifests import KUBERNETES, parse
 from fieldtools import run, schema_file
@@ -46,8 +47,7 @@ def checkable(schema: Any) -> Any:
 @functools.cache
 def schema(file: str, version: str) -> Any:
     """The schema of a version of a kind, from the definition that ``make tools`` fetches."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a megabyte
-    definition = yaml.load(schema_file(file).read_text(encoding="utf-8"), loader)
+    definition = yamltext.load(schema_file(file).read_text(encoding="utf-8"))
     (found,) = (one for one in definition["spec"]["versions"] if one["name"] == version)
     return checkable(found["schema"]["openAPIV3Schema"])
 

@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from alertmanager.conftest import RELEASES, Release
 from demo.processes import free_port, running
 from deploy import containers
 from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.manifests import COMPOSE, read
-from fieldtools import ROOT, tool
+from fieldtools import ROOT
 from specdec_exporter import __version__
 
 SERVICES = sorted(containers.services())
 SECRETS = "/etc/alertmanager/secrets"
-
-
-def loaded(file: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What Compose's own loader makes of a file: its schema, interpolation, references between its parts."""
-    return subprocess.run(
-        [tool("compose-spec"), str(file)],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-
-
-@pytest.mark.field
-def test_compose_loads_it() -> None:
-    answer = loaded(COMPOSE / "compose.yaml")
-
-    assert answer.returncode == 0, answer.stderr
-    assert sorted(yaml.safe_load(answer.stdout)["services"]) == SERVICES
-
-
-@pytest.mark.field
-def test_the_log_directory_may_be_any_of_the_host() -> None:
-    answer = loaded(COMPOSE / "compose.yaml", PREDICTOR_LOG_DIRECTORY="/srv/vllm/log")
-
-    assert answer.returncode == 0, answer.stderr
-    (volume,) = yaml.safe_load(answer.stdout)["services"]["exporter"]["volumes"]
-    assert (volume["type"], volume["source"], volume["read_only"]) == ("bind", "/srv/vllm/log", True)
 
 
 @pytest.mark.parametrize("service", SERVICES)

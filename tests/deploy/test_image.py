@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
-from pathlib import PurePosixPath
 
 from deploy.cli import exporter
 from deploy.containers import document
@@ -17,7 +14,6 @@ from fieldtools import ROOT
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-IGNORED = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -30,45 +26,6 @@ def instructions() -> list[tuple[str, str]]:
 
 def last(name: str) -> str:
     return [arguments for known, arguments in instructions() if known == name][-1]
-
-
-def sent(path: str) -> bool:
-    """Whether a path reaches the build; the last pattern that matches it or a directory above it decides."""
-    whole = PurePosixPath(path)
-    paths = [str(whole), *map(str, whole.parents)][:-1]
-    decided = True
-    for pattern in IGNORED:
-        negated, plain = pattern.startswith("!"), pattern.lstrip("!").removeprefix("**/")
-        if any(fnmatch.fnmatch(PurePosixPath(one).name if "**/" in pattern else one, plain) for one in paths):
-            decided = negated
-    return decided
-
-
-def copied() -> list[str]:
-    return [
-        source
-        for name, arguments in instructions()
-        if name == "COPY" and not arguments.startswith("--from")
-        for source in shlex.split(arguments)[:-1]
-    ]
-
-
-def test_everything_copied_exists_and_is_sent_to_the_build() -> None:
-    assert copied()
-    assert [source for source in copied() if not (ROOT / source).exists() or not sent(source)] == []
-    assert sent("exporter/specdec_exporter/speculation/policy.json")
-
-
-def test_nothing_else_is_sent() -> None:
-    unwanted = [".git", ".venv", "tests", "deploy/kubernetes", ".tools", "tools/render.py"]
-    unwanted += ["exporter/specdec_exporter/__pycache__/cli.pyc"]
-
-    assert [path for path in unwanted if sent(path)] == []
-
-
-def test_all_that_the_wheel_is_made_of_is_copied() -> None:
-    made_of = {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml", "exporter"}
-    assert made_of <= set(copied())
 
 
 def test_everything_is_installed_by_its_hash_and_nothing_is_fetched_to_build() -> None:

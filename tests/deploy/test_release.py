@@ -1,4 +1,4 @@
-"""What belongs to a release: its notes, its bill of materials, and files that everybody builds alike."""
+"""What belongs to a release: its notes, and files that everybody builds alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 
 from fieldtools import ROOT
 from release.notes import main, notes
-from release.sbom import bill, licence, locked
 from running import exporter, predictor
 from specdec_exporter import __version__
 
@@ -36,7 +35,6 @@ CHANGELOG = """\
 
 - Nothing.
 """
-LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 
 
 def test_the_notes_are_the_section_of_the_release() -> None:
@@ -75,43 +73,6 @@ def test_the_changelog_has_a_section_of_this_version() -> None:
     assert notes(changelog.replace("(unreleased)", "(2026-12-01)"), __version__)
 
 
-def test_the_bill_has_every_locked_package_with_hashes_and_licence() -> None:
-    components = bill(LOCK)["components"]
-    of_pip = [line.partition(" ")[0].split("==") for line in LOCK.splitlines() if "==" in line.partition(" ")[0]]
-
-    assert [[one["name"], one["version"]] for one in components] == of_pip
-    hashes = [one["content"] for part in components for one in part["externalReferences"][0]["hashes"]]
-    assert len(hashes) == LOCK.count("--hash=sha256:")
-    assert all(one["licenses"][0]["expression"] for one in components)
-
-
-def test_the_bill_says_what_needs_what() -> None:
-    own, *others = bill(LOCK)["dependencies"]
-    reached, before = set(own["dependsOn"]), set[str]()
-    while reached != before:
-        before = set(reached)
-        reached |= {need for one in others if one["ref"] in before for need in one["dependsOn"]}
-
-    assert reached == {one["ref"] for one in others}  # nothing is locked that nobody needs
-
-
-def test_a_lock_that_is_not_installed_has_no_bill() -> None:
-    with pytest.raises(ValueError, match=r"0\.0\.1 locked"):
-        bill("click==0.0.1 \\\n    --hash=sha256:" + 64 * "0" + "\n")
-
-
-def test_a_package_without_a_known_licence_is_refused() -> None:
-    said = {"License-Expression": [], "License": ["see the file"], "Classifier": ["License :: OSI Approved"]}
-    with pytest.raises(ValueError, match="x names no licence"):
-        licence("x", said)
-
-
-def test_a_lock_is_read_package_by_package() -> None:
-    assert list(locked("a-b==1.0 \\\n    --hash=sha256:" + 64 * "a" + "\n    # via c\n")) == [
-        ("a-b", "1.0", [64 * "a"])
-    ]
-
-
 # --- built twice ------------------------------------------------------------------------------------------------------
 
 SOURCES = [
@@ -139,23 +100,17 @@ def built(folder: Path, *targets: str) -> Path:
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("one")
-    return built(folder, "single-file", "install", f"DESTDIR={folder}/root")
+    return built(folder, "install", f"DESTDIR={folder}/root")
 
 
 @pytest.mark.field
 def test_two_builds_are_the_same_byte_by_byte(dist: Path, tmp_path: Path) -> None:
-    again = built(tmp_path / "another" / "folder", "single-file")
+    again = built(tmp_path / "another" / "folder", "dist")
 
     files = {file.name for file in dist.iterdir()}
-    assert len(files) == 3
+    assert len(files) == 2
     assert {file.name for file in again.iterdir()} == files
     assert [name for name in files if (dist / name).read_bytes() != (again / name).read_bytes()] == []
-
-
-@pytest.mark.field
-async def test_the_single_file_serves_and_checks(dist: Path, tmp_path: Path) -> None:
-    (file,) = dist.glob("*.pyz")
-    await serves_and_checks("env", f"SHIV_ROOT={tmp_path}", str(file))
 
 
 @pytest.mark.field

@@ -1,22 +1,18 @@
-"""The unit and its settings are those of our command, and its sandbox allows what the exporter does."""
+"""The unit and its settings are those of our command, and systemd understands them."""
 
 from __future__ import annotations
 
 import configparser
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from deploy.cli import SERVE_VARIABLES, exporter
-from fieldtools import ROOT, run, tool
-from running import exporter as serving
-from running import predictor
+from fieldtools import ROOT, run
 
 FOLDER = ROOT / "deploy" / "systemd"
 UNIT = FOLDER / "specdec-exporter.service"
-CAPTURE = ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3"
 
 
 def settings() -> dict[str, str]:
@@ -75,43 +71,3 @@ def test_systemd_finds_it_little_exposed() -> None:
     """Of 10. What is left: it uses the network, without a list of allowed addresses, and sees the file system."""
     found = run("systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", UNIT)
     assert found.returncode == 0, found.stdout
-
-
-def members(group: str) -> set[str]:
-    """The system calls of one of systemd's groups, with those of the groups in it."""
-    lines = [line.strip() for line in run("systemd-analyze", "syscall-filter", group).stdout.splitlines()[1:]]
-    calls = {line for line in lines if re.fullmatch(r"\w+", line)}
-    return calls.union(*(members(line) for line in lines if line.startswith("@")))
-
-
-def allowed() -> set[str]:
-    calls: set[str] = set()
-    for value in values("SystemCallFilter"):
-        named = set().union(*(members(group) for group in value.lstrip("~").split(" ")))
-        calls = calls - named if value.startswith("~") else calls | named
-    return calls
-
-
-@pytest.mark.field
-async def test_the_sandbox_allows_what_the_exporter_does(tmp_path: Path) -> None:
-    """Traced from start to end: scrapes, the page, a log with positions, a reload. Nothing enforces the sandbox."""
-    trace = tmp_path / "trace"
-    state = tmp_path / "positions.json"
-    tracer = (tool("strace"), "-D", "-f", "-qq", "-o", str(trace))
-    async with predictor((CAPTURE / "metrics-2-p30.txt").read_bytes()) as vllm:
-        log = (f"--predictor.log-path={CAPTURE}/server.log", "--predictor.log-from=start")
-        arguments = (*log, f"--predictor.log-state={state}")
-        program = (*tracer, sys.executable, "-m", "specdec_exporter")
-        async with serving("--predictor.url=" + vllm.url, *arguments, program=program) as running:
-            await running.until(lambda samples: any("log_windows_total" in name for name in samples))
-            await running.get("/")
-            await running.get("/api/v1/status")
-            await running.reloaded("configuration loaded")
-    traced = trace.read_text(encoding="utf-8")
-    used = set(re.findall(r"(?m)^\d+ +(\w+)\(", traced))
-    families = set(re.findall(r"socket\((AF_\w+)", traced))
-
-    assert {"execve", "accept4", "openat", "rename"} <= used
-    assert used - allowed() == set()
-    assert families - set(values("RestrictAddressFamilies")[0].split(" ")) <= {"AF_NETLINK"}  # glibc does without
-    assert not re.search(r"PROT_WRITE\|PROT_EXEC", traced)

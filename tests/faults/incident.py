@@ -79,22 +79,6 @@ def steps() -> list[Step]:
     ]
 
 
-def beyond_detection(doubted_scrapes: int) -> list[Step]:
-    """What no reader can tell from the truth. The counters fall afterwards, which is refused as long as it is new.
-
-    ``doubted_scrapes``: as many as fit into ``bounds.DOUBT_SECONDS``.
-    """
-    digit, other = Fault("digit", whole, broken.a_digit_more), Fault("taller", whole, broken.taller)
-    return [
-        Step("a digit more in a counter", [*[digit] * TIMES, *[GOOD] * doubted_scrapes]),
-        Step(
-            "one answer of another predictor that counted more, no start time",
-            [LOST, GOOD, GOOD, other, *[GOOD] * doubted_scrapes],
-            _restarts(start_time=False),
-        ),
-    ]
-
-
 def play(predictor: FaultyPredictor, step: Step) -> None:
     """Begin a step; its faults come with the next fetches."""
     predictor.step = step.name

@@ -41,7 +41,7 @@ Clock = Callable[[], float]
 
 
 class Process:
-    """One process of a predictor. ``now`` and ``started`` are Unix times; ``speed``: simulated seconds in a second.
+    """One process of a predictor. ``now`` and ``started`` are Unix times.
 
     Without ``start_time`` it does not tell when it started, as a vLLM with several API servers.
     """
@@ -50,18 +50,17 @@ class Process:
         self,
         settings: SimulatorSettings,
         now: float,
-        speed: float,
         *,
         started: float | None = None,
         start_time: bool = True,
     ) -> None:
         self.engine = Engine(settings, start_unix=now if started is None else started)
         self._start_time = start_time
-        self._began, self._speed = now, speed
+        self._began = now
 
     def at(self, now: float) -> Process:
         """The process at this time."""
-        self.engine.advance_to((now - self._began) * self._speed)
+        self.engine.advance_to(now - self._began)
         return self
 
     def body(self) -> bytes:
@@ -93,11 +92,11 @@ class Answer:
 class World:
     """The predictor that the exporter should watch, and others that may answer in its place.
 
-    Twin and stranger started earlier. The twin counts a little less, ``taller`` more.
+    Twin and stranger started earlier. The twin counts a little less.
     """
 
-    def __init__(self, clock: Clock, speed: float = 1.0, **changes: Any) -> None:
-        self._clock, self._speed = clock, speed
+    def __init__(self, clock: Clock, **changes: Any) -> None:
+        self._clock = clock
         self._time = clock()  # all of an answer is of one moment
         self._ended: Totals = {}
         self.restarts = 0
@@ -109,14 +108,13 @@ class World:
         now = self._time
         self.current = self._process(now, changes)
         self.twin = self._process(now, changes | {"seed": 7, "load": "1.6/s"}, started=now - 1000)
-        self.taller = self._process(now, changes | {"load": "8/s"})
         self.stranger = self._process(now, changes | {"served_model_name": "other"}, started=now - 2000)
 
     def _process(self, now: float, changes: dict[str, Any], started: float | None = None) -> Process:
         fields = {name: getattr(USUAL, name) for name in USUAL.__struct_fields__}
         told = fields | changes
         start_time = told.pop("start_time", True)
-        return Process(SimulatorSettings(**told), now, self._speed, started=started, start_time=start_time)
+        return Process(SimulatorSettings(**told), now, started=started, start_time=start_time)
 
     def restart(self, **changes: Any) -> None:
         """End the process and begin another. ``changes``: of the settings, or ``start_time``."""
@@ -288,10 +286,6 @@ def twin(world: World) -> bytes:
     return world.now(world.twin).body()
 
 
-def taller(world: World) -> bytes:
-    return world.now(world.taller).body()
-
-
 def stranger(world: World) -> bytes:
     return world.now(world.stranger).body()
 
@@ -320,19 +314,10 @@ def damaged_labels(world: World) -> bytes:
     return current(world).replace(b'model_name="tiny"', b'model_name="tinx"')
 
 
-def _digit(world: World, change: Callable[[bytes], bytes]) -> bytes:
-    sample = re.compile(rb"^(vllm:spec_decode_num_draft_tokens_total\{.*\} )(\d+)(.*)$", re.MULTILINE)
-    return sample.sub(lambda line: line[1] + change(line[2]) + line[3], current(world))
-
-
 def a_digit_less(world: World) -> bytes:
     """The first digit of a counter becomes 0."""
-    return _digit(world, lambda digits: b"0" + digits[1:])
-
-
-def a_digit_more(world: World) -> bytes:
-    """A counter reads ten times its value."""
-    return _digit(world, lambda digits: digits + b"0")
+    sample = re.compile(rb"^(vllm:spec_decode_num_draft_tokens_total\{.*\} )\d", re.MULTILINE)
+    return sample.sub(rb"\g<1>0", current(world))
 
 
 GOOD = Fault("good", whole, current, sound=True)

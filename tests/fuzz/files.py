@@ -108,7 +108,6 @@ def check_settings(content: bytes) -> None:
 
 def check_web(content: bytes) -> None:
     def read(data: Any) -> None:
-        webconfig._refuse_unsupported(data, "file.yaml")
         found = convert(data, webconfig.WebConfig, "file.yaml", ConfigError)
         webconfig._check_headers(found.http_server_config.headers)
         webconfig._check_users(found.basic_auth_users)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from fieldtools import ROOT
 from image.building import Builder, Image
-from image.kubernetesapi import ApiServer
 from image.pod import Container, Pod, environment, remember
 from image.report import Report
 
 PREDICTOR = "http://127.0.0.1:8080"
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-FIELDS = {"metadata.name": "chat-0"}
 
 
 @pytest.fixture(scope="session")
@@ -45,44 +44,36 @@ def root(bundle: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A volume that all containers of the pod may write to."""
+    """A volume that every container may write to."""
     folder = tmp_path_factory.mktemp("volume")
     folder.chmod(0o777)
     return folder
 
 
 @pytest.fixture(scope="session")
-def pod(bundle: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    """A pod whose predictor is simulated by the Python of the same image."""
-    pod = Pod(bundle, tmp_path_factory.mktemp("pod"))
-    arguments = ("-m", "demo.simulator", "--listen-address=127.0.0.1:8080", "--log-path=/volume/vllm.log")
-    with pod.container(
-        *arguments,
-        "--uptime-seconds=600",
-        ready="http://127.0.0.1:8080",
-        program="python",
-        mounts={Path("/volume"): folder, Path("/srv/demo"): ROOT / "deploy" / "demo"},
-        variables={"PYTHONPATH": "/srv"},
-    ) as predictor:
-        pod.network = f"/proc/{predictor.pid}/ns/net"
-        yield pod
+def pod(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Pod:
+    return Pod(bundle, tmp_path_factory.mktemp("pod"))
 
 
 @pytest.fixture(scope="session")
-def api(pod: Pod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """What the pod's service account asks for the predictor's log."""
-    with ApiServer.running(pod.network or "", tmp_path_factory.mktemp("account")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def sidecar(pod: Pod, api: ApiServer, folder: Path) -> Iterator[Container]:
-    """The exporter exactly as the manifest runs it."""
+def sidecar(pod: Pod, folder: Path) -> Iterator[Container]:
+    """The exporter as the manifest runs it, beside a simulated predictor in the same network."""
     remember(pod.bundle)
-    variables = environment(FIELDS) | api.variables
-    mounts = {SERVICE_ACCOUNT: api.account, Path("/volume"): folder}
-    with pod.container(ready="msg=ready", mounts=mounts, variables=variables) as container:
-        yield container
+    variables = environment() | {"SPECDEC_PREDICTOR_LOG_PATH": "/volume/vllm.log"}
+    simulate = (
+        "-m",
+        "demo.simulator",
+        f"--listen-address={urlsplit(PREDICTOR).netloc}",
+        f"--log-path={folder}/vllm.log",
+    )
+    with (
+        pod.container(ready="msg=ready", mounts={Path("/volume"): folder}, variables=variables) as container,
+        subprocess.Popen(container.beside(*simulate), cwd=ROOT / "deploy", stderr=subprocess.DEVNULL) as predictor,
+    ):
+        try:
+            yield container
+        finally:
+            predictor.terminate()
 
 
 @pytest.fixture(scope="session")

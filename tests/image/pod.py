@@ -1,4 +1,4 @@
-"""Containers of one pod, run by runc as deploy/kubernetes/predictor says: one network, a memory limit each."""
+"""Containers run by runc as deploy/kubernetes/predictor says: a network and a memory limit each."""
 
 from __future__ import annotations
 
@@ -25,20 +25,13 @@ _NUMBERS = itertools.count()
 
 
 def manifest() -> Any:
-    """The container of the sidecar that reads its log from the API, as kustomize merges it."""
-    container, log = (
-        read(KUBERNETES / "sidecar" / part / "container.yaml")["template"]["spec"]["containers"][0]
-        for part in ("container", "log-api")
-    )
-    return container | {"env": [*container["env"], *log["env"]]}
+    """The sidecar's container."""
+    return read(KUBERNETES / "sidecar/container/container.yaml")["template"]["spec"]["containers"][0]
 
 
-def environment(fields: Mapping[str, str]) -> dict[str, str]:
-    """The manifest's variables, and KServe's own; ``fields``: what Kubernetes knows of the pod."""
-    return {"INFERENCE_SERVICE_NAME": "chat"} | {
-        each["name"]: each["value"] if "value" in each else fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
-        for each in manifest()["env"]
-    }
+def environment() -> dict[str, str]:
+    """The manifest's variables, and KServe's own."""
+    return {"INFERENCE_SERVICE_NAME": "chat"} | {each["name"]: each["value"] for each in manifest()["env"]}
 
 
 def restrict(spec: dict[str, Any], sidecar: Mapping[str, Any]) -> None:
@@ -120,10 +113,14 @@ class Container:
             with contextlib.suppress(OSError):
                 (self._cgroup / name).write_text("0")
 
+    def beside(self, *program: str) -> list[str]:
+        """A command that runs a program of this machine's Python in the container's network."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", sys.executable, *program]
+
     def get(self, url: str) -> str:
-        """Ask from the pod's network."""
+        """Ask from the container's network."""
         program = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=30).read().decode())"
-        command = ["nsenter", f"--net=/proc/{self.pid}/ns/net", sys.executable, "-c", program, url]
+        command = self.beside("-c", program, url)
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
     def stop(self) -> int:
@@ -134,22 +131,16 @@ class Container:
 
 @dataclass
 class Pod:
-    """Starts containers of one image in one network."""
+    """Starts containers of one image, each in a network of its own."""
 
     bundle: Path
     work: Path
-    network: str | None = None  # its own until one is set
-
-    def elsewhere(self) -> Pod:
-        """A pod of the same image in a network of its own, where every port is free."""
-        return Pod(self.bundle, self.work)
 
     @contextlib.contextmanager
     def container(
         self,
         *arguments: str,
         ready: str,
-        program: str = "specdec-exporter",
         mounts: Mapping[Path, Path] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> Iterator[Container]:
@@ -162,7 +153,7 @@ class Pod:
         directory.mkdir()
         spec = json.loads((self.bundle / "config.json").read_text())
         spec["root"]["path"] = str(self.bundle / "rootfs")
-        spec["process"] |= {"terminal": False, "args": [program, *arguments]}
+        spec["process"] |= {"terminal": False, "args": ["specdec-exporter", *arguments]}
         spec["process"]["env"] += [f"{key}={value}" for key, value in (variables or {}).items()]
         hosts = directory / "hosts"  # which Kubernetes mounts too
         hosts.write_text("127.0.0.1 localhost\n::1 localhost\n")
@@ -170,9 +161,6 @@ class Pod:
             {"destination": str(place), "type": "bind", "source": str(source), "options": ["rbind", "rw"]}
             for place, source in {Path("/etc/hosts"): hosts, **(mounts or {})}.items()
         ]
-        network = next(each for each in spec["linux"]["namespaces"] if each["type"] == "network")
-        if self.network:
-            network["path"] = self.network
         restrict(spec, manifest())
         (directory / "config.json").write_text(json.dumps(spec))
         log, state = directory / "log", self.work / "state"
@@ -193,18 +181,6 @@ class Pod:
 
 def remember(files: Path) -> None:
     """Read files, so that their place in the kernel's memory is charged to this process and to no container."""
-    for path in _plain(files):
-        path.read_bytes()
-
-
-def forget(files: Path) -> None:
-    """Let the kernel drop files from its memory, so that it charges the container that reads them."""
-    os.sync()
-    for path in _plain(files):
-        descriptor = os.open(path, os.O_RDONLY)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
-
-
-def _plain(files: Path) -> Iterator[Path]:
-    return (path for path in files.rglob("*") if path.is_file() and not path.is_symlink())
+    for path in files.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.read_bytes()

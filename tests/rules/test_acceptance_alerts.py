@@ -26,6 +26,7 @@ def test_a_collapse_pages_within_25_minutes_and_resolves_after_recovery(pack: Pa
         Case(name="with cluster and namespace", series=service(*phases), firing=firing),
         Case(name="without them", series=service(*phases, labels=NOWHERE), firing=firing),
         Case(name="policy from the exporter", series=service(*phases, minimum=0.5, method=None), firing=firing),
+        every=1,
     )
 
 
@@ -36,7 +37,7 @@ def test_a_collapse_of_a_release_that_counts_no_drafts(pack: Pack) -> None:
     few = [dataclasses.replace(phase, drafts_per_minute=60) for phase in phases]
     series, of_few = ([one for one in service(*given) if one.name not in missing] for given in (phases, few))
     case = Case(name="two counters", series=series, firing={60: set(), 85: {PAGE, TICKET}})
-    pack.run(case, Case(name="too few of them", series=of_few, firing={85: set()}))
+    pack.run(case, Case(name="too few of them", series=of_few, firing={85: set()}), every=1)
 
     ((page, _),) = pack.fired((85, case))
     assert f"{PAGE}: Acceptance is 3" in str(page)
@@ -193,6 +194,7 @@ def test_almost_nothing_accepted_is_the_same_page(pack: Pack) -> None:
             series=service(Phase(minutes=120, curve=(0.06, 0.02, 0.01), drafts_per_minute=20, requests_per_minute=2)),
             firing={110: set()},
         ),
+        every=1,
     )
 
 
@@ -267,3 +269,12 @@ def test_a_collapse_of_an_unknown_method_pages_if_the_service_kept_the_limit(vll
     phases = (Phase(minutes=60, curve=HEALTHY), Phase(minutes=30, curve=COLLAPSED))
     series = service(*phases, source="vllm")
     vllm_pack.run(Case(name="it had more", series=series, firing={60: set(), 85: {PAGE, TICKET}}))
+
+
+def test_an_incident_with_pauses_is_one(pack: Pack) -> None:
+    """Acceptance swings around the limit of the page: what fired goes on firing, and ends with the incident."""
+    swinging = [Phase(minutes=12, curve=(1.4 * rate, rate, 0.6 * rate)) for rate in (0.3, 0.44)] * 9
+    series = service(Phase(minutes=60, curve=HEALTHY), *swinging, Phase(minutes=72, curve=HEALTHY))
+    steady = {minute: {PAGE, TICKET} for minute in range(160, 60 + 9 * 24, 4)}
+    aside = ("SpecDecodeBaselineMissing", "SpecDecodeAcceptanceDropped")
+    pack.run(Case(name="12 minutes low, 12 less low", series=series, firing={**steady, 346: set()}, aside=aside))

@@ -133,6 +133,7 @@ def test_nobody_hears_of_a_change_on_purpose(promtool: Promtool, tmp_path: Path,
     packs(promtool, tmp_path, source).run(*cases, every=STEP, step=STEP)
 
 
+@pytest.mark.nightly
 def test_a_lasting_regression_stays_until_its_last_good_hours_are_too_old(promtool: Promtool, tmp_path: Path) -> None:
     """After one day of history. Then what is slow is normal, and a day later it is the baseline."""
 

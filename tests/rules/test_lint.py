@@ -32,9 +32,8 @@ LINTERS: dict[str, tuple[str, ...]] = {
     "pint": PINT,
 }
 
-LINTER_OF_THE_FIELD = [
-    pytest.param(name, marks=pytest.mark.debian if name == "promtool" else pytest.mark.field) for name in LINTERS
-]
+MARKS = {"promtool": pytest.mark.debian, "thanos": pytest.mark.nightly, "mimirtool": pytest.mark.nightly}
+LINTER_OF_THE_FIELD = [pytest.param(name, marks=MARKS.get(name, pytest.mark.field)) for name in LINTERS]
 
 OF_PROMETHEUS = {
     "up": "gauge",

@@ -135,6 +135,7 @@ def test_rules_of_one_namespace_see_that_namespace_alone(source: Source, promtoo
     Pack(promtool, tmp_path / "enforced.yaml", tmp_path).run(*cases)
 
 
+@pytest.mark.nightly
 @pytest.mark.debian
 async def test_the_operators_relabelling_gives_each_monitor_its_own_namespace(tmp_path: Path) -> None:
     """A real Prometheus, which scrapes itself: the rules above see the series of their own namespace, `up` as well."""

@@ -28,8 +28,8 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import figures
+from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.verdict import judge
 
 # What the record says; without a sample it says nothing, which is what "unknown" and "off" are.
 ENUM = {"idle": 0, "healthy": 1, "watch": 2, "not_paying": 3, "harmful": 4, "broken": 5, "unknown": None, "off": None}

@@ -119,6 +119,7 @@ def values(url: str, rule: rulelint.Rule) -> Vector:
     return {tuple((k, v) for k, v in series if k != "__name__"): value for series, value in found.items()}
 
 
+@pytest.mark.nightly
 @pytest.mark.debian
 def test_vmalert_s_values_are_prometheus_values(databases: Databases) -> None:
     for rule in rulelint.load(COMPAT, {}).rules:
@@ -127,6 +128,7 @@ def test_vmalert_s_values_are_prometheus_values(databases: Databases) -> None:
         assert found == {series: pytest.approx(value, rel=1e-9) for series, value in wanted.items()}, str(rule)
 
 
+@pytest.mark.nightly
 @pytest.mark.debian
 def test_both_tell_how_old_a_record_is(databases: Databases) -> None:
     """So SpecDecodeRulesLagging notices a late ruler. The last evaluation is less than a minute before the end."""
@@ -136,6 +138,7 @@ def test_both_tell_how_old_a_record_is(databases: Databases) -> None:
         assert 60 <= query(url, age, END + 60)[()] < 120
 
 
+@pytest.mark.nightly
 @pytest.mark.field
 def test_a_current_prometheus_has_the_same_values(databases: Databases, tmp_path: Path) -> None:
     """From the same blocks, rule by rule at one instant. Since 3.0 a range no longer holds the sample at its start."""
@@ -149,6 +152,7 @@ def test_a_current_prometheus_has_the_same_values(databases: Databases, tmp_path
             assert found == {series: pytest.approx(value, rel=1e-9) for series, value in wanted.items()}, str(rule)
 
 
+@pytest.mark.nightly
 @pytest.mark.debian
 def test_the_comparison_is_of_something(databases: Databases) -> None:
     """Records without a value and alerts that do not fire compare equal, too: not all may be such."""

@@ -11,7 +11,6 @@ from typing import Literal, cast
 from bench.counting import ONE_ENGINE, count_up
 
 Mood = Literal["well", "refused", "silent", "closed", "cut"]
-TROUBLES: tuple[Mood, ...] = ("refused", "silent", "closed", "cut")
 
 _DRAFTS = 2675  # of the capture
 _START_TIME = b"process_start_time_seconds 1.79521062627e+09"
@@ -48,11 +47,6 @@ class Seen:
     connections: int = 0  # open now
     most_connections: int = 0
     longest_request: int = 0  # bytes
-
-    def forget(self) -> None:
-        """Count from here; connections that are open stay known."""
-        self.requests.clear()
-        self.most_connections, self.longest_request = self.connections, 0
 
 
 class Predictor:

@@ -19,6 +19,7 @@ from specdec_exporter import bounds
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError, FetchError, SpecdecError
+from specdec_exporter.predictor.metrics.access import system_trust
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 
 NOBODY = "http://127.0.0.1:9"
@@ -98,6 +99,18 @@ async def test_a_certificate_is_trusted_by_its_ca_or_by_itself_and_else_refused(
         for refused in (Access(), access(folder, ca_file="other.crt")):
             assert "connect: GET https://localhost" in (why := await server.why_not(refused))
             assert "its certificate is not trusted: " in why
+
+
+async def test_a_certificate_that_the_environment_names_is_trusted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As KServe's of an LLMInferenceService: it signed itself."""
+    issue("itself").write(folder, "itself")
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "itself.crt"))
+    system_trust.cache_clear()
+    async with predictor(context(folder, "itself")) as server:
+        assert await server.why_not(Access()) == ""
+    system_trust.cache_clear()
 
 
 async def test_a_certificate_must_have_the_name_and_be_valid_still(folder: Path, authority: Identity) -> None:

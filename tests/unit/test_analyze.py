@@ -331,4 +331,4 @@ def test_the_report_says_which_lines_count_without_a_header_and_which_do_not() -
     assert "1 lines that look like statistics do not count" in " ".join(Run("-", stdin=mixed).text.split())
     as_json = Run("-", stdin=mixed, output="jsonl")
     assert [found["kind"] for found in as_json.objects] == ["spec_decoding"]
-    assert "--log-trust=any" in as_json.stderr
+    assert "--predictor.log-trust=any" in as_json.stderr

@@ -113,7 +113,7 @@ def test_check_names_every_file_and_fails_if_one_is_bad(file: str, tmp_path: Pat
     checked = run("check", str(bad), file)
     assert checked.return_value == 1
     fail, ok = (line for line in checked.output.splitlines() if "note:" not in line)
-    assert fail.startswith(f"FAIL {bad}, line ")
+    assert fail.startswith(f"FAIL {bad}: ")
     assert "time_per_output_token_seconds.buckets.0.025: expected a cumulative count of at least 40, found 9" in fail
     assert ok.startswith(f"OK   {file}: ")
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.exposition import generate_latest
 
+import metrictables
 from builders import CAPTURES
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.serving import families
-from specdec_exporter.serving.collector import build_registry
-from specdec_exporter.serving.families import PROCESS, Group, help_text
+from specdec_exporter.serving.collector import SpecdecCollector
+from specdec_exporter.serving.families.exporter import PROCESS
+from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.runtime import ExporterRuntime
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -56,7 +57,7 @@ async def render(*dumps: Path, log: bool = False) -> str:
                 state.observe_event(event)
         for dump in dumps:
             state.observe_snapshot(parse_exposition(dump.read_bytes()))
-        text = generate_latest(build_registry(runtime)).decode()
+        text = generate_latest(SpecdecCollector(runtime)).decode()
     finally:
         await runtime.stop()
     return "".join(line for line in text.splitlines(keepends=True) if not VOLATILE.match(line))
@@ -99,13 +100,13 @@ async def test_after_a_restart_without_a_sample_yet_nothing_of_the_former_run_is
 
 async def test_what_the_python_client_serves_is_in_the_table_too() -> None:
     settings = Settings()
-    text = generate_latest(build_registry(ExporterRuntime(settings, lambda: settings))).decode()
+    text = generate_latest(SpecdecCollector(ExporterRuntime(settings, lambda: settings))).decode()
     served = dict(re.findall(r"^# TYPE ((?:process|python)_\S+) (\S+)$", text, re.MULTILINE))
     assert served == {family.name: family.type for family in PROCESS.families}
 
 
 def test_names_labels_and_help_texts_keep_to_the_conventions() -> None:
-    for group in (each for each in vars(families).values() if isinstance(each, Group)):
+    for group in (each for _, groups in metrictables.FAMILIES.values() for each in groups):
         for family in group.families:
             assert re.fullmatch(r"(specdec|process|python)_[a-z_]+", family.name)
             assert family.name.endswith("_total") == (family.type == "counter"), family.name

@@ -260,7 +260,7 @@ def test_another_spelling_is_no_other_hardware() -> None:
     ],
 )
 def test_two_models_are_refused(baseline: dict[str, Any], candidate: dict[str, Any]) -> None:
-    with pytest.raises(ComparisonError, match=r"expected two recordings of one model, found model(_name)? '"):
+    with pytest.raises(ComparisonError, match=r"expected recordings of one model, found model(_name)? '"):
         compare(replace(PLAIN, **baseline), replace(FASTER, **candidate))
 
 
@@ -380,7 +380,7 @@ def test_the_guides_chat_gains_nothing_with_this_k() -> None:
     assert comparison.decision.code == "no_difference"
     assert comparison.decision.action == (
         "Speculation gives no speed-up at this load. The best k is 0 or 1, and these recordings do not tell which: "
-        "record k = 1 too, and run tune on all."
+        "record k = 1 too, and compare all."
     )
 
 

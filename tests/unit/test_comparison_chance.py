@@ -1,4 +1,4 @@
-"""What ``compare`` takes for chance: requests that are slow together, other loads and lengths, and other runs."""
+"""What ``compare`` takes for chance: requests that are slow together, other loads and lengths."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
 
-from anyrecording import recordings
 from builders import known
-from recordings import CONTEXT, CURVE, histogram, loaded, lognormal, recording
+from recordings import CURVE, histogram, loaded, lognormal, recording
 from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison import compare as comparing
 from specdec_exporter.comparison.compare import Comparison
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome
 from specdec_exporter.comparison.traffic import difference
-from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.sections import as_json
 
 replace = msgspec.structs.replace
 POLICY = load_policy()
@@ -301,73 +297,3 @@ def test_an_inconclusive_latency_says_how_many_requests_would_decide() -> None:
     needed = round(known(found.requests_needed))
     assert 1000 < needed < 30_000
     assert tpot_of(compare(side(3, 2 * needed), side(4, 2 * needed))).outcome == "no_difference"
-
-
-# --- Runs of one setting ---------------------------------------------------------------------------------------------
-
-
-def test_two_runs_of_one_setting_tell_how_far_they_differ() -> None:
-    runs = [busy("one", wander=0.01), busy("other", 1.08, wander=0.01)]
-    comparison = comparing.compare_runs(runs[0], runs[1], POLICY)
-    tpot = comparison.run_to_run[0]
-    assert tpot.spread == pytest.approx(0.054, abs=0.01)
-    assert not tpot.explained
-    assert (comparison.decision.code, comparison.decision.regression) == ("run_to_run", False)
-    assert "with both" in comparison.decision.action
-    same = comparing.compare_runs(busy("one"), busy("other"), POLICY)
-    assert [each.explained for each in same.run_to_run] == [True] * 3
-
-
-def test_runs_that_differ_widen_every_interval_of_a_candidate() -> None:
-    one, other = busy("one", wander=0.01), busy("other", 1.08, wander=0.01)
-    candidate = busy("candidate", 0.9, wander=0.01)
-    alone, both = compare(one, candidate), comparing.compare_with_runs([one, other], candidate, POLICY)
-    assert tpot_of(alone).outcome == "faster"
-    assert tpot_of(both).outcome == "inconclusive"
-    assert both.baseline.name == "one + other"
-    assert both.baseline.duration_seconds == 2 * one.duration_seconds
-    assert known(both.baseline.requests_per_second) == known(alone.baseline.requests_per_second)
-    twice = comparing.compare_with_runs([one, other], busy("candidate", 0.5, wander=0.01), POLICY)
-    assert twice.decision.code == "faster"
-
-
-def test_the_interval_of_a_candidate_holds_another_run() -> None:
-    def holds(trial: int) -> bool:
-        source = random.Random(f"runs {trial}")
-        runs = [busy(f"{trial} {run}", source.lognormvariate(0.0, 0.03), wander=0.01) for run in range(3)]
-        ratio = known(tpot_of(comparing.compare_with_runs(runs[:2], runs[2], POLICY)).mean_ratio)
-        return known(ratio.low) <= 1.0 <= known(ratio.high)
-
-    assert statistics.mean(map(holds, range(25))) >= 0.9
-
-
-def test_like_load_holds_the_runs_too() -> None:
-    runs = [at_loads("one", (6.0, 12.0)), at_loads("other", (6.0, 12.0), 1.1)]
-    candidate = at_loads("full", (12.0, 24.0), 1.3, CODE)
-    alone, both = (tpot_of(comparing.compare_with_runs(each, candidate, POLICY)) for each in (runs[:1], runs))
-    half = [known(known(each.like_load_ratio).high) / known(each.like_load_ratio).value for each in (alone, both)]
-    assert half[0] < 1.05 < half[1]
-
-
-@pytest.mark.parametrize(
-    "changes", [{"context": replace(CONTEXT, hardware="another")}, {"method": "ngram"}, {"vllm_version": "0.30.0"}]
-)
-def test_runs_of_several_settings_are_refused(changes: dict[str, Any]) -> None:
-    runs = [recording("one"), replace(recording("other"), **changes)]
-    with pytest.raises(ComparisonError, match="expected recordings of one setting, found that one and other differ"):
-        comparing.compare_with_runs(runs, recording(), POLICY)
-
-
-@given(recordings(), recordings(), recordings())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_any_runs_are_compared_or_refused_in_words(one: Baseline, other: Baseline, candidate: Baseline) -> None:
-    alike = replace(other, context=one.context, method=one.method, num_speculative_tokens=one.num_speculative_tokens)
-    for found in ((one, alike), (one, one)):
-        try:
-            results = (
-                comparing.compare_with_runs(found, candidate, POLICY),
-                comparing.compare_runs(one, found[1], POLICY),
-            )
-        except ComparisonError:
-            continue
-        assert all(map(as_json, results))

@@ -82,7 +82,7 @@ def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: st
         ("predictors: []", "predictors: expected at least one"),
         ("predictors: [{name: a}, {name: a}]", "two predictors are called 'a'"),
         ("predictors: [{name: a, log_state: /p}, {name: b, log_state: /p}]", "paths must differ"),
-        ("predictors: [{name: ''}]", "must not be empty"),
+        ("predictors: [{name: ''}]", "one printable line"),
         ("predictors: [{url: 'ftp://x'}]", "expected a URL"),
         ("predictors: [{url: '127.0.0.1:8080'}]", "expected a URL"),
         ("web: {listen_addresses: ['nowhere']}", "expected a listen address"),

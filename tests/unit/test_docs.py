@@ -17,7 +17,7 @@ from specdec_exporter.config import (
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.tls import TLSServerConfig
 from specdec_exporter.web.webconfig import HTTPServerConfig, WebConfig
-from specdec_exporter.yamlfile import parse_yaml
+from specdec_exporter.yamlfile import convert, parse_yaml
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
@@ -73,7 +73,7 @@ def test_the_example_file_loads_and_shows_every_setting(tmp_path: Path) -> None:
 def test_the_example_of_a_web_configuration_is_one_and_shows_every_setting() -> None:
     (example,) = code(section(CONFIGURATION, "TLS and basic authentication"), "yaml")
     data = yamltext.load(example)
-    parse_yaml(example.encode(), "the example", ConfigError).read(WebConfig)
+    convert(parse_yaml(example.encode(), "the example", ConfigError), WebConfig, "the example", ConfigError)
     assert set(data) == set(WebConfig.__struct_fields__)
     assert set(data["tls_server_config"]) == set(TLSServerConfig.__struct_fields__)
     assert set(data["http_server_config"]) == set(HTTPServerConfig.__struct_fields__)

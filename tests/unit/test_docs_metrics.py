@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,11 @@ import yaml
 import metrictables
 from fieldtools import run
 from specdec_exporter.serving import families
-from specdec_exporter.serving.families import Family, Group
+from specdec_exporter.serving.families.family import Family, Group
 
 DOCS = Path(__file__).parents[2] / "docs"
-GROUPS = [group for group in vars(families).values() if isinstance(group, Group)]
+MODULES = [import_module(f"{families.__name__}.{module.name}") for module in pkgutil.iter_modules(families.__path__)]
+GROUPS = [group for module in MODULES for group in vars(module).values() if isinstance(group, Group)]
 SERVED: list[Family[object]] = [family for group in GROUPS for family in group.families]
 
 

@@ -108,30 +108,25 @@ UNIGRAM = {"model": {"type": "Unigram", "vocab": [["a", -1.5], ["b", -2.0]]}}
         ([[[]]], None),
     ],
 )
-def test_tokenizers_are_equal_if_their_tokens_have_equal_numbers(tmp_path: Path, draft: Any, level: str | None) -> None:
+async def test_tokenizers_of_folders_on_this_machine_are_compared(
+    tmp_path: Path, draft: Any, level: str | None
+) -> None:
     for name, content in (("target", vocabulary("a", "b")), ("draft", draft)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "tokenizer.json").write_text(json.dumps(content))
-    target, head = str(tmp_path / "target"), str(tmp_path / "draft")
-    found = compare_tokenizers(Deployment(method="draft_model", model=target, draft_model=head))
-    assert (found and found.level) == level
-    assert compare_tokenizers(Deployment(method="eagle3", model=target, draft_model=head)) is None
-    assert compare_tokenizers(Deployment(method="draft_model", model=target, draft_model="org/draft")) is None
+    config = {"method": "draft_model", "model": str(tmp_path / "draft"), "num_speculative_tokens": 3}
+    _, (found,) = await report(arguments=shlex.join(["vllm", "serve", f"{tmp_path}/target", "-sc", json.dumps(config)]))
+    assert [each["level"] for each in found["findings"] if each["subject"] == "Tokenizer"] == ([level] if level else [])
 
 
-def test_a_pipe_is_no_tokenizer(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "tokenizer.json")
-    given = Deployment(method="draft_model", model=str(tmp_path), draft_model="a\0b")
-    assert compare_tokenizers(given) is None
-
-
-async def test_tokenizers_of_folders_on_this_machine_are_compared(tmp_path: Path) -> None:
-    for name, words in (("t", "ab"), ("d", "ba")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "tokenizer.json").write_text(json.dumps(vocabulary(*words)))
-    config = json.dumps({"method": "draft_model", "model": str(tmp_path / "d"), "num_speculative_tokens": 3})
-    _, (found,) = await report(arguments=f"vllm serve {tmp_path}/t -sc '{config}'")
-    assert "Tokenizer" in {each["subject"] for each in found["findings"] if each["level"] == "WARN"}
+def test_only_folders_of_a_draft_model_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(vocabulary("a")))
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "tokenizer.json")
+    target = str(tmp_path)
+    for method, draft in (("eagle3", target), ("draft_model", "org/draft"), ("draft_model", f"{target}/pipe")):
+        assert compare_tokenizers(Deployment(method=method, model=target, draft_model=draft)) is None
+    assert compare_tokenizers(Deployment(method="draft_model", model=target, draft_model="a\0b")) is None
 
 
 # --- After a start ---------------------------------------------------------------------------------------------------

@@ -230,13 +230,6 @@ def test_the_interval_of_a_product_holds_the_product() -> None:
 # --- Estimate ---
 
 
-def test_a_further_error_widens_an_estimate_as_squares_add() -> None:
-    found = Estimate(2.0, 2.0 * math.exp(-0.3), 2.0 * math.exp(0.3)).widened(Spread(1.0, 0.4 / 1.96, 10**9))
-    assert (known(found.low), known(found.high)) == pytest.approx((2.0 * math.exp(-0.5), 2.0 * math.exp(0.5)), rel=1e-4)
-    assert Estimate(2.0, None, 4.0).widened(Spread(1.0, 0.0, 1)) == Estimate(2.0, None, 4.0)
-    assert Estimate(2.0, 1.0, 3.0).widened(Spread(1.0)) == Estimate(2.0, None, None)
-
-
 def test_a_scaled_estimate_moves_its_limits_along() -> None:
     assert Estimate(2.0, 1.0, 4.0).scaled(3.0, 1.0) == Estimate(7.0, 4.0, 13.0)
     assert Estimate(2.0, None, None).scaled(3.0) == Estimate(6.0, None, None)

@@ -100,10 +100,6 @@ def cause_of(path: Path) -> str:
 # --- real servers ---
 
 
-def test_there_are_many_kinds_of_failing_starts() -> None:
-    assert len({cause_of(path) for path in FAILED}) >= 12
-
-
 @pytest.mark.parametrize("path", FAILED, ids=lambda path: path.stem)
 def test_a_real_start_that_failed_is_a_finding(path: Path) -> None:
     (event,) = read(path.read_bytes())
@@ -266,7 +262,6 @@ def test_a_running_exporter_shows_the_last_failed_start() -> None:
     for event in read(lines(ARGUMENTS, CAUSE, ARGUMENTS, CAUSE)):
         state.observe_event(event)
     assert failed(state) == "vocabulary_mismatch"
-    assert state.start_failures == {"vocabulary_mismatch": 2}
     state.observe_event(ServerReady())
     assert failed(state) is None
 

@@ -7,27 +7,20 @@ import base64
 import contextlib
 import gzip
 import socket
-import ssl
 import threading
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from specdec_exporter import bounds
 from specdec_exporter.errors import ConfigError, FetchError
-from specdec_exporter.predictor.metrics import access, fetch
+from specdec_exporter.predictor.metrics import fetch
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
@@ -44,32 +37,6 @@ def answer(
 ) -> web.Response:
     extra = {name.replace("_", "-"): value for name, value in headers.items()}
     return web.Response(body=body, status=status, headers={"Content-Type": content_type, **extra})
-
-
-@pytest.fixture
-def trusted_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ssl.SSLContext]:
-    """A server's certificate as KServe makes it for an LLMInferenceService, which SSL_CERT_FILE makes known."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.ORGANIZATION_NAME, "Kserve Self Signed")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    files = tmp_path / "tls.crt", tmp_path / "tls.key"
-    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
-    access.system_trust.cache_clear()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*files)
-    yield context
-    access.system_trust.cache_clear()
 
 
 @asynccontextmanager
@@ -166,30 +133,6 @@ async def test_what_is_no_address_is_a_configuration_error(session: aiohttp.Clie
     with pytest.raises(ConfigError, match="expected a predictor URL such as") as caught:
         MetricsFetcher(session, url)
     assert "s3cret" not in str(caught.value)
-
-
-async def test_a_self_signed_certificate_holds_if_the_environment_names_it(
-    session: aiohttp.ClientSession, trusted_server: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def metrics(_: web.Request) -> web.Response:
-        return answer()
-
-    app = web.Application()
-    app.router.add_get("/metrics", metrics)
-    server = TestServer(app)
-    await server.start_server(ssl=trusted_server)
-    try:
-        url = str(server.make_url(""))
-        assert url.startswith("https://")
-        assert (await MetricsFetcher(session, url).fetch(5)).engines[0].requests_running == 3.0
-
-        monkeypatch.delenv("SSL_CERT_FILE")
-        access.system_trust.cache_clear()
-        async with open_session() as other:
-            with pytest.raises(FetchError, match="certificate"):
-                await MetricsFetcher(other, url).fetch(5)
-    finally:
-        await server.close()
 
 
 async def test_the_classic_text_format_is_asked_for(session: aiohttp.ClientSession) -> None:
@@ -289,15 +232,6 @@ async def test_a_body_over_the_limit_is_not_taken_in(
         error = await failure(MetricsFetcher(session, url))
     assert error.reason == "too_large"
     assert not sent_all
-
-
-async def test_a_large_body_is_read_without_holding_up_the_loop(
-    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "SMALL_BODY_BYTES", 1)
-
-    async with serving(("/metrics", answer())) as url:
-        assert (await MetricsFetcher(session, url).fetch(5)).stats_present
 
 
 async def test_scrapers_who_give_up_leave_one_body_in_flight(
@@ -557,13 +491,6 @@ async def test_a_request_that_nobody_waits_for_is_given_up(session: aiohttp.Clie
         gate.open.set()
         assert (await fetcher.fetch(5)).stats_present
         assert gate.requests > given_up
-
-
-async def test_a_shared_failure_reaches_everybody(session: aiohttp.ClientSession) -> None:
-    async with serving(("/metrics", answer(status=500))) as url:
-        fetcher = MetricsFetcher(session, url)
-        errors = await asyncio.gather(*(fetcher.fetch(5) for _ in range(3)), return_exceptions=True)
-    assert [error.reason for error in errors if isinstance(error, FetchError)] == ["http_status"] * 3
 
 
 @pytest.mark.parametrize("url", ["http://u:p@h:1/x?token=p", "http://h:1/x?token=p#p", "http://u@h:1/x"])

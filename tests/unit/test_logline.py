@@ -26,6 +26,7 @@ from loglines import (
     spec,
     without_place,
 )
+from specdec_exporter.predictor.log.configline import parse_request_params
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
@@ -463,3 +464,12 @@ def test_digits_beyond_any_count_do_no_harm() -> None:
     malformed(HEADER + SPEC.replace("Accepted: 9", "Accepted: " + "9" * 5000))
     assert parse(f"(A pid={'9' * 5000}) " + SPEC) is None
     assert parse(json.dumps({"message": SPEC, "pid": "9" * 5000})) is not None
+
+
+def test_a_list_with_strings_is_read_as_one_without() -> None:
+    def read(stop: str) -> object:
+        params = f"SamplingParams(n=1, temperature=0.7, stop={stop}, top_p=0.9)"
+        return parse_request_params(f"Received request a: params: {params}, lora_request: None.")
+
+    assert read("[]") == RequestParams(request_id="a", n=1, temperature=0.7, top_p=0.9)
+    assert read("[', temperature=2.0, (']") == read("[]")

@@ -116,6 +116,10 @@ def test_every_server_of_a_list_counts() -> None:
         (b"x" * 1_100_000, "expected at most 1048576 bytes"),
         (b"---\n" * 30_000, "expected at most 100 documents"),
         (b"a: 1\na: 2\n", "expected every key once"),
+        (
+            POD.replace(b'"m"]', b'"$(A)$(A)"]\n      env: [{name: A, value: ' + b"x" * 70_000 + b"}]"),
+            "its variables stand for more than 131072 characters",
+        ),
         (POD.replace(b'"m"]', b'"\'m"]\n      command: [sh, -c, "vllm serve \'m"]'), "No closing quotation"),
     ],
 )

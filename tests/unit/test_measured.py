@@ -17,15 +17,17 @@ from builders import Clock, known, latency
 from specdec_exporter.baseline.recording import Recorder
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.serving import families
-from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.collector import SpecdecCollector
+from specdec_exporter.serving.families.benefit import BENEFIT, LOAD
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.serving.state import ModelBenefit, PredictorState
+from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
+from specdec_exporter.serving.view import ModelBenefit
 from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.verdict import Verdict, judge
+from specdec_exporter.speculation.verdict import Verdict
 
 COST = load_policy().cost
 GOLDEN = Path(__file__).parent.parent / "golden" / "measured.txt"
@@ -350,10 +352,10 @@ async def test_the_families_are_the_golden_ones(request: pytest.FixtureRequest) 
         runtime.predictors[0].state = watched(
             CODE, (1.0 + sum(CODE)) / CODE_SPEED, baseline=plain((1.0, PLAIN_STEP_SECONDS))
         )
-        text = generate_latest(build_registry(runtime)).decode()
+        text = generate_latest(SpecdecCollector(runtime)).decode()
     finally:
         await runtime.stop()
-    names = {family.name for group in (families.BENEFIT, families.LOAD) for family in group.families}
+    names = {family.name for group in (BENEFIT, LOAD) for family in group.families}
     names.add("specdec_recommended_num_speculative_tokens")
     shown = "".join(
         line

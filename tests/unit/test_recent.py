@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -242,24 +241,6 @@ def test_more_events_than_are_kept_are_told(minutes: int, complete: bool) -> Non
     assert part.complete is complete
     assert part.start == [start]
     assert len(part.events) == (31 if complete else 50)
-
-
-def _peak_bytes(events: int) -> int:
-    begin = datetime(2026, 11, 20, 12, tzinfo=UTC)
-    times = (f"{begin + timedelta(seconds=10 * number):%m-%d %H:%M:%S}" for number in range(events))
-    recent = RecentEvents(600)
-    tracemalloc.start()
-    try:
-        recent.add(SpecDecoding(accepted_tokens=1, draft_tokens=2, timestamp=time) for time in times)
-        assert len(recent.last_part().events) == 61
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def test_memory_does_not_grow_with_the_log() -> None:
-    _peak_bytes(100)
-    assert _peak_bytes(4_000) < _peak_bytes(500) + 20_000
 
 
 def test_json_lines_begin_with_the_start() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from itertools import pairwise
 
 import msgspec
@@ -497,30 +496,3 @@ def test_drafts_find_their_engine_whether_statistics_are_wanted_or_not(log: tupl
 @given(st.binary(max_size=300), st.sampled_from(["auto", "plain", "cri", "docker"]), st.sampled_from(FRAGMENTS))
 def test_any_bytes_are_read_without_harm(noise: bytes, log_format: LogFormat, fragment: bytes) -> None:
     read(noise + fragment + noise + b"\n", noise + b"\n", tail=noise, log_format=log_format)
-
-
-# --- big logs ---
-
-
-def test_a_big_log_gives_what_its_parts_give() -> None:
-    """Of many usual lines at once fewer words are looked for; no other line of that format is lost by it."""
-    crowd = lines(*[ACCESS] * 1200, stats(), drafts())
-    warning = b"(APIServer pid=7) WARNING 11-20 21:44:52 [vllm.py:1] Enabling num_speculative_tokens > 1 will run"
-    arguments = b"(APIServer pid=7) INFO 11-20 21:44:52 [api_utils.py:286] non-default args: {'model': 'm'}"
-    rare = [
-        arguments,
-        CONFIG,
-        V0_DRAFTS,
-        warning,
-        OLD_DRAFTS,
-        drafts()[:200],
-        drafts(3),
-        V0_DRAFTS[:90] + b"\n" + V0_DRAFTS[90:],
-    ]
-    big = [crowd * 2, *[crowd + lines(line) + crowd for line in rare], crowd * 2]
-    small = [part for chunk in big for part in re.findall(rb"(?:.*\n){1,300}", chunk)]
-    found, expected = read(*big), read(*small)
-    assert found.events == expected.events
-    assert found.counters.parse_errors == expected.counters.parse_errors == 1
-    kinds = [type(event) for event in found.events]
-    assert kinds.count(ServerArguments) == kinds.count(EngineConfig) == kinds.count(PredictorWarning) == 1

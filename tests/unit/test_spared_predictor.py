@@ -14,7 +14,7 @@ import pytest
 
 from bench.processes import descriptors
 from soak.predictors import Counting, Mood, Predictor
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import Duration, PredictorSettings, Settings
 from specdec_exporter.errors import FetchError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
@@ -99,7 +99,7 @@ async def test_scrapers_share_the_question_for_the_version_too() -> None:
     async with serving() as predictor, running(predictor.url) as runtime:
         await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
         assert predictor.seen.requests == {"/metrics": 1, "/version": 1}
-        assert runtime.predictors[0].state.vllm_version == "0.32.0"
+        assert runtime.predictors[0].state.running.vllm_version == "0.32.0"
 
 
 async def test_a_scraper_waits_for_the_version_of_another_within_its_own_deadline() -> None:
@@ -143,7 +143,7 @@ async def test_a_reload_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch
     timeouts = itertools.count(1.0)
 
     def changing() -> Settings:
-        return Settings(predictors=(PredictorSettings(timeout=next(timeouts)),))
+        return Settings(predictors=(PredictorSettings(timeout=Duration(next(timeouts))),))
 
     runtime = ExporterRuntime(changing(), changing)
     await runtime.start()

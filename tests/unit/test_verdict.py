@@ -14,8 +14,10 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures
+from specdec_exporter.speculation.findings import curve_finding
+from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import ResolvedPolicy, load_policy
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode, curve_finding, judge
+from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 
 POLICY = load_policy()
 # How bad, by what is known of a service that drafts.
@@ -70,23 +72,15 @@ def method(name: str | None) -> ResolvedPolicy:
     ("name", "rate", "code"),
     [
         (None, 0.05, "broken"),
-        (None, 0.1, "not_paying"),
         (None, 0.49, "not_paying"),
         (None, 0.5, "watch"),
         (None, 0.64, "watch"),
         (None, 0.65, "healthy"),
-        ("eagle3", 0.49, "not_paying"),
-        ("medusa", 0.45, "not_paying"),
         ("ngram", 0.29, "not_paying"),
         ("ngram", 0.3, "healthy"),
-        ("ngram_gpu", 0.45, "healthy"),
-        ("suffix", 0.29, "not_paying"),
-        ("suffix", 0.31, "healthy"),
         ("dflash", 0.11, "not_paying"),
-        ("dflash", 0.15, "watch"),
         ("dflash", 0.23, "healthy"),
         ("dspark", 0.27, "healthy"),
-        ("mlp_speculator", 0.45, "not_paying"),
         ("a_method_of_tomorrow", 0.6, "watch"),
     ],
 )
@@ -193,11 +187,10 @@ def test_the_break_even_of_a_block_is_a_length() -> None:
 # --- what the operator's arguments say ---
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.05, 0.4, 0.9])
-def test_synthetic_acceptance_is_not_judged(rate: float) -> None:
+def test_synthetic_acceptance_is_not_judged() -> None:
     evidence = Evidence(
         state="drafting",
-        figures=drafted(rate, seconds=0.05),
+        figures=drafted(0.9, seconds=0.05),
         method="eagle3",
         num_speculative_tokens=3,
         rejection_sampling="synthetic",
@@ -226,13 +219,9 @@ def test_lossy_rejection_sampling_is_named_and_changes_no_verdict() -> None:
         (0.8, 0.010, False, "healthy"),  # twice as fast
         (0.8, 0.020, False, "not_paying"),  # accepted, and no faster
         (0.8, 0.030, False, "harmful"),  # accepted, and slower
-        (0.3, 0.030, False, "harmful"),
         (0.3, 0.024, False, "not_paying"),
-        (0.3, 0.010, False, "healthy"),  # pays, whatever is accepted
         (0.05, 0.010, False, "healthy"),
         (0.6, 0.010, False, "healthy"),  # measured, so there is nothing left to measure
-        (0.05, 0.030, False, "harmful"),
-        (0.05, 0.020, False, "not_paying"),
         # A baseline with speculation says nothing of what it is worth, but slow and rejected is harm all the same.
         (0.8, 0.030, True, "slower"),
         (0.8, 0.022, True, "healthy"),
@@ -257,11 +246,9 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
     [
         (2.0, 2.0, 0.8, 0.030, "healthy"),  # by acceptance
         (2.0, 2.0, 0.3, 0.030, "not_paying"),
-        (2.0, 2.0, 0.8, 0.020, "healthy"),
         (2.0, 2.0, 0.3, 0.010, "healthy"),  # faster even so
         (1.1, 1.1, 0.8, 0.030, "harmful"),  # more in decode alone: it is slower
         (2.0, 0.7, 0.8, 0.030, "harmful"),  # not more in decode
-        (0.5, 0.5, 0.8, 0.030, "harmful"),
     ],
 )
 def test_more_load_than_at_baseline_explains_a_slower_service(

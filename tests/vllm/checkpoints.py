@@ -154,17 +154,3 @@ def _tokenizer(vocabulary_size: int) -> dict[str, object]:
         "decoder": None,
         "model": {"type": "WordLevel", "vocab": special | words, "unk_token": "<unknown>"},
     }
-
-
-def write_adapter(directory: Path) -> None:
-    """Write a LoRA adapter for the target that changes nothing, because its weights are zero."""
-    directory.mkdir()
-    rank, width = 8, _HEADS * _HEAD_SIZE
-    place = "base_model.model.model.layers.0.self_attn.q_proj"
-    tensors = {
-        f"{place}.lora_A.weight": _zeros(rank, HIDDEN_SIZE),
-        f"{place}.lora_B.weight": _zeros(width, rank),
-    }
-    (directory / "adapter_model.safetensors").write_bytes(_safetensors(tensors))
-    config = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": ["q_proj"], "bias": "none"}
-    (directory / "adapter_config.json").write_text(json.dumps(config))

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from vllm import closed_loop, saturated
+from vllm import closed_loop
 from vllm.checkpoints import write_checkpoints
 from vllm.exporter import Exporter, Exposition, serving
 from vllm.language import Language
@@ -66,7 +66,7 @@ def measured(installation: Installation, language: Language, tmp_path_factory: p
     directory = tmp_path_factory.mktemp("live")
     models = directory / "models"
     models.mkdir()
-    write_checkpoints(models, language, target_layers=saturated.TARGET_LAYERS)
+    write_checkpoints(models, language, target_layers=closed_loop.TARGET_LAYERS)
     plain, drafting = (closed_loop.server(k, installation, models=models, directory=directory) for k in (0, K))
     baseline, prompts = directory / "plain.yaml", closed_loop.prompts(SHARE)
     with closed_loop.running([plain, drafting]):
@@ -121,5 +121,5 @@ def test_the_verdict_rests_on_it(measured: Measured) -> None:
 
 
 def test_the_load_is_that_of_the_clients(measured: Measured) -> None:
-    seconds = measured.exposition.by("concurrency", "specdec_load_seconds_total")
-    assert max(seconds, key=seconds.__getitem__) == "4"
+    steps = measured.exposition.by("concurrency", "specdec_load_steps_total")
+    assert max(steps, key=steps.__getitem__) == "4"

@@ -78,7 +78,7 @@ async def test_a_reload_takes_a_new_baseline_and_keeps_the_old_one_if_it_is_bad(
         assert [series for series in samples if 'name="second"' in series]
         assert samples[lines] >= before[lines]  # the predictor's log was not read anew
         path.write_text(baseline().replace("name:", "nmae:"))
-        samples = await running.reloaded(f"{path}, line 4: nmae: unknown key, expected one of")
+        samples = await running.reloaded(f"{path}: nmae: unknown key, expected one of")
         assert samples[RELOADED] == 0
         assert [series for series in samples if 'name="second"' in series]
         path.write_text(baseline(name="third"))

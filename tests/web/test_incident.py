@@ -25,7 +25,7 @@ from faults.incident import (
 )
 from faults.predictor import COUNTERS, World, serving
 from promtool import promtool
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import Duration, PredictorSettings, Settings
 from specdec_exporter.predictor.metrics.continuity import Continuity
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
@@ -42,7 +42,9 @@ async def scraped(incident: Iterable[Step], timeout_seconds: float) -> tuple[lis
     clock = Clock()
     world = World(clock.wall)
     async with serving(world, clock.wall) as predictor:
-        settings = Settings(predictors=(PredictorSettings(name="svc", url=predictor.url),), window=WINDOW_SECONDS)
+        settings = Settings(
+            predictors=(PredictorSettings(name="svc", url=predictor.url),), window=Duration(WINDOW_SECONDS)
+        )
         runtime = ExporterRuntime(settings, lambda: settings)
         await runtime.start()
         (running,) = runtime.predictors

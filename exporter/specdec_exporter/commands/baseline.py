@@ -51,7 +51,7 @@ def _moment(text: str) -> datetime:
 @click.option("--end", type=Checked("time", _moment), help="With --prometheus: where the range ends.  [default: now]")
 @click.option("--name", help="Its name.  [default: the file's name]")
 @context_flags
-@click.option("-o", "--output", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
+@click.option("-o", "--file", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def record(
     *,
@@ -65,7 +65,7 @@ def record(
     span: float | None,
     end: datetime | None,
     name: str | None,
-    output: str,
+    file: str,
     force: bool,
     **context: str | None,
 ) -> int:
@@ -73,9 +73,9 @@ def record(
 
     The figures are the predictor's own counters and histograms. The load may be live traffic or a load generator.
     """
-    if output != STDOUT:
-        baselines.refuse_to_overwrite(output, force=force)
-        name = name or Path(output).stem
+    if file != STDOUT:
+        baselines.refuse_to_overwrite(file, force=force)
+        name = name or Path(file).stem
     given = given_context(context)
     name = one_line(name)
     if prometheus is not None:
@@ -113,7 +113,7 @@ def record(
                 context=given,
             )
         )
-    _keep(recorded, output, force=force)
+    _keep(recorded, file, force=force)
     return 0
 
 
@@ -149,7 +149,7 @@ def show(file: str, output: Literal["text", "json"]) -> int:
 @access_flag
 @timeout_flag
 def check(files: tuple[str, ...], *, url: str | None, access: Access, predictor_timeout: float) -> int:
-    """Check baselines, e.g. after an edit. Each fault is printed with its file, line and key.
+    """Check baselines, e.g. after an edit. Each fault is printed with its file and key.
 
     Exit codes: 0 all are valid; 1 one is not valid, or is of another model than the predictor serves; 2 the predictor's
     release or buckets differ.

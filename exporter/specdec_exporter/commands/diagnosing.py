@@ -85,11 +85,10 @@ async def _seen(given: Given) -> list[Observed]:
     reading = await asyncio.to_thread(read_log, given.log_paths) if given.log_paths else None
     if given.url is None:
         return _of_log(reading)
-    url = given.url if "://" in given.url else f"http://{given.url}"
-    state = PredictorState("predictor", without_credentials(url), window_seconds=300.0)
+    state = PredictorState("predictor", without_credentials(given.url), window_seconds=300.0)
     window = Window(given.window_seconds, given.window_seconds, asyncio.Event())
     async with open_session() as session:
-        fetcher = MetricsFetcher(session, url, access=given.access)
+        fetcher = MetricsFetcher(session, given.url, access=given.access)
         fetches = await observe(
             fetcher, state, reading, timeout_seconds=_TIMEOUT_SECONDS, window=window, stderr=sys.stderr
         )

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from specdec_exporter.commands.flags import Checked, access_flags
+from specdec_exporter.commands.flags import Checked, access_flag, log_path_flag, output_flag
 from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.versions import Release, parse_release
@@ -23,28 +23,20 @@ def _release(text: str) -> Release:
 @click.argument("url", required=False)
 @click.option("--args", "arguments", metavar="TEXT", help="vLLM's command, or only its arguments, in quotes.")
 @click.option("--manifest", metavar="FILE|-", help="A Kubernetes manifest that starts vLLM, instead of --args.")
-@click.option(
-    "--predictor.log-path", "log_paths", multiple=True, metavar="PATH|-", help="The server's log from its start."
-)
+@log_path_flag
 @click.option(
     "--release",
     type=Checked("release", _release),
     help="The release of vLLM, such as 0.32.0, where neither log, server nor the image's tag tells it.",
 )
-@access_flags
-@click.option(
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people, or one JSON object for each server.",
-)
+@access_flag
+@output_flag
 def command(
     url: str | None,
     *,
     arguments: str | None,
     manifest: str | None,
-    log_paths: tuple[str, ...],
+    predictor_log_path: tuple[str, ...],
     release: Release | None,
     access: Access,
     output: Literal["text", "json"],
@@ -56,13 +48,20 @@ def command(
 
     Exit codes: 0 nothing to do, 2 there are warnings, 1 something cannot work.
     """
-    if arguments is None and manifest is None and not log_paths and url is None:
+    if arguments is None and manifest is None and not predictor_log_path and url is None:
         raise click.UsageError("give at least one of --args, --manifest, --predictor.log-path and URL")
     if arguments is not None and manifest is not None:
         raise click.UsageError("--args and --manifest exclude each other")
-    if [manifest, *log_paths].count("-") > 1:
+    if [manifest, *predictor_log_path].count("-") > 1:
         raise click.UsageError("only one of them can be read from stdin")
     from specdec_exporter.commands.diagnosing import Given, doctor
 
-    given = Given(url=url, arguments=arguments, manifest=manifest, log_paths=log_paths, release=release, access=access)
+    given = Given(
+        url=url,
+        arguments=arguments,
+        manifest=manifest,
+        log_paths=predictor_log_path,
+        release=release,
+        access=access,
+    )
     return asyncio.run(doctor(given, output=output))

@@ -8,8 +8,9 @@ from specdec_exporter.inspection.examination import Examination, Look, examine
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.judging import told
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.verdict import Finding, told
+from specdec_exporter.speculation.verdict import Finding
 
 STATUS_PATH = "api/v1/status"
 

@@ -77,7 +77,6 @@ async def check(
     Returns the exit code: 0 passed, 2 warnings, 1 failed. Raises ConfigError if ``url`` is not a URL, BaselineError if
     the baseline cannot be read.
     """
-    url = url if "://" in url else f"http://{url}"
     asks_exporter = url.endswith(f"/{STATUS_PATH}")
     url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None
@@ -101,7 +100,7 @@ async def check(
                 found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
                 return max((_report(*each, output, stdout) for each in found), key=_SEVERITY.index)
     if pinned is not None and state.snapshot is not None and state.snapshot.engines:
-        pinned.observe(state.snapshot, state.vllm_version)
+        pinned.observe(state.snapshot, state.running.vllm_version)
         state.observe_baseline(pinned.decoding)
         fetches = (*fetches, _baseline(pinned))
     look = look_at(state)
@@ -114,7 +113,7 @@ def look_at(state: PredictorState) -> Look:
         up=state.up,
         evidence=state.evidence(),
         model_names=state.model_names,
-        draft_model=state.draft_model,
+        draft_model=state.running.draft_model,
         start=state.start,
         window=state.window(),
         lifetime=state.lifetime(),
@@ -168,7 +167,7 @@ async def observe(
     state.observe_snapshot(snapshot)
     state.observe_version(await fetcher.version(timeout_seconds))
     config = reading.analysis.last_config if reading else None
-    if config is not None and not is_foreign(config, state.vllm_version):
+    if config is not None and not is_foreign(config, state.running.vllm_version):
         for event in reading.analysis.start.events if reading else ():
             state.observe_event(event)
     if not snapshot.stats_present:

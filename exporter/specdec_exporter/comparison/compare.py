@@ -6,7 +6,6 @@ recorded or not defined; at the end of an interval it means unbounded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -15,11 +14,9 @@ from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.comparison.acceptance import AcceptanceChange, acceptance_change, acceptance_of
 from specdec_exporter.comparison.conduct import conduct_flags
 from specdec_exporter.comparison.decision import Decision, Drafting, decide
-from specdec_exporter.comparison.keeping import Rule, rule_of
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
 from specdec_exporter.comparison.likeness import Flag, flags, refuse_unlike, sample_of, speculates
 from specdec_exporter.comparison.loads import at_like_load, choose, k_of
-from specdec_exporter.comparison.runs import RunToRun, describe, refuse_other_settings, run_to_run, together
 from specdec_exporter.comparison.traffic import Figure, conditions, difference, requests_of, traffic_of
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.cost import MeasuredCost
@@ -87,53 +84,27 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.SLIS`.
 
-    ``run_to_run`` is how far two or more runs of the baseline's setting differ, for each SLI; empty with one run.
-    ``acceptance_change`` is ``null`` unless both speculate,
-    ``rule`` unless only the candidate does.
+    ``acceptance_change`` is ``null`` unless both speculate.
     """
 
     baseline: Side
     candidate: Side
     latencies: tuple[LatencyComparison, ...]
-    run_to_run: tuple[RunToRun, ...]
     speedup: Speedup
     generation_tokens_per_second_ratio: float | None
     acceptance_change: AcceptanceChange | None
-    rule: Rule | None
     flags: tuple[Flag, ...]
     decision: Decision
 
 
 def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparison:
     """Compare ``candidate`` with ``baseline``. Raises ComparisonError if they cannot be compared (two models)."""
-    return compare_with_runs([baseline], candidate, policy)
-
-
-def compare_runs(one: Baseline, other: Baseline, policy: Policy) -> Comparison:
-    """Compare two runs of one setting, only to learn how far such runs differ. Raises ComparisonError."""
-    refuse_other_settings([one, other])
-    found = run_to_run([one, other], policy.latency)
-    return msgspec.structs.replace(compare(one, other, policy), run_to_run=found, decision=describe(found))
-
-
-def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Policy) -> Comparison:
-    """Compare ``candidate`` with one or more runs of the baseline's setting, taken as one recording.
-
-    With two or more, how far they differ by themselves widens every interval. Raises ComparisonError if they differ in
-    their setting, or if the models differ.
-    """
-    refuse_other_settings(runs)
-    baseline = together(runs)
     refuse_unlike(baseline, candidate)
-    between = run_to_run(runs, policy.latency) if len(runs) > 1 else ()
     traffic = difference(baseline, candidate, policy.latency)
     like_load = at_like_load(baseline, candidate, policy)
-    common = at_like_load(baseline, candidate, policy, recorded_in_both=True)
-    found = conditions(traffic, common)
-    for each in between:
-        found[each.sli] = found[each.sli]._replace(run_to_run=each.as_error(policy.latency))
+    found = conditions(traffic, at_like_load(baseline, candidate, policy, recorded_in_both=True))
     latencies = tuple(
-        compare_latency(sli, sample_of(runs, sli), sample_of([candidate], sli), policy.latency, found[sli])
+        compare_latency(sli, sample_of(baseline, sli), sample_of(candidate, sli), policy.latency, found[sli])
         for sli in SLIS
     )
     before, after = side_of(baseline, policy), side_of(candidate, policy)
@@ -141,24 +112,18 @@ def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Pol
     like = found["time_per_output_token"].like_load is not None
     flagged = (
         *flags(baseline, candidate, traffic, policy.latency, like_load=like),
-        *conduct_flags(baseline, candidate, latencies, policy),
+        *conduct_flags(baseline, candidate, policy),
     )
     change = acceptance_change(baseline, candidate, flagged, policy)
-    rule = None
-    if speculates(candidate) and not speculates(baseline):
-        speedup, pays = (drafting.cost.speedup, drafting.pays) if drafting else (None, None)
-        rule = rule_of(latencies, baseline, candidate, speedup, pays=pays, policy=policy)
     return Comparison(
         baseline=before,
         candidate=after,
         latencies=latencies,
-        run_to_run=between,
         speedup=_speedup(latencies, before.figures, after.figures, like_load, drafting),
         generation_tokens_per_second_ratio=ratio(
             after.generation_tokens_per_second, before.generation_tokens_per_second
         ),
         acceptance_change=change,
-        rule=rule,
         flags=flagged,
         decision=decide(
             latencies,
@@ -168,7 +133,6 @@ def compare_with_runs(runs: Sequence[Baseline], candidate: Baseline, policy: Pol
             policy=policy.for_method(candidate.method),
             preemptions=Pair(baseline.counts.preemptions, candidate.counts.preemptions),
             acceptance=change,
-            further=[f"keep only if all three improve: {rule.summary}"] if rule else (),
         ),
     )
 
@@ -179,7 +143,7 @@ def _drafting(baseline: Baseline, candidate: Baseline, cost: MeasuredCost | None
         return None
     k, choice = k_of(candidate), None
     if k is not None and cost.draft_tokens_per_step > 0:
-        choice = choose({k: cost.slowdown}, candidate.counts, candidate.method, k, policy, in_use=True)
+        choice = choose(cost.slowdown, candidate.counts, candidate.method, k, policy)
     return Drafting(cost, choice, cost.pays(policy.latency.speedup_min))
 
 
@@ -230,21 +194,15 @@ def _speedup(
     # Time per output token exists since 0.11.0; the rule pack uses the same order.
     slis: tuple[Sli, ...] = ("time_per_output_token", "request_latency")
     source = next((sli for sli in slis if by_sli[sli].mean_ratio is not None), None)
-    slower = by_sli[source].mean_ratio if source else None
-    realised = slower.inverse() if slower else None
-    ceiling: float | None = None
-    ceiling_from: CeilingSource | None = None
-    if baseline is None and candidate is not None:
-        ceiling, ceiling_from = candidate.tokens_per_step, "tokens_per_step"
-        if ceiling is None:
-            ceiling, ceiling_from = candidate.mean_acceptance_length, "mean_acceptance_length"
+    realised = _inverse(by_sli[source].mean_ratio if source else None)
+    ceiling, ceiling_from = _ceiling(candidate) if baseline is None and candidate is not None else (None, None)
     price = drafting.cost.draft_cost_ratio if drafting else None
     length = candidate.mean_draft_length if candidate else None
     return Speedup(
         realised=realised,
         realised_from=source,
         ceiling=ceiling,
-        ceiling_from=None if ceiling is None else ceiling_from,
+        ceiling_from=ceiling_from,
         efficiency=realised.scaled(1.0 / ceiling) if realised and ceiling else None,
         at_like_load=like_load.speedup if like_load else None,
         concurrency=like_load.concurrency if like_load else None,
@@ -252,3 +210,16 @@ def _speedup(
         break_even_acceptance_ratio=price,
         break_even_acceptance_length=price.scaled(length, 1.0) if price and length else None,
     )
+
+
+def _inverse(found: Estimate | None) -> Estimate | None:
+    return found.inverse() if found else None
+
+
+def _ceiling(candidate: Figures) -> tuple[float | None, CeilingSource | None]:
+    """Return the speed-up if drafting cost no time, and the figure that it is."""
+    if candidate.tokens_per_step is not None:
+        return candidate.tokens_per_step, "tokens_per_step"
+    if candidate.mean_acceptance_length is not None:
+        return candidate.mean_acceptance_length, "mean_acceptance_length"
+    return None, None

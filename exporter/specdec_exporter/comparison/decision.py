@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -16,9 +16,7 @@ from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import ResolvedPolicy
 
-DecisionCode = Literal[
-    "faster", "no_difference", "inconclusive", "slower", "tail_worse", "mixed", "undecided", "run_to_run"
-]
+DecisionCode = Literal["faster", "no_difference", "inconclusive", "slower", "tail_worse", "mixed", "undecided"]
 _LONGEST = 100  # nobody records this many times as long
 REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed"})
 
@@ -56,9 +54,8 @@ def decide(
     policy: ResolvedPolicy,
     preemptions: Pair,
     acceptance: AcceptanceChange | None = None,
-    further: Sequence[str] = (),
 ) -> Decision:
-    """Decide from the outcomes of the SLIs; ``further`` reasons stand behind those of the SLIs.
+    """Decide from the outcomes of the SLIs.
 
     The figures (``None``: nothing was drafted) and the measured cost of a draft choose the next step. Without a
     measured cost no other k is named.
@@ -68,53 +65,73 @@ def decide(
         outcomes.setdefault(latency.outcome, []).append(TITLES[latency.sli])
     code, headline = _headline(outcomes, some_are_faster=any(map(_some_are_faster, latencies)))
     reasons = [reason for latency in latencies for reason in _reasons(latency)]
-    reasons += further
-    if drafting is not None:
-        cost = drafting.cost
-        reasons.append(f"speed-up at like load ({cost.concurrency:.1f} running) {times(cost.speedup)}")
-    if candidate is not None and candidate.acceptance_ratio is not None:
-        price = drafting.cost.draft_cost_ratio if drafting else None
-        least = f"break-even {times(price, unit='')}, measured"
-        if price is None:
-            least = f"break-even not measured, assumed {policy.acceptance_ratio_min:.2f} for this method"
-        reasons.append(f"acceptance of the candidate {candidate.acceptance_ratio:.2f} ({least})")
-    if (preemptions.candidate or 0.0) > (preemptions.baseline or 0.0):
-        reasons.append(
-            f"the candidate preempted requests {preemptions.candidate:,.0f} times, the baseline "
-            f"{preemptions.baseline or 0:,.0f} times: the candidate's KV cache is too small"
-        )
-    dropped = acceptance is not None and acceptance.outcome == "dropped"
-    if acceptance is not None:
-        reasons += _acceptance_reasons(acceptance)
-    if acceptance is not None and dropped:
-        fall = acceptance.difference.value if acceptance.difference else None
+    reasons += _reasons_of_drafts(candidate, drafting, policy)
+    reasons += _reasons_of_preemptions(preemptions)
+    reasons += _acceptance_reasons(acceptance)
+    dropped = acceptance if acceptance is not None and acceptance.outcome == "dropped" else None
+    if dropped is not None:
+        fall = dropped.difference.value if dropped.difference else None
         headline += f"; acceptance changed by {percentage_points(fall)}"
-    if acceptance is not None and dropped and code not in REGRESSIONS:
-        action = _revisit(acceptance, faster=code == "faster")
-    elif code == "undecided":
-        action = "Fix what the flags and reasons name, record again, and compare again."
-    elif outcomes.get("tail_worse") and code != "slower":
-        action = (
-            "Find the slow requests: long prompts, one client, one language, one temperature. Route them to a service "
-            "without speculation or with another k. The mean hides them."
-        )
-    elif code == "slower" and outcomes["slower"] == [TITLES["time_to_first_token"]] and baseline is None and candidate:
-        action = (
-            "Look at waiting requests, prompt lengths and the load: only the first token came later. Record longer to "
-            "see what the answers gain."
-        )
+    turned_on = baseline is None and candidate is not None
+    if dropped is not None and code not in REGRESSIONS:
+        action = _revisit(dropped, faster=code == "faster")
     else:
-        action = _action(code, baseline, candidate, drafting)
+        action = _of_outcomes(code, outcomes, turned_on=turned_on) or _action(code, baseline, candidate, drafting)
     return Decision(
         code=code,
         headline=headline,
         reasons=tuple(reasons),
         action=action,
-        regression=code in REGRESSIONS or (dropped and code != "faster"),
+        regression=code in REGRESSIONS or (dropped is not None and code != "faster"),
     )
 
 
-def _acceptance_reasons(found: AcceptanceChange) -> list[str]:
+def _reasons_of_drafts(candidate: Figures | None, drafting: Drafting | None, policy: ResolvedPolicy) -> Iterator[str]:
+    if drafting is not None:
+        cost = drafting.cost
+        yield f"speed-up at like load ({cost.concurrency:.1f} running) {times(cost.speedup)}"
+    if candidate is not None and candidate.acceptance_ratio is not None:
+        price = drafting.cost.draft_cost_ratio if drafting else None
+        least = f"break-even {times(price, unit='')}, measured"
+        if price is None:
+            least = f"break-even not measured, assumed {policy.acceptance_ratio_min:.2f} for this method"
+        yield f"acceptance of the candidate {candidate.acceptance_ratio:.2f} ({least})"
+
+
+def _reasons_of_preemptions(found: Pair) -> Iterator[str]:
+    before, after = found.baseline or 0.0, found.candidate or 0.0
+    if after > before:
+        yield (
+            f"the candidate preempted requests {after:,.0f} times, the baseline {before:,.0f} times: the candidate's "
+            "KV cache is too small"
+        )
+
+
+def _of_outcomes(code: DecisionCode, outcomes: dict[Outcome, list[str]], *, turned_on: bool) -> str | None:
+    """Return the next step where the outcomes alone tell it."""
+    if code == "undecided":
+        return "Fix what the flags and reasons name, record again, and compare again."
+    if outcomes.get("tail_worse") and code != "slower":
+        return (
+            "Find the slow requests: long prompts, one client, one language, one temperature. Route them to a service "
+            "without speculation or with another k. The mean hides them."
+        )
+    if code == "slower" and outcomes["slower"] == [TITLES["time_to_first_token"]] and turned_on:
+        return (
+            "Look at waiting requests, prompt lengths and the load: only the first token came later. Record longer to "
+            "see what the answers gain."
+        )
+    if code == "mixed":
+        return (
+            "Decide what matters more to your users: the first token or the whole answer. For a slower first token, "
+            "look at waiting requests and prompt lengths. For slower answers, look at acceptance and batch size."
+        )
+    return None
+
+
+def _acceptance_reasons(found: AcceptanceChange | None) -> list[str]:
+    if found is None:
+        return []
     if found.undecided_because is not None:
         return [f"acceptance: not judged against the baseline's: {found.undecided_because}"]
     words = {
@@ -223,26 +240,11 @@ def _action(
 ) -> str:
     turned_on = baseline is None and candidate is not None
     turned_off = baseline is not None and candidate is None
-    if code == "mixed":
-        return (
-            "Decide what matters more to your users: the first token or the whole answer. For a slower first token, "
-            "look at waiting requests and prompt lengths. For slower answers, look at acceptance and batch size."
-        )
     if code in ("no_difference", "inconclusive"):
-        if drafting is not None and turned_on and drafting.pays:
-            return "Keep speculation on: it pays at like load. Record longer to see it in the latencies too."
-        if drafting is not None and turned_on and drafting.pays is False:
-            return f"Speculation gives no speed-up at this load. {_other_k(drafting.choice)}"
-        if code == "inconclusive":
-            return "Record longer: neither a difference nor the absence of one is shown. Change nothing until then."
-        return "Choose by other things: memory, risk, throughput. These latencies do not differ."
+        return _without_difference(code, drafting if turned_on else None)
     if code == "faster":
         if turned_on:
-            keep = "Keep speculation on. Serve the baseline, and an alert fires when the speed-up disappears."
-            if drafting and drafting.choice and drafting.choice.try_more and drafting.choice.recommended:
-                more = drafting.choice.recommended + 1
-                keep += f" Record k = {more} too: the last position still pays for itself."
-            return keep
+            return _keep(drafting)
         if turned_off:
             return "Leave speculation off for this traffic: it is faster without."
         return "Keep the candidate's setting, and make its recording the new baseline."
@@ -251,6 +253,23 @@ def _action(
     if not turned_on:
         return "Keep the baseline's setting, and look at what else differs (the flags name it)."
     return _remedy(drafting)
+
+
+def _without_difference(code: DecisionCode, drafting: Drafting | None) -> str:
+    if drafting is not None and drafting.pays:
+        return "Keep speculation on: it pays at like load. Record longer to see it in the latencies too."
+    if drafting is not None and drafting.pays is False:
+        return f"Speculation gives no speed-up at this load. {_other_k(drafting.choice)}"
+    if code == "inconclusive":
+        return "Record longer: neither a difference nor the absence of one is shown. Change nothing until then."
+    return "Choose by other things: memory, risk, throughput. These latencies do not differ."
+
+
+def _keep(drafting: Drafting | None) -> str:
+    keep = "Keep speculation on. Serve the baseline, and an alert fires when the speed-up disappears."
+    if drafting and drafting.choice and drafting.choice.try_more and drafting.choice.recommended:
+        keep += f" Record k = {drafting.choice.recommended + 1} too: the last position still pays for itself."
+    return keep
 
 
 def _remedy(drafting: Drafting | None) -> str:
@@ -277,7 +296,7 @@ def _other_k(choice: KChoice | None) -> str:
     if choice.recommended is None:
         candidates = " or ".join(map(str, choice.candidates))
         more = f"record k = {choice.record_next} too" if choice.record_next is not None else "record longer"
-        return f"The best k is {candidates}, and these recordings do not tell which: {more}, and run tune on all."
+        return f"The best k is {candidates}, and these recordings do not tell which: {more}, and compare all."
     if choice.recommended == 0:
         return f"Switch speculation off at this load: no k up to {choice.expected[-1].k} pays. Then look at the draft."
     if choice.within_chance:

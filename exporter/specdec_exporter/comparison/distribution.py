@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import stdev
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -55,12 +54,11 @@ class Shift(msgspec.Struct, frozen=True):
 class Sample(msgspec.Struct, frozen=True):
     """One latency of one side: of all requests, and of the same requests in blocks of time, in their order.
 
-    ``runs`` names the recording that each block is of, if the sample has several. Without blocks, ``blocks`` is empty.
+    Without blocks, ``blocks`` is empty.
     """
 
     whole: Histogram
     blocks: tuple[Histogram, ...] = ()
-    runs: tuple[int, ...] = ()
 
     def in_blocks(self, parts: Sequence[float], policy: LatencyPolicy) -> Spread | None:
         """Return the sum of ``parts``, one for each block, over the requests, with the scatter of the blocks.
@@ -69,7 +67,7 @@ class Sample(msgspec.Struct, frozen=True):
         """
         if len(self.blocks) < policy.min_blocks:
             return None
-        return ratio_of_sums(parts, [block.count for block in self.blocks], policy.min_blocks, self.runs or None)
+        return ratio_of_sums(parts, [block.count for block in self.blocks], policy.min_blocks)
 
     def slower_than(self, bound: float, policy: LatencyPolicy) -> Spread | None:
         """Return the share of requests above ``bound`` as :meth:`in_blocks`, also ``None`` if it is not a boundary."""
@@ -326,20 +324,8 @@ def _margin_in_blocks(now: Sample, baseline: Sample, bound: float, growth: float
     if not now.blocks and not baseline.blocks:
         return 0.0
     one, other = _share_error(now, bound, policy), _share_error(baseline, bound, policy)
-    both = one * Spread(1.0, growth * (other.error or 0.0), other.freedom) * _between_runs(baseline, bound, growth)
+    both = one * Spread(1.0, growth * (other.error or 0.0), other.freedom)
     return min(t_quantile(policy.z_score, both.freedom) * (both.error or 0.0), 1.0)
-
-
-def _between_runs(sample: Sample, bound: float, growth: float) -> Spread:
-    """Return the absolute error that runs have between them in the share above ``bound``; none if there is one run."""
-    pairs = list(zip(sample.blocks, sample.runs, strict=True)) if sample.runs else []
-    runs = [[block for block, run in pairs if run == each] for each in dict.fromkeys(sample.runs)]
-    counts = [sum(block.count for block in run) for run in runs]
-    if len(runs) < 2 or not all(counts) or any(bound not in block.bounds for block in sample.blocks):
-        return Spread(1.0, 0.0, 1)
-    within = [sum(block.counts[block.bounds.index(bound)] for block in run) for run in runs]
-    error = stdev(part / count for part, count in zip(within, counts, strict=True))
-    return Spread(1.0, growth * error * math.sqrt(1.0 + 1.0 / len(runs)), len(runs) - 1)
 
 
 def _share_error(sample: Sample, bound: float, policy: LatencyPolicy) -> Spread:

@@ -9,7 +9,7 @@ import msgspec
 
 from specdec_exporter.comparison import distribution
 from specdec_exporter.comparison.distribution import Quantile, Sample, Shift
-from specdec_exporter.speculation.estimate import Z_OF_PAIR, Estimate, Spread
+from specdec_exporter.speculation.estimate import Z_OF_PAIR, Estimate
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
@@ -41,14 +41,12 @@ class Conditions(NamedTuple):
 
     ``unlike`` says why nothing. ``tail``: whether the tail counts. ``explained``: the traffic alone explains ratios of
     the means between these two. ``like_load`` decides instead of the mean: the ratio at loads that both sides had.
-    ``run_to_run`` is a 1 with the error that two runs of one setting have between them.
     """
 
     unlike: str | None = None
     tail: bool = True
     explained: tuple[float, float] = (1.0, 1.0)
     like_load: Estimate | None = None
-    run_to_run: Spread = Spread(1.0, 0.0, 1)
 
 
 _ALIKE: Final = Conditions()
@@ -86,45 +84,52 @@ def compare_latency(
     conditions: Conditions = _ALIKE,
 ) -> LatencyComparison:
     """Compare one SLI under ``conditions``."""
-    before, after = (distribution.mean(side, policy) if side else None for side in (baseline, candidate))
-    spread = after / before * conditions.run_to_run if before and after else None
-    if spread is not None and not 0.0 < spread.value < math.inf:  # under- or overflow: no real measurement
-        spread = None
+    ratio = _ratio_of_means(baseline, candidate, policy)
     common = distribution.on_common_bounds(baseline, candidate) if baseline and candidate else None
-    quantiles = tuple(_compare_quantile(share, *(common or (baseline, candidate)), policy) for share in QUANTILES)
-    if common is None:  # each side has its own boundaries: the quantiles can be read, not compared
-        quantiles = tuple(msgspec.structs.replace(row, ratio=None) for row in quantiles)
+    quantiles = _compare_quantiles(baseline, candidate, common, policy)
     tail = distribution.tail_shift(common[1], common[0], policy) if common else None
     head = distribution.head_shift(common[1], common[0], policy) if common else None
     requests = Pair(*(side.whole.count if side else None for side in (baseline, candidate)))
-    ratio = spread.estimate() if spread else None
     median = direction(quantiles[0].ratio, policy)
-    shown, like_load = ratio, None
-    if conditions.like_load is not None:
-        shown = like_load = conditions.like_load.widened(conditions.run_to_run)
-        body = direction(like_load, policy)
-    else:
+    body = direction(conditions.like_load, policy)
+    if conditions.like_load is None:
         body = direction(ratio, policy, conditions.explained) or median
-    why = conditions.unlike or _too_few(requests, policy)
-    if why is None and body is None:
-        why = "the ratio has no interval: requests above the last bucket, means of 0, or too few blocks at like load"
-    outcome: Outcome = "undecided"
-    if not why and body is not None:
-        outcome = _outcome(body, median, tail, head) if conditions.tail else body
+    outcome, why = _judged(body, conditions.unlike or _too_few(requests, policy))
+    if body is not None and why is None and conditions.tail:
+        outcome = _outcome(body, median, tail, head)
+    needed = _requests_needed(conditions.like_load or ratio, requests, policy) if outcome == "inconclusive" else None
     return LatencyComparison(
         sli=sli,
         requests=requests,
         mean_seconds=Pair(*map(_mean, (baseline, candidate))),
         mean_ratio=ratio,
-        like_load_ratio=like_load,
+        like_load_ratio=conditions.like_load,
         quantiles=quantiles,
         tail_shift=tail,
         head_shift=head,
         common_bounds=common is not None,
         outcome=outcome,
         undecided_because=why,
-        requests_needed=_requests_needed(shown, requests, policy) if outcome == "inconclusive" else None,
+        requests_needed=needed,
     )
+
+
+def _judged(body: Direction | None, why_not: str | None) -> tuple[Outcome, str | None]:
+    """Return the outcome by the body alone, or why nothing is decided."""
+    if why_not is None and body is not None:
+        return body, None
+    no_interval = (
+        "the ratio has no interval: requests above the last bucket, means of 0, or too few blocks at like load"
+    )
+    return "undecided", why_not or no_interval
+
+
+def _ratio_of_means(baseline: Sample | None, candidate: Sample | None, policy: LatencyPolicy) -> Estimate | None:
+    before, after = (distribution.mean(side, policy) if side else None for side in (baseline, candidate))
+    if before is None or after is None:
+        return None
+    spread = after / before
+    return spread.estimate() if 0.0 < spread.value < math.inf else None  # under- or overflow: no real measurement
 
 
 def _mean(side: Sample | None) -> float | None:
@@ -137,6 +142,16 @@ def _outcome(body: Direction, median: Direction | None, tail: Shift | None, head
         return body
     only_its_tail = head is not None and head.shifted and median != "slower"
     return "slower" if body == "slower" and not only_its_tail else "tail_worse"
+
+
+def _compare_quantiles(
+    baseline: Sample | None, candidate: Sample | None, common: tuple[Sample, Sample] | None, policy: LatencyPolicy
+) -> tuple[QuantileComparison, ...]:
+    if common is not None:
+        return tuple(_compare_quantile(share, *common, policy) for share in QUANTILES)
+    # Each side has its own boundaries: the quantiles can be read, not compared.
+    found = (_compare_quantile(share, baseline, candidate, policy) for share in QUANTILES)
+    return tuple(msgspec.structs.replace(row, ratio=None) for row in found)
 
 
 def _compare_quantile(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -41,12 +40,6 @@ FlagCode = Literal[
     "no_blocks",
     "few_blocks",
     "blocks_correlated",
-    "seed_differs",
-    "median_contradicts_mean",
-    "temperature_not_given",
-    "temperature_mixed",
-    "temperature_high",
-    "few_runs",
     "cold_start",
     "acceptance_varies",
     "first_token_bound",
@@ -73,20 +66,13 @@ def histogram_of(recording: Baseline, sli: Sli) -> Histogram | None:
     return found
 
 
-def sample_of(recordings: Sequence[Baseline], sli: Sli) -> Sample | None:
-    """Return an SLI of recordings of one setting as one; ``None`` unless all have it, in the same buckets."""
-    found = [each for recording in recordings if (each := histogram_of(recording, sli)) is not None]
-    if len(found) < len(recordings) or len({each.bounds for each in found}) != 1:
+def sample_of(recording: Baseline, sli: Sli) -> Sample | None:
+    """Return an SLI of a recording with its blocks of time; ``None`` if it was not recorded."""
+    whole = histogram_of(recording, sli)
+    if whole is None:
         return None
-    blocks = [
-        (run, histogram)
-        for run, recording in enumerate(recordings)
-        for block in recording.blocks
-        if (histogram := getattr(block, f"{sli}_seconds")) is not None
-    ]
-    return Sample(
-        sum(found[1:], found[0]), tuple(histogram for _, histogram in blocks), tuple(run for run, _ in blocks)
-    )
+    blocks = (getattr(block, f"{sli}_seconds") for block in recording.blocks)
+    return Sample(whole, tuple(block for block in blocks if block is not None))
 
 
 def speculates(recording: Baseline) -> bool:
@@ -105,8 +91,8 @@ def refuse_unlike(baseline: Baseline, candidate: Baseline) -> None:
         )
 
 
-def refuse_other_model(baseline: Baseline, candidate: Baseline, *, by_name: bool = False) -> None:
-    """Raise :class:`ComparisonError` if the models differ; ``by_name`` names the recordings in the message."""
+def refuse_other_model(baseline: Baseline, candidate: Baseline) -> None:
+    """Raise :class:`ComparisonError` if the models differ."""
     one, other = baseline.context.model, candidate.context.model
     key = "model"
     if one is None or other is None:
@@ -114,12 +100,10 @@ def refuse_other_model(baseline: Baseline, candidate: Baseline, *, by_name: bool
         key = "model_name"
     if one is None or other is None or not _differ(_last_part(one), _last_part(other)):
         return
-    wanted, sides = "two recordings", ("the baseline", "the candidate")
-    if by_name:
-        wanted, sides = "recordings", (plain(baseline.name), plain(candidate.name))
     raise ComparisonError(
-        f"expected {wanted} of one model, found {key} {plain(one)!r} in {sides[0]} and {plain(other)!r} in "
-        f"{sides[1]}. If both names mean the same model, give both files the same `model`"
+        f"expected recordings of one model, found {key} {plain(one)!r} in {plain(baseline.name)} and "
+        f"{plain(other)!r} in {plain(candidate.name)}. If both names mean the same model, give both files the same "
+        "`model`"
     )
 
 
@@ -296,15 +280,14 @@ def block_flags(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
     if number < policy.enough_blocks:
         words = f"{name} has {number} blocks of time, so its intervals are far wider than those of a longer recording"
         return [Flag("few_blocks", words, "Record longer.")]
-    alike = [TITLES[sli] for sli in SLIS if (sample := sample_of([side], sli)) and _correlated(sample, policy)]
+    alike = [TITLES[sli] for sli in SLIS if (sample := sample_of(side, sli)) and _correlated(sample, policy)]
     if not alike:
         return []
     words = (
         f"{name}'s {' and '.join(alike)} wandered meanwhile: {number} blocks of time tell as little as a few, and "
         "slower changes do not show"
     )
-    action = "Record longer, or record the baseline twice and compare with --aa."
-    return [Flag("blocks_correlated", words, action)]
+    return [Flag("blocks_correlated", words, "Record longer.")]
 
 
 def _correlated(sample: Sample, policy: LatencyPolicy) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from specdec_exporter.bounds import MANIFEST_DOCUMENTS, MANIFEST_LEVELS
+from specdec_exporter.bounds import COMMAND_CHARACTERS, MANIFEST_DOCUMENTS, MANIFEST_LEVELS
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.arguments import (
     ServerCommand,
@@ -55,7 +55,7 @@ def read_manifest(content: bytes, name: str) -> tuple[Server, ...]:
     for start, end in pairwise(edges):
         lines = b"\n" * content.count(b"\n", 0, start)  # so that errors name the right line
         if (document := content[start : end - len(b"---")]).strip():
-            found += servers_of(_plain(parse_yaml(lines + document, name, ConfigError, levels=MANIFEST_LEVELS)))
+            found += servers_of(parse_yaml(lines + document, name, ConfigError, levels=MANIFEST_LEVELS))
     if not found:
         raise ConfigError(f"{name}: expected a container that starts vLLM, or has its image, found none")
     return tuple(found)
@@ -119,8 +119,10 @@ def _command(container: _Map, path: Sequence[str], kind: str) -> ServerCommand |
 
 
 def _words(container: _Map, variables: Mapping[str, str]) -> list[str]:
-    given = [_text(item) for key in ("command", "args") for item in _list(container.get(key))]
-    return [_VARIABLE.sub(lambda found: variables.get(found[1], found[0]), word) for word in given if word is not None]
+    given = [_text(item) or "" for key in ("command", "args") for item in _list(container.get(key))]
+    if sum(len(variables.get(name, "")) for word in given for name in _VARIABLE.findall(word)) > COMMAND_CHARACTERS:
+        raise ConfigError(f"the command: its variables stand for more than {COMMAND_CHARACTERS} characters")
+    return [_VARIABLE.sub(lambda found: variables.get(found[1], found[0]), word) for word in given]
 
 
 def _variables(container: _Map) -> dict[str, str]:
@@ -158,16 +160,6 @@ def _given_by_kserve(owner: _Map) -> dict[str, Any]:
         if number.isdecimal() and len(number) < 10:
             found[f"{key}_parallel_size"] = int(number)
     return found
-
-
-def _plain(node: Any) -> Any:
-    """Return mappings, lists and text, also of a reader that gives nodes with their lines."""
-    kind = getattr(node, "kind", None)
-    if kind == "map":
-        return {key: _plain(value) for key, value in node.entries().items()}
-    if kind == "seq":
-        return [_plain(item) for item in node.items()]
-    return node if kind is None else node.block()
 
 
 def _map(node: Any) -> _Map:

@@ -20,8 +20,9 @@ from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import k_choice
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.judging import judge, suffices
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, judge, suffices
+from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +171,7 @@ def _speculation(look: Look) -> Finding:
     words += [f"draft model {look.draft_model}"] if look.draft_model else []
     words += [f"{evidence.rejection_sampling} rejection sampling"] if evidence.rejection_sampling else []
     words += [f"k = {evidence.num_speculative_tokens}"] if evidence.num_speculative_tokens else []
-    note = None if evidence.method else "Only the log names method and draft model: give it with --log-path."
+    note = None if evidence.method else "Only the log names method and draft model: give it with --predictor.log-path."
     return Finding("PASS", "Speculation", ", ".join(words), note)
 
 
@@ -267,7 +268,7 @@ def _agreement(log: Analysis, look: Look) -> list[Finding]:
 _WRONG_PLACE = "Give the port of vLLM itself, not of a proxy: 8080 in a KServe predictor, 8000 by vLLM's default."
 _HINTS = {
     "connect": f"Check that the predictor runs and listens there. {_WRONG_PLACE}",
-    "timeout": "The predictor may still be loading, or be overloaded. Try again with a longer --timeout.",
+    "timeout": "The predictor may still be loading, or be overloaded. Try again with a longer --predictor.timeout.",
     "too_large": "One predictor's metrics are far smaller. Check the URL.",
     "truncated": "The connection broke during the answer; try again.",
     "credentials": "The file is yours: mend it, or give another one.",

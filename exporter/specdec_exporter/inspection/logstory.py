@@ -31,8 +31,9 @@ from specdec_exporter.predictor.versions import KnownPitfall, special_rejection_
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import Policy, load_policy
-from specdec_exporter.speculation.verdict import Verdict, judge
+from specdec_exporter.speculation.verdict import Verdict
 
 # One predictor never has more configurations. Further ones are added to the last account.
 MAX_CONFIGURATIONS = 16

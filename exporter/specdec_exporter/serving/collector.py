@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -15,83 +14,72 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.serving import families
-from specdec_exporter.serving.families import Group, help_text
-
-if TYPE_CHECKING:
-    from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.families.baseline import BASELINE
+from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
+from specdec_exporter.serving.families.counts import COPIED
+from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
+from specdec_exporter.serving.families.exporter import EXPORTER, SCRAPE
+from specdec_exporter.serving.families.family import Group, help_text
+from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
+from specdec_exporter.serving.families.predictor import PREDICTOR
+from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
 
 _METRICS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 S = TypeVar("S")
 
 
 class SpecdecCollector(Collector):
-    """Everything about the predictors, from one consistent look at their states."""
+    """Everything about the predictors, from one consistent look at their states, and about this process."""
 
     def __init__(self, runtime: ExporterRuntime) -> None:
         self._runtime = runtime
         self._window = f"{runtime.settings.window:g} s"
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not collect."""
-        return ()
+        self._process = CollectorRegistry(auto_describe=False)
+        if not runtime.settings.web.disable_exporter_metrics:
+            ProcessCollector(registry=self._process)
+            PlatformCollector(registry=self._process)
 
     def collect(self) -> Iterator[Metric]:
         """Return the families in a fixed order, leaving out those without a sample.
 
         The states are looked at here and now. The metrics are made as they are wanted, so another thread may do that.
         """
-        predictors = self._runtime.predictors
-        taken = of_predictors(predictors, self._window)
-        taken += shown(families.EXPORTER, [([], self._runtime)])
-        return filter(None, map(_metric, taken))
+        taken = [*of_predictors(self._runtime.predictors, self._window), *shown(EXPORTER, [([], self._runtime)])]
+        return chain(filter(None, map(_metric, taken)), self._process.collect())
 
 
-def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> list[Taken]:
+Subjects = list[tuple[list[str], Any]]
+"""What a group's families are about, each with the values of its labels."""
+
+
+def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> Iterator[Taken]:
     """Return the families about predictors, from one consistent look at their states."""
-    of = partial(shown, window=window)
-    states = [predictor.state for predictor in predictors]
-    engines = [(each, [each.name, view.model_name, view.engine], view) for each in states for view in each.engines()]
-    with_engines = {state.name for state, _, _ in engines}
-    log_labels = {state.name: [state.name, state.log_model_name, ""] for state in states}
-    benefits = [([state.name, model], benefit) for state in states for model, benefit in state.benefits()]
-    pinned = [(each.state.name, each.pinned) for each in predictors if each.pinned is not None]
+    for same in zip(*map(_groups, predictors), strict=True):
+        group = same[0][0]
+        yield from shown(group, [subject for _, subjects in same for subject in subjects], window)
+
+
+def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
+    """Return what there is to show of one predictor, always in the same order of groups."""
+    state, pinned = predictor.state, predictor.pinned
+    service, logged = [state.name], [state.name, state.log_model_name]
+    engines = [([state.name, view.model_name, view.engine], view) for view in state.engines()]
+    benefits = [([state.name, model], benefit) for model, benefit in state.benefits()]
+    states = [(labels, (state, view.state)) for labels, view in engines] or [([*logged, ""], (state, state.state))]
+    pinned_model = pinned.fit.model_name if pinned else None
     return [
-        *of(families.COPIED, [(labels, view.snapshot) for _, labels, view in engines if view.snapshot]),
-        *of(families.DERIVED, [(labels, view.window) for _, labels, view in engines if view.window]),
-        *of(families.WINDOWS, [(labels, view) for _, labels, view in engines]),
-        *of(
-            families.LOG,
-            [
-                ([state.name, state.log_model_name, engine], totals)
-                for state in states
-                for engine, totals in state.log_engines()
-            ],
-        ),
-        *of(
-            families.PREDICTOR,
-            [
-                *((labels, (state, view.state)) for state, labels, view in engines),
-                *((log_labels[state.name], (state, state.state)) for state in states if state.name not in with_engines),
-            ],
-        ),
-        *of(families.PREDICTOR_LOG, [(log_labels[state.name], state) for state in states]),
-        *of(
-            families.POLICY,
-            [
-                ([state.name, model], assumed)
-                for state, assumed in [(each, each.assumed_break_even) for each in states]
-                for model in state.model_names
-            ],
-        ),
-        *of(families.BENEFIT, benefits),
-        *of(families.LOAD, benefits),
-        *of(
-            families.BASELINE,
-            [([name, each.fit.model_name], each) for name, each in pinned if each.fit.model_name is not None],
-        ),
-        *of(families.SCRAPE, [([each.state.name], each) for each in predictors]),
-        *of(families.READER, [([state.name], state.reader) for state in states if state.reader]),
+        (COPIED, [(labels, view.snapshot) for labels, view in engines if view.snapshot]),
+        (DERIVED, [(labels, view.window) for labels, view in engines if view.window]),
+        (WINDOWS, [*engines]),
+        (LOG, [([*logged, engine], totals) for engine, totals in state.log_engines()]),
+        (PREDICTOR, [*states]),
+        (PREDICTOR_LOG, [([*logged, ""], state)]),
+        (POLICY, [([state.name, model], state.assumed_break_even) for model in state.model_names]),
+        (BENEFIT, [*benefits]),
+        (LOAD, [*benefits]),
+        (BASELINE, [([state.name, pinned_model], pinned)] if pinned_model is not None else []),
+        (SCRAPE, [(service, predictor)]),
+        (READER, [(service, state.reader)] if state.reader else []),
     ]
 
 
@@ -130,23 +118,3 @@ def _add(metric: Any, labels: list[str], value: float | Histogram) -> None:
         metric.add_metric(labels, value.buckets(), value.sum)
     else:
         metric.add_metric(labels, value)
-
-
-class _Both(Collector):
-    """The predictors' families first: they are looked at when this is asked, and the others as they are wanted."""
-
-    def __init__(self, predictors: Collector, process: CollectorRegistry) -> None:
-        self._predictors = predictors
-        self._process = process
-
-    def collect(self) -> Iterator[Metric]:
-        return chain(self._predictors.collect(), self._process.collect())
-
-
-def build_registry(runtime: ExporterRuntime) -> Collector:
-    """Return the predictors' families and, unless switched off, those of this process."""
-    process = CollectorRegistry(auto_describe=False)
-    if not runtime.settings.web.disable_exporter_metrics:
-        ProcessCollector(registry=process)
-        PlatformCollector(registry=process)
-    return _Both(SpecdecCollector(runtime), process)

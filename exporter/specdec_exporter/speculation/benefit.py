@@ -67,7 +67,7 @@ def k_choice(
     if drafted < num_speculative_tokens * (1.0 - general.short_draft_tolerance):
         return None
     return choose_k(
-        {num_speculative_tokens: cost.slowdown},
+        cost.slowdown,
         figures.per_position,
         cost.draft_tokens_per_step / drafted,
         num_speculative_tokens,
@@ -123,26 +123,28 @@ def _of_requests(figures: Figures, baseline: DecodingBaseline, policy: ResolvedP
     if means is None or seconds is None or requests is None or baseline.mean_seconds is None:
         return None
     slowdown, error = means
-    slower = slowdown > max(limits.harmful_ratio, 1 + limits.z_score * error)
-    rejected = (figures.acceptance_ratio or 0.0) < policy.acceptance_ratio_min
-    enough = not baseline.speculative and requests >= limits.min_requests
     faster = 1 / slowdown >= limits.speedup_min
     busier = not faster and _is_busier(figures, baseline, slowdown, limits.traffic_tolerance)
     speedup = Estimate(1 / slowdown, 1 / slowdown / (1 + Z * error), (1 + Z * error) / slowdown)
+    compared = "with" if baseline.speculative else "without"
+    reason = (
+        f"time per output token {1000 * seconds:.1f} ms over {requests:,.0f} requests, "
+        f"{1000 * baseline.mean_seconds:.1f} ms at baseline {compared} speculation: speed-up {1 / slowdown:.2f} "
+    )
+    if busier:
+        why = "(the load is higher, which may be why)"
+        return Speed(speedup=speedup, possible=frozenset(), pays=None, harmful=False, reason=reason + why)
+    slower = slowdown > max(limits.harmful_ratio, 1 + limits.z_score * error)
+    rejected = (figures.acceptance_ratio or 0.0) < policy.acceptance_ratio_min
     possible = _possible(speedup, limits.speedup_min, 1 / limits.harmful_ratio)
     if baseline.speculative:
         possible &= {"harmful"} if rejected else frozenset()
-    if busier:
-        possible = frozenset()
-    compared = "with" if baseline.speculative else "without"
     return Speed(
         speedup=speedup,
         possible=possible,
-        pays=faster if enough and not busier else None,
-        harmful=slower and (rejected or not baseline.speculative) and not busier,
-        reason=f"time per output token {1000 * seconds:.1f} ms over {requests:,.0f} requests, "
-        f"{1000 * baseline.mean_seconds:.1f} ms at baseline {compared} speculation: speed-up {1 / slowdown:.2f} "
-        + ("(the load is higher, which may be why)" if busier else "(at whatever load each had)"),
+        pays=faster if not baseline.speculative and requests >= limits.min_requests else None,
+        harmful=slower and (rejected or not baseline.speculative),
+        reason=reason + "(at whatever load each had)",
     )
 
 

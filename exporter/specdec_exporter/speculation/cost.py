@@ -14,8 +14,9 @@ All of it depends on the load, so each span is compared with the step time that 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import msgspec
 
@@ -140,53 +141,71 @@ class MeasuredCost(msgspec.Struct, frozen=True, kw_only=True):
         return False if found.high < speedup_min else None
 
 
+class _Compared(NamedTuple):
+    """Intervals, each with the baseline's step time at its load."""
+
+    loads: tuple[Load, ...]
+    likes: tuple[StepTime, ...]
+
+    def sum_of(self, count: Callable[[Load], float]) -> float:
+        return sum(map(count, self.loads))
+
+    def at_baseline(self, count: Callable[[Load], float]) -> list[float]:
+        """Return the seconds that as many steps would have taken at baseline, for each interval."""
+        return [count(load) * like.seconds.value for load, like in zip(self.loads, self.likes, strict=True)]
+
+    def shared_error(self, plain_seconds: Sequence[float]) -> Spread:
+        """Return a 1 with the baseline's error, which does not shrink with the number of steps that share it."""
+        errors = [like.seconds.error for like in self.likes]
+        known = [error for error in errors if error is not None]
+        shared = _weighted(plain_seconds, known) if len(known) == len(errors) else None
+        return Spread(1.0, shared, min(like.seconds.freedom for like in self.likes))
+
+    def limits(self, seconds: Sequence[float]) -> tuple[float, float]:
+        """Return the mean limits of the baseline's step times, as factors."""
+        lows, highs = [like.low for like in self.likes], [like.high for like in self.likes]
+        return _weighted(seconds, lows), _weighted(seconds, highs)
+
+
 def measure(loads: Sequence[Load], plain: StepTimes, policy: CostPolicy) -> MeasuredCost | None:
     """Compare the intervals of a span with a baseline at like load; ``None`` if too few have a like load."""
     told = [load for load in loads if load.tells_the_cost]
     pairs = [(load, like) for load in told if (like := plain.at(load.concurrency)) is not None]
-    steps = sum(load.steps for load, _ in pairs)
+    compared = _Compared(tuple(load for load, _ in pairs), tuple(like for _, like in pairs))
+    steps = compared.sum_of(lambda load: load.steps)
     if steps < policy.min_steps:
         return None
-    seconds = [load.step_seconds for load, _ in pairs]
-    plain_seconds = [load.steps * like.seconds.value for load, like in pairs]
-    plain_token_seconds = [load.tokens * like.seconds.value for load, like in pairs]
+    seconds = [load.step_seconds for load in compared.loads]
+    plain_seconds = compared.at_baseline(lambda load: load.steps)
+    plain_token_seconds = compared.at_baseline(lambda load: load.tokens)
     # Drafts cost more at some loads than at others. That is no scatter of the figures for the loads that there were.
-    loads_alike = [bin_of(load.concurrency) for load, _ in pairs]
+    loads_alike = [bin_of(load.concurrency) for load in compared.loads]
     slowdown = ratio_of_sums(seconds, plain_seconds, policy.min_intervals, loads_alike)
     speedup = ratio_of_sums(plain_token_seconds, seconds, policy.min_intervals, loads_alike)
     if slowdown is None or speedup is None:
         return None
-    # The steps of one load share the baseline's error, so it does not shrink with their number.
-    errors = [like.seconds.error for _, like in pairs]
-    known = [error for error in errors if error is not None]
-    shared = _weighted(plain_seconds, known) if len(known) == len(errors) else None
-    baseline = Spread(1.0, shared, min(like.seconds.freedom for _, like in pairs))
-    lows, highs = ([like.low for _, like in pairs], [like.high for _, like in pairs])
-    clock = sum(load.seconds for load, _ in pairs)
-    tokens = sum(load.tokens for load, _ in pairs)
+    baseline = compared.shared_error(plain_seconds)
+    low, high = compared.limits(plain_seconds)
     found = MeasuredCost(
-        concurrency=sum(seconds) / clock,
+        concurrency=sum(seconds) / compared.sum_of(lambda load: load.seconds),
         compared_ratio=sum(seconds) / sum(load.step_seconds for load in told),
         steps=steps,
         step_seconds=sum(seconds) / steps,
         plain_step_seconds=sum(plain_seconds) / steps,
-        tokens_per_step=tokens / steps,
-        draft_tokens_per_step=sum(load.counts.draft_tokens or 0.0 for load, _ in pairs) / steps,
-        slowdown=_widened(
-            (slowdown / baseline).estimate(),
-            1.0 / _weighted(plain_seconds, highs),
-            1.0 / _weighted(plain_seconds, lows),
-        ),
-        speedup=_widened(
-            (speedup * baseline).estimate(),
-            _weighted(plain_token_seconds, lows),
-            _weighted(plain_token_seconds, highs),
-        ),
+        tokens_per_step=compared.sum_of(lambda load: load.tokens) / steps,
+        draft_tokens_per_step=compared.sum_of(lambda load: load.counts.draft_tokens or 0.0) / steps,
+        slowdown=_widened((slowdown / baseline).estimate(), 1.0 / high, 1.0 / low),
+        speedup=_widened((speedup * baseline).estimate(), *compared.limits(plain_token_seconds)),
     )
+    return found if _is_finite(found) else None
+
+
+def _is_finite(found: MeasuredCost) -> bool:
+    """Whether all figures are numbers; absurd counts overflow, and that is no figure."""
     figures = [value for value in msgspec.structs.astuple(found) if isinstance(value, float)]
     for each in (found.slowdown, found.speedup):
         figures += [end for end in (each.low, each.value, each.high) if end is not None]
-    return found if all(map(math.isfinite, figures)) else None  # absurd counts overflow; that is no figure
+    return all(map(math.isfinite, figures))
 
 
 def _weighted(weights: Sequence[float], values: Sequence[float]) -> float:
@@ -225,13 +244,12 @@ class ExpectedSpeedup(msgspec.Struct, frozen=True):
 
 
 class KChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What the recorded k say about every k up to the largest.
+    """What the recorded k says about every k up to itself.
 
-    ``recommended`` is the k to run, 0 for no speculation. It is ``None`` if the recordings do not tell. If there are
-    several ``candidates`` then, recording ``record_next`` too would tell; if there is one, a slowdown has no interval.
-    ``within_chance``: a k looked better than the running one, but not beyond chance. If the running k is in use,
-    ``recommended`` is then one that is surely better, or the running k itself. ``try_more``: the last position pays for
-    itself, so k + 1 may pay.
+    ``recommended`` is the k to run, 0 for no speculation: the running k, or one that is surely better. It is ``None``
+    if the recording does not tell. If there are several ``candidates`` then, recording ``record_next`` too would tell;
+    if there is one, the slowdown has no interval. ``within_chance``: a k looked better than the running one, but not
+    beyond chance. ``try_more``: the last position pays for itself, so k + 1 may pay.
     """
 
     recommended: int | None
@@ -242,146 +260,111 @@ class KChoice(msgspec.Struct, frozen=True, kw_only=True):
     expected: tuple[ExpectedSpeedup, ...]
 
 
-def step_costs(slowdowns: Mapping[int, float]) -> tuple[StepCost, ...]:
-    """Return what the step time may be by k, from the step time / plain step time of the recorded k.
+def step_costs(k: int, slowdown: float) -> tuple[StepCost, StepCost]:
+    """Return what the step time may be by k, from the step time / plain step time of one recorded k.
 
-    Two or more k tell the fixed part from the marginal part, by least squares. One k does not: then the truth lies
-    between the two that are returned, all marginal and all fixed. (A fixed part is the start of the draft model or
-    head; the marginal part is drafting and verifying one more token.)
+    The truth lies between the two that are returned, all marginal and all fixed. (A fixed part is the start of the
+    draft model or head; the marginal part is drafting and verifying one more token.)
     """
-    over = {k: max(value - 1.0, 0.0) for k, value in slowdowns.items()}
-    if len(over) == 1:
-        ((k, cost),) = over.items()
-        return StepCost(0.0, cost / k), StepCost(cost, 0.0)
-    found = _line(over)
-    if found.marginal < 0.0:
-        return (StepCost(sum(over.values()) / len(over), 0.0),)
-    if found.fixed < 0.0:
-        return (StepCost(0.0, sum(k * cost for k, cost in over.items()) / sum(k * k for k in over)),)
-    return (found,)
+    cost = max(slowdown - 1.0, 0.0)
+    return StepCost(0.0, cost / k), StepCost(cost, 0.0)
 
 
-def _line(over: Mapping[int, float]) -> StepCost:
-    """Return the line through the costs of two or more k, by least squares. Its parts may be negative."""
-    mean_k, mean = sum(over) / len(over), sum(over.values()) / len(over)
-    marginal = sum((k - mean_k) * cost for k, cost in over.items()) / sum((k - mean_k) ** 2 for k in over)
-    return StepCost(mean - marginal * mean_k, marginal)
+class _Speedups(msgspec.Struct, frozen=True):
+    """Speed-ups by k: ``lengths`` are tokens per step for each k, ``allowed`` the k that the drafter can run."""
+
+    lengths: tuple[float, ...]
+    allowed: tuple[int, ...]
+
+    def of(self, cost: StepCost, k: int) -> float:
+        return self.lengths[k] / cost.slowdown(k)
+
+    def best(self, costs: Sequence[StepCost], loss_max: float) -> list[int]:
+        """Return the best k for each cost, ascending; only one where it loses next to nothing whichever is true."""
+        # The smallest of equally good k wastes least.
+        best = sorted({max(self.allowed, key=lambda k: (self.of(cost, k), -k)) for cost in costs})
+        if len(best) == 1:
+            return best
+        kept = {
+            k: min(self.of(cost, k) / max(self.of(cost, other) for other in best) for cost in costs)
+            for k in self.allowed
+        }
+        surest = max(kept, key=lambda k: (kept[k], -k))
+        return [surest] if kept[surest] >= 1.0 - loss_max else best
+
+    def expected(self, costs: Sequence[StepCost]) -> tuple[ExpectedSpeedup, ...]:
+        found = ((k, [self.of(cost, k) for cost in costs]) for k in self.allowed if k)
+        return tuple(ExpectedSpeedup(k, min(values), max(values)) for k, values in found)
+
+    def surely_better(self, costs: Sequence[StepCost], running: int, margin: float) -> list[int]:
+        """Return the k that beat ``running`` whichever cost is true, by ``margin`` unless they are no speculation."""
+        return [
+            k
+            for k in self.allowed
+            if all(self.of(cost, k) > (margin if k else 1.0) * self.of(cost, running) for cost in costs)
+        ]
 
 
 def choose_k(
-    slowdowns: Mapping[int, Estimate],
+    slowdown: Estimate,
     per_position: Sequence[float],
     drafts_per_step: float,
     running: int,
     *,
     loss_max: float = 0.0,
     fixed_k: bool = False,
-    in_use: bool = True,
 ) -> KChoice | None:
-    """Choose among the k up to ``running``, by the ``slowdown`` of each recorded k at one load.
+    """Choose among the k up to ``running``, by its ``slowdown`` at one load.
 
-    ``per_position`` is the unconditional curve of ``running``, ``drafts_per_step`` the share of steps with a draft.
-    ``fixed_k``: the drafter cannot run another k. ``in_use``: the running k stays unless another is better beyond
-    chance; otherwise no k has a claim, and the best one is recommended. ``loss_max``: a k that loses no more than this
-    share of the best speed-up, whichever cost is true, is as good as the best. ``None`` without a recorded k, or with a
+    ``per_position`` is its unconditional curve, ``drafts_per_step`` the share of steps with a draft. The running k
+    stays unless another is better beyond chance. ``fixed_k``: the drafter cannot run another k. ``loss_max``: a k that
+    loses no more than this share of the best speed-up, whichever cost is true, is as good as the best. ``None`` with a
     curve of another length.
     """
-    if not slowdowns or len(per_position) != running or not running:
+    if len(per_position) != running or not running:
         return None
     drafted = min(drafts_per_step, 1.0)
-    lengths = [1.0 + drafted * total for total in accumulate(per_position, initial=0.0)]
-    costs = step_costs({k: found.value for k, found in slowdowns.items()})
-    allowed = (0, running) if fixed_k else tuple(range(running + 1))
-
-    def speedup(cost: StepCost, k: int) -> float:
-        return lengths[k] / cost.slowdown(k)
-
-    # The smallest of equally good k wastes least.
-    best = sorted({max(allowed, key=lambda k: (speedup(cost, k), -k)) for cost in costs})
-    if len(best) > 1:
-        kept = {k: min(speedup(cost, k) / max(speedup(cost, j) for j in best) for cost in costs) for k in allowed}
-        surest = max(kept, key=lambda k: (kept[k], -k))
-        best = [surest] if kept[surest] >= 1.0 - loss_max else best
-    limits = _limits(slowdowns)
-    expected = tuple(
-        ExpectedSpeedup(
-            k,
-            min(speedup(cost, k) for cost in (*costs, *limits)),
-            max(speedup(cost, k) for cost in (*costs, *limits)),
-        )
-        for k in allowed
-        if k
-    )
-    recommended, within_chance = None, False
-    if best == [running] and limits:
-        recommended = running
-    elif len(best) == 1 and limits:
-        # The running k is known only so well, and another k must be better than that.
-        margin = max(found.high / found.value for found in slowdowns.values() if found.high is not None)
-        better = [
-            k
-            for k in allowed
-            if all(speedup(cost, k) > (margin if k else 1.0) * speedup(cost, running) for cost in (*costs, *limits))
-        ]
-        fallback = max(better, key=lambda k: min(speedup(cost, k) for cost in costs), default=running)
-        recommended = best[0] if best[0] in better or not in_use else fallback
-        within_chance = best[0] not in better
-    last = per_position[-1]
-    conditional = ratio(last, per_position[-2] if running > 1 else 1.0) or 0.0
-    # What one more position would at least have to bring, if it is accepted like the last one.
-    needed = max(cost.marginal * lengths[-1] / cost.slowdown(running) for cost in costs)
+    lengths = tuple(1.0 + drafted * total for total in accumulate(per_position, initial=0.0))
+    speedups = _Speedups(lengths, (0, running) if fixed_k else tuple(range(running + 1)))
+    costs = step_costs(running, slowdown.value)
+    limits = _limits(running, slowdown)
+    best = speedups.best(costs, loss_max)
+    recommended = _recommended(speedups, best[0], running, slowdown) if limits and len(best) == 1 else None
     return KChoice(
         recommended=recommended,
         candidates=tuple(best),
-        record_next=next((k for k in best if k and k not in slowdowns), None) if len(best) > 1 else None,
-        within_chance=within_chance,
-        try_more=not fixed_k and best == [running] and drafted * last * conditional > needed,
-        expected=expected,
+        record_next=next((k for k in best if k not in (0, running)), None) if len(best) > 1 else None,
+        within_chance=recommended is not None and best != [recommended],
+        try_more=not fixed_k and best == [running] and _last_position_pays(per_position, drafted, lengths[-1], costs),
+        expected=speedups.expected((*costs, *limits)),
     )
 
 
-def _limits(slowdowns: Mapping[int, Estimate]) -> tuple[StepCost, ...]:
-    """Return the costs with the slowdowns at the ends of their intervals; empty if one has no interval."""
-    low = {k: found.low for k, found in slowdowns.items() if found.low is not None}
-    high = {k: found.high for k, found in slowdowns.items() if found.high is not None}
-    if len(low) < len(slowdowns) or len(high) < len(slowdowns):
+def _recommended(speedups: _Speedups, best: int, running: int, slowdown: Estimate) -> int:
+    """Return the best k if it surely beats the running one; else another that does, or the running one."""
+    if best == running:
+        return running
+    costs, limits = step_costs(running, slowdown.value), _limits(running, slowdown)
+    # The running k is known only so well, and another k must be better than that.
+    margin = (slowdown.high or slowdown.value) / slowdown.value
+    better = speedups.surely_better((*costs, *limits), running, margin)
+    if best in better:
+        return best
+    return max(better, key=lambda k: min(speedups.of(cost, k) for cost in costs), default=running)
+
+
+def _last_position_pays(
+    per_position: Sequence[float], drafted: float, length: float, costs: Sequence[StepCost]
+) -> bool:
+    """Whether one more position would pay if it were accepted as often as the last one, whichever cost is true."""
+    running, last = len(per_position), per_position[-1]
+    conditional = ratio(last, per_position[-2] if running > 1 else 1.0) or 0.0
+    needed = max(cost.marginal * length / cost.slowdown(running) for cost in costs)
+    return drafted * last * conditional > needed
+
+
+def _limits(running: int, slowdown: Estimate) -> tuple[StepCost, ...]:
+    """Return the costs with the slowdown at the ends of its interval; empty without one."""
+    if slowdown.low is None or slowdown.high is None:
         return ()
-    if len(slowdowns) == 1:
-        return (*step_costs(low), *step_costs(high))
-    # The weights that least squares give the k grow or fall with k. So any comparison is tightest where the smaller k
-    # are at one end and the larger ones at the other.
-    corners = (
-        {k: max((small if k < first else large)[k] - 1.0, 0.0) for k in slowdowns}
-        for small, large in ((low, high), (high, low))
-        for first in slowdowns
-    )
-    return tuple(map(_line, corners))
-
-
-def crossover(speedups: Sequence[tuple[float, float]]) -> float | None:
-    """Return the concurrency at which the speed-up falls below 1, from pairs of concurrency and speed-up, ascending.
-
-    It is interpolated between two loads, in the logarithm of the load. ``None`` if the speed-up falls below 1 between
-    no two loads.
-    """
-    for (before, gain), (after, loss) in pairwise(speedups):
-        if gain >= 1.0 > loss and before > 0.0:
-            share = (gain - 1.0) / (gain - loss)
-            return before * math.exp(share * math.log(after / before))
-    return None
-
-
-def batch_schedule(best: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Return vLLM's ``num_speculative_tokens_per_batch_size``: triples of first batch size, last batch size and k.
-
-    ``best`` pairs the bound of a bin of concurrency with its best k, ascending. The first triple begins at 1; loads
-    that were not recorded take the k of the next larger one.
-    """
-    found: list[tuple[int, int, int]] = []
-    for bound, k in best:
-        first = found[-1][1] + 1 if found else 1
-        if found and found[-1][2] == k:
-            found[-1] = (found[-1][0], bound, k)
-        else:
-            found.append((first, bound, k))
-    return found
+    return (*step_costs(running, slowdown.low), *step_costs(running, slowdown.high))

@@ -27,16 +27,6 @@ class Estimate(msgspec.Struct, frozen=True):
         """1 / value, for positive values."""
         return Estimate(1.0 / self.value, _inverse(self.high), _inverse(self.low))
 
-    def widened(self, error: Spread) -> Estimate:
-        """The same figure with a further, independent relative error."""
-        further = math.log(error.estimate().high or math.inf)
-        low, high = (math.hypot(math.log((bound or math.inf) / self.value), further) for bound in (self.low, self.high))
-        return Estimate(
-            self.value,
-            self.value * math.exp(-low) if low < _MAX_LOGARITHM else None,
-            self.value * math.exp(high) if high < _MAX_LOGARITHM else None,
-        )
-
     def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
         """Offset + factor * value, for an exact factor of at least 0."""
         low, high = self.low, self.high
@@ -189,13 +179,10 @@ def ratio_of_sums(
     pairs = [(one / above, other / below) for one, other in zip(numerators, denominators, strict=True)]
     squares = variance = products = 0.0
     groups = _grouped(pairs, blocks_min, strata or [0] * blocks)
-    for group in groups:
-        # A kind alone says nothing about its own ratio, so its scatter is around the ratio of all.
-        own = sum(one for one, _ in group) / (sum(other for _, other in group) or math.inf) if len(group) > 1 else 1.0
-        residuals = [one - own * other for one, other in group]
+    for residuals in map(_residuals, groups):
         found = sum(residual * residual for residual in residuals)
         squares += found
-        variance += found * len(group) / max(len(group) - 1, 1)
+        variance += found * len(residuals) / max(len(residuals) - 1, 1)
         products += sum(one * other for one, other in pairwise(residuals))
     freedom = max(blocks - len(groups), 1)
     if not squares:
@@ -220,3 +207,10 @@ def _grouped(pairs: Sequence[_Pair], smallest: int, strata: Sequence[int]) -> li
     together = [pair for pair, stratum in zip(pairs, strata, strict=True) if stratum in small]
     found = [group for stratum, group in groups.items() if stratum not in small]
     return [*found, together] if together else found
+
+
+def _residuals(group: Sequence[_Pair]) -> list[float]:
+    """Return how far each block is from the ratio of its kind."""
+    # A kind alone says nothing about its own ratio, so its scatter is around the ratio of all.
+    own = sum(one for one, _ in group) / (sum(other for _, other in group) or math.inf) if len(group) > 1 else 1.0
+    return [one - own * other for one, other in group]

@@ -34,6 +34,28 @@ class EngineLogTotals:
             accepted_per_position=tuple(self.accepted_per_position),
         )
 
+    def since_last(self, event: SpecDecoding) -> tuple[int, int] | None:
+        """Return the line's accepted and draft tokens; of lifetime totals (V0) the increase since the last line.
+
+        ``None`` for the first lifetime line after a beginning that was not seen.
+        """
+        accepted, drafted = event.accepted_tokens, event.draft_tokens
+        if event.cumulative is not True:
+            return accepted, drafted
+        before, self.lifetime = self.lifetime, (accepted, drafted)
+        if before is None:
+            return None
+        if accepted >= before[0] and drafted >= before[1]:  # else restarted: all of it is new
+            return accepted - before[0], drafted - before[1]
+        return accepted, drafted
+
+    def add_positions(self, accepted: list[int]) -> None:
+        """Add the accepted tokens of one line by position."""
+        missing = len(accepted) - len(self.accepted_per_position)
+        self.accepted_per_position.extend([0] * missing)
+        for position, count in enumerate(accepted):
+            self.accepted_per_position[position] += count
+
 
 class LogTotals:
     """Sums spec-decode lines per engine, under the engine's name as :func:`engine_label` writes it.
@@ -75,30 +97,22 @@ class LogTotals:
         k = event.num_speculative_tokens
         if k:
             totals.num_speculative_tokens = k
-        accepted, drafted = event.accepted_tokens, event.draft_tokens
+        tokens = totals.since_last(event)
+        if tokens is None:
+            return None
+        accepted, drafted = tokens
         length = event.mean_acceptance_length
-        if event.cumulative is True:
-            before, totals.lifetime = totals.lifetime, (accepted, drafted)
-            if before is None:
-                return None
-            if accepted >= before[0] and drafted >= before[1]:  # else restarted: all of it is new
-                accepted, drafted = accepted - before[0], drafted - before[1]
-        elif length is not None and event.bonus_included is not False:
-            length -= 1.0
         if length is not None:
             k = k or num_speculative_tokens
+            if event.bonus_included is not False and event.cumulative is not True:
+                length -= 1.0
         drafts, reached = reconstruct_window(accepted, drafted, event.per_position or (), length, k)
         totals.accepted_tokens += accepted
         totals.draft_tokens += drafted
         totals.drafts += drafts
         if len(reached) > bounds.POSITIONS:
             self.dropped["log_positions"] += len(reached) - bounds.POSITIONS
-            del reached[bounds.POSITIONS :]
-        positions = totals.accepted_per_position
-        if len(positions) < len(reached):
-            positions.extend([0] * (len(reached) - len(positions)))
-        for i, count in enumerate(reached):
-            positions[i] += count
+        totals.add_positions(reached[: bounds.POSITIONS])
         return drafts, drafted, accepted
 
 

@@ -31,11 +31,10 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests count only beyond this many times their share at baseline. ``tail_shift_min``: smallest tail shift, a share
     of all requests. ``tail_shift_critical``: one of this size wakes somebody. ``slower_ratio``: more than this many
     times the baseline's mean latency is slower. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count
-    in a comparison; two equal runs differ by less. ``run_to_run_spread``: assumed standard deviation between equal
-    runs, relative. ``traffic_z_score``: two-sided normal quantile beyond which loads and lengths differ; so high
-    because blocks of time show only a part of how alike the requests of a conversation are. ``traffic_tolerance``:
-    largest relative difference in the number of requests in flight at the same load, and in rates and mean lengths
-    where blocks of time do not tell chance.
+    in a comparison; two equal runs differ by less. ``traffic_z_score``: two-sided normal quantile beyond which loads
+    and lengths differ; so high because blocks of time show only a part of how alike the requests of a conversation are.
+    ``traffic_tolerance``: largest relative difference in the number of requests in flight at the same load, and in
+    rates and mean lengths where blocks of time do not tell chance.
     ``length_shift_min``: smallest share of the prompts or answers, beyond chance, by which two distributions of their
     lengths differ. ``min_blocks``: with fewer blocks of time, requests are taken as independent. ``enough_blocks``:
     with fewer, an interval is far wider than it need be. ``harmful_ratio``: this many times the baseline's time per
@@ -52,7 +51,6 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slower_ratio: float
     slowdown_min: float
     speedup_min: float
-    run_to_run_spread: float
     traffic_tolerance: float
     traffic_z_score: float
     length_shift_min: float
@@ -68,16 +66,12 @@ class ComparisonPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``acceptance_drop_min``: the smallest fall of acceptance that counts, a difference of two rates.
     ``acceptance_range_max``: blocks of time whose acceptance lies farther apart hold different kinds of requests.
-    ``temperature_high``: above it, sampling usually costs too much acceptance. ``runs_per_prompt_min``: a benchmark of
-    fixed prompts repeats each at least so often. ``cold_start_ratio``: a first block this many times as slow as the
-    rest was a warm-up. ``first_token_share_max``: where the first token takes more of a request's time, speculation
-    does little.
+    ``cold_start_ratio``: a first block this many times as slow as the rest was a warm-up. ``first_token_share_max``:
+    where the first token takes more of a request's time, speculation does little.
     """
 
     acceptance_drop_min: float
     acceptance_range_max: float
-    temperature_high: float
-    runs_per_prompt_min: int
     cold_start_ratio: float
     first_token_share_max: float
 
@@ -88,9 +82,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``min_steps``, ``min_intervals``: a load with fewer request-steps or intervals says nothing. ``interval_seconds``:
     the shortest interval that is sorted by load. ``window_seconds``: the live speed-up is of this time; with a scrape a
     minute, a shorter one has too few intervals. ``warm_up_seconds``: the time after a start that is left out.
-    ``like_load_factor``: concurrencies apart by at most this factor are alike. ``prompt_rate_tolerance``: largest
-    relative difference in prompt tokens per second of a like load, because prefill lengthens steps. ``k_loss_max``: a
-    k that is slower than the best one by at most this share is as good.
+    ``like_load_factor``: concurrencies apart by at most this factor are alike. ``k_loss_max``: a k that is slower than
+    the best one by at most this share is as good.
     """
 
     min_steps: int
@@ -99,7 +92,6 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     window_seconds: float
     warm_up_seconds: float
     like_load_factor: float
-    prompt_rate_tolerance: float
     k_loss_max: float
 
 

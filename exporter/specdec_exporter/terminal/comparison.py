@@ -14,7 +14,6 @@ from specdec_exporter.comparison.decision import DecisionCode, times
 from specdec_exporter.comparison.distribution import Quantile, Shift
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.comparison.likeness import TITLES
-from specdec_exporter.comparison.runs import RunToRun
 from specdec_exporter.formatting import count, decimal, percent, percentage_points, seconds
 from specdec_exporter.speculation.acceptance import at
 from specdec_exporter.speculation.estimate import Estimate
@@ -30,6 +29,7 @@ from specdec_exporter.terminal.sections import (
     fenced,
     markdown_section,
     print_section,
+    write_utf8,
 )
 
 _STYLE: dict[DecisionCode, str] = {
@@ -40,13 +40,11 @@ _STYLE: dict[DecisionCode, str] = {
     "tail_worse": "red",
     "mixed": "red",
     "undecided": "blue",
-    "run_to_run": "blue",
 }
 _LEGEND: Final = (
     "Quantiles are interpolated. [ ] shows the bucket boundaries around them, ( ) shows 95 % intervals. "
-    "Unless the baseline was recorded more than once (--aa), they ignore that runs differ by a few percent."
+    "They ignore that two runs of one setting differ by a few percent."
 )
-_RUN_COLUMNS: Final = ("", "means", "std. deviation", "chance explains it")
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
@@ -54,10 +52,8 @@ def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> 
     """Write ``comparison`` to ``stream``."""
     if output == "text":
         write(stream, lambda console: print_comparison(console, comparison))
-        return
-    text = as_markdown(comparison) if output == "markdown" else as_json(comparison)
-    stream.buffer.write(text.encode())  # always UTF-8, because a file or a program reads it
-    stream.flush()
+    else:
+        write_utf8(stream, as_markdown(comparison) if output == "markdown" else as_json(comparison))
 
 
 # --- Cells, for text and Markdown ------------------------------------------------------------------------------------
@@ -69,8 +65,6 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
         if latency.mean_seconds.baseline is not None or latency.mean_seconds.candidate is not None:
             columns = ("", "baseline", "candidate", "candidate / baseline")
             yield Section(TITLES[latency.sli].capitalize(), _latency(latency), columns)
-    if comparison.run_to_run:
-        yield Section("Run to run", list(map(_run_to_run, comparison.run_to_run)), _RUN_COLUMNS)
     if comparison.baseline.figures or comparison.candidate.figures:
         yield Section("Speculation", _speculation(comparison))
     if curve := _curve(comparison):
@@ -96,7 +90,7 @@ def _recordings(comparison: Comparison) -> list[tuple[str, ...]]:
         ("tokens per prompt", lambda side: _one_decimal(side.mean_prompt_tokens)),
         ("tokens per answer", lambda side: _one_decimal(side.mean_generation_tokens)),
         ("preemptions", lambda side: count(side.preemptions)),
-        ("speculation", _describe_speculation),
+        ("speculation", describe_speculation),
         ("vLLM", lambda side: side.vllm_version or "-"),
         ("served model", lambda side: side.model_name or "-"),
         *((key.replace("_", " "), partial(_context, key)) for key in _CONTEXT),
@@ -112,7 +106,8 @@ def _one_decimal(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}"
 
 
-def _describe_speculation(side: Side) -> str:
+def describe_speculation(side: Side) -> str:
+    """Return ``eagle3, k = 3``, or ``off``."""
     if side.figures is None:
         return "off"
     k = f", k = {side.num_speculative_tokens}" if side.num_speculative_tokens else ""
@@ -140,11 +135,6 @@ def _latency(latency: LatencyComparison) -> list[tuple[str, ...]]:
     if latency.head_shift is not None and latency.head_shift.shifted:
         rows.append(_shift("head shift", "<", latency.head_shift))
     return rows
-
-
-def _run_to_run(found: RunToRun) -> tuple[str, ...]:
-    means = ", ".join(map(seconds, found.mean_seconds))
-    return TITLES[found.sli], means, percent(found.spread), "yes" if found.explained else "no"
 
 
 def _shift(name: str, sign: str, shift: Shift) -> tuple[str, ...]:

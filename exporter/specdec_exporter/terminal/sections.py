@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TextIO
 
 import msgspec
 from rich.console import Console
@@ -63,6 +63,12 @@ def fenced(command: str | None) -> list[str]:
     longest = max(map(len, re.findall("`+", command)), default=0)
     fence = "`" * max(3, longest + 1)
     return [fence, plain(command), fence]
+
+
+def write_utf8(stream: TextIO, text: str) -> None:
+    """Write ``text`` as UTF-8 whatever the terminal can show, because a file or a program reads it."""
+    stream.buffer.write(text.encode())
+    stream.flush()
 
 
 def as_json(document: msgspec.Struct) -> str:

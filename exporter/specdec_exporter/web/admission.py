@@ -72,6 +72,6 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
         async with asyncio.timeout(bounds.ANSWER_SECONDS):
             await response.prepare(request)
             await response.write_eof()
-    except TimeoutError:
+    except (TimeoutError, ConnectionError):  # the client does not read, or has gone
         if request.transport is not None:
             request.transport.abort()

@@ -150,7 +150,7 @@ def _encoder(request: web.Request) -> tuple[Callable[[Collector], bytes], str]:
     """Return prometheus_client's choice; the text format for a version that is none."""
     try:
         return choose_encoder(",".join(request.headers.getall("Accept", [])))
-    except ValueError:
+    except (TypeError, ValueError):
         return choose_encoder("")
 
 

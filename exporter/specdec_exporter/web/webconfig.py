@@ -1,6 +1,6 @@
 """``--web.config.file``: TLS, basic authentication and response headers, in the format of Prometheus' exporter-toolkit.
 
-A setting that is not supported here is an error when the file is read. The one exception is ``http2``: this server
+A key of that format which is not here is an error when the file is read. The one exception is ``http2``: this server
 speaks HTTP/1.1, and every HTTP/2 client can do so.
 """
 
@@ -11,7 +11,6 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -27,15 +26,6 @@ _HEADERS: dict[str, frozenset[str] | None] = {  # all that the format allows, so
     "X-Content-Type-Options": frozenset({"nosniff"}),
     "X-Frame-Options": frozenset({"deny", "sameorigin"}),
     "X-XSS-Protection": None,
-}
-_NOT_SUPPORTED = {  # keys of the format that are not supported here, with what to do instead
-    "tls_server_config.cert": "write the certificate to a file and name the file in cert_file",
-    "tls_server_config.key": "write the key to a file and name the file in key_file",
-    "tls_server_config.client_ca": "write the certificates to a file and name the file in client_ca_file",
-    "tls_server_config.client_allowed_sans": "use a CA in client_ca_file that signs the allowed clients only",
-    "tls_server_config.curve_preferences": "remove it; OpenSSL's order holds",
-    "rate_limit": "put a proxy in front",
-    "auth_excluded_paths": "send the credentials with every request, probes included",
 }
 # Version, cost, 22 characters of salt (the last one holds two bits), 31 of hash. bcrypt raises on anything else.
 _BCRYPT_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
@@ -70,7 +60,8 @@ def load_web_config(path: str | Path) -> WebConfig:
     Raises :class:`ConfigError`, which names the file and the key. It never contains a hash.
     """
     document = read_yaml(path, ConfigError)
-    _refuse_unsupported(document, path)
+    if isinstance(document, dict) and document.get("tls_server_config", "") is None:
+        raise ConfigError(f"{path}: tls_server_config: expected a mapping, found nothing")
     config = convert(document, WebConfig, str(path), ConfigError)
     try:
         if config.tls_server_config:
@@ -144,18 +135,6 @@ class WebConfigFile:
         tls = self._config.tls_server_config
         files = (tls.cert_file, tls.key_file, tls.client_ca_file) if tls else ()
         return self._stamp, _stamp(file for file in files if file)
-
-
-def _refuse_unsupported(document: Any, path: str | Path) -> None:
-    """Raise :class:`ConfigError` for keys that this server does not have, and for TLS without settings."""
-    top = document if isinstance(document, dict) else {}
-    tls = top.get("tls_server_config", {})
-    for key, advice in _NOT_SUPPORTED.items():
-        section, _, name = key.rpartition(".")
-        if name in (tls if section and isinstance(tls, dict) else top):
-            raise ConfigError(f"{path}: {key}: not supported; {advice}")
-    if tls is None:
-        raise ConfigError(f"{path}: tls_server_config: expected a mapping, found nothing")
 
 
 def _beside(tls: TLSServerConfig, directory: Path) -> TLSServerConfig:

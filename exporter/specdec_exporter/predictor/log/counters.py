@@ -33,7 +33,7 @@ def on_trust(counters: ReaderCounters) -> list[str]:
         words.append(
             f"{untrusted:,} lines that look like statistics do not count, because they name none of vLLM's loggers "
             "if its log format "
-            "prints none, use --log-trust=any (serve: --predictor.log-trust=any)"
+            "prints none, use --predictor.log-trust=any"
         )
     if counters.unsigned_lines:
         words.append(

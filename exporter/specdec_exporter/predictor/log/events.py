@@ -166,6 +166,7 @@ Event = (
     | StartFailure
     | ServerReady
 )
+ALL_KINDS: frozenset[type] = frozenset(get_args(Event))
 # What only a server prints that did start.
 RUNNING_KINDS: tuple[type, ...] = (ServerReady, SpecDecoding, EngineStats)
 # What vLLM prints when it starts, and only then.

@@ -11,6 +11,7 @@ from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.log.container import PartialLines, Piece, detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
+    ALL_KINDS,
     EngineConfig,
     EngineStats,
     Event,
@@ -22,7 +23,7 @@ from specdec_exporter.predictor.log.events import (
 from specdec_exporter.predictor.log.joining import MOST_PREVIOUS_BYTES, REQUEST, START_WORDS, LineJoiner
 from specdec_exporter.predictor.log.logline import continues
 from specdec_exporter.predictor.log.search import Words, find_words
-from specdec_exporter.predictor.log.streamevents import ALL_KINDS, StreamEvents
+from specdec_exporter.predictor.log.streamevents import StreamEvents
 
 LogFormat = Literal["auto", "plain", "cri", "docker"]
 # Whose statistics count: "server" those of lines that name the file or logger that prints them; "any" also those

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from specdec_exporter import bounds
@@ -14,24 +12,12 @@ from specdec_exporter.predictor.log.events import (
     EngineStats,
     Event,
     KVCache,
-    PredictorWarning,
-    RequestParams,
     ServerArguments,
-    ServerReady,
     SpecDecoding,
     StartFailure,
     StartPhase,
 )
 from specdec_exporter.predictor.log.failedstart import StartWatch
-
-ALL_KINDS: Final[frozenset[type]] = START_KINDS | {
-    SpecDecoding,
-    EngineStats,
-    PredictorWarning,
-    RequestParams,
-    StartFailure,
-    ServerReady,
-}
 
 
 class StreamEvents:

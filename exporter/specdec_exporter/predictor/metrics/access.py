@@ -72,7 +72,7 @@ class Credentials:
 
 @functools.cache
 def system_trust() -> ssl.SSLContext:
-    """Load the certificates that the system trusts; only for a predictor with TLS (see ``lean.py``)."""
+    """Load the certificates that the system trusts; only for a predictor with TLS."""
     return ssl.create_default_context()
 
 

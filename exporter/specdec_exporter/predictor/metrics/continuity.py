@@ -46,6 +46,10 @@ def fallen(before: EngineSnapshot, now: EngineSnapshot) -> str | None:
         for key in was.keys() & is_now.keys():
             if is_now[key] < was[key]:
                 return f"{name} {plain(str(key))} fell from {was[key]:g} to {is_now[key]:g}"
+    return _fallen_histogram(before, now)
+
+
+def _fallen_histogram(before: EngineSnapshot, now: EngineSnapshot) -> str | None:
     for name in HISTOGRAMS:
         histogram, later = getattr(before, name), getattr(now, name)
         if histogram is None or later is None:
@@ -96,6 +100,12 @@ def _figures(snapshot: Snapshot) -> set[str]:
     """Return the names of the counters that there are: replicas of one deployment have the same."""
     names = (*SCALARS, *MAPS, *HISTOGRAMS)
     return {name for name in names for engine in snapshot.engines if getattr(engine, name) is not None}
+
+
+def _another_process(before: Snapshot, now: Snapshot) -> str | None:
+    if before.engines and now.engines and _figures(before) != _figures(now):
+        return None  # another release
+    return "another process answered when this one was already running"
 
 
 class Continuity:
@@ -149,9 +159,7 @@ class Continuity:
             return None if anew else _break(good, now)
         if start > self._good_at - _COARSE_SECONDS or (self._lost and (start > before or anew)):
             return None
-        if good.engines and now.engines and _figures(good) != _figures(now):
-            return None  # another release
-        return "another process answered when this one was already running"
+        return _another_process(good, now)
 
     def _lasts(self, now: Snapshot) -> bool:
         """Whether the answers have been refused for long enough, and each follows from the one before it."""

@@ -1,0 +1,69 @@
+"""Several recordings beside one without speculation: the documented, stable shape of ``compare`` with three or more.
+
+Ratios are 0..1 or factors as named. Times are seconds, lengths tokens, intervals 95 %. ``null`` means not recorded or
+not known; at the end of an interval it means unbounded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.comparison.advice import Advice, advise
+from specdec_exporter.comparison.compare import Comparison, compare
+from specdec_exporter.comparison.fastest import Fastest, Line, fastest_by_load, line_of, seconds_per_token
+from specdec_exporter.comparison.loads import is_plain
+from specdec_exporter.errors import ComparisonError
+from specdec_exporter.formatting import plain as printable
+from specdec_exporter.speculation.cost import step_times
+from specdec_exporter.speculation.policy import Policy
+
+
+class Several(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole result: each recording compared with the one without speculation, and the same by load.
+
+    ``comparisons`` and ``lines`` have one entry for each recording with speculation, in the given order.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    lines: tuple[Line, ...]
+    fastest: tuple[Fastest, ...]
+    advice: Advice
+
+
+def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
+    """Compare recordings of one model, in any order, with the one among them that has no speculation.
+
+    Raises :class:`ComparisonError` unless exactly one is without speculation and another with it, if two have one name,
+    and if the models differ.
+    """
+    baseline = _plain_one(recordings)
+    candidates = [each for each in recordings if each is not baseline]
+    repeated = [name for name, number in Counter(each.name for each in recordings).items() if number > 1]
+    if repeated:
+        raise ComparisonError(
+            f"expected a name for each recording, found {printable(repeated[0])} twice: change `name`"
+        )
+    times = step_times(baseline.by_load, policy.cost)
+    lines = tuple(line_of(each, times, policy) for each in candidates)
+    fastest = fastest_by_load(lines, seconds_per_token(baseline))
+    return Several(
+        comparisons=tuple(compare(baseline, each, policy) for each in candidates),
+        lines=lines,
+        fastest=fastest,
+        advice=advise(fastest, lines, {each.name: each for each in candidates}, policy),
+    )
+
+
+def _plain_one(recordings: Sequence[Baseline]) -> Baseline:
+    found = [each for each in recordings if is_plain(each)]
+    if len(found) != 1 or len(recordings) < 2:
+        names = ", ".join(printable(each.name) for each in found) or "none"
+        raise ComparisonError(
+            f"expected one recording without speculation and others with it, found {names} without speculation of "
+            f"{len(recordings)}"
+        )
+    return found[0]

@@ -1,0 +1,75 @@
+"""The recording that the predictor is compared with."""
+
+from __future__ import annotations
+
+from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.serving.families.family import MODEL, Group, gauge, histogram
+
+_BASELINE_FACTS = ("name", "vllm_version", "method", "hardware", "model", "runtime", "request_parameters")
+
+
+def _baseline_facts(pinned: PinnedBaseline) -> dict[object, float]:
+    places = (pinned.baseline, pinned.baseline.context)
+    return {tuple(next((v for p in places if (v := getattr(p, fact, None))), "") for fact in _BASELINE_FACTS): 1}
+
+
+BASELINE: Group[PinnedBaseline] = Group(
+    MODEL,
+    (
+        histogram(
+            "specdec_baseline_time_to_first_token_seconds",
+            "Time to first token, per request.",
+            lambda p: p.baseline.time_to_first_token_seconds,
+            absent="not recorded",
+        ),
+        histogram(
+            "specdec_baseline_time_per_output_token_seconds",
+            "Decode time / (tokens - 1), per finished request.",
+            lambda p: p.baseline.time_per_output_token_seconds,
+            absent="not recorded",
+        ),
+        histogram(
+            "specdec_baseline_request_latency_seconds",
+            "End-to-end latency, per finished request.",
+            lambda p: p.baseline.request_latency_seconds,
+            absent="not recorded",
+        ),
+        gauge(
+            "specdec_baseline_requests_per_second",
+            "Finished requests per second of the recording.",
+            lambda p: p.requests_per_second,
+            absent="end-to-end latency was not recorded",
+        ),
+        gauge(
+            "specdec_baseline_requests_in_flight",
+            "Mean number of requests in flight, waiting or running: seconds of all requests per second (Little's law).",
+            lambda p: p.requests_in_flight,
+            absent="end-to-end latency was not recorded",
+        ),
+        gauge(
+            "specdec_baseline_acceptance_ratio",
+            "Acceptance rate: accepted draft tokens / draft tokens.",
+            lambda p: p.acceptance_ratio,
+            absent="recorded without speculation",
+        ),
+        gauge(
+            "specdec_baseline_mean_acceptance_length",
+            "Mean acceptance length: 1 + accepted tokens / drafts, the bonus token included.",
+            lambda p: p.mean_acceptance_length,
+            absent="recorded without speculation",
+        ),
+        gauge(
+            "specdec_baseline_info",
+            "1, with the conditions of the recording as labels. Facts that were not given are empty labels. "
+            "The command is not shown, because it may hold an API key.",
+            _baseline_facts,
+            labels=_BASELINE_FACTS,
+        ),
+        gauge(
+            "specdec_baseline_recorded_timestamp_seconds",
+            "When the recording was made, Unix time.",
+            lambda p: p.baseline.recorded_timestamp,
+        ),
+    ),
+    remark="Constant: read from the baseline file.",
+)

@@ -1,0 +1,145 @@
+"""What speculation costs and gives: break-even, speed-up, load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from specdec_exporter.serving.families.family import MODEL, Group, counter, gauge
+from specdec_exporter.serving.loads import LoadTotals
+from specdec_exporter.serving.view import ModelBenefit
+from specdec_exporter.speculation.benefit import BreakEven
+from specdec_exporter.speculation.cost import MeasuredCost
+
+POLICY: Group[BreakEven] = Group(  # the assumed one
+    MODEL,
+    (
+        gauge(
+            "specdec_policy_acceptance_ratio_min",
+            "Acceptance rate that is assumed to break even with this method.",
+            lambda b: b.acceptance_ratio,
+            "policy",
+            "until a model is known",
+        ),
+        gauge(
+            "specdec_policy_mean_acceptance_length_min",
+            "Mean acceptance length that is assumed to break even: 1 + mean draft length in the window "
+            "(k without one) x `specdec_policy_acceptance_ratio_min`.",
+            lambda b: b.mean_acceptance_length,
+            "policy",
+            "as above, or neither is known",
+        ),
+    ),
+)
+
+
+def _by_basis(benefit: ModelBenefit, read: Callable[[BreakEven], float | None]) -> dict[object, float]:
+    found = {each.basis: read(each) for each in (benefit.assumed, benefit.measured) if each is not None}
+    return {basis: value for basis, value in found.items() if value is not None}
+
+
+def _bounds(cost: MeasuredCost | None) -> dict[object, float]:
+    found = {"low": cost.speedup.low, "high": cost.speedup.high} if cost else {}
+    return {("measured", bound): value for bound, value in found.items() if value is not None}
+
+
+_NO_COST = "no baseline without speculation, too few steps at a load that it has too, fetch failed"
+
+BENEFIT: Group[ModelBenefit] = Group(
+    MODEL,
+    (
+        gauge(
+            "specdec_draft_cost_ratio",
+            "Cost of one more draft token / cost of a step without drafts. `measured`: over the last "
+            "{policy.cost.window_seconds:g} s, against "
+            "the baseline without speculation at like load. `assumed`: the policy's guess.",
+            lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
+            "step latency, baseline; policy",
+            f"`measured`: {_NO_COST}",
+            labels=("basis",),
+        ),
+        gauge(
+            "specdec_break_even_acceptance_ratio",
+            "Acceptance rate at which drafts pay for themselves. It equals the draft cost ratio.",
+            lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
+            "step latency, baseline; policy",
+            "as `specdec_draft_cost_ratio`",
+            labels=("basis",),
+        ),
+        gauge(
+            "specdec_break_even_acceptance_length",
+            "Mean acceptance length at which drafts pay for themselves: 1 + mean draft length (k without drafts) x "
+            "draft cost ratio.",
+            lambda b: _by_basis(b, lambda even: even.mean_acceptance_length),
+            "step latency, baseline; policy",
+            "as above, or neither k nor draft length is known",
+            labels=("basis",),
+        ),
+        gauge(
+            "specdec_speedup_ratio",
+            "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: request-seconds that the same tokens "
+            "would have taken without speculation at the same load / request-seconds taken. It is never assumed.",
+            lambda b: {"measured": b.cost.speedup.value} if b.cost else {},
+            "step latency, baseline",
+            _NO_COST,
+            labels=("basis",),
+        ),
+        gauge(
+            "specdec_speedup_bound_ratio",
+            "95 % interval of `specdec_speedup_ratio`.",
+            lambda b: _bounds(b.cost),
+            "step latency, baseline",
+            "as above; unbounded",
+            labels=("basis", "bound"),
+        ),
+    ),
+)
+
+
+def _of_load(read: Callable[[LoadTotals], float]) -> Callable[[ModelBenefit], dict[object, float]]:
+    return lambda benefit: {bound: read(totals) for bound, totals in benefit.loads}
+
+
+LOAD: Group[ModelBenefit] = Group(
+    MODEL,
+    (
+        counter(
+            "specdec_load_steps_total",
+            "Request-steps at this concurrency.",
+            _of_load(lambda t: t.load.steps),
+            "step latency",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_step_seconds_total",
+            "Seconds of the request-steps at this concurrency.",
+            _of_load(lambda t: t.load.step_seconds),
+            "step latency",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_tokens_total",
+            "Tokens generated at this concurrency, without the first of each request.",
+            _of_load(lambda t: t.load.tokens),
+            "`generation_tokens_total`",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_compared_seconds_total",
+            "The part of `specdec_load_step_seconds_total` at a load that the baseline without speculation has too.",
+            _of_load(lambda t: t.compared_seconds),
+            "step latency, baseline",
+            labels=("concurrency",),
+        ),
+        counter(
+            "specdec_load_plain_seconds_total",
+            "Request-seconds that the tokens of the compared part would have taken without speculation at the same "
+            "load. Its increase / that of `specdec_load_compared_seconds_total` is the speed-up at this load.",
+            _of_load(lambda t: t.plain_seconds),
+            "step latency, baseline",
+            labels=("concurrency",),
+        ),
+    ),
+    absent="until an interval of this concurrency; V0 engine; releases without step latency",
+    remark="`concurrency` is the largest number of requests in decode at a time, per engine (Little's law); the bin "
+    "begins at half of it. Intervals with preemptions and the first time after a start are left out.",
+)

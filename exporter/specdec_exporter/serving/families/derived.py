@@ -1,0 +1,107 @@
+"""Figures of the last window, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdec_exporter.serving.families.family import ENGINE, Group, gauge, histogram
+from specdec_exporter.serving.view import EngineView
+from specdec_exporter.speculation.figures import Figures
+
+
+def _known(ratios: Sequence[float | None]) -> dict[object, float]:
+    return {position: ratio for position, ratio in enumerate(ratios) if ratio is not None}
+
+
+DERIVED: Group[Figures] = Group(
+    ENGINE,
+    (
+        gauge(
+            "specdec_acceptance_ratio",
+            "Acceptance rate: accepted draft tokens / draft tokens.",
+            lambda f: f.acceptance_ratio,
+            "metrics, else log",
+            "until the second reading, without draft tokens in the window",
+        ),
+        gauge(
+            "specdec_mean_acceptance_length",
+            "Mean acceptance length: 1 + accepted tokens / drafts, the bonus token included.",
+            lambda f: f.mean_acceptance_length,
+            "metrics, else log",
+            "without drafts in the window, or a count of them (0.8.3, 0.8.4)",
+        ),
+        gauge(
+            "specdec_mean_draft_length",
+            "Mean draft length: draft tokens / drafts. Below k, some drafts are short.",
+            lambda f: f.mean_draft_length,
+            "metrics, else log",
+            "as `specdec_mean_acceptance_length`",
+        ),
+        gauge(
+            "specdec_tokens_per_step",
+            "Tokens per step: (generation tokens - requests) / request-steps, steps without a draft included. "
+            "A request counts when its first token comes.",
+            lambda f: f.tokens_per_step,
+            "metrics",
+            "without decoding in the window",
+        ),
+        gauge(
+            "specdec_position_acceptance_ratio",
+            "Per-position rate: accepted at the position / drafts.",
+            lambda f: _known(f.per_position),
+            "metrics, else log",
+            "as `specdec_mean_acceptance_length`",
+            labels=("position",),
+        ),
+        gauge(
+            "specdec_position_conditional_acceptance_ratio",
+            "Conditional rate: accepted at the position / accepted at the position before. "
+            "It is exact only when no draft is shorter than k.",
+            lambda f: _known(f.conditional),
+            "metrics, else log",
+            "as above; positions that no draft reached",
+            labels=("position",),
+        ),
+    ),
+    remark="Over the last {window} by the exporter's clock, from the predictor's {source}. "
+    "This is for people: rules use the counters.",
+)
+
+WINDOWS: Group[EngineView] = Group(
+    ENGINE,
+    (
+        histogram(
+            "specdec_window_acceptance_ratio",
+            "Acceptance rates of short windows, for P10, P50 and P90. A window runs from one scrape to another, "
+            "lasts at least {policy.short_window_seconds:g} s and has at least {policy.min_drafts} drafts.",
+            lambda v: v.track.ratios.histogram if v.has_windows else None,
+            "metrics",
+            "fetch failed, speculation off, V0 engine",
+        ),
+        histogram(
+            "specdec_window_acceptance_ratio_by_draft",
+            "The same windows, each counted once per draft (0.8.3 and 0.8.4: per draft token), so busy windows weigh "
+            "more.",
+            lambda v: v.track.ratios_by_draft.histogram if v.has_windows else None,
+            "metrics",
+            "as above",
+        ),
+        gauge(
+            "specdec_kv_cache_capacity_tokens",
+            "Tokens that fit into the engine's KV cache. Before 0.24.0 and without a log it is blocks x block size: a "
+            "guess for models with several kinds of layers, and with context parallelism.",
+            lambda v: v.kv_cache_tokens,
+            "`cache_config_info`, log (`KV cache size`)",
+            "fetch failed; Rust frontend without a log",
+        ),
+        gauge(
+            "specdec_recommended_num_speculative_tokens",
+            "The k that pays best by the curve of the last {window} and the measured draft cost. 0 means off.",
+            lambda v: v.recommended_num_speculative_tokens,
+            "metrics, baseline",
+            "no baseline without speculation at a like load; the recorded k does not tell which k is best; fewer than "
+            "{policy.min_drafts} drafts in the window; mean draft length more than {policy.short_draft_tolerance:.0%} "
+            "below k",
+        ),
+    ),
+)

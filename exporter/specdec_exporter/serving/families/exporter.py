@@ -1,0 +1,96 @@
+"""The exporter itself: its fetches, its configuration, its process."""
+
+from __future__ import annotations
+
+import platform
+
+from specdec_exporter import __version__
+from specdec_exporter.serving.families.family import SERVICE, Group, counter, gauge
+from specdec_exporter.serving.runtime import CollectorHealth, ExporterRuntime, PredictorRuntime
+
+
+def _collectors(predictor: PredictorRuntime) -> dict[str, CollectorHealth]:
+    found = {"metrics": predictor.metrics_health, "log": predictor.log_health}
+    return {name: health for name, health in found.items() if health is not None}
+
+
+SCRAPE: Group[PredictorRuntime] = Group(
+    SERVICE,
+    (
+        gauge(
+            "specdec_up",
+            "1 if this scrape's fetch of the predictor's metrics succeeded, else 0. Never remembered.",
+            lambda p: p.state.up,
+        ),
+        gauge(
+            "specdec_scrape_collector_duration_seconds",
+            "Duration of the last fetch (`metrics`) and of the last round of reading (`log`).",
+            lambda p: {name: health.duration_seconds for name, health in _collectors(p).items()},
+            absent="`log`: no log is read",
+            labels=("collector",),
+        ),
+        gauge(
+            "specdec_scrape_collector_success",
+            "1 if the last fetch (`metrics`) or round of reading (`log`) succeeded, else 0.",
+            lambda p: {name: health.success for name, health in _collectors(p).items()},
+            absent="`log`: no log is read",
+            labels=("collector",),
+        ),
+    ),
+    absent="never",
+)
+
+
+EXPORTER: Group[ExporterRuntime] = Group(
+    (),
+    (
+        gauge(
+            "specdec_exporter_build_info",
+            "1, with the releases of the exporter and of its Python as labels.",
+            lambda _: {(__version__, platform.python_version()): 1},
+            labels=("version", "pythonversion"),
+        ),
+        gauge(
+            "specdec_exporter_config_last_reload_successful",
+            "1 if the last load of the configuration succeeded, else 0. A bad file leaves the one before in force.",
+            lambda r: r.last_reload_successful,
+        ),
+        gauge(
+            "specdec_exporter_config_last_reload_success_timestamp_seconds",
+            "When the configuration was last loaded successfully, Unix time.",
+            lambda r: r.last_reload_success_timestamp,
+        ),
+        counter(
+            "specdec_exporter_dropped_total",
+            "What predictors and logs said beyond a bound, and was left out or summed. "
+            "The bounds are in docs/reliability.md.",
+            lambda r: r.dropped,
+            labels=("what",),
+        ),
+    ),
+    absent="never",
+)
+
+
+def _of_the_client(_: object) -> None:
+    """Give no value: prometheus_client serves these families of this process."""
+
+
+PROCESS: Group[object] = Group(
+    (),
+    (
+        gauge("process_virtual_memory_bytes", "Virtual memory.", _of_the_client),
+        gauge("process_resident_memory_bytes", "Resident memory.", _of_the_client),
+        gauge("process_start_time_seconds", "Start, Unix time.", _of_the_client),
+        counter("process_cpu_seconds_total", "Seconds of CPU time.", _of_the_client),
+        gauge("process_open_fds", "Open file descriptors.", _of_the_client),
+        gauge("process_max_fds", "Most file descriptors it may open.", _of_the_client),
+        gauge(
+            "python_info",
+            "1, with the release of Python as labels.",
+            _of_the_client,
+            labels=("version", "implementation", "major", "minor", "patchlevel"),
+        ),
+    ),
+    absent="switched off",
+)

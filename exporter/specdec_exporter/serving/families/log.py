@@ -1,0 +1,95 @@
+"""What the predictor's log tells, and how it is read."""
+
+from __future__ import annotations
+
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.versions import WARNINGS
+from specdec_exporter.serving.families.family import ENGINE, SERVICE, Group, counter, gauge
+from specdec_exporter.serving.view import PredictorView
+from specdec_exporter.speculation.logtotals import EngineLogTotals
+
+LOG: Group[EngineLogTotals] = Group(
+    ENGINE,
+    (
+        counter("specdec_log_windows_total", "Spec-decode lines read.", lambda t: t.windows, "the lines"),
+        counter("specdec_log_draft_tokens_total", "Draft tokens, exact.", lambda t: t.draft_tokens, "`Drafted`"),
+        counter(
+            "specdec_log_accepted_tokens_total",
+            "Accepted draft tokens, exact.",
+            lambda t: t.accepted_tokens,
+            "`Accepted`",
+        ),
+        counter(
+            "specdec_log_drafts_total",
+            "Drafts, reconstructed: `Drafted` / k. Where the line's ratios show short drafts: the whole number "
+            "that fits them best. Without k: `Accepted` / (length - 1).",
+            lambda t: t.drafts,
+            "reconstructed",
+        ),
+        counter(
+            "specdec_log_accepted_tokens_per_position_total",
+            "Accepted draft tokens by position, reconstructed: rate x drafts, rounded so that they sum to "
+            "`Accepted`. Lines without a list of rates (Rust frontend) add nothing.",
+            lambda t: dict(enumerate(t.accepted_per_position)),
+            "reconstructed",
+            labels=("position",),
+        ),
+    ),
+    remark="From the spec-decode lines of the predictor's log.",
+)
+
+
+PREDICTOR_LOG: Group[PredictorView] = Group(
+    ENGINE,
+    (
+        counter(
+            "specdec_predictor_warnings_total",
+            "Warnings about speculation in the predictor's log, by code. `engine` is empty.",
+            lambda s: {code: s.warnings[code] for code in WARNINGS} if s.reader else None,
+            "log",
+            labels=("warning",),
+        ),
+    ),
+    absent="no log is read",
+)
+
+
+READER: Group[ReaderCounters] = Group(
+    SERVICE,
+    (
+        counter("specdec_log_reader_lines_total", "Lines read from the predictor's log.", lambda r: r.lines),
+        counter("specdec_log_reader_bytes_total", "Bytes read from the predictor's log.", lambda r: r.bytes),
+        counter(
+            "specdec_log_reader_matched_lines_total",
+            "Lines that said something about speculation or the engine.",
+            lambda r: r.matched_lines,
+        ),
+        counter(
+            "specdec_log_reader_parse_errors_total",
+            "Lines about speculation or the engine that could not be read.",
+            lambda r: r.parse_errors,
+        ),
+        counter("specdec_log_reader_rotations_total", "Log rotations followed.", lambda r: r.rotations),
+        counter("specdec_log_reader_truncations_total", "Log truncations noticed.", lambda r: r.truncations),
+        counter(
+            "specdec_log_reader_oversized_lines_total", "Lines skipped for their length.", lambda r: r.oversized_lines
+        ),
+        counter(
+            "specdec_log_reader_read_errors_total",
+            "Failures to open or read the log, or to keep the read positions.",
+            lambda r: r.read_errors,
+        ),
+        gauge(
+            "specdec_log_reader_last_line_timestamp_seconds",
+            "When the exporter last read a line of the predictor's log, Unix time.",
+            lambda r: r.last_line_timestamp,
+            absent="no line was read yet",
+        ),
+        gauge(
+            "specdec_log_reader_bytes_behind",
+            "Bytes of the predictor's log that are still to be read.",
+            lambda r: r.bytes_behind,
+        ),
+    ),
+    absent="no log is read",
+)

@@ -1,0 +1,52 @@
+"""What runs, and in which state."""
+
+from __future__ import annotations
+
+from specdec_exporter.serving.families.family import ENGINE, Group, gauge
+from specdec_exporter.serving.view import PredictorView
+from specdec_exporter.speculation.facts import StateName
+
+STATES: dict[StateName, str] = {
+    "unreachable": "the last fetch failed, or there was none",
+    "stats_disabled": "it answers without a single metric of an engine: `--disable-log-stats`, or the wrong port",
+    "speculation_off": "neither log nor metrics show speculation",
+    "idle": "no decoding in the last {policy.state_window_seconds:g} s",
+    "not_drafting": "decoding without drafts",
+    "drafting": "drafts in the last {policy.state_window_seconds:g} s",
+}
+
+
+def _facts(known: PredictorView) -> dict[object, float]:
+    running = known.running
+    facts = (running.vllm_version, known.engine_generation, running.method, running.draft_model)
+    return {tuple(fact or "" for fact in facts): 1} if any(facts) else {}
+
+
+PREDICTOR: Group[tuple[PredictorView, StateName]] = Group(  # and the state of the engine that the labels name
+    ENGINE,
+    (
+        gauge(
+            "specdec_predictor_info",
+            "1, with what the predictor runs as labels. Unknown facts are empty labels.",
+            lambda s: _facts(s[0]),
+            "`/version`, metrics (`v0`, `v1`), the log's engine-init line (method, draft model)",
+            "until any of them is known",
+            labels=("vllm_version", "engine_generation", "method", "draft_model"),
+        ),
+        gauge(
+            "specdec_num_speculative_tokens",
+            "k: the most draft tokens that one draft can have.",
+            lambda s: s[0].num_speculative_tokens,
+            "engine-init line, else the number of positions",
+            "speculation off, k unknown",
+        ),
+        gauge(
+            "specdec_predictor_state",
+            "1 for the state the predictor is in, 0 for the others.",
+            lambda s: {state: float(state == s[1]) for state in STATES},
+            "metrics, log",
+            "never; `model_name` and `engine` are empty until they are known",
+            labels=("state",),
+        ),
+    ),
+)

@@ -1,0 +1,48 @@
+"""What is kept of each engine between fetches: its last answer, samples, short windows and loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specdec_exporter.histogram import HistogramCounter
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
+from specdec_exporter.serving.loads import EngineLoads
+from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
+from specdec_exporter.speculation.policy import Policy
+from specdec_exporter.speculation.windows import SampleRing
+
+# Upper bounds of specdec_window_acceptance_ratio and its twin by drafts: even steps resolve every quantile to 0.05.
+WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
+# Samples that are kept of one engine's window. Where many engines share the memory, each keeps fewer.
+MOST_SAMPLES, FEWEST_SAMPLES, SAMPLES_OF_ALL_ENGINES = 60, 12, 60 * 64
+
+
+def samples_each(engines: int) -> int:
+    """Return how many samples of a window to keep of each engine."""
+    return max(FEWEST_SAMPLES, min(MOST_SAMPLES, SAMPLES_OF_ALL_ENGINES // max(engines, 1)))
+
+
+@dataclass(slots=True)
+class EngineTrack:
+    """One engine. ``ratios`` and ``ratios_by_draft`` count its short windows, and each once per draft."""
+
+    ring: SampleRing
+    snapshot: EngineSnapshot
+    short_window_start: float
+    loads: EngineLoads
+    short_window_totals: Counts = field(default_factory=Counts)
+    ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
+    ratios_by_draft: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
+
+    def close_short_window(self, now: float, policy: Policy) -> None:
+        """Count the short window, if it has lasted long enough."""
+        if now - self.short_window_start < policy.short_window_seconds:
+            return
+        counts = self.ring.totals - self.short_window_totals
+        self.short_window_start, self.short_window_totals = now, self.ring.totals
+        rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+        enough = counts.drafts is None or counts.drafts >= policy.min_drafts
+        if rate is not None and enough:
+            self.ratios.observe(rate)
+            # 0.8.3 and 0.8.4 count no drafts. The limit keeps sums of absurd counters finite.
+            self.ratios_by_draft.observe(rate, int(min(counts.drafts or counts.draft_tokens or 0.0, 2.0**53)))

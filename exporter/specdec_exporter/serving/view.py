@@ -1,0 +1,375 @@
+"""What is known of one predictor, as families, status and the judgement read it. Nothing here changes it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+import msgspec
+
+from specdec_exporter.predictor.facts.deployment import Deployment
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.events import StartFailure
+from specdec_exporter.predictor.log.start import StartSummary, summarise
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.predictor.versions import SYNTHETIC
+from specdec_exporter.serving.history import History
+from specdec_exporter.serving.loads import LoadCounters, LoadTotals
+from specdec_exporter.serving.running import Running
+from specdec_exporter.serving.status import HistoryPoint
+from specdec_exporter.serving.tracks import EngineTrack
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.benefit import BreakEven, assumed_break_even, k_choice, measured_break_even
+from specdec_exporter.speculation.cost import KChoice, MeasuredCost
+from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
+from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
+from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals
+from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
+from specdec_exporter.speculation.windows import SampleRing, Window
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBenefit:
+    """What speculation gives one served model; ``measured`` and ``cost`` only with a baseline without speculation."""
+
+    assumed: BreakEven | None
+    measured: BreakEven | None
+    cost: MeasuredCost | None
+    loads: list[tuple[int, LoadTotals]]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """One engine. ``track`` has its counters and short windows; ``snapshot`` is ``None`` when the last fetch failed."""
+
+    model_name: str
+    engine: str
+    track: EngineTrack
+    snapshot: EngineSnapshot | None
+    window: Figures | None  # for a V0 engine without a log: the lifetime
+    lifetime: Figures | None
+    recommended_num_speculative_tokens: int | None
+    state: StateName
+    has_windows: bool
+    kv_cache_tokens: float | None  # capacity
+
+
+class PredictorView:
+    """Everything known about one predictor. Not thread-safe: it lives in the event loop.
+
+    ``clock`` gives monotonic seconds, ``wall_clock`` Unix seconds, both of the exporter's machine.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str = "",
+        *,
+        window_seconds: float = 300.0,
+        policy: Policy | None = None,
+        reader: ReaderCounters | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.url = url
+        self.window_seconds = window_seconds
+        self.policy = policy or load_policy()
+        self.reader = reader
+        self.up = False
+        self.up_reason: str | None = "not asked yet"
+        self.restarts = 0
+        self.snapshot: Snapshot | None = None  # None if the last fetch failed
+        self.running = Running()
+        self.version_asked = False  # since the last known restart
+        self.failed_start: StartFailure | None = None  # the last one, while nothing shows that a later start succeeded
+        self.log = LogTotals()
+        self.warnings: Counter[str] = Counter()
+        self.history = History()
+        self.baseline: DecodingBaseline | None = None
+        self.cost: MeasuredCost | None = None  # of the window, for the baseline's model
+        self.loads: dict[str, LoadCounters] = {}  # by served model
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._born = clock()
+        self._dropped: Counter[str] = Counter()  # what the metrics held beyond a bound
+        self._tracks: dict[tuple[str, str], EngineTrack] = {}
+        self._engine_names: tuple[str, ...] = ()
+        self._engines_found = 0  # in the last snapshot, with those that were left out
+        self._positions = 0  # of the last snapshot
+        self._log_rings: dict[str, SampleRing] = {}
+
+    # --- What runs ---
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """What metrics and log held beyond a bound, by what (see :mod:`specdec_exporter.bounds`)."""
+        of_reader = dict(self.reader.dropped) if self.reader else {}  # a copy: its thread goes on counting
+        return self._dropped + self.log.dropped + Counter(of_reader)
+
+    @property
+    def too_many_engines(self) -> str | None:
+        """How many engines there are and how many are shown, in words; ``None`` if all are."""
+        shown = len(self._tracks)
+        return f"{self._engines_found:,} engines; {shown:,} are shown" if self._engines_found > shown else None
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Served models by the metrics; until the first metrics, by the log's init line."""
+        named = self.running.model_name
+        return tuple(sorted({model for model, _ in self._tracks})) or ((named,) if named else ())
+
+    @property
+    def log_model_name(self) -> str:
+        """The ``model_name`` of the log's series; empty while no source names a model."""
+        return next(iter(self.model_names), "")
+
+    @property
+    def engine_generation(self) -> str | None:
+        """``"v0"`` or ``"v1"``."""
+        if self.snapshot is not None and self.snapshot.engine_generation:
+            return self.snapshot.engine_generation
+        return self.running.config.engine_generation if self.running.config else None
+
+    @property
+    def num_speculative_tokens(self) -> int | None:
+        """K by the log's init line, else the number of positions in the metrics or in the log's lines."""
+        if self.running.config is not None:
+            return self.running.config.num_speculative_tokens
+        if self.snapshot is not None and self._positions:
+            return self._positions
+        logged = max((totals.num_speculative_tokens or 0 for totals in self.log.engines.values()), default=0)
+        return logged or None
+
+    @property
+    def start(self) -> StartSummary | None:
+        """How the predictor was started."""
+        return summarise(self.running.start, self._least_kv_cache_tokens)
+
+    def _kv_cache_tokens(self, snapshot: EngineSnapshot) -> float | None:
+        """Return the capacity of an engine's KV cache. The log knows kinds of layers; the number of blocks does not."""
+        return snapshot.kv_cache_tokens or self.running.start.kv_cache_tokens or snapshot.kv_cache_block_tokens
+
+    @property
+    def _least_kv_cache_tokens(self) -> float | None:
+        """The capacity of the engine that has the least, as far as metrics or log tell."""
+        snapshots = [track.snapshot for track in self._tracks.values()]
+        found = [tokens for snapshot in snapshots if (tokens := self._kv_cache_tokens(snapshot)) is not None]
+        return min(found, default=self.running.start.kv_cache_tokens)
+
+    # --- Figures ---
+
+    @property
+    def snapshots(self) -> list[EngineSnapshot]:
+        """The engines by the last fetch; empty if it failed or had no statistics."""
+        return [track.snapshot for track in self._tracks.values()] if self._counted else []
+
+    @property
+    def _counted(self) -> bool:
+        return self.snapshot is not None and self.snapshot.stats_present
+
+    def _has_windows(self, track: EngineTrack) -> bool:
+        """Whether the counters give windows: they exist, and do not sum lifetime totals as V0's do."""
+        return self._counted and self.engine_generation != "v0" and track.snapshot.draft_tokens is not None
+
+    def window(self) -> Figures | None:
+        """Return the figures of the last window, summed over engines."""
+        return self._window(self._tracks.values(), self._log_rings)
+
+    def _window(self, tracks: Iterable[EngineTrack], log_engines: Iterable[str]) -> Figures | None:
+        countable = [track.ring for track in tracks if self._has_windows(track)]
+        windows = self._windows(countable or self._logged(log_engines), self.window_seconds)
+        if not windows:
+            return None
+        counts = reduce(add, (window.counts for window in windows))
+        if not countable and not counts.draft_tokens:
+            return None  # without lines in the window the log says nothing
+        seconds = max(window.seconds for window in windows)
+        result = figures(counts, self.num_speculative_tokens, "metrics" if countable else "log", seconds)
+        return without_length(result) if self.engine_generation == "v0" else result
+
+    def _logged(self, engines: Iterable[str]) -> list[SampleRing]:
+        return [self._log_rings[engine] for engine in engines if engine in self._log_rings]
+
+    def _windows(self, rings: Iterable[SampleRing], seconds: float) -> list[Window]:
+        now = self._clock()
+        return [window for ring in rings if (window := ring.window(seconds, now))]
+
+    def lifetime(self) -> Figures | None:
+        """Return the figures since the predictor started, summed over engines."""
+        return self._lifetime(list(self._tracks.values()))
+
+    def _lifetime(self, tracks: list[EngineTrack]) -> Figures | None:
+        if not self._counted or not tracks:
+            return None
+        if self.engine_generation == "v0":
+            rates = [rate for track in tracks if (rate := track.snapshot.lifetime_acceptance_ratio) is not None]
+            if len(rates) != 1:  # V0 runs one engine; several ratios cannot be averaged without counts
+                return None
+            return figures(Counts(), None, "metrics", None, acceptance_ratio=rates[0])
+        counts = reduce(add, (timed_counts_of(track.snapshot) for track in tracks))
+        if counts.draft_tokens is None:
+            return None
+        return figures(counts, self.num_speculative_tokens, "metrics", None)
+
+    def shown_history(self, window: Figures | None) -> tuple[HistoryPoint, ...]:
+        """Return the windows of the last hour, with ``window`` as the newest."""
+        return self.history.shown(self._clock(), window, self._wall_clock() - self._clock())
+
+    # --- State ---
+
+    @property
+    def state(self) -> StateName:
+        """The state of the whole predictor."""
+        return self._state(list(self._tracks.values()), self._log_rings)
+
+    def _state(self, tracks: list[EngineTrack], log_engines: Iterable[str]) -> StateName:
+        if self.snapshot is None:
+            return "unreachable"
+        if not self.snapshot.stats_present:
+            return "stats_disabled"
+        if not self._speculates(tracks):
+            return "speculation_off"
+        stepped, drafted = self._activity(tracks)
+        if not drafted and self.engine_generation == "v0":  # its counters move once a log interval; the log tells more
+            logged = self._windows(self._logged(log_engines), self.policy.state_window_seconds)
+            drafted = any(window.counts.draft_tokens for window in logged)
+        if drafted:
+            return "drafting"
+        return "not_drafting" if stepped else "idle"
+
+    def _activity(self, tracks: list[EngineTrack]) -> tuple[bool, bool]:
+        """Return whether the engines decode, and whether they draft. A single answer tells it by what runs."""
+        windows = self._windows((track.ring for track in tracks), self.policy.state_window_seconds)
+        if not windows:
+            stepped = any(track.snapshot.requests_running for track in tracks)
+            return stepped, stepped and any(track.snapshot.draft_tokens for track in tracks)
+        counts = reduce(add, (window.counts for window in windows))
+        return bool(counts.generation_tokens if counts.steps is None else counts.steps), bool(counts.draft_tokens)
+
+    def _speculates(self, tracks: Iterable[EngineTrack]) -> bool:
+        """Whether speculation is on by the log's init line; without it, whether metrics prove it."""
+        configured = self.running.speculative
+        return any(_drafts(track.snapshot) for track in tracks) if configured is None else configured
+
+    # --- What speculation gives ---
+
+    @property
+    def resolved_policy(self) -> ResolvedPolicy:
+        """The thresholds for this predictor's method."""
+        return self.policy.for_method(self.running.method)
+
+    @property
+    def assumed_break_even(self) -> BreakEven:
+        """Break-even by the policy."""
+        return assumed_break_even(self.window(), self.num_speculative_tokens, self.resolved_policy)
+
+    @property
+    def measured_break_even(self) -> BreakEven | None:
+        """Break-even against the baseline without speculation at like load."""
+        return measured_break_even(self.window(), self.num_speculative_tokens, self.cost)
+
+    def k_choice(self, window: Figures | None) -> KChoice | None:
+        """Return which k the measured cost and the window's curve support."""
+        return k_choice(window, self.num_speculative_tokens, self.cost, self.resolved_policy)
+
+    def recommended(self, window: Figures | None) -> int | None:
+        """Return the best k by the measured cost."""
+        choice = self.k_choice(window)
+        return choice.recommended if choice else None
+
+    def benefits(self) -> list[tuple[str, ModelBenefit]]:
+        """Return what speculation gives each served model."""
+        off = self.state == "speculation_off" or self.running.rejection_sampling == SYNTHETIC
+        measured_model = self.baseline.model_name if self.baseline and not off else None
+        assumed = None if off else self.assumed_break_even
+        return [
+            (
+                model,
+                ModelBenefit(
+                    assumed=assumed,
+                    measured=self.measured_break_even if model == measured_model else None,
+                    cost=self.cost if model == measured_model else None,
+                    loads=self.loads[model].bins() if model in self.loads else [],
+                ),
+            )
+            for model in self.model_names
+        ]
+
+    # --- Engine by engine ---
+
+    def engines(self) -> list[EngineView]:
+        """Return every known engine in order; without snapshots if the last fetch failed."""
+        return [self._engine(*key, track) for key, track in sorted(self._tracks.items())]
+
+    def _engine(self, model_name: str, engine: str, track: EngineTrack) -> EngineView:
+        window, lifetime = self._window([track], [engine]), self._lifetime([track])
+        if window is None and self.engine_generation == "v0":
+            window = lifetime
+        return EngineView(
+            model_name=model_name,
+            engine=engine,
+            track=track,
+            snapshot=track.snapshot if self._counted else None,
+            window=window,
+            lifetime=lifetime,
+            recommended_num_speculative_tokens=self.recommended(window),
+            state=self._state([track], [engine]),
+            has_windows=self._has_windows(track),
+            kv_cache_tokens=self._kv_cache_tokens(track.snapshot) if self._counted else None,
+        )
+
+    def log_engines(self) -> list[tuple[str, EngineLogTotals]]:
+        """Return the log's totals of every engine; empty if no log is read.
+
+        Engines known only from the metrics have zeros, unless speculation is off: a counter that stays at zero means
+        that drafts are missing.
+        """
+        config = self.running.config
+        if self.reader is None or (config is not None and config.speculative is False):
+            return []
+        silent = () if self.state == "speculation_off" else self._engine_names
+        return sorted({**{engine: EngineLogTotals() for engine in silent}, **self.log.engines}.items())
+
+    # --- For the judgement ---
+
+    def evidence(self) -> Evidence:
+        """Return the evidence for a judgement of this predictor."""
+        windows = {engine: totals.windows for engine, totals in self.log.engines.items() if totals.windows}
+        # Lines come at intervals: their absence proves nothing at first.
+        watched = self.reader is not None and self._clock() - self._born >= self.window_seconds
+        return Evidence(
+            state=self.state,
+            figures=self.window() or self.lifetime(),
+            vllm_version=self.running.vllm_version,
+            engine_generation=self.engine_generation,
+            method=self.running.method,
+            num_speculative_tokens=self.num_speculative_tokens,
+            rejection_sampling=self.running.rejection_sampling,
+            engines=len(self._engine_names) or len(windows),
+            log_windows=sum(windows.values()) if watched or windows else None,
+            warnings=frozenset(self.warnings),
+            baseline=self.baseline,
+            cost=self.cost,
+            deployment=self._deployment,
+        )
+
+    @property
+    def _deployment(self) -> Deployment:
+        tokens = self._least_kv_cache_tokens
+        return msgspec.structs.replace(self.running.deployment, kv_cache_tokens=None if tokens is None else int(tokens))
+
+
+def _drafts(engine: EngineSnapshot) -> bool:
+    """Whether the metrics alone prove that speculation is on.
+
+    From 0.8.5 on the counters exist only with speculation. 0.8.3 and 0.8.4 have no drafts counter and always register
+    the others, so only a count proves it. A V0 engine shows its gauge only after it has drafted.
+    """
+    if engine.drafts is not None:
+        return True
+    return bool(engine.draft_tokens) or engine.lifetime_acceptance_ratio is not None

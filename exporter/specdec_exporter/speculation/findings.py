@@ -1,0 +1,82 @@
+"""The reasons behind a verdict: what was found of acceptance, length, curve and chance."""
+
+from __future__ import annotations
+
+from specdec_exporter.predictor.versions import LOSSY_REJECTION
+from specdec_exporter.speculation.benefit import BreakEven
+from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
+from specdec_exporter.speculation.verdict import Finding, VerdictCode
+
+
+def by_break_even(
+    figures: Figures, rate: float, num_speculative_tokens: int | None, even: BreakEven, policy: ResolvedPolicy
+) -> list[Finding]:
+    """Judge acceptance, length and curve by the break-even."""
+    text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
+    findings = [Finding("WARN" if rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
+    if _is_suspicious(figures, rate, num_speculative_tokens, policy.general):
+        text = "text that repeats itself is accepted almost always: look at some outputs"
+        findings.append(Finding("PASS", "Acceptance", text))
+    length = figures.mean_acceptance_length
+    if length is not None and even.mean_acceptance_length is not None:
+        text = f"mean acceptance length {length:.2f} (break-even {even.mean_acceptance_length:.2f}, {even.basis})"
+        findings.append(Finding("WARN" if length < even.mean_acceptance_length else "PASS", "Length", text))
+    if figures.tokens_per_step is not None:
+        text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
+        findings.append(Finding("PASS", "Tokens per step", text))
+    if (curve := curve_finding(figures, policy)) is not None:
+        findings.append(curve)
+    if figures.short_drafts:
+        text = "some drafts are shorter than k, so the curve's tail reads too low"
+        findings.append(Finding("PASS", "Curve", text))
+    return findings
+
+
+def curve_finding(figures: Figures, policy: ResolvedPolicy) -> Finding | None:
+    """Return what is wrong with the curve: its first position is rejected, or only its first is accepted."""
+    first, second = (*figures.conditional, None, None)[:2]
+    if first is None:
+        return None
+    if first < policy.general.head_acceptance_ratio_min:
+        return Finding(
+            "WARN",
+            "Curve",
+            f"position 0 is accepted in {first:.0%} of the drafts only: the draft is wrong from its first token",
+            "Check that draft and target belong together: checkpoint, tokenizer, quantisation, release.",
+        )
+    if second is not None and second < policy.general.tail_acceptance_ratio_min and not figures.short_drafts:
+        return Finding(
+            "WARN",
+            "Curve",
+            f"position 0 is accepted ({first:.1%}), position 1 almost never ({second:.1%})",
+            "Check that the draft head fits this release: its second token is almost always wrong.",
+        )
+    return None
+
+
+def _is_suspicious(figures: Figures, rate: float, num_speculative_tokens: int | None, policy: Policy) -> bool:
+    """Whether acceptance is so high that the text probably repeats itself."""
+    positions = num_speculative_tokens or len(figures.per_position)
+    return rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions
+
+
+def chance_findings(
+    preliminary: str | None, within_chance: tuple[VerdictCode, ...], interval: Estimate | None
+) -> list[Finding]:
+    """Return how far chance could explain the verdict. ``preliminary``: the drafts are of too few requests."""
+    findings = [Finding("PASS", "Chance", preliminary)] if preliminary else []
+    if within_chance:
+        words = " or ".join(code.replace("_", " ") for code in within_chance)
+        acceptance = f": acceptance lies between {interval.low:.2f} and {interval.high:.2f} (95 %)" if interval else ""
+        findings.append(Finding("PASS", "Chance", f"it may also be {words}{acceptance}"))
+    return findings
+
+
+def answer_findings(rejection_sampling: str | None) -> list[Finding]:
+    """Return whether answers may differ from the target's."""
+    if rejection_sampling not in LOSSY_REJECTION:
+        return []
+    text = f"rejection sampling is lossy ({rejection_sampling}): answers may differ from the target's"
+    return [Finding("PASS", "Answers", text)]

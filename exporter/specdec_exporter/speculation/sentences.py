@@ -1,0 +1,218 @@
+"""The verdict's sentences: headline and next step for each case."""
+
+from __future__ import annotations
+
+import math
+
+from specdec_exporter.speculation.benefit import BreakEven, Slowdown, Speed, k_choice
+from specdec_exporter.speculation.cost import KChoice
+from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.policy import ResolvedPolicy
+from specdec_exporter.speculation.verdict import Level, Verdict, VerdictCode
+
+
+def undecided(case: str, reason: str) -> Verdict:
+    """Return the verdict that there is none, and why."""
+    headline, action = _WORDS[case]
+    return Verdict(code="unknown", headline=headline, reasons=(reason,), action=action)
+
+
+def without_drafts(state: str) -> Verdict:
+    """Return the verdict in a state without drafts to judge."""
+    return _WITHOUT_DRAFTS[state]
+
+
+def subject_of(state: str) -> tuple[Level, str] | None:
+    """Return level and subject of the one finding in a state without drafts to judge; ``None`` for another state."""
+    return _SUBJECTS.get(state)
+
+
+def sentence(
+    code: VerdictCode,
+    even: BreakEven,
+    evidence: Evidence,
+    policy: ResolvedPolicy,
+    *,
+    measured: Speed | None,
+    late: Slowdown | None,
+) -> tuple[str, str]:
+    """Return headline and next step for a word. ``measured`` and ``late``: speed and latency against the baseline."""
+    headline, action = _WORDS[_case(code, even, measured, late)]
+    if code == "not_paying" and measured is not None and measured.pays is False:
+        k = evidence.num_speculative_tokens
+        return headline, _remedy(k_choice(evidence.figures, k, evidence.cost, policy), k)
+    speedup = measured.speedup.value if measured else math.nan
+    return headline.format(even=even, speedup=speedup), action.format(measure=_how_to_measure(evidence))
+
+
+def _case(code: VerdictCode, even: BreakEven, measured: Speed | None, late: Slowdown | None) -> str:
+    if code == "slower":
+        if measured is not None and measured.pays:
+            return "slower_paying"
+        return "slower_by_drafts" if late is not None and late.by_drafts else code
+    if code == "harmful":
+        return "harmful_at_like_load" if even.basis == "measured" else code
+    if measured is not None and measured.pays is not None and not measured.harmful:
+        return "measured_paying" if measured.pays else "measured_not_paying"
+    return "undecided" if even.basis == "measured" and code != "broken" else code
+
+
+def _how_to_measure(evidence: Evidence) -> str:
+    """Return the way to a measured break-even."""
+    if evidence.cost is not None:
+        return "measure for longer"
+    if evidence.baseline is not None and evidence.baseline.step_times is not None:
+        return "send enough requests, or record the baseline without speculation at this load too"
+    return (
+        "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file; "
+        "then break-even is measured here"
+    )
+
+
+def _remedy(choice: KChoice | None, num_speculative_tokens: int | None) -> str:
+    """Return the next step after a measured loss."""
+    if choice is not None and choice.recommended == 0:
+        return "Switch speculation off at this load: no k up to the running one pays."
+    if choice is not None and choice.recommended and choice.recommended != num_speculative_tokens:
+        return f"Lower k from {num_speculative_tokens} to {choice.recommended}."
+    if choice is not None and choice.record_next:
+        return (
+            f"Switch speculation off at this load, or record k = {choice.record_next} too and compare both with the "
+            "baseline: a lower k may pay."
+        )
+    return "Switch speculation off at this load, or limit it to smaller batches."
+
+
+_LOOK_ELSEWHERE = (
+    "If it began with a deployment, roll back. Otherwise look at load (waiting requests, KV cache, preemptions), "
+    "neighbours on the machine and longer prompts."
+)
+_WORDS: dict[str, tuple[str, str]] = {
+    "slower": ("Slower than before, not because of drafts", _LOOK_ELSEWHERE),
+    "slower_paying": (
+        "Slower than before, not because of drafts: speculation still gives {speedup:.2f}x",
+        _LOOK_ELSEWHERE,
+    ),
+    "slower_by_drafts": (
+        "Slower than before: fewer draft tokens are accepted",
+        "Find what changed when acceptance fell: draft model, target, quantisation, release, sampling or prompts.",
+    ),
+    "no_figures": ("Speculation is on; there are no figures yet", "Wait for the next reading."),
+    "few_drafts": ("Too few drafts for a verdict", "Look again after more traffic."),
+    "synthetic": (
+        "Acceptance is synthetic: it says nothing about the draft",
+        "To measure the draft, remove rejection_sample_method from --speculative-config: synthetic is for tests.",
+    ),
+    "broken": (
+        "Almost nothing that is drafted is accepted",
+        "Check that draft and target belong together: model, tokenizer, quantisation, release. Then {measure}.",
+    ),
+    "harmful": (
+        "Decoding is much slower than at baseline",
+        "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
+    ),
+    "harmful_at_like_load": (
+        "Speculation makes the service slower than the same load without it",
+        "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
+    ),
+    "not_paying": (
+        "Acceptance is below {even.acceptance_ratio:.2f}; whether it pays is not measured here",
+        "To know, {measure}. Meanwhile look at the draft head, the sampling temperature and the traffic.",
+    ),
+    "measured_not_paying": ("Speculation gives no speed-up", ""),
+    "watch": (
+        "Speculation may or may not pay at this acceptance; it is not measured here",
+        "To know, {measure}.",
+    ),
+    "undecided": ("The measurement does not tell yet whether speculation pays", "To know, {measure}."),
+    "measured_paying": ("Speculation is paying off", "Nothing to do."),
+    "healthy": ("Acceptance is good; the speed-up is not measured here", "To know it, {measure}."),
+}
+
+# States without drafts to judge: level and subject of the one finding, and the verdict.
+_SUBJECTS: dict[str, tuple[Level, str]] = {
+    "unreachable": ("FAIL", "Metrics"),
+    "stats_disabled": ("FAIL", "Statistics"),
+    "speculation_off": ("WARN", "Speculation"),
+    "idle": ("PASS", "Drafting"),
+    "not_drafting": ("WARN", "Drafting"),
+    "api_servers": ("PASS", "Log"),
+    "no_engine_config": ("WARN", "Log"),
+    "no_stats_lines": ("PASS", "Log"),
+    "nothing_known": ("WARN", "Log"),
+}
+_WITHOUT_DRAFTS: dict[str, Verdict] = {
+    "unreachable": Verdict(
+        code="unknown",
+        headline="The predictor does not answer, so nothing is known",
+        reasons=(),
+        action="Check that the predictor runs and that --predictor.url points at the port of its /metrics.",
+    ),
+    "stats_disabled": Verdict(
+        code="unknown",
+        headline="The predictor answers, but without engine statistics",
+        reasons=("its /metrics holds none of the inference engine's families",),
+        action="Start vLLM without --disable-log-stats, or point --predictor.url at vLLM instead of a proxy.",
+    ),
+    "speculation_off": Verdict(
+        code="off",
+        headline="Speculative decoding is off",
+        reasons=(
+            "the predictor exposes no draft counters, or its log says speculative_config=None",
+            "or its method is extract_hidden_states, which drafts nothing",
+        ),
+        action="Nothing to do, unless it should be on: pass --speculative-config to vLLM.",
+    ),
+    "idle": Verdict(
+        code="idle",
+        headline="Speculation is on; no tokens are being generated",
+        reasons=(),
+        action="Wait for traffic.",
+    ),
+    "not_drafting": Verdict(
+        code="watch",
+        headline="Tokens are generated, but nothing is drafted",
+        reasons=("no draft tokens while decoding steps go on",),
+        action="Look for sampling parameters that switch speculation off, a batch-size limit (dynamic k), or, with "
+        "n-gram lookup, prompts that hold nothing to copy.",
+    ),
+    "api_servers": Verdict(
+        code="unknown",
+        headline="Several API servers: vLLM switches its periodic stats lines off",
+        reasons=(
+            "with --api-server-count above 1 no stats line is logged (vLLM 0.10.2 and later)",
+            "--data-parallel-size N runs N API servers unless told otherwise (0.15.1 and later)",
+        ),
+        action="Read /metrics, which stays complete: specdec-exporter check URL. For lines in the log start vLLM with "
+        "--api-server-count 1.",
+    ),
+    "no_engine_config": Verdict(
+        code="unknown",
+        headline="Tokens were generated, but no spec-decode line was logged",
+        reasons=(
+            "speculation is off, or nothing was drafted; the engine's init line, which would tell, is not in this log",
+        ),
+        action="Read the log from the predictor's start, or ask it: specdec-exporter check URL.",
+    ),
+    "no_stats_lines": Verdict(
+        code="unknown",
+        headline="Speculation is configured, but the log holds no stats line",
+        reasons=(
+            "no traffic yet: idle intervals are logged at DEBUG level only",
+            "or --disable-log-stats, or a log level above INFO (VLLM_LOGGING_LEVEL)",
+            "or several API servers (--api-server-count, --data-parallel-size), which switch the lines off",
+        ),
+        action="Ask the predictor: specdec-exporter check URL.",
+    ),
+    "nothing_known": Verdict(
+        code="unknown",
+        headline="This log holds no line of vLLM's statistics",
+        reasons=(
+            "another container's or program's log",
+            "or --disable-log-stats, a log level above INFO (VLLM_LOGGING_LEVEL), or VLLM_CONFIGURE_LOGGING=0",
+            "or a diffusion model, whose lines count no acceptance",
+        ),
+        action="Check that this is the log of the predictor's own container, from its start; or ask the predictor: "
+        "specdec-exporter check URL.",
+    ),
+}

@@ -1,0 +1,382 @@
+"""Three or more recordings: the fastest by load, where speculation stops paying, and the configuration to run."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from rich.cells import cell_len
+from rich.console import Console
+
+from anyrecording import recordings
+from builders import known, numbers
+from promtool import REPOSITORY
+from recordings import CONTEXT, loaded, recording
+from specdec_exporter.baseline.file import Baseline, to_yaml
+from specdec_exporter.commands.cli import cli
+from specdec_exporter.comparison.advice import Advice, AdviceCode
+from specdec_exporter.comparison.fastest import AtLoad, Fastest, Line, crossover
+from specdec_exporter.comparison.schedule import batch_schedule
+from specdec_exporter.comparison.several import Several, compare_several
+from specdec_exporter.errors import ComparisonError, ConfigError
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.terminal import plot
+from specdec_exporter.terminal.sections import as_json
+from specdec_exporter.terminal.several import as_markdown, print_several
+
+replace = msgspec.structs.replace
+LOADS = (0.9, 3.0, 7.0, 15.0, 30.0, 60.0)
+CURVE = (0.7, 0.5, 0.35, 0.25, 0.18, 0.12)
+CONFIG = '{"method": "eagle3", "model": "/head", "num_speculative_tokens": 6}'
+
+
+class Server:
+    """A server whose step times are known: without drafts by load, and what drafts add, which grows with the load."""
+
+    def __init__(self, fixed: float = 0.1, marginal: float = 0.05, growth: float = 1 / 20) -> None:
+        self.fixed, self.marginal, self.growth = fixed, marginal, growth
+
+    def speedup(self, k: int, load: float) -> float:
+        return (1.0 + sum(CURVE[:k])) / self._slowdown(k, load)
+
+    def _slowdown(self, k: int, load: float) -> float:
+        return 1.0 + (self.fixed + k * self.marginal) * (1 + load * self.growth) if k else 1.0
+
+    def record(self, k: int, loads: Sequence[float] = LOADS, **facts: Any) -> Baseline:
+        times = {load: 0.02 * (1 + load / 40) * self._slowdown(k, load) for load in loads}
+        given = {"name": f"k{k}" if k else "plain", "intervals": 24, "noise": 0.02, **facts}
+        return loaded(given.pop("name"), times, CURVE[:k], **given)
+
+
+DEAR = Server(0.2, 0.12, 1 / 10)  # it pays up to some 20 running
+
+
+def side_by_side(*found: Baseline) -> Several:
+    return compare_several(found, load_policy())
+
+
+def command(k: int) -> dict[str, Any]:
+    config = CONFIG.replace("6", str(k))
+    return {"context": replace(CONTEXT, command=f"vllm serve m --speculative-config '{config}'")}
+
+
+# --- What is fastest --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fixed", "marginal"), [(0.1, 0.05), (0.4, 0.02), (0.05, 0.2)])
+def test_the_fastest_at_each_load_is_the_best_by_brute_force_or_as_good(fixed: float, marginal: float) -> None:
+    server = Server(fixed, marginal)
+    several = side_by_side(*(server.record(k) for k in (0, 1, 3, 6)))
+    assert [each.concurrency for each in several.fastest] == pytest.approx(LOADS, rel=0.05)
+    for each, load in zip(several.fastest, LOADS, strict=True):
+        k = int(each.recording.removeprefix("k")) if each.recording else 0
+        best = max(server.speedup(other, load) if other else 1.0 for other in (0, 1, 3, 6))
+        assert (server.speedup(k, load) if k else 1.0) >= 0.97 * best
+        assert each.unjudged == ()
+
+
+def test_speculation_stops_paying_where_the_fastest_falls_below_one() -> None:
+    several = side_by_side(*(DEAR.record(k) for k in (0, 1, 3)))
+    true = next(load / 10 for load in range(1, 600) if max(DEAR.speedup(k, load / 10) for k in (1, 3)) < 1.0)
+    found = known(several.advice.stops_paying_at)
+    assert found.value == pytest.approx(true, rel=0.15)
+    assert f"speculation stops paying at about {found.value:.1f}" in several.advice.reasons[0]
+    own = {line.recording: known(line.stops_paying_at).value for line in several.lines}
+    assert found.value == pytest.approx(max(own.values()), rel=0.05)
+
+
+def test_the_order_does_not_matter_and_the_plain_one_is_found_by_its_facts() -> None:
+    found = [Server().record(k) for k in (0, 1, 3)]
+    assert side_by_side(*found).advice == side_by_side(*reversed(found)).advice
+    assert {each.baseline.name for each in side_by_side(*reversed(found)).comparisons} == {"plain"}
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.15])
+@pytest.mark.parametrize("seed", range(4))
+def test_chance_alone_does_not_make_the_fastest_change_from_load_to_load(noise: float, seed: int) -> None:
+    """At every load k = 3 and k = 4 differ by less than two percent."""
+    server = Server(0.2, 0.1, 0.0)
+    several = side_by_side(*(server.record(k, noise=noise, seed=seed) for k in (0, 3, 4)))
+    winners = [each.recording for each in several.fastest]
+    assert sum(one != other for one, other in pairwise(winners)) <= 2
+
+
+# --- What to run ------------------------------------------------------------------------------------------------------
+
+
+def test_one_k_that_is_fastest_everywhere_runs_with_its_own_configuration() -> None:
+    several = side_by_side(
+        Server().record(0), Server().record(1, LOADS[:4]), Server().record(6, LOADS[:4], **command(6))
+    )
+    advice = several.advice
+    assert (advice.code, advice.recording, advice.num_speculative_tokens) == ("use", "k6", 6)
+    assert advice.speculative_config == json.loads(CONFIG)
+    assert advice.headline.startswith("k6 (eagle3, k = 6) is fastest: 1.8")
+
+
+def test_k_by_load_is_in_vllms_own_spelling() -> None:
+    advice = side_by_side(DEAR.record(0), DEAR.record(1, **command(1)), DEAR.record(3, **command(3))).advice
+    config = known(advice.speculative_config)
+    assert config["num_speculative_tokens_per_batch_size"] == [[1, 16, 3], [17, 64, 0]]
+    assert {key: config[key] for key in ("method", "model", "num_speculative_tokens")} == {
+        "method": "eagle3",
+        "model": "/head",
+        "num_speculative_tokens": 3,
+    }
+    assert advice.action == "Run this configuration, record it, and compare again."
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments", "keys"),
+    [
+        ("0.32.0", "", {"num_speculative_tokens_per_batch_size"}),
+        ("0.23.0", "", set()),
+        ("0.32.0", "--data-parallel-size 2", set()),
+        ("0.8.5", "", {"disable_by_batch_size"}),
+        (None, "", set()),
+    ],
+)
+def test_what_a_release_cannot_do_is_not_recommended(version: str | None, arguments: str, keys: set[str]) -> None:
+    facts = {"vllm_version": version, "context": replace(CONTEXT, command=f"vllm serve m {arguments}")}
+    advice = side_by_side(*(DEAR.record(k, LOADS[:5], **facts) for k in (0, 1, 3))).advice
+    both = {"num_speculative_tokens_per_batch_size", "disable_by_batch_size"}
+    assert both & set(advice.speculative_config or ()) == keys
+
+
+def test_drafts_that_lose_at_the_load_are_off() -> None:
+    advice = side_by_side(*(Server(0.9, 0.3).record(k, (30.0,)) for k in (0, 1, 3))).advice
+    assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("off", 0, None)
+    assert "Run without --speculative-config" in advice.action
+
+
+def test_a_gain_within_chance_is_undecided() -> None:
+    server = Server(0.63, 0.05, 0.0)  # 1.7 / 1.68
+    advice = side_by_side(*(server.record(k, (7.0,), noise=0.3, name=name) for k, name in PAIRS)).advice
+    assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("undecided", None, None)
+
+
+PAIRS = ((0, "plain"), (1, "one"), (1, "other"))
+
+
+# --- Nothing slower is advised ----------------------------------------------------------------------------------------
+
+
+def test_no_k_is_advised_while_an_unjudged_recording_is_faster() -> None:
+    """Requests at a fixed rate: the faster server has so few in flight that the plain one never had such a load."""
+    plain = Server().record(0, (14.0, 24.0))
+    slow, fast = Server().record(1, (14.0,)), Server().record(6, (3.0,))
+    several = side_by_side(plain, slow, fast)
+    advice = several.advice
+    assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("record_more", None, None)
+    assert "k6 (eagle3, k = 6) may be the fastest" in advice.headline
+    assert "k6 ran at about 3.0" in advice.action
+    assert several.fastest[0].unjudged == ("k6",)
+    slower = side_by_side(plain, slow, Server(3.0).record(6, (3.0,)))
+    assert slower.advice.recording == "k1"
+
+
+def test_the_fastest_is_advised_at_its_own_load_though_the_slower_ran_at_a_higher_one() -> None:
+    advice = side_by_side(
+        Server().record(0, (7.0, 14.0)), Server().record(1, (14.0,)), Server().record(6, (7.0,))
+    ).advice
+    assert (advice.code, advice.recording) == ("use", "k6")
+    assert "num_speculative_tokens_per_batch_size" not in known(advice.speculative_config)
+
+
+ks = st.lists(st.sampled_from((1, 2, 3, 4, 6)), min_size=2, max_size=3, unique=True)
+some_loads = st.lists(st.sampled_from(LOADS), min_size=1, max_size=3, unique=True).map(sorted)
+
+
+@given(st.floats(0.0, 0.6), st.floats(0.01, 0.25), ks, some_loads, st.data())
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_whatever_was_recorded_no_advised_k_is_slower_than_another_recorded_one(
+    fixed: float, marginal: float, given_ks: list[int], plain_loads: list[float], data: st.DataObject
+) -> None:
+    """Either the advised recording is the best at its load, or every faster one was judged there and found slower."""
+    server = Server(fixed, marginal)
+    found = [server.record(k, data.draw(some_loads), intervals=12, noise=0.005) for k in given_ks]
+    several = side_by_side(server.record(0, plain_loads, intervals=12, noise=0.005), *found)
+    advice = several.advice
+    if advice.recording is None:
+        return
+    lines = {line.recording: line for line in several.lines}
+    mine = lines[advice.recording]
+    (here,) = (each for each in several.fastest if each.concurrency == advice.concurrency)
+    for line in several.lines:
+        other = line.speedup_at(here.concurrency_bound)
+        if other is not None:
+            assert known(here.speedup.high) >= known(other.low)
+        elif line is not mine:
+            assert known(line.mean_time_per_output_token_seconds) >= known(mine.mean_time_per_output_token_seconds)
+
+
+# --- Refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([recording("a", curve=CURVE), recording("b", curve=CURVE)], "found none without speculation of 2"),
+        ([recording("a"), recording("b"), recording("c", curve=CURVE)], "found a, b without speculation of 3"),
+        ([recording("a")], "expected one recording without speculation and others with it"),
+        ([recording("a"), recording("b", curve=CURVE), recording("b", curve=CURVE)], "found b twice"),
+        ([recording("a"), recording("b", curve=CURVE, context=replace(CONTEXT, model="other"))], "of one model"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(found: list[Baseline], words: str) -> None:
+    with pytest.raises(ComparisonError, match=words):
+        side_by_side(*found)
+
+
+def test_without_a_like_load_nothing_is_recommended() -> None:
+    several = side_by_side(recording("plain"), recording("k3", curve=CURVE[:3]), Server().record(6))
+    assert (several.advice.code, several.advice.speculative_config) == ("unknown", None)
+    assert several.fastest == ()
+
+
+# --- Crossover and schedule -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("speedups", "found"),
+    [
+        ([(1.0, 2.0), (4.0, 1.5), (16.0, 0.5)], 8.0),
+        ([(1.0, 2.0), (4.0, 1.0), (16.0, 0.5)], 4.0),
+        ([(1.0, 2.0), (4.0, 1.5)], None),
+        ([(1.0, 0.9), (4.0, 0.8)], None),
+        ([(1.0, 0.9), (4.0, 1.2), (8.0, 1.1), (16.0, 0.9)], 8.0 * math.sqrt(2.0)),
+        ([], None),
+        ([(0.0, 2.0), (4.0, 0.5)], None),
+    ],
+)
+def test_the_crossover_is_where_the_speedup_falls_below_1(
+    speedups: list[tuple[float, float]], found: float | None
+) -> None:
+    assert crossover(speedups) == (None if found is None else pytest.approx(found))
+
+
+@given(
+    st.dictionaries(st.sampled_from([1 << power for power in range(12)]), st.integers(0, 8), min_size=1).map(
+        lambda found: sorted(found.items())
+    )
+)
+def test_vllm_accepts_a_schedule_and_reads_the_same_k(best: list[tuple[int, int]]) -> None:
+    """Its own checks (0.32.0): from 1, ascending, without overlap. Beyond the last range, the last k holds."""
+    schedule = batch_schedule(best)
+    assert schedule[0][0] == 1
+    assert all(first <= last and k >= 0 for first, last, k in schedule)
+    assert all(last + 1 == first and k != other for (_, last, k), (first, _, other) in pairwise(schedule))
+    for bound, k in best:
+        assert [each for first, last, each in schedule if first <= bound <= last] == [k]
+
+
+# --- Outputs ----------------------------------------------------------------------------------------------------------
+
+
+def printed(several: Several) -> str:
+    console = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False, color_system=None)
+    print_several(console, several)
+    found: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return found
+
+
+SEVERAL = side_by_side(DEAR.record(0), DEAR.record(1), DEAR.record(3, name="what | others *call* `this`", **command(3)))
+
+
+def test_the_text_fits_80_columns_apart_from_the_flag_to_copy() -> None:
+    *lines, flag = printed(SEVERAL).splitlines()
+    assert max(map(len, lines)) <= 80
+    given_config = re.fullmatch(r"--speculative-config '(.*)'", flag)
+    assert json.loads(known(given_config)[1]) == SEVERAL.advice.speculative_config
+    assert "\n".join(lines).count("no_blocks") == 1  # once for all recordings
+
+
+def test_the_markdown_has_rows_as_wide_as_its_heads_and_foreign_text_means_itself() -> None:
+    text = as_markdown(SEVERAL)
+    assert r"what \| others \*call\* \`this\`" in text
+    for in_table, rows in groupby(text.splitlines(), lambda line: line.startswith("|")):
+        assert not in_table or len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+
+
+def test_the_json_is_the_result_and_each_key_is_documented() -> None:
+    assert msgspec.json.decode(as_json(SEVERAL), type=Several) == SEVERAL
+    page = (REPOSITORY / "docs" / "compare.md").read_text("utf-8").partition("\n## More than two recordings\n")[2]
+    named = set(re.findall(r"`([a-z0-9_]+)`", page))
+    keys = {name for shape in (Several, Line, AtLoad, Fastest, Advice) for name in shape.__struct_fields__}
+    assert keys | set(get_args(AdviceCode)) <= named
+
+
+@given(st.lists(recordings(), min_size=2, max_size=4))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_any_recordings_are_compared_or_refused_in_words(found: list[Baseline]) -> None:
+    plain = replace(recording("the plain one"), context=found[0].context, model_name=found[0].model_name)
+    named = [replace(each, name=f"{index} {each.name}") for index, each in enumerate(found)]
+    try:
+        several = side_by_side(plain, *named)
+    except ComparisonError:
+        return
+    assert all(map(math.isfinite, numbers(several)))
+    assert max(map(cell_len, printed(several).splitlines()[:-1])) <= 80
+    assert as_markdown(several).startswith("# ")
+    assert json.loads(as_json(several), parse_constant=pytest.fail)["advice"]["code"] == several.advice.code
+
+
+def test_the_command_writes_each_output_and_fails_on_a_regression_where_asked_for(tmp_path: Path) -> None:
+    files = []
+    for each in (DEAR.record(0), DEAR.record(1), Server(0.9, 0.3).record(3)):
+        (tmp_path / f"{each.name}.yaml").write_text(to_yaml(each))
+        files.append(str(tmp_path / f"{each.name}.yaml"))
+
+    def ran(*options: str) -> tuple[int, str]:
+        result = CliRunner().invoke(cli, ["compare", *files, *options], standalone_mode=False, catch_exceptions=False)
+        return result.return_value, result.stdout
+
+    assert ran()[0] == 0
+    assert "Advice: use" in ran("--fail-on-regression")[1]
+    assert ran("--fail-on-regression")[0] == 1  # k3 is slower
+    assert ran("--output=markdown")[1].startswith("# Recordings side by side\n")
+    assert msgspec.json.decode(ran("--output=json")[1], type=Several).advice.code == "use"
+    picture = tmp_path / "speedup.svg"
+    assert ran(f"--plot={picture}")[0] == 0
+    assert picture.read_text().count("k1 (eagle3, k = 1)") == 1
+
+
+# --- Picture ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_is_the_same_each_time_and_has_a_line_of_its_own_for_each_recording(tmp_path: Path) -> None:
+    for name in ("one.svg", "again.svg", "one.png"):
+        plot.draw(str(tmp_path / name), SEVERAL)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+    with Image.open(tmp_path / "one.png") as picture:
+        colours = {colour for count, colour in picture.convert("RGB").getcolors(1 << 20) if count > 100}  # type: ignore[union-attr]
+    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours
+
+
+@pytest.mark.parametrize("name", ["x.gif", "nowhere/x.svg", "."])
+def test_a_picture_that_cannot_be_written_is_refused_in_words(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="--plot"):
+        plot.check_plot(str(tmp_path / name))
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plot, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"--plot needs matplotlib: pip install 'specdec-exporter\[plot\]'"):
+        plot.check_plot(str(tmp_path / "x.svg"))
+
+
+def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ComparisonError, match="nothing drawn"):
+        plot.draw(str(tmp_path / "x.svg"), side_by_side(recording("plain"), recording("k3", curve=CURVE[:3])))
