@@ -80,11 +80,12 @@ test-nightly: $(VENV)/.dev $(TOOLS)/.test tools schema ## The tests marked night
 
 ci-nightly: test-nightly test-image test-cluster ## What takes too long for .ci/run: slow tests, the image, a real Kubernetes API
 
-lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict, import-linter
+lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict, import-linter, sizes of modules and functions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/python tools/sizes.py
 
 format: $(VENV)/.dev ## Let ruff put the code in shape
 	$(BIN)/ruff check --fix .
