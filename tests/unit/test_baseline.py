@@ -493,7 +493,7 @@ def numbers(value: Any) -> Any:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(damaged())
 def test_a_damaged_file_is_refused_or_says_exactly_what_was_read(text: str) -> None:
     try:
