@@ -16,7 +16,7 @@ from builders import CAPTURES
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.exporter import PROCESS
 from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.runtime import ExporterRuntime
@@ -57,7 +57,7 @@ async def render(*dumps: Path, log: bool = False) -> str:
                 state.observe_event(event)
         for dump in dumps:
             state.observe_snapshot(parse_exposition(dump.read_bytes()))
-        text = generate_latest(build_registry(runtime)).decode()
+        text = generate_latest(SpecdecCollector(runtime)).decode()
     finally:
         await runtime.stop()
     return "".join(line for line in text.splitlines(keepends=True) if not VOLATILE.match(line))
@@ -100,7 +100,7 @@ async def test_after_a_restart_without_a_sample_yet_nothing_of_the_former_run_is
 
 async def test_what_the_python_client_serves_is_in_the_table_too() -> None:
     settings = Settings()
-    text = generate_latest(build_registry(ExporterRuntime(settings, lambda: settings))).decode()
+    text = generate_latest(SpecdecCollector(ExporterRuntime(settings, lambda: settings))).decode()
     served = dict(re.findall(r"^# TYPE ((?:process|python)_\S+) (\S+)$", text, re.MULTILINE))
     assert served == {family.name: family.type for family in PROCESS.families}
 

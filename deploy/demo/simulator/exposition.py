@@ -58,6 +58,11 @@ def _head(name: str, kind: str) -> tuple[str, str]:
 def _series(engine: Engine, family: Family) -> Iterator[tuple[Labels, float | Histogram]]:
     """Yield labels and values of one family for all engines."""
     release = engine.release
+    if family.source == "cache_config":
+        blocks = engine.settings.kv_cache_tokens // 16 * len(engine.ranks)  # as vLLM: of all engines, beside each
+        labels = {"block_size": "16", "num_gpu_blocks": str(blocks)}
+        yield from (({**labels, "engine": str(rank.index)}, 1) for rank in engine.ranks)
+        return
     for rank in engine.ranks:
         if release.generation == "v0" and not rank.seen_request:
             continue

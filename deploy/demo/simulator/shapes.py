@@ -83,18 +83,21 @@ FAMILIES: tuple[Family, ...] = (
     Family("vllm:request_decode_time_seconds", "histogram", "request_decode"),
     Family("vllm:request_prompt_tokens", "histogram", "prompt_length"),
     Family("vllm:request_generation_tokens", "histogram", "generation_length"),
+    Family("vllm:prefix_cache_queries_total", "counter", "prompt_tokens", "v1", (0, 9, 2)),
+    Family("vllm:prefix_cache_hits_total", "counter", "prefix_hits", "v1", (0, 9, 2)),
+    Family("vllm:cache_config_info", "gauge", "cache_config", "v1", (0, 9, 0)),
 )
 
-# The engine's periodic line. Fields: engine, prompt, generation, running, waiting, kv (percent).
+# The engine's periodic line. Fields: those of EngineStats.
 V1_STATS_LINE = (
-    "Engine {engine:03d}: Avg prompt throughput: {prompt:.1f} tokens/s, "
-    "Avg generation throughput: {generation:.1f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs, "
-    "GPU KV cache usage: {kv:.1f}%, Prefix cache hit rate: 0.0%"
+    "Engine {engine:03d}: Avg prompt throughput: {prompt_throughput:.1f} tokens/s, "
+    "Avg generation throughput: {generation_throughput:.1f} tokens/s, Running: {running:d} reqs, "
+    "Waiting: {waiting:d} reqs, GPU KV cache usage: {kv_cache_usage:.1%}, Prefix cache hit rate: 25.0%"
 )
 V0_STATS_LINE = (
-    "Avg prompt throughput: {prompt:.1f} tokens/s, Avg generation throughput: {generation:.1f} tokens/s, "
-    "Running: {running:d} reqs, Swapped: 0 reqs, Pending: {waiting:d} reqs, GPU KV cache usage: {kv:.1f}%, "
-    "CPU KV cache usage: 0.0%."
+    "Avg prompt throughput: {prompt_throughput:.1f} tokens/s, "
+    "Avg generation throughput: {generation_throughput:.1f} tokens/s, Running: {running:d} reqs, Swapped: 0 reqs, "
+    "Pending: {waiting:d} reqs, GPU KV cache usage: {kv_cache_usage:.1%}, CPU KV cache usage: 0.0%."
 )
 
 

@@ -7,7 +7,6 @@ Memory does not grow with the log. JSON lines are written as their lines are rea
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ import msgspec
 
 from specdec_exporter.commands import PROG
 from specdec_exporter.commands.flags import DURATION, HEADER, option
+from specdec_exporter.commands.streams import complain, discard
 from specdec_exporter.predictor.log.counters import on_trust
 from specdec_exporter.predictor.log.events import RUNNING_KINDS, EngineConfig, Event, StartFailure
 from specdec_exporter.predictor.log.recent import MOST_EVENTS, LastPart, RecentEvents
@@ -124,20 +124,6 @@ def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO,
         ),
     )
     return analysis.failed_start is not None
-
-
-def complain(failures: Iterable[str], stderr: TextIO) -> None:
-    """Print one line for each input that could not be read."""
-    for words in failures:
-        print(f"{PROG}: {words}", file=stderr)
-
-
-def discard(stdout: TextIO) -> None:
-    """Point ``stdout`` at /dev/null, so that the interpreter's last flush does not fail."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stdout.fileno())
-        os.close(nowhere)
 
 
 @click.command("analyze")

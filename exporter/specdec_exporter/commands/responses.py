@@ -9,7 +9,7 @@ from typing import Literal, TextIO
 
 import msgspec
 
-from specdec_exporter.commands.analyze import complain, discard
+from specdec_exporter.commands.streams import complain, discard
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
 from specdec_exporter.predictor.log.events import Event, RequestParams
