@@ -188,10 +188,7 @@ def length_bounds(max_model_len: int) -> tuple[float, ...]:
 
 def release(text: str, generation: Generation | None = None) -> Release:
     """Return the shapes of vLLM release ``text``, by default with its usual engine. Raises :class:`ValueError`."""
-    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
-    version = (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
-    if version is None or not OLDEST <= version <= NEWEST:
-        raise ValueError(f"vllm_version: expected a release from 0.6.6 to 0.33.0, found {text!r}")
+    version = _version(text)
     generation = generation or ("v1" if version >= FIRST_V1 else "v0")
     if version < FIRST_V1 if generation == "v1" else version > LAST_V0:
         raise ValueError(f"engine_generation: the simulated vLLM {text} has no {generation.upper()} engine")
@@ -214,6 +211,14 @@ def release(text: str, generation: Generation | None = None) -> Release:
         init_line=_latest(INIT_LINES, version),
         speculative_config=_latest(SPECULATIVE_CONFIGS, version),
     )
+
+
+def _version(text: str) -> Version:
+    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    version = (int(match[1]), int(match[2]), int(match[3] or 0)) if match else OLDEST
+    if match is None or not OLDEST <= version <= NEWEST:
+        raise ValueError(f"vllm_version: expected a release from 0.6.6 to 0.33.0, found {text!r}")
+    return version
 
 
 def _latest(rows: tuple[tuple[Version, _T], ...], version: Version) -> _T:
