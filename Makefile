@@ -10,7 +10,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-tools test-nightly ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-killed lock clean
+.PHONY: help demo check test tests test-tools test-nightly ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-killed lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,11 +59,18 @@ WORKERS ?= $(shell $(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
 # `worksteal`: tests run in the order of their files, so that each worker makes the fixtures of few modules.
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-check: lint ## Lint, types, and the tests that need nothing but Python: for every edit
-	$(PYTEST) -m 'not debian and not field and not nightly'
+# The linters take one core for a minute where mypy knows nothing yet, so they run beside the tests.
+check test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs=2 lint tests MARKED='$(MARKED)'
 
-test: lint $(TOOLS)/.test ## Lint, types, and all tests that need no vLLM and no Go; installs what they need
-	$(PYTEST) -m 'not field and not nightly'
+check: MARKED = not debian and not field and not nightly
+check: ## Lint, types, and the tests that need nothing but Python: for every edit
+
+test: MARKED = not field and not nightly
+test: $(TOOLS)/.test ## Lint, types, and all tests that need no vLLM and no Go; installs what they need
+
+tests: $(VENV)/.dev
+	$(PYTEST) -m '$(MARKED)'
 
 test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager; needs Go and npm
 	$(PYTEST) -m 'field and not nightly'

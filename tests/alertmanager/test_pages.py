@@ -261,10 +261,3 @@ def test_the_title_says_where(changes: list[dict[str, str]], where: str, render:
     data = group([dataclasses.replace(alerts[0][0], labels=labels) for labels in given], GROUP_BY)
 
     assert render(named("title"), data) == f"[FIRING:{len(given)}] {where}: SpecDecodeAcceptanceLow"
-
-
-def test_a_page_names_service_rate_minimum_and_runbook(render: Render, alerts: Alerts) -> None:
-    text = render(named("text"), group(alerts[0], GROUP_BY))
-
-    for part in ("eu-1/prod/chat (llama)", "26.67%", "50%", "runbooks/SpecDecodeAcceptanceLow.md"):
-        assert part in text

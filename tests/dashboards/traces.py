@@ -19,7 +19,7 @@ from demo.simulator.engine import Engine
 from demo.simulator.exposition import render_metrics
 from demo.simulator.log import log_lines
 from demo.simulator.settings import SimulatorSettings
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import PredictorSettings, Settings, WebSettings
 from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -150,7 +150,7 @@ async def _scraper(replica: Replica, begin: int) -> AsyncIterator[Scraper]:
             log_paths=(log.name,) if replica.reads_log else (),
             baseline=baseline.name if replica.baseline is not None else None,
         )
-        configured = Settings(predictors=(predictor,))
+        configured = Settings(web=WebSettings(disable_exporter_metrics=True), predictors=(predictor,))
         runtime = ExporterRuntime(configured, lambda: configured)
         await runtime.start()
         try:

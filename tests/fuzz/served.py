@@ -21,7 +21,7 @@ from specdec_exporter.config import PredictorSettings, Settings, WebSettings
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
 from specdec_exporter.serving.state import PredictorState
 
@@ -53,7 +53,7 @@ def check(story: bytes) -> None:
 
 
 def require_sound(runtime: ExporterRuntime) -> None:
-    registry = build_registry(runtime)
+    registry = SpecdecCollector(runtime)
     text = generate_latest(registry).decode()
     families = list(text_string_to_metric_families(text))
     for family in families:

@@ -13,27 +13,7 @@ from rules.conftest import RENDERED
 from rules.scenario import SECOND, Case, Pack, Phase, Series, Source, rule_groups, service
 
 QUIET: set[str] = set()
-DOWN_PAGE = "SpecDecodeTargetDown critical"
-DOWN = "SpecDecodeTargetDown warning"
 WARMING = "inference_service:specdec_warming_replicas:ratio"
-
-
-def test_predictors_that_do_not_answer(pack: Pack) -> None:
-    up = service(Phase(minutes=60))
-    down = service(Phase(minutes=20), Phase(minutes=40, up=False))
-    pack.run(
-        Case(name="the only one", series=down, firing={20: QUIET, 27: {DOWN_PAGE}, 50: {DOWN_PAGE, DOWN}}),
-        Case(
-            name="one of two",
-            series=up + service(Phase(minutes=20), Phase(minutes=40, up=False), labels=SECOND),
-            firing={27: QUIET, 50: {DOWN}},
-        ),
-        Case(
-            name="for three minutes",
-            series=service(Phase(minutes=20), Phase(minutes=3, up=False), Phase(minutes=37)),
-            firing={24: QUIET, 40: QUIET},
-        ),
-    )
 
 
 def test_targets_of_one_address_in_two_clusters(vllm_pack: Pack) -> None:

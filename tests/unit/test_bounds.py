@@ -20,7 +20,7 @@ from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
-from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.web.server import _Taken
@@ -172,7 +172,7 @@ async def test_predictors_share_the_engines() -> None:
 
 async def test_all_that_can_be_dropped_is_zero_from_the_start() -> None:
     runtime = await serving([])
-    text = generate_latest(build_registry(runtime)).decode()
+    text = generate_latest(SpecdecCollector(runtime)).decode()
     assert set(re.findall(r'specdec_exporter_dropped_total\{what="(\w+)"\} 0\.0', text)) == set(bounds.DROPPED)
     await runtime.stop()
 
@@ -181,8 +181,8 @@ async def test_rendering_in_another_thread_shows_the_moment_when_it_was_asked() 
     clock = Clock()
     runtime = await serving([snapshot(*(engine(10, name=str(n)) for n in range(100)))], clock=clock)
     (state,) = (each.state for each in runtime.predictors)
-    before = generate_latest(build_registry(runtime))
-    taken = _Taken(build_registry(runtime).collect())
+    before = generate_latest(SpecdecCollector(runtime))
+    taken = _Taken(SpecdecCollector(runtime).collect())
     state.observe_snapshot(snapshot(engine(20, name="new")))
     after = await asyncio.to_thread(generate_latest, taken)
     about_itself = re.compile(rb"^(?:# \w+ )?(?:process|python)_.*\n", re.MULTILINE)
@@ -220,7 +220,7 @@ def body_of(figures: dict[str, str], counts: dict[str, str], positions: list[str
 @given(st.lists(BODIES, min_size=2, max_size=6))
 async def test_no_figure_is_ever_without_sense(bodies: list[tuple[dict[str, str], dict[str, str], list[str]]]) -> None:
     runtime = await serving([parse_exposition(body_of(*each)) for each in bodies])
-    text = generate_latest(build_registry(runtime)).decode()
+    text = generate_latest(SpecdecCollector(runtime)).decode()
     for series, value in re.findall(r"^(specdec_\S+?)(?:\{.*\})? (\S+)$", text, re.MULTILINE):
         assert math.isfinite(float(value)), (series, value)
         assert float(value) >= 0, (series, value)

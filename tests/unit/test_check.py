@@ -140,7 +140,7 @@ async def test_without_a_log_nothing_is_missed_but_method_and_draft_model(predic
     ]
     result = await run(predictor.url)
     assert result.code == 0
-    assert "--log-path" in result.finding("Speculation")
+    assert "--predictor.log-path" in result.finding("Speculation")
     assert "release" in result.finding("Release")
     assert result.text.rstrip().endswith("0 to look at, 0 failed")
 

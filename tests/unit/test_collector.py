@@ -16,7 +16,7 @@ from builders import CAPTURES
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.exporter import PROCESS
 from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.runtime import ExporterRuntime
@@ -57,7 +57,7 @@ async def render(*dumps: Path, log: bool = False) -> str:
                 state.observe_event(event)
         for dump in dumps:
             state.observe_snapshot(parse_exposition(dump.read_bytes()))
-        text = generate_latest(build_registry(runtime)).decode()
+        text = generate_latest(SpecdecCollector(runtime)).decode()
     finally:
         await runtime.stop()
     return "".join(line for line in text.splitlines(keepends=True) if not VOLATILE.match(line))
@@ -84,23 +84,9 @@ async def test_the_exposition_is_the_golden_one(
     assert text == golden.read_text()
 
 
-async def test_after_a_restart_without_a_sample_yet_nothing_of_the_former_run_is_served() -> None:
-    dumps = CAPTURES / "0.9.2-v0-ngram-k5"
-    text = await render(dumps / "metrics-3-low.txt", dumps / "metrics-0-before-any-request.txt")
-    assert 'specdec_up{inference_service="svc"} 1.0' in text
-    families = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
-    assert families == {
-        "specdec_predictor_info",
-        "specdec_predictor_state",
-        "specdec_policy_acceptance_ratio_min",
-        "specdec_up",
-        "specdec_scrape_collector_success",
-    }
-
-
 async def test_what_the_python_client_serves_is_in_the_table_too() -> None:
     settings = Settings()
-    text = generate_latest(build_registry(ExporterRuntime(settings, lambda: settings))).decode()
+    text = generate_latest(SpecdecCollector(ExporterRuntime(settings, lambda: settings))).decode()
     served = dict(re.findall(r"^# TYPE ((?:process|python)_\S+) (\S+)$", text, re.MULTILINE))
     assert served == {family.name: family.type for family in PROCESS.families}
 

@@ -17,7 +17,7 @@ from builders import Clock, known, latency
 from specdec_exporter.baseline.recording import Recorder
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
@@ -352,7 +352,7 @@ async def test_the_families_are_the_golden_ones(request: pytest.FixtureRequest) 
         runtime.predictors[0].state = watched(
             CODE, (1.0 + sum(CODE)) / CODE_SPEED, baseline=plain((1.0, PLAIN_STEP_SECONDS))
         )
-        text = generate_latest(build_registry(runtime)).decode()
+        text = generate_latest(SpecdecCollector(runtime)).decode()
     finally:
         await runtime.stop()
     names = {family.name for group in (BENEFIT, LOAD) for family in group.families}

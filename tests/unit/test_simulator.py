@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
 import signal
@@ -40,8 +39,7 @@ from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
-FIXTURES = Path(__file__).parents[1] / "fixtures"
-CAPTURES = FIXTURES / "captures"
+CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 IN_TIME_SECONDS = 20.0
 
 
@@ -292,7 +290,7 @@ def test_every_family_has_the_captured_shape(capture: str, settings: dict[str, A
         if name == "process_start_time_seconds" and "driven" in capture:
             continue  # these captures are of the metrics classes alone, not of the process
         assert shape.type == real[name].type, name
-        if real[name].labels:
+        if real[name].labels and name != "vllm:cache_config_info":  # its labels are the operator's configuration
             assert (shape.labels, shape.bounds) == (real[name].labels, real[name].bounds), name
 
 
@@ -321,15 +319,6 @@ def test_periodic_lines_are_those_of_the_release(capture: str, settings: dict[st
     ours = {normalized(line) for line in lines if re.search(r"SpecDecoding|Speculative metrics|Avg prompt", line)}
     assert len(ours) == (1 if settings.get("method", "") is None else 2)
     assert ours <= real
-
-
-# 0.10.2 to 0.15.1 write their prefix only with a process name, which the driven captures lack: the line cases have it
-@pytest.mark.parametrize("version", ["0.10.2", "0.14.1"])
-def test_prefixes_are_those_of_the_release(version: str) -> None:
-    cases = map(json.loads, (FIXTURES / "logcases.jsonl").read_text().splitlines())
-    real = [one for one in cases if one["version"] == version and one["scenario"] == "prefix:not-a-tty"]
-    ours = {normalized(line) for line in log_lines(engine(60, vllm_version=version)) if "SpecDecoding" in line}
-    assert ours == {normalized(one["line"]) for one in real}
 
 
 # -- the exporter understands it ---------------------------------------------------------------------------------------
@@ -419,15 +408,6 @@ async def test_it_drops_everyone_in_a_restart_and_comes_back_from_zero(tmp_path:
     assert list(dict.fromkeys(answers)) == [200, 0, 500]
     assert starts[-1] == pytest.approx(starts[0] + 2.5)
     assert log.read_text().count("Initializing a V1 LLM engine") == 2
-
-
-async def test_a_taken_address_is_refused_in_words() -> None:
-    settings = SimulatorSettings(log_path="/dev/null", listen_address="127.0.0.1:0")
-    async with serving(settings) as url:
-        taken = SimulatorSettings(log_path="/dev/null", listen_address=url.removeprefix("http://"))
-        with pytest.raises(SettingsError, match=f"listen_address {taken.listen_address}"):
-            async with serving(taken):
-                pass
 
 
 async def test_the_command_says_what_it_is_and_where_and_ends_on_sigterm(tmp_path: Path) -> None:

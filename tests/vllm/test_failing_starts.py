@@ -15,7 +15,11 @@ from vllm.server import Installation, ServerError
 
 @pytest.mark.parametrize(
     ("name", "cause"),
-    [("unknown-key", "unknown_key"), ("missing-weights", "weights_missing"), ("port-in-use", "port_in_use")],
+    [
+        ("unknown-key", "unknown_key"),
+        pytest.param("missing-weights", "weights_missing", marks=pytest.mark.nightly),
+        pytest.param("port-in-use", "port_in_use", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_start_that_fails_says_why(name: str, cause: str, installation: Installation, tmp_path: Path) -> None:
     server, taken = prepare(FAILING[name], installation, tmp_path)

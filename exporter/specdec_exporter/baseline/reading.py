@@ -275,10 +275,7 @@ class _File(_Part, frozen=True, kw_only=True):
 
     def baseline(self) -> Baseline:
         """Return what the file says."""
-        parts = [part for part in (self.acceptance, self.throughput) if part is not None]
-        counts: dict[str, Any] = {name: value for part in parts for name, value in msgspec.structs.asdict(part).items()}
-        requests_finished = counts.pop("requests_finished", None)
-        counts["accepted_per_position"] = counts.get("accepted_per_position") or ()
+        counts, requests_finished = self._counts()
         found = {sli: getattr(self.latency, sli) for sli in SLIS}
         found |= {name: getattr(self.lengths, name, None) for name in LENGTHS}
         return Baseline(
@@ -288,12 +285,20 @@ class _File(_Part, frozen=True, kw_only=True):
             interrupted=self.interrupted or False,
             context=Context(**{name: getattr(self, name) for name in CONTEXT}),
             **{name: getattr(self, name) for name in FACTS},
-            counts=Counts(**counts),
+            counts=counts,
             requests_finished=requests_finished,
             by_load=self.bins(),
             blocks=self.blocks_of_time(),
             **{name: part and part.histogram for name, part in found.items()},
         )
+
+    def _counts(self) -> tuple[Counts, float | None]:
+        """Return the counts of the whole recording, and its finished requests."""
+        parts = [part for part in (self.acceptance, self.throughput) if part is not None]
+        counts: dict[str, Any] = {name: value for part in parts for name, value in msgspec.structs.asdict(part).items()}
+        requests_finished = counts.pop("requests_finished", None)
+        counts["accepted_per_position"] = counts.get("accepted_per_position") or ()
+        return Counts(**counts), requests_finished
 
 
 def _moment(text: str) -> datetime:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -22,24 +22,22 @@ from specdec_exporter.serving.families.exporter import EXPORTER, SCRAPE
 from specdec_exporter.serving.families.family import Group, help_text
 from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
 from specdec_exporter.serving.families.predictor import PREDICTOR
-
-if TYPE_CHECKING:
-    from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
 
 _METRICS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 S = TypeVar("S")
 
 
 class SpecdecCollector(Collector):
-    """Everything about the predictors, from one consistent look at their states."""
+    """Everything about the predictors, from one consistent look at their states, and about this process."""
 
     def __init__(self, runtime: ExporterRuntime) -> None:
         self._runtime = runtime
         self._window = f"{runtime.settings.window:g} s"
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not collect."""
-        return ()
+        self._process = CollectorRegistry(auto_describe=False)
+        if not runtime.settings.web.disable_exporter_metrics:
+            ProcessCollector(registry=self._process)
+            PlatformCollector(registry=self._process)
 
     def collect(self) -> Iterator[Metric]:
         """Return the families in a fixed order, leaving out those without a sample.
@@ -47,7 +45,7 @@ class SpecdecCollector(Collector):
         The states are looked at here and now. The metrics are made as they are wanted, so another thread may do that.
         """
         taken = [*of_predictors(self._runtime.predictors, self._window), *shown(EXPORTER, [([], self._runtime)])]
-        return filter(None, map(_metric, taken))
+        return chain(filter(None, map(_metric, taken)), self._process.collect())
 
 
 Subjects = list[tuple[list[str], Any]]
@@ -120,23 +118,3 @@ def _add(metric: Any, labels: list[str], value: float | Histogram) -> None:
         metric.add_metric(labels, value.buckets(), value.sum)
     else:
         metric.add_metric(labels, value)
-
-
-class _Both(Collector):
-    """The predictors' families first: they are looked at when this is asked, and the others as they are wanted."""
-
-    def __init__(self, predictors: Collector, process: CollectorRegistry) -> None:
-        self._predictors = predictors
-        self._process = process
-
-    def collect(self) -> Iterator[Metric]:
-        return chain(self._predictors.collect(), self._process.collect())
-
-
-def build_registry(runtime: ExporterRuntime) -> Collector:
-    """Return the predictors' families and, unless switched off, those of this process."""
-    process = CollectorRegistry(auto_describe=False)
-    if not runtime.settings.web.disable_exporter_metrics:
-        ProcessCollector(registry=process)
-        PlatformCollector(registry=process)
-    return _Both(SpecdecCollector(runtime), process)

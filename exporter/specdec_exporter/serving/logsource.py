@@ -20,6 +20,9 @@ from specdec_exporter.predictor.log.events import (
     StartFailure,
 )
 from specdec_exporter.predictor.log.scan import LogScanner
+from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader
+from specdec_exporter.predictor.sources.stdin import StreamFollower
+from specdec_exporter.predictor.sources.tail import LogFollower
 
 SERVED_KINDS: frozenset[type] = START_KINDS | {
     SpecDecoding,
@@ -50,19 +53,13 @@ def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> Lo
     # Lines from before the start are not counted, but those of the server's last start tell what runs.
     new_config_scanner = partial(read, ReaderCounters(), kinds=START_KINDS)
     if settings.log_source == "kubernetes":
-        from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader  # noqa: PLC0415  only where it is used
-
         return KubernetesLogReader.from_environment(
             scanner=new_scanner(), counters=counters, history_scanner=new_config_scanner(), start=settings.log_from
         )
     if "-" in settings.log_paths:
         if len(settings.log_paths) > 1:
             raise ConfigError("--predictor.log-path: stdin ('-') cannot be read together with files")
-        from specdec_exporter.predictor.sources.stdin import StreamFollower  # noqa: PLC0415  only where it is used
-
         return StreamFollower(sys.stdin.fileno(), new_scanner(), counters=counters)
-    from specdec_exporter.predictor.sources.tail import LogFollower  # noqa: PLC0415  only where it is used
-
     return LogFollower(
         settings.log_paths,
         counters=counters,

@@ -9,12 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
 
 from specdec_exporter import __version__, bounds
+from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -24,9 +24,6 @@ from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.logsource import LogSource, open_log_source
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import BaselineStatus, PredictorStatus, Status
-
-if TYPE_CHECKING:
-    from specdec_exporter.baseline.pinned import PinnedBaseline
 
 LOG = logging.getLogger("specdec")
 
@@ -325,13 +322,7 @@ class ExporterRuntime:
 def read_pinned(settings: Settings) -> dict[str, PinnedBaseline]:
     """Read the baselines; return them by predictor name. Raises :class:`BaselineError`."""
     paths = {predictor.name: predictor.baseline for predictor in settings.predictors if predictor.baseline}
-    return {name: _read_baseline(path) for name, path in paths.items()}
-
-
-def _read_baseline(path: str) -> PinnedBaseline:
-    from specdec_exporter.baseline.pinned import PinnedBaseline  # noqa: PLC0415  only with a baseline: memory is budgeted
-
-    return PinnedBaseline(path)
+    return {name: PinnedBaseline(path) for name, path in paths.items()}
 
 
 def _baseline_status(pinned: PinnedBaseline) -> BaselineStatus:

@@ -16,7 +16,7 @@ from aiohttp import web
 from specdec_exporter import __version__
 from specdec_exporter.config import Settings, parse_listen_address
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.serving.collector import build_registry
+from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.web.admission import Admission, limited_runner
@@ -118,7 +118,7 @@ def _site(runtime: ExporterRuntime) -> _Site:
         basicauth.protect(app, protection.current)
         tls = protection.ssl_context()
     app.middlewares.append(Admission(runtime.left_out).middleware)  # who has no password yet takes no place of others
-    endpoints = Endpoints(runtime, build_registry(runtime))
+    endpoints = Endpoints(runtime, SpecdecCollector(runtime))
     app.add_routes(endpoints.routes())
     return _Site(endpoints, app, tls)
 

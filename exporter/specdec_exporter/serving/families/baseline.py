@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.serving.families.family import MODEL, Group, gauge, histogram
-
-if TYPE_CHECKING:
-    from specdec_exporter.baseline.pinned import PinnedBaseline
 
 _BASELINE_FACTS = ("name", "vllm_version", "method", "hardware", "model", "runtime", "request_parameters")
 

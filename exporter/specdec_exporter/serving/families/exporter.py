@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING
 
 from specdec_exporter import __version__
 from specdec_exporter.serving.families.family import SERVICE, Group, counter, gauge
-
-if TYPE_CHECKING:
-    from specdec_exporter.serving.runtime import CollectorHealth, ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.runtime import CollectorHealth, ExporterRuntime, PredictorRuntime
 
 
 def _collectors(predictor: PredictorRuntime) -> dict[str, CollectorHealth]:
