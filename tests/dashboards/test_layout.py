@@ -67,15 +67,6 @@ def test_a_dashboard_opens_quickly(dashboard: Dashboard) -> None:
     assert dashboard.queries_on_open <= MAX_QUERIES_ON_OPEN
 
 
-def test_uids_are_the_ones_that_alerts_and_bookmarks_have() -> None:
-    assert {each.json["uid"]: each.name for each in DASHBOARDS} == {
-        "specdec-fleet": "specdec-fleet",
-        "specdec-service": "specdec-service",
-        "specdec-ab": "specdec-ab",
-        "specdec-pack": "specdec-pack",
-    }
-
-
 def test_links_lead_to_dashboards_and_variables_that_exist(dashboard: Dashboard) -> None:
     variables = {each.json["uid"]: {variable["name"] for variable in each.variables} for each in DASHBOARDS}
     own = {variable["name"] for variable in dashboard.variables}

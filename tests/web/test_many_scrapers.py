@@ -111,17 +111,6 @@ async def test_scrapers_at_once_share_a_rendering_and_the_next_gets_its_own() ->
         assert "collected 2.0" in (await scrape(at))[1]
 
 
-async def test_a_rendering_that_fails_fails_for_all_and_not_for_the_next() -> None:
-    async with served() as at:
-        at.counting.fails = True
-        scrapes = [asyncio.create_task(scrape(at)) for _ in range(SCRAPERS)]
-        await at.asked(SCRAPERS)
-        at.exporter.answered.set()
-        assert [status for status, _ in await asyncio.gather(*scrapes)] == [500] * SCRAPERS
-        at.counting.fails = False
-        assert (await scrape(at))[0] == 200
-
-
 async def test_nothing_is_rendered_for_a_scraper_that_has_left() -> None:
     async with served() as at:
         _, writer = await asyncio.open_connection(*at.address)
