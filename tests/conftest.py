@@ -16,8 +16,9 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 # Some of what is tested beside the real vLLM is not in every release; those tests name the release.
 MAY_SKIP = Path(__file__).parent / "vllm"
 
-# Machines are noisy: being slow is no failure. With CI set, hypothesis brings a reproducible profile of its own.
-settings.register_profile("unhurried", parent=settings(), deadline=None)
+# Machines are noisy: being slow is no failure. With CI set, hypothesis brings a reproducible profile of its own. A test
+# whose property is worth more than 50 examples says so.
+settings.register_profile("unhurried", parent=settings(), deadline=None, max_examples=50)
 settings.load_profile("unhurried")
 
 

@@ -60,7 +60,7 @@ CONCURRENCY = re.compile(r'concurrency="\d+"')
 GONE_KEYS: set[str] = {"published", "instance", "namespace", "pod"}
 GONE_FAMILIES = re.compile(
     r"specdec_(predictor_start_failures|request_temperature|load_seconds|load_draft_tokens)"
-    r'|specdec_exporter_dropped_total\{what="(predictors|tap_groups)"'
+    r'|specdec_exporter_dropped_total\{what="(predictors|tap_groups|connections|requests)"'
 )
 GONE_RULES: set[str] = {"inference_service:specdec_acceptance_uneven:quantile3h", "SpecDecodeAcceptanceUneven"}
 SENTENCE_KEYS = {"action", "headline", "meaning", "reasons", "refusal", "releases", "remarks", "up_reason"}

@@ -23,13 +23,13 @@ _LOADS = ("1.5/s", "3/s", "5/s")
 _SECONDS_EACH = 40.0  # real seconds
 
 
-async def _record(file: Path, name: str, recorded: SimulatorSettings, loads: tuple[str, ...]) -> int:
+async def _record(file: Path, recorded: SimulatorSettings, loads: tuple[str, ...]) -> int:
     requests = f"{' then '.join(loads)}, {recorded.prompt_tokens} prompt and {recorded.output_tokens} output tokens"
     async with serving(recorded) as url:
         command = (
             *(sys.executable, "-m", "specdec_exporter", "baseline", "record"),
-            *(f"--predictor.url={url}", f"--predictor.log-path={recorded.log_path}", f"--output={file}", "--force"),
-            *(f"--name={name}", "--hardware=none: simulated", "--command=python -m demo.simulator"),
+            *(f"--predictor.url={url}", f"--predictor.log-path={recorded.log_path}", f"--file={file}"),
+            *("--hardware=none: simulated", "--command=python -m demo.simulator"),
             *(f"--duration={len(loads) * _SECONDS_EACH:g}s", f"--request-parameters={requests} in the mean"),
         )
         return await (await asyncio.create_subprocess_exec(*command)).wait()
@@ -41,11 +41,13 @@ async def _record_all(directory: Path) -> int:
     plain = msgspec.structs.replace(
         settings("chat", directory / "plain.log"), method=None, load=_LOADS[0], incidents=tuple(changes[1:])
     )
-    return await _record(PLAIN, "demo", plain, _LOADS) or await _record(BEFORE, "before", usual, (LOAD,))
+    return await _record(PLAIN, plain, _LOADS) or await _record(BEFORE, usual, (LOAD,))
 
 
 def main() -> int:
     """Return the exit code of ``baseline record``."""
+    for file in (PLAIN, BEFORE):
+        file.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="specdec-demo-") as directory:
         return asyncio.run(_record_all(Path(directory)))
 

@@ -78,9 +78,7 @@ def convert(data: Any, kind: type[T], name: str, error: type[SpecdecError]) -> T
     names the file, the key, the expected and the found.
     """
     try:
-        return msgspec.convert(
-            {} if data is None else data, kind, strict=True, dec_hook=lambda kind, value: kind(value)
-        )
+        return msgspec.convert({} if data is None else data, kind, strict=True, dec_hook=_made)
     except msgspec.ValidationError as cause:
         raise error(plain(f"{name}: {_told(str(cause), kind)}")) from cause
 

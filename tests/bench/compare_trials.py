@@ -105,7 +105,8 @@ def run_trial(case: Case, seed: int, trial: int) -> Trial:
     """Record both sides and compare them."""
     sides = case.recordings(seed, trial)
     found = compare(*sides, load_policy())
-    without = compare(*(msgspec.structs.replace(side, blocks=()) for side in sides), load_policy())
+    older, newer = (msgspec.structs.replace(side, blocks=()) for side in sides)
+    without = compare(older, newer, load_policy())
     said = " ".join((found.decision.headline, *found.decision.reasons, found.decision.action))
     return Trial(
         found.decision.code,

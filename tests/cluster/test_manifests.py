@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cluster import shipped
 from cluster.api import Object, RefusedError
 from cluster.controlplane import ControlPlane
-from cluster.transcript import ROOM, Transcript
+from cluster.transcript import Transcript
 
 STRICT = ("--dry-run=server", "--validate=strict")
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHIPPED = shipped.folders() + shipped.files()
-LARGEST_ANNOTATIONS = 262_144  # bytes; the API server refuses more
 
 
 @pytest.fixture(scope="module")
@@ -59,32 +55,3 @@ def test_what_is_wrong_is_refused(everything: ControlPlane, change: Object, comp
 
     with pytest.raises(RefusedError, match=complaint):
         everything.apply([service | change], *STRICT, "--namespace=default")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [path for path in SHIPPED if not {one["kind"] for one in shipped.objects(path)} & {"InferenceService"}],
-    ids=shipped.named,
-)
-def test_apply_without_server_side_has_room(
-    everything: ControlPlane, namespace: str, transcript: Transcript, path: Path
-) -> None:
-    """The usual ``kubectl apply`` keeps a copy of each object in an annotation, whose size is limited."""
-    found = shipped.into(namespace, shipped.objects(path))
-
-    answer = everything.kubectl("apply", "-f", "-", "--output=json", stdin=yaml.safe_dump_all(found))
-
-    made = json.loads(answer)
-    sizes = {
-        f"{one['kind']} {one['metadata']['name']}": len(one["metadata"]["annotations"][LAST_APPLIED].encode())
-        for one in made.get("items", [made])
-    }
-    assert len(sizes) == len(found)
-    assert max(sizes.values()) < LARGEST_ANNOTATIONS
-    largest = max(sizes, key=sizes.__getitem__)
-    transcript.row(
-        ROOM,
-        Manifest=f"`{shipped.named(path)}`",
-        Largest_object=largest,
-        Its_annotation=f"{sizes[largest]:,} of {LARGEST_ANNOTATIONS:,} bytes",
-    )

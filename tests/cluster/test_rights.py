@@ -10,17 +10,8 @@ from cluster import shipped
 from cluster.api import RefusedError, where
 from cluster.controlplane import ControlPlane
 from cluster.test_kserve import PREDICTOR
-from cluster.transcript import Transcript
 
 ACCOUNT = "specdec-predictor"
-QUESTIONS = {
-    "get pods/log": "yes",
-    "get pods": "no",
-    "list pods": "no",
-    "create pods/exec": "no",
-    "get secrets": "no",
-    "get configmaps": "no",
-}
 
 
 @pytest.fixture
@@ -48,26 +39,6 @@ def test_it_has_one_right_more_than_every_account(kserve: ControlPlane, prepared
     more = [right for right in rights(kserve, prepared, ACCOUNT) if right not in usual]
 
     assert more == [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods/log"]}]
-
-
-def may(plane: ControlPlane, namespace: str, question: str) -> str:
-    """What ``kubectl auth can-i`` answers the predictor's account about ``get pods/log``: yes or no."""
-    verb, resource = question.split()
-    resource, _, subresource = resource.partition("/")
-    user = f"--as=system:serviceaccount:{namespace}:{ACCOUNT}"
-    flags = [f"--namespace={namespace}", user, *([f"--subresource={subresource}"] if subresource else [])]
-    try:
-        return plane.kubectl("auth", "can-i", verb, resource, *flags).strip()
-    except RefusedError as no:
-        return str(no)
-
-
-def test_can_i(kserve: ControlPlane, prepared: str, transcript: Transcript) -> None:
-    answers = {question: may(kserve, prepared, question) for question in QUESTIONS}
-
-    assert answers == QUESTIONS
-    for question, answer in answers.items():
-        transcript.row("May the predictor's account", Do=question, Answer=answer)
 
 
 def test_it_reads_no_log_of_another_namespace(kserve: ControlPlane, prepared: str) -> None:

@@ -13,7 +13,6 @@ stand in for its containers.
 """
 
 
-ROOM = "Room for `kubectl apply` without `--server-side`"
 # Title and words of each table, in the order of the document.
 TABLES = {
     "Processes": "Ready after: from the start of the process, on the machine that wrote this.",
@@ -25,19 +24,15 @@ TABLES = {
         "KServe's defaulter and controller, with the configuration of its release, made a Deployment, a Service and a "
         "pod of each example. The namespace enforced the Pod Security standard in the table."
     ),
-    "KServe deploys an LLMInferenceService": (
-        "Its other controller made these Deployments, with the presets of its release."
-    ),
+    "KServe deploys an LLMInferenceService": "Its other controller made these, with the presets of its release.",
     "KServe refuses": "What it says about a mistake, and about what it adds to a pod itself.",
-    "May the predictor's account": "Asked with `kubectl auth can-i`.",
     "From a pod to a message": "The operator's configuration, in a real Prometheus and a real Alertmanager.",
-    ROOM: "It keeps a copy of each object in an annotation, whose size is limited.",
     "Removed without a trace": (
         "An upgrade of the image replaced the pod. After `kubectl delete`, nothing of this was left in any namespace."
     ),
     "The chart": (
-        "Installed with every part on, upgraded with another threshold and window, rolled back, and uninstalled: then "
-        "the cluster held what it held before."
+        "Installed with every part on, upgraded with another interval, rolled back, and uninstalled: then the cluster "
+        "held what it held before."
     ),
 }
 

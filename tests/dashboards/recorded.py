@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from datetime import UTC, datetime
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -26,7 +27,8 @@ LOADS, LOAD_SECONDS = (2, 4, 8, 16, 32), 40
 
 def write(path: str, settings: SimulatorSettings) -> None:
     """Write the baseline of one engine with these settings."""
-    write_baseline(path, _recorded(settings), force=True)
+    Path(path).unlink(missing_ok=True)
+    write_baseline(path, _recorded(settings))
 
 
 @functools.cache

@@ -257,7 +257,7 @@ async def test_what_is_not_one_service_with_requests_is_refused(url: str, select
 
 def test_the_command_writes_the_file_and_says_how_much_of_the_range_there_was(url: str, tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
-    source = ["--prometheus", url, "--selector", service("late"), "--range=1h", "--end=2026-09-21T15:13:20Z"]
+    source = ["--prometheus", url, "--selector", service("late"), "--range=2026-09-21T14:13:20Z/2026-09-21T15:13:20Z"]
     arguments = ["baseline", "record", *source, "-o", str(path), "--hardware=1x L4"]
     result = CliRunner().invoke(cli.cli, arguments, standalone_mode=False, catch_exceptions=False)
     assert result.return_value == 0

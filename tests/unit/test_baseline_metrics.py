@@ -99,7 +99,7 @@ async def test_nothing_is_served_beside_another_model(tmp_path: Path) -> None:
 async def test_a_bad_file_is_an_error_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     path.write_text("name: 7")
-    with pytest.raises(BaselineError, match=r"base\.yaml, line 1"):
+    with pytest.raises(BaselineError, match=r"base\.yaml: name: expected text"):
         await render(path)
 
 

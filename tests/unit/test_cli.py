@@ -138,7 +138,7 @@ def test_flags_without_a_command_are_those_of_serve(tmp_path: Path) -> None:
         assert (run.code, run.out, run.err) == (0, f"{file}: 2 predictor(s), valid\n", "")
 
 
-@pytest.mark.parametrize("command", ["baseline record", "compare"])
+@pytest.mark.parametrize("command", ["baseline record"])
 def test_the_conditions_of_a_recording_have_flags(command: str) -> None:
     shown = CliRunner().invoke(cli.cli, [*command.split(), "--help"]).stdout
     for name in ("hardware", "model", "runtime", "request-parameters", "command"):

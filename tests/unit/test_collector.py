@@ -84,20 +84,6 @@ async def test_the_exposition_is_the_golden_one(
     assert text == golden.read_text()
 
 
-async def test_after_a_restart_without_a_sample_yet_nothing_of_the_former_run_is_served() -> None:
-    dumps = CAPTURES / "0.9.2-v0-ngram-k5"
-    text = await render(dumps / "metrics-3-low.txt", dumps / "metrics-0-before-any-request.txt")
-    assert 'specdec_up{inference_service="svc"} 1.0' in text
-    families = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
-    assert families == {
-        "specdec_predictor_info",
-        "specdec_predictor_state",
-        "specdec_policy_acceptance_ratio_min",
-        "specdec_up",
-        "specdec_scrape_collector_success",
-    }
-
-
 async def test_what_the_python_client_serves_is_in_the_table_too() -> None:
     settings = Settings()
     text = generate_latest(SpecdecCollector(ExporterRuntime(settings, lambda: settings))).decode()

@@ -141,7 +141,7 @@ def test_the_json_is_the_comparison() -> None:
 
 
 @given(recordings(), recordings())
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_any_two_recordings_are_compared_or_refused_in_words(baseline: Baseline, candidate: Baseline) -> None:
     try:
         comparison = compared(baseline, candidate)

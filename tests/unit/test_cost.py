@@ -410,7 +410,7 @@ def around(value: float, below: float, above: float) -> Estimate:
     return Estimate(math.sqrt(low * high), low, high)
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(curves, shares, shares, st.floats(0.0, 3.0))
 def test_the_bracket_of_one_recording_always_holds_the_truth(
     curve: tuple[float, ...], drafting: float, part: float, cost: float
@@ -431,7 +431,7 @@ def test_the_bracket_of_one_recording_always_holds_the_truth(
         assert speedups[found.recommended] == pytest.approx(max(speedups), rel=1e-9)
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(curves, shares, shares, st.floats(0.0, 3.0), st.tuples(errors, errors))
 def test_no_other_k_is_recommended_that_is_not_better_than_the_running_one(
     curve: tuple[float, ...], drafting: float, part: float, cost: float, error: tuple[float, float]
@@ -504,7 +504,7 @@ wild_loads = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.lists(wild_loads, min_size=1, max_size=6),
     st.lists(wild_loads, min_size=1, max_size=6),

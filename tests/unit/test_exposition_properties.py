@@ -187,7 +187,7 @@ def render(truth: tuple[EngineSnapshot, ...], style: Style) -> bytes:
     return "\n".join([*text, ""]).encode()
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=60)
 @given(snapshots(), STYLES)
 def test_what_is_written_is_read(truth: tuple[EngineSnapshot, ...], style: Style) -> None:
     if not style.engine_label:
@@ -231,7 +231,7 @@ def mutate(body: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
     return body
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(st.integers(0, len(DUMPS) - 1), MUTATIONS, st.sampled_from([None, "text/plain", "application/openmetrics-text"]))
 def test_a_damaged_dump_is_refused_or_gives_numbers_that_stand_in_it(
     which: int, changes: list[tuple[float, int, bytes]], content_type: str | None
@@ -251,7 +251,7 @@ def test_a_damaged_dump_is_refused_or_gives_numbers_that_stand_in_it(
     assert set(_numbers(msgspec.structs.replace(snapshot, engines=tuple(engines)))) <= written
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode), st.text(max_size=40) | st.none())
 def test_nothing_else_is_ever_raised(body: bytes, content_type: str | None) -> None:
     try:

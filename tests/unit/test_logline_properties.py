@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from string import ascii_lowercase
 
@@ -26,11 +25,8 @@ from loglines import (
     spec,
 )
 from specdec_exporter.predictor.log.events import (
-    EngineConfig,
-    EngineStats,
     Malformed,
     ServerArguments,
-    SpecDecoding,
 )
 from specdec_exporter.predictor.log.logline import parse_line
 
@@ -92,59 +88,6 @@ def test_no_field_that_a_later_release_adds_changes_what_is_read(message: str, p
     places = len(fields) - (message is SPEC_V0)  # its full stop stands last
     fields.insert(1 + place % places, extra)
     assert parse(HEADER + ", ".join(fields)) == parse(HEADER + message)
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "[2026-11-20 21:44:52]",
-                "[2026-11-20 21:44:52 DP0]",
-                "2026-11-20T21:44:52Z",
-                "11/20/2026 09:44:52 PM",
-                "Nov 20 21:44:52 host vllm[1]:",
-                "host vllm[1]:",
-                "[sglang]",
-                "[pod/a/b]",
-                "[INFO]",
-                "INFO",
-                "- ",
-                "(A pid=1)",
-                "vllm.v1.x:",
-                "[x.py:1]",
-                "> ",
-                "user:",
-                "I saw",
-                "#033[0m",
-                "INFO 11-20 21:44:52 [m.py:1]",
-            ]
-        ),
-        max_size=14,
-    ),
-    st.sampled_from(["", " "]),
-)
-def test_any_header_is_read_without_harm(parts: list[str], blank: str) -> None:
-    parse(blank.join(parts) + SPEC)
-
-
-@given(
-    st.text(max_size=60),
-    st.text(max_size=60),
-    st.sampled_from([SPEC, SPEC_V0, STATS, HEADER + SPEC, HEADER + CONFIG, HEADER + ARGUMENTS]),
-)
-def test_quoting_a_line_in_a_request_never_counts(before: str, after: str, quoted: str) -> None:
-    text = f"{before}{quoted}{after}"
-    for line in (
-        f"INFO 11-20 22:49:07 [logger.py:43] Received request x: prompt: {text!r}, params: {PARAMS}, x: None",
-        f"DEBUG 11-20 22:49:07 [request_logger.py:43] Request x details: prompt: {text!r}",
-        f'INFO:     127.0.0.1:1 - "GET /?q={text.encode("unicode_escape").decode()} HTTP/1.1" 200 OK',
-        json.dumps({"name": "vllm.entrypoints.logger", "message": text}),
-        json.dumps({"name": "vllm.serving", "message": f"request {text!r}"}),
-        json.dumps({"prompt": text}),
-    ):
-        assert not isinstance(parse(line), SpecDecoding | EngineStats | EngineConfig | ServerArguments | Malformed), (
-            line
-        )
 
 
 _WRITTEN = st.recursive(

@@ -472,7 +472,7 @@ def logs(draw: st.DrawFn) -> tuple[bytes, list[int]]:
 
 
 @given(logs())
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_the_chunks_do_not_matter(log: tuple[bytes, list[int]]) -> None:
     data, cuts = log
     whole = read(data)
@@ -484,7 +484,7 @@ def test_the_chunks_do_not_matter(log: tuple[bytes, list[int]]) -> None:
 
 
 @given(logs())
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_drafts_find_their_engine_whether_statistics_are_wanted_or_not(log: tuple[bytes, list[int]]) -> None:
     data, cuts = log
     bounds = sorted({0, *cuts, len(data)})

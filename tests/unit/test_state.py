@@ -229,26 +229,6 @@ def test_without_speculation_the_log_has_no_counters_that_stand_at_zero(state: P
     assert state.log_engines() == []
 
 
-def test_release_0_8_3_registers_its_counters_even_when_off(state: PredictorState, clock: Clock) -> None:
-    def old(draft_tokens: float, accepted: float, generated: float) -> Snapshot:
-        return snapshot(
-            EngineSnapshot(
-                model_name="tiny",
-                engine="0",
-                draft_tokens=draft_tokens,
-                accepted_tokens=accepted,
-                generation_tokens=generated,
-            )
-        )
-
-    state.observe_snapshot(old(0, 0, 500))
-    assert state.state == "speculation_off"
-    clock.advance(60)
-    state.observe_snapshot(old(300, 150, 900))
-    window = known(state.window())
-    assert (window.acceptance_ratio, window.mean_acceptance_length) == (0.5, None)
-
-
 def test_what_runs_comes_from_the_init_line_and_the_version_from_the_api(state: PredictorState) -> None:
     state.observe_event(config())
     assert (state.running.method, state.running.draft_model, state.num_speculative_tokens) == (
@@ -286,16 +266,6 @@ def v0(ratio: float | None) -> Snapshot:
         generation_tokens=100.0,
     )
     return Snapshot(engines=(v0_engine,), engine_generation="v0", stats_present=True)
-
-
-def test_v0_shows_its_gauge_and_never_a_window_of_its_broken_counters(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(v0(0.6))
-    clock.advance(60)
-    state.observe_snapshot(v0(0.6))
-    (view,) = state.engines()
-    assert view.window is not None
-    assert (view.window.acceptance_ratio, view.window.seconds, view.window.mean_acceptance_length) == (0.6, None, None)
-    assert state.engine_generation == "v0"
 
 
 def test_v0_takes_its_window_from_the_differences_of_the_log(state: PredictorState, clock: Clock) -> None:
@@ -386,15 +356,6 @@ def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> 
 
     walk(decoded)
     assert decoded["window"]["conditional"] == [0.0, None, None]
-
-
-@pytest.mark.parametrize(("method", "code"), [("eagle3", "not_paying"), ("ngram", "healthy")])
-def test_the_verdict_is_the_methods_own(state: PredictorState, clock: Clock, method: str, code: str) -> None:
-    state.observe_event(config(method=method))
-    state.observe_snapshot(snapshot(engine()))
-    clock.advance(30)
-    state.observe_snapshot(snapshot(engine(100, (60.0, 40.0, 20.0), requests=10)))
-    assert state.status().verdict.code == code
 
 
 # --- what the line of arguments says ---

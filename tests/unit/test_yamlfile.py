@@ -197,7 +197,7 @@ SOUP = st.lists(st.sampled_from(WORDS + MARKS) | st.text(max_size=3), max_size=3
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=300) | SOUP)
 @example(b"!!int ''")
 @example(b"!!timestamp x")
@@ -223,7 +223,7 @@ def as_yaml_says(value: Any) -> Any:
     return value if value is None or isinstance(value, bool) else ...
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(SOUP)
 def test_what_is_accepted_is_what_yaml_says(content: bytes) -> None:
     with contextlib.suppress(ConfigError):

@@ -58,6 +58,9 @@ def _head(name: str, kind: str) -> tuple[str, str]:
 def _series(engine: Engine, family: Family) -> Iterator[tuple[Labels, float | Histogram]]:
     """Yield labels and values of one family for all engines."""
     release = engine.release
+    if family.source == "cache_config":
+        yield from _cache_config(engine)
+        return
     for rank in engine.ranks:
         if release.generation == "v0" and not rank.seen_request:
             continue
@@ -74,6 +77,12 @@ def _series(engine: Engine, family: Family) -> Iterator[tuple[Labels, float | Hi
                 yield from (({**labels, "position": str(place)}, count) for place, count in enumerate(by_position))
             case int() | float() as value:
                 yield labels, value
+
+
+def _cache_config(engine: Engine) -> Iterator[tuple[Labels, float]]:
+    blocks = engine.settings.kv_cache_tokens // 16 * len(engine.ranks)  # as vLLM: of all engines, beside each
+    labels = {"block_size": "16", "num_gpu_blocks": str(blocks)}
+    return (({**labels, "engine": str(rank.index)}, 1.0) for rank in engine.ranks)
 
 
 def _braces(labels: Labels) -> str:

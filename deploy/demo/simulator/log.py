@@ -6,6 +6,8 @@ import datetime as dt
 import math
 from collections.abc import Iterator
 
+import msgspec
+
 from demo.simulator.engine import Engine, EngineStats, LogRecord, SpecStats, Started
 from demo.simulator.settings import SimulatorSettings
 
@@ -24,20 +26,10 @@ def _lines(engine: Engine, record: LogRecord) -> Iterator[str]:
         case Started(at=at):
             yield from _startup(engine, at)
         case EngineStats():
-            yield _prefix(engine, record.at, source=("loggers.py", 335)) + _stats_message(engine, record)
+            message = engine.release.stats_line.format_map(msgspec.structs.asdict(record))
+            yield _prefix(engine, record.at, source=("loggers.py", 335)) + message
         case SpecStats():
             yield _prefix(engine, record.at, source=("metrics.py", 120)) + _spec_message(engine, record)
-
-
-def _stats_message(engine: Engine, stats: EngineStats) -> str:
-    return engine.release.stats_line.format(
-        engine=stats.engine,
-        prompt=stats.prompt_throughput,
-        generation=stats.generation_throughput,
-        running=stats.running,
-        waiting=stats.waiting,
-        kv=stats.kv_cache_usage * 100,
-    )
 
 
 def _spec_message(engine: Engine, spec: SpecStats) -> str:

@@ -101,7 +101,6 @@ class _Predictor:
             "created": int(self.engine.start_unix),
             "owned_by": "specdec-exporter simulator",
             "root": settings.model,
-            "parent": None,
             "max_model_len": settings.max_model_len,
         }
         return web.json_response({"object": "list", "data": [model]})

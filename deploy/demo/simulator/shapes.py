@@ -83,18 +83,21 @@ FAMILIES: tuple[Family, ...] = (
     Family("vllm:request_decode_time_seconds", "histogram", "request_decode"),
     Family("vllm:request_prompt_tokens", "histogram", "prompt_length"),
     Family("vllm:request_generation_tokens", "histogram", "generation_length"),
+    Family("vllm:prefix_cache_queries_total", "counter", "prompt_tokens", "v1", (0, 9, 2)),
+    Family("vllm:prefix_cache_hits_total", "counter", "prefix_hits", "v1", (0, 9, 2)),
+    Family("vllm:cache_config_info", "gauge", "cache_config", "v1", (0, 9, 0)),
 )
 
-# The engine's periodic line. Fields: engine, prompt, generation, running, waiting, kv (percent).
+# The engine's periodic line. Fields: those of EngineStats.
 V1_STATS_LINE = (
-    "Engine {engine:03d}: Avg prompt throughput: {prompt:.1f} tokens/s, "
-    "Avg generation throughput: {generation:.1f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs, "
-    "GPU KV cache usage: {kv:.1f}%, Prefix cache hit rate: 0.0%"
+    "Engine {engine:03d}: Avg prompt throughput: {prompt_throughput:.1f} tokens/s, "
+    "Avg generation throughput: {generation_throughput:.1f} tokens/s, Running: {running:d} reqs, "
+    "Waiting: {waiting:d} reqs, GPU KV cache usage: {kv_cache_usage:.1%}, Prefix cache hit rate: 25.0%"
 )
 V0_STATS_LINE = (
-    "Avg prompt throughput: {prompt:.1f} tokens/s, Avg generation throughput: {generation:.1f} tokens/s, "
-    "Running: {running:d} reqs, Swapped: 0 reqs, Pending: {waiting:d} reqs, GPU KV cache usage: {kv:.1f}%, "
-    "CPU KV cache usage: 0.0%."
+    "Avg prompt throughput: {prompt_throughput:.1f} tokens/s, "
+    "Avg generation throughput: {generation_throughput:.1f} tokens/s, Running: {running:d} reqs, Swapped: 0 reqs, "
+    "Pending: {waiting:d} reqs, GPU KV cache usage: {kv_cache_usage:.1%}, CPU KV cache usage: 0.0%."
 )
 
 
@@ -185,10 +188,7 @@ def length_bounds(max_model_len: int) -> tuple[float, ...]:
 
 def release(text: str, generation: Generation | None = None) -> Release:
     """Return the shapes of vLLM release ``text``, by default with its usual engine. Raises :class:`ValueError`."""
-    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
-    version = (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
-    if version is None or not OLDEST <= version <= NEWEST:
-        raise ValueError(f"vllm_version: expected a release from 0.6.6 to 0.33.0, found {text!r}")
+    version = _version(text)
     generation = generation or ("v1" if version >= FIRST_V1 else "v0")
     if version < FIRST_V1 if generation == "v1" else version > LAST_V0:
         raise ValueError(f"engine_generation: the simulated vLLM {text} has no {generation.upper()} engine")
@@ -211,6 +211,14 @@ def release(text: str, generation: Generation | None = None) -> Release:
         init_line=_latest(INIT_LINES, version),
         speculative_config=_latest(SPECULATIVE_CONFIGS, version),
     )
+
+
+def _version(text: str) -> Version:
+    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    version = (int(match[1]), int(match[2]), int(match[3] or 0)) if match else OLDEST
+    if match is None or not OLDEST <= version <= NEWEST:
+        raise ValueError(f"vllm_version: expected a release from 0.6.6 to 0.33.0, found {text!r}")
+    return version
 
 
 def _latest(rows: tuple[tuple[Version, _T], ...], version: Version) -> _T:

@@ -62,6 +62,7 @@ class Totals:
         self.accepted_tokens = 0
         self.accepted_per_position = [0] * num_positions
         self.prompt_tokens = 0
+        self.prefix_hits = 0
         self.generation_tokens = 0
         self.preemptions = 0
         self.finished: dict[str, int] = dict.fromkeys(release.finished_reasons, 0)

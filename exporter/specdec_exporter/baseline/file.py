@@ -254,16 +254,16 @@ def _plain(value: float | None) -> float | None:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def refuse_to_overwrite(path: str, *, force: bool) -> None:
+def refuse_to_overwrite(path: str) -> None:
     """Raise :class:`BaselineError` if ``path`` exists, or if its directory does not."""
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise BaselineError(f"{path}: expected a file in a directory that exists")
-    if target.exists() and not force:
-        raise BaselineError(f"{path} exists already: choose another name, or overwrite it with --force")
+    if target.exists():
+        raise BaselineError(f"{path} exists already: choose another name, or remove it first")
 
 
-def write_baseline(path: str, baseline: Baseline, *, force: bool = False) -> None:
+def write_baseline(path: str, baseline: Baseline) -> None:
     """Write the file, all or nothing. Raises :class:`BaselineError`; the recording may then lie beside ``path``."""
     target = Path(path)
     try:
@@ -275,7 +275,7 @@ def write_baseline(path: str, baseline: Baseline, *, force: bool = False) -> Non
     except OSError as error:
         raise BaselineError(f"{path}: cannot be written: {error.strerror or error}") from error
     try:
-        refuse_to_overwrite(path, force=force)
+        refuse_to_overwrite(path)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(target)
     except (OSError, BaselineError) as error:

@@ -54,11 +54,7 @@ async def record(
         recorder = Recorder(first, started, context.model)
         version = await fetcher.version(timeout_seconds)
         models = await fetcher.models(timeout_seconds)
-        if config and config.vllm_version and version and config.vllm_version != version:
-            raise BaselineError(
-                f"the log comes from vLLM {config.vllm_version}, the predictor runs {version}: give the predictor's "
-                "own log"
-            )
+        _refuse_other_log(config, version)
         async for snapshot in _polled(fetcher, started + duration_seconds, timeout_seconds, stop):
             recorder.observe(snapshot, time.monotonic())
     return with_increases(
@@ -75,6 +71,14 @@ async def record(
         ),
         recorder.increases(),
     )
+
+
+def _refuse_other_log(config: EngineConfig | None, version: str | None) -> None:
+    logged = config.vllm_version if config else None
+    if logged and version and logged != version:
+        raise BaselineError(
+            f"the log comes from vLLM {logged}, the predictor runs {version}: give the predictor's own log"
+        )
 
 
 async def _polled(

@@ -266,12 +266,16 @@ class _File(_Part, frozen=True, kw_only=True):
     def blocks_of_time(self) -> tuple[Block, ...]:
         return self.blocks.blocks(self.latency) if self.blocks is not None else ()
 
+    def bins(self) -> tuple[LoadBin, ...]:
+        found = sorted(((int(name), each) for name, each in (self.by_load or {}).items()), key=lambda item: item[0])
+        return tuple(
+            LoadBin(bound, each.intervals, tuple(each.blocks()), each.accepted_per_position or ())
+            for bound, each in found
+        )
+
     def baseline(self) -> Baseline:
         """Return what the file says."""
-        parts = [part for part in (self.acceptance, self.throughput) if part is not None]
-        counts: dict[str, Any] = {name: value for part in parts for name, value in msgspec.structs.asdict(part).items()}
-        requests_finished = counts.pop("requests_finished", None)
-        counts["accepted_per_position"] = counts.get("accepted_per_position") or ()
+        counts, requests_finished = self._counts()
         found = {sli: getattr(self.latency, sli) for sli in SLIS}
         found |= {name: getattr(self.lengths, name, None) for name in LENGTHS}
         return Baseline(
@@ -281,15 +285,20 @@ class _File(_Part, frozen=True, kw_only=True):
             interrupted=self.interrupted or False,
             context=Context(**{name: getattr(self, name) for name in CONTEXT}),
             **{name: getattr(self, name) for name in FACTS},
-            counts=Counts(**counts),
+            counts=counts,
             requests_finished=requests_finished,
-            by_load=tuple(
-                LoadBin(int(name), each.intervals, tuple(each.blocks()), each.accepted_per_position or ())
-                for name, each in sorted((self.by_load or {}).items(), key=lambda item: int(item[0]))
-            ),
+            by_load=self.bins(),
             blocks=self.blocks_of_time(),
             **{name: part and part.histogram for name, part in found.items()},
         )
+
+    def _counts(self) -> tuple[Counts, float | None]:
+        """Return the counts of the whole recording, and its finished requests."""
+        parts = [part for part in (self.acceptance, self.throughput) if part is not None]
+        counts: dict[str, Any] = {name: value for part in parts for name, value in msgspec.structs.asdict(part).items()}
+        requests_finished = counts.pop("requests_finished", None)
+        counts["accepted_per_position"] = counts.get("accepted_per_position") or ()
+        return Counts(**counts), requests_finished
 
 
 def _moment(text: str) -> datetime:

@@ -8,17 +8,16 @@ import json
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import click
 
-from specdec_exporter.baseline import file as baselines
-from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.baseline.file import Baseline, Context, refuse_to_overwrite, to_document, to_yaml, write_baseline
 from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.commands.flags import DURATION, Checked, access_flag, log_path_flag, output_flag, timeout_flag
 from specdec_exporter.commands.recording import DEFAULT_URL, context_flags, given_context, one_line, record_beside, said
-from specdec_exporter.config import SYSTEM_TRUST, Access
+from specdec_exporter.config import SYSTEM_TRUST, Access, Duration
 from specdec_exporter.errors import BaselineError, SpecdecError
 from specdec_exporter.formatting import plain
 
@@ -30,6 +29,23 @@ _DEFAULT_RANGE_SECONDS = 86400.0
 @click.group("baseline")
 def command() -> None:
     """Record, show and check baselines. A baseline says what a predictor did over a span of time."""
+
+
+class Range(NamedTuple):
+    """A span of time in Prometheus; ``end`` is ``None`` for now."""
+
+    seconds: float
+    end: datetime | None = None
+
+
+def _range(text: str) -> Range:
+    """Return ``24h``, or ``START/END`` with both times as RFC 3339."""
+    if "/" not in text:
+        return Range(Duration(text))
+    start, end = map(_moment, text.split("/", 1))
+    if start >= end:
+        raise ValueError(f"expected a start before the end, found {text!r}")
+    return Range((end - start).total_seconds(), end)
 
 
 def _moment(text: str) -> datetime:
@@ -47,12 +63,14 @@ def _moment(text: str) -> datetime:
 @log_path_flag
 @click.option("--prometheus", metavar="URL", help="Record from a range of this Prometheus instead.")
 @click.option("--selector", metavar="{...}", help="With --prometheus: the labels of one service and model.")
-@click.option("--range", "span", type=DURATION, help="With --prometheus: how far back.  [default: 24h]")
-@click.option("--end", type=Checked("time", _moment), help="With --prometheus: where the range ends.  [default: now]")
-@click.option("--name", help="Its name.  [default: the file's name]")
+@click.option(
+    "--range",
+    "span",
+    type=Checked("duration|start/end", _range),
+    help="With --prometheus: how far back, or from when to when.  [default: 24h]",
+)
 @context_flags
 @click.option("-o", "--file", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
 def record(
     *,
     url: str | None,
@@ -62,46 +80,29 @@ def record(
     predictor_log_path: tuple[str, ...],
     prometheus: str | None,
     selector: str | None,
-    span: float | None,
-    end: datetime | None,
-    name: str | None,
+    span: Range | None,
     file: str,
-    force: bool,
     **context: str | None,
 ) -> int:
     """Record a baseline from a running predictor, or from a range of a Prometheus.
 
-    The figures are the predictor's own counters and histograms. The load may be live traffic or a load generator.
+    The figures are the predictor's own counters and histograms. The load may be live traffic or a load generator. The
+    recording has the name of its file.
     """
+    name = None
     if file != STDOUT:
-        baselines.refuse_to_overwrite(file, force=force)
-        name = name or Path(file).stem
+        refuse_to_overwrite(file)
+        name = one_line(Path(file).stem)
     given = given_context(context)
-    name = one_line(name)
     if prometheus is not None:
         if url or duration or predictor_log_path or access != SYSTEM_TRUST:
             raise click.UsageError("--prometheus excludes --duration and all --predictor flags")
         if selector is None:
             raise click.UsageError("--prometheus needs --selector, e.g. '{inference_service=\"chat\"}'")
-        span = span or _DEFAULT_RANGE_SECONDS
-        from specdec_exporter.baseline.prometheus import record_range
-
-        recorded = asyncio.run(
-            record_range(
-                prometheus,
-                selector=selector,
-                range_seconds=span,
-                end=end,
-                name=name,
-                context=given,
-            )
-        )
-        if recorded.duration_seconds < 0.9 * span:
-            found = f"{recorded.duration_seconds:,.0f} s of {span:,.0f} s"
-            click.echo(f"  note: Prometheus has data for only {found}", err=True)
+        recorded = _of_range(prometheus, selector, span or Range(_DEFAULT_RANGE_SECONDS), name, given)
     else:
-        if selector or span or end:
-            raise click.UsageError("--selector, --range and --end need --prometheus")
+        if selector or span:
+            raise click.UsageError("--selector and --range need --prometheus")
         recorded = asyncio.run(
             record_beside(
                 url or DEFAULT_URL,
@@ -113,15 +114,27 @@ def record(
                 context=given,
             )
         )
-    _keep(recorded, file, force=force)
+    _keep(recorded, file)
     return 0
 
 
-def _keep(recorded: Baseline, output: str, *, force: bool) -> None:
+def _of_range(url: str, selector: str, span: Range, name: str | None, context: Context) -> Baseline:
+    from specdec_exporter.baseline.prometheus import record_range
+
+    found = asyncio.run(
+        record_range(url, selector=selector, range_seconds=span.seconds, end=span.end, name=name, context=context)
+    )
+    if found.duration_seconds < 0.9 * span.seconds:
+        covered = f"{found.duration_seconds:,.0f} s of {span.seconds:,.0f} s"
+        click.echo(f"  note: Prometheus has data for only {covered}", err=True)
+    return found
+
+
+def _keep(recorded: Baseline, output: str) -> None:
     if output == STDOUT:
-        click.echo(baselines.to_yaml(recorded), nl=False)
+        click.echo(to_yaml(recorded), nl=False)
     else:
-        baselines.write_baseline(output, recorded, force=force)
+        write_baseline(output, recorded)
         click.echo(f"{output}: {said(recorded)}", err=True)
     for remark in remarks(recorded):
         click.echo(f"  note: {remark}", err=True)
@@ -134,7 +147,7 @@ def show(file: str, output: Literal["text", "json"]) -> int:
     """Show the contents of a baseline."""
     found = read_baseline(file)
     if output == "json":
-        click.echo(json.dumps(baselines.to_document(found), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(to_document(found), indent=2, ensure_ascii=False))
         return 0
     from specdec_exporter.terminal.baseline import print_baseline
     from specdec_exporter.terminal.console import write

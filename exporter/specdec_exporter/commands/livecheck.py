@@ -80,29 +80,25 @@ async def check(
     asks_exporter = url.endswith(f"/{STATUS_PATH}")
     url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None
-    reading_seconds = _READING_SECONDS
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     state = PredictorState("predictor", without_credentials(url), window_seconds=max(300.0, window_seconds))
+    seconds, reading_seconds = window_seconds, _READING_SECONDS
     if pinned is not None and pinned.step_times is not None:
         # A measured speed-up needs several intervals.
-        cost = state.policy.cost
-        reading_seconds = cost.interval_seconds
-        window_seconds = max(window_seconds, cost.min_intervals * reading_seconds)
-    window = Window(window_seconds, reading_seconds, stop or asyncio.Event())
+        reading_seconds = state.policy.cost.interval_seconds
+        seconds = max(seconds, state.policy.cost.min_intervals * reading_seconds)
+    window = Window(seconds, reading_seconds, stop or asyncio.Event())
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access)
         reading = await asyncio.to_thread(read_log, log_paths) if log_paths else None
         fetches = await observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
-        no_statistics = state.snapshot is not None and not state.snapshot.stats_present
-        if no_statistics or (asks_exporter and state.snapshot is None):
+        exporter = None
+        if not state.snapshot.stats_present if state.snapshot else asks_exporter:
             exporter = await fetch_status(fetcher, timeout_seconds)
-            if exporter is not None:
-                found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
-                return max((_report(*each, output, stdout) for each in found), key=_SEVERITY.index)
-    if pinned is not None and state.snapshot is not None and state.snapshot.engines:
-        pinned.observe(state.snapshot, state.running.vllm_version)
-        state.observe_baseline(pinned.decoding)
-        fetches = (*fetches, _baseline(pinned))
+    if exporter is not None:
+        found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
+        return max((_report(*each, output, stdout) for each in found), key=_SEVERITY.index)
+    fetches += _baseline(pinned, state)
     look = look_at(state)
     return _report(examine(fetches, look, reading, state.policy), look, state.status(), output, stdout)
 
@@ -133,15 +129,21 @@ def _report(
     return EXIT_CODES[examination.level]
 
 
-def _baseline(pinned: PinnedBaseline) -> Finding:
+def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Finding, ...]:
+    """Compare ``state`` with its baseline from now on; return the finding about that."""
+    if pinned is None or state.snapshot is None or not state.snapshot.engines:
+        return ()
+    pinned.observe(state.snapshot, state.running.vllm_version)
+    state.observe_baseline(pinned.decoding)
     name = pinned.baseline.name
     if pinned.fit.refusal is not None:
-        return Finding("WARN", "Baseline", f"{name} is not compared: {pinned.fit.refusal}", "Record one of this model.")
+        found = f"{name} is not compared: {pinned.fit.refusal}"
+        return (Finding("WARN", "Baseline", found, "Record one of this model."),)
     if pinned.decoding is None:
         found = f"{name} has no time per output token and no step times, so speed is not compared"
-        return Finding("PASS", "Baseline", found)
+        return (Finding("PASS", "Baseline", found),)
     note = "; ".join(pinned.fit.differences)
-    return Finding("PASS", "Baseline", f"{name}, of {pinned.decoding.requests:,.0f} requests", note or None)
+    return (Finding("PASS", "Baseline", f"{name}, of {pinned.decoding.requests:,.0f} requests", note or None),)
 
 
 async def observe(

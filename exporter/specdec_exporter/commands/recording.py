@@ -1,4 +1,4 @@
-"""Recording a running predictor: what ``baseline record``, ``compare`` and ``tune`` share."""
+"""Recording a running predictor, and what a person says about a recording."""
 
 from __future__ import annotations
 

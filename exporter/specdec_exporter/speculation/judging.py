@@ -30,7 +30,7 @@ from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
 from specdec_exporter.speculation.sentences import sentence, subject_of, undecided, without_drafts
 from specdec_exporter.speculation.verdict import Finding, Judgement, Verdict, VerdictCode
 
-# Drafts are no reason to look for.
+# Words that say nothing against drafts.
 _FINE: Final[frozenset[VerdictCode]] = frozenset({"healthy", "watch"})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
@@ -54,25 +54,13 @@ def _facts(baseline: Baseline) -> Table:
     for name in context.__struct_fields__:
         value = getattr(context, name)
         table.add_row(f"  {name.replace('_', ' ')}", plain(value) if value else "not given")
-    speculation = "off or unknown"
-    if counts.draft_tokens is not None:
-        k = baseline.num_speculative_tokens
-        speculation = f"{plain(baseline.method or 'method unknown')}, k = {k or '?'}"
     table.add_row("  served model", plain(baseline.model_name or "-"))
     table.add_row("  vLLM", plain(baseline.vllm_version or "-"))
-    table.add_row("  speculation", speculation)
-    if counts.draft_tokens:
-        rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
-        table.add_row("  acceptance", f"{percent(rate)} of {count(counts.draft_tokens)} draft tokens")
-        length = mean_acceptance_length(counts.accepted_tokens, counts.drafts)
-        table.add_row("  length", f"{decimal(length)} tokens per draft, including the bonus token")
-        curve = position_ratios(counts.accepted_per_position, counts.drafts)
-        table.add_row("  curve", " ".join(percent(rate) for rate in curve) or "-")
-    per_step = tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)
-    table.add_row("  tokens per step", decimal(per_step))
+    for row in _speculation(baseline):
+        table.add_row(*row)
     for title, total in (
         ("requests", baseline.requests_finished),
-        ("prompt tokens", baseline.counts.prompt_tokens),
+        ("prompt tokens", counts.prompt_tokens),
         ("generated tokens", counts.generation_tokens),
     ):
         rate = None if total is None else total / baseline.duration_seconds
@@ -84,6 +72,23 @@ def _facts(baseline: Baseline) -> Table:
         number = len(baseline.blocks)
         table.add_row("  blocks of time", f"{number} of about {baseline.duration_seconds / number:,.0f} s")
     return table
+
+
+def _speculation(baseline: Baseline) -> Iterator[tuple[str, str]]:
+    counts, speculation = baseline.counts, "off or unknown"
+    if counts.draft_tokens is not None:
+        k = baseline.num_speculative_tokens
+        speculation = f"{plain(baseline.method or 'method unknown')}, k = {k or '?'}"
+    yield "  speculation", speculation
+    if counts.draft_tokens:
+        rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+        yield "  acceptance", f"{percent(rate)} of {count(counts.draft_tokens)} draft tokens"
+        length = mean_acceptance_length(counts.accepted_tokens, counts.drafts)
+        yield "  length", f"{decimal(length)} tokens per draft, including the bonus token"
+        curve = position_ratios(counts.accepted_per_position, counts.drafts)
+        yield "  curve", " ".join(percent(rate) for rate in curve) or "-"
+    per_step = tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)
+    yield "  tokens per step", decimal(per_step)
 
 
 def _latency(baseline: Baseline) -> Table:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -30,6 +31,25 @@ _VERDICT_STYLE: dict[VerdictCode, str] = {
 }
 
 
+# Name, field of the figures, definition.
+_LINES: Final = (
+    ("Draft tokens", "draft_tokens", ""),
+    ("Accepted tokens", "accepted_tokens", ""),
+    ("Acceptance rate", "acceptance_ratio", "accepted / draft tokens"),
+    ("Drafts", "drafts", ""),
+    ("Mean acceptance length", "mean_acceptance_length", "1 + accepted / drafts (with the bonus token)"),
+    ("Mean draft length", "mean_draft_length", "draft tokens / drafts"),
+    ("Generation tokens", "generation_tokens", ""),
+    ("Tokens per step", "tokens_per_step", "steps without a draft included"),
+)
+_SHOWN: Final[dict[str, Callable[[float | None], str]]] = {
+    "acceptance_ratio": percent,
+    "mean_acceptance_length": decimal,
+    "mean_draft_length": decimal,
+    "tokens_per_step": decimal,
+}
+
+
 def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
     """Return the figures of one or several spans side by side; a single span gets the definitions beside the figures.
 
@@ -40,21 +60,9 @@ def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
     drafts = "Drafts"
     if "log" in sources:
         drafts = "Drafts (reconstructed)" if sources == {"log"} else "Drafts (log: reconstructed)"
-    lines: list[tuple[str, str, list[str]]] = [
-        ("Draft tokens", "", [count(figures.draft_tokens) for figures in spans]),
-        ("Accepted tokens", "", [count(figures.accepted_tokens) for figures in spans]),
-        ("Acceptance rate", "accepted / draft tokens", [percent(figures.acceptance_ratio) for figures in spans]),
-        (drafts, "", [count(figures.drafts) for figures in spans]),
-        (
-            "Mean acceptance length",
-            "1 + accepted / drafts (with the bonus token)",
-            [decimal(figures.mean_acceptance_length) for figures in spans],
-        ),
-        ("Mean draft length", "draft tokens / drafts", [decimal(figures.mean_draft_length) for figures in spans]),
-        ("Generation tokens", "", [count(figures.generation_tokens) for figures in spans]),
-        ("Tokens per step", "steps without a draft included", [decimal(figures.tokens_per_step) for figures in spans]),
-    ]
-    known = [line for line in lines if any(cell != "-" for cell in line[2])]
+    lines = [(drafts if field == "drafts" else name, field, definition) for name, field, definition in _LINES]
+    shown = {field: [_SHOWN.get(field, count)(getattr(figures, field)) for figures in spans] for _, field, _ in lines}
+    known = [(name, definition, shown[field]) for name, field, definition in lines if set(shown[field]) != {"-"}]
     if len(columns) > 1:
         return table("", *(name for name, _ in columns), rows=[(name, *cells) for name, _, cells in known])
     result = Table.grid(padding=(0, 3, 0, 0))

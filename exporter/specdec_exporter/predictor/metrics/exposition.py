@@ -36,7 +36,8 @@ _ENGINE_LINE = re.compile(
     rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])"
 )
 # Several API servers (the client's multiprocess mode) and the Rust frontend do not say it.
-_START_TIME_LINE = b"process_start_time_seconds "
+_START_TIME = "process_start_time_seconds"
+_START_TIME_LINE = f"{_START_TIME} ".encode()  # one with labels is another's
 _DECLARATION = re.compile(rb"\s*#[ \t]+(?:HELP|TYPE|UNIT|EOF)\b")
 
 # The beginning of the first line with content, even if it is cut off.
@@ -90,7 +91,7 @@ def parse_exposition(
     for sample in _samples(body, is_read):
         if (meaning := meanings.get(sample.name)) is not None:
             reader.add(meaning, sample.labels, sample.value)
-        elif 0 < sample.value <= bounds.COUNT:
+        elif sample.name == _START_TIME and 0 < sample.value <= bounds.COUNT:
             started = float(sample.value)
     if not stats_present:
         _refuse_unsound(body)
@@ -163,9 +164,12 @@ def _refuse_unsound(body: bytes) -> None:
 
     def is_sample(line: bytes) -> bool:
         nonlocal said_anything
-        comment = line.lstrip().startswith(b"#")
-        said_anything |= _DECLARATION.match(line) is not None if comment else not line.isspace()
-        return not comment and len(line) <= bounds.SERIES_BYTES
+        if line.lstrip().startswith(b"#"):
+            said_anything |= _DECLARATION.match(line) is not None
+            return False
+        wanted = not line.isspace() and len(line) <= bounds.SERIES_BYTES
+        said_anything |= wanted
+        return wanted
 
     for _ in _samples(body, is_sample):
         pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -13,7 +12,7 @@ import aiohttp
 import msgspec
 
 from specdec_exporter.config import Access
-from specdec_exporter.errors import ConfigError
+from specdec_exporter.errors import ConfigError, FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.access import Credentials
 
@@ -27,31 +26,19 @@ class _ApiStatus(msgspec.Struct):
     message: str = ""
 
 
-class Refused(Exception):  # noqa: N818  private to those who ask the API: they note it and try again
-    """The API answered with something else than what was asked for. ``status`` is that of HTTP."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(plain(message))
-        self.status = status
-
-
 class KubernetesApi:
     """Where the API is and who asks.
 
-    Token and certificate are read anew for every request, because the kubelet renews them. ``token_path`` ``None``
-    sends none.
+    Token and certificate are read anew for every request, because the kubelet renews them.
     """
 
-    def __init__(self, url: str, *, token_path: Path | None, ca_path: Path | None) -> None:
-        self._url = url.rstrip("/")
-        authority, token = (None if path is None else str(path) for path in (ca_path, token_path))
-        access = Access(ca_file=authority, bearer_token_file=token)
+    def __init__(self, url: str, *, token_path: Path, ca_path: Path | None) -> None:
+        self._url = url
+        access = Access(ca_file=None if ca_path is None else str(ca_path), bearer_token_file=str(token_path))
         self._credentials = Credentials(access, has_password=False)
 
     @classmethod
-    def in_pod(
-        cls, asker: str, environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
-    ) -> Self:
+    def in_pod(cls, asker: str, environ: Mapping[str, str], service_account: Path) -> Self:
         """Return the API of the cluster that this pod is in.
 
         Reads KUBERNETES_SERVICE_HOST and _PORT. Raises :class:`ConfigError`, which names ``asker``, the setting that
@@ -81,8 +68,8 @@ class KubernetesApi:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Ask for ``path``; the answer is there until the block ends.
 
-        ``right`` is what the service account must be allowed, for the message. Raises :class:`Refused` for any answer
-        but 200, :class:`FetchError` for a bad token or certificate file, and aiohttp's errors.
+        ``right`` is what the service account must be allowed, for the message. Raises :class:`FetchError` for any
+        answer but 200 and for a bad token or certificate file, and aiohttp's errors.
         """
         async with session.get(
             self._url + path,
@@ -93,14 +80,14 @@ class KubernetesApi:
             allow_redirects=False,
         ) as response:
             if response.status != HTTPStatus.OK:
-                raise Refused(response.status, await refusal(response, right))
+                raise FetchError("http_status", await _refusal(response, right))
             yield response
 
 
-async def refusal(response: aiohttp.ClientResponse, right: str) -> str:
+async def _refusal(response: aiohttp.ClientResponse, right: str) -> str:
     """Return the API's reason for its refusal, and what to do about it."""
     said = ""
     with contextlib.suppress(aiohttp.ClientError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         said = msgspec.json.decode(await response.content.read(_LONGEST_REFUSAL_BYTES), type=_ApiStatus).message
     advice = f"; let the service account {right}" if response.status == HTTPStatus.FORBIDDEN else ""
-    return f"the Kubernetes API answered {response.status}: {said[:300] or response.reason}{advice}"
+    return plain(f"the Kubernetes API answered {response.status}: {said[:300] or response.reason}{advice}")

@@ -25,7 +25,7 @@ from specdec_exporter.errors import ConfigError, FetchError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import Scanner
-from specdec_exporter.predictor.sources.kubeapi import SERVICE_ACCOUNT, KubernetesApi, Refused
+from specdec_exporter.predictor.sources.kubeapi import SERVICE_ACCOUNT, KubernetesApi
 from specdec_exporter.predictor.sources.stream import Pieces, deliver
 
 _logger = logging.getLogger(__name__)
@@ -198,7 +198,7 @@ class KubernetesLogReader:
             return  # no line for minutes
         except aiohttp.ClientPayloadError:
             self._note("the connection to the Kubernetes API was cut")
-        except (aiohttp.ClientError, OSError, UnicodeError, Refused, FetchError) as error:
+        except (aiohttp.ClientError, OSError, UnicodeError, FetchError) as error:
             self._note(str(error) or type(error).__name__)
         except Exception:
             self._note("the exporter failed; its own log has the traceback")
