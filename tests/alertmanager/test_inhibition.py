@@ -41,9 +41,6 @@ CASES = {
         ),
         ("SpecDecodeRulesLagging warning",),
     ),
-    "half-down": Case(
-        "SpecDecodeTargetDown warning", (), ("SpecDecodeAcceptanceLow critical", "SpecDecodeNotDrafting warning")
-    ),
     "loop": Case(
         "SpecDecodeRestartLoop critical",
         (
@@ -54,11 +51,6 @@ CASES = {
             "SpecDecodeErrorBudgetBurn critical",
         ),
         ("SpecDecodeRulesLagging warning",),
-    ),
-    "rare-restarts": Case(
-        "SpecDecodeRestartLoop warning",
-        (),
-        ("SpecDecodeP99Regression critical tpot", "SpecDecodeLatencyMeanRegression warning e2e"),
     ),
     "harmful": Case(
         "SpecDecodeHarmful critical tpot",
@@ -82,11 +74,6 @@ CASES = {
         "SpecDecodeAcceptanceLow critical",
         ("SpecDecodeAcceptanceLow warning", "SpecDecodeAcceptanceDropped warning"),
         ("SpecDecodeReplicaOutlier warning", "SpecDecodeP99Regression critical tpot"),
-    ),
-    "tail": Case(
-        "SpecDecodeP99Regression critical tpot",
-        ("SpecDecodeP99Regression warning tpot",),
-        ("SpecDecodeP99Regression warning e2e", "SpecDecodeAcceptanceLow critical"),
     ),
     "budget": Case(
         "SpecDecodeErrorBudgetBurn critical",

@@ -17,7 +17,6 @@ from dashboards.grafana import Dashboard, Json
 from dashboards.pictures import DOCS, DRAW, WIDTH, picture
 
 MAX_BYTES = 400 * 1024
-GREEN, RED = (86, 166, 75), (224, 47, 68)  # Grafana's, in its light theme
 LABELS = {name: name for name in ("cluster", "namespace", "inference_service", "model_name", "pod", "instance")} | {
     "position": "1",
     "concurrency": "4",

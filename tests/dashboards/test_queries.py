@@ -16,8 +16,6 @@ from dashboards.grafana import COLUMNS, SCREEN_PIXELS, Dashboard, Panel
 # Of one query: more lines than this nobody can tell apart; tables have a row for each service.
 MAX_SERIES = {"table": 100, "state-timeline": 30, "heatmap": 16}
 MAX_SERIES_OF_OTHERS = 20
-# Of a row of the grid; of title, axis and border; of a name that can be read.
-GRID_PIXELS, FRAME_PIXELS, ROW_PIXELS = 38, 60, 16
 # Panels that have nothing to say about a healthy service.
 QUIET_WHILE_HEALTHY = {
     "Firing alerts: meaning and action",

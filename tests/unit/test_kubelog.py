@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfiles import Following, LineScanner, texts
+from running import listening
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, PredictorWarning
@@ -116,14 +117,9 @@ async def api() -> AsyncIterator[Api]:
     api = Api()
     app = web.Application()
     app.add_routes([web.get(PATH, api.handle)])
-    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with listening(web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)) as port:
+        api.url = f"http://127.0.0.1:{port}"
         yield api
-    finally:
-        await runner.cleanup()
 
 
 Followed = Following[KubernetesLogReader]

@@ -23,7 +23,7 @@ from aiohttp import web
 from demo.simulator.server import serving as simulator
 from demo.simulator.settings import SimulatorSettings
 from fieldtools import tool
-from running import exporter
+from running import exporter, listening
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.serving.status import (
     BaselineStatus,
@@ -204,14 +204,8 @@ class Exporter:
         app.router.add_get("/behind/ingress/", self._page)
         app.router.add_get("/behind/ingress/api/v1/status", self._status)
         app.router.add_get("/{anything:.*}", self._stray)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            self.port = runner.addresses[0][1]
+        async with listening(app) as self.port:
             yield self
-        finally:
-            await runner.cleanup()
 
     async def _page(self, _request: web.Request) -> web.Response:
         return web.Response(body=PAGE, content_type="text/html", charset="utf-8", headers=SECURITY_HEADERS)

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from yarl import URL
 
 from certificates import Identity, issue
-from running import exporter
+from running import exporter, listening
 from specdec_exporter.commands import healthcheck
 from specdec_exporter.errors import ConfigError, SpecdecError
 from specdec_exporter.web.basicauth import protect
@@ -54,14 +54,8 @@ async def serving(provider: Callable[[], WebConfig], context: ssl.SSLContext | N
     app = web.Application()
     protect(app, provider)
     app.router.add_get("/metrics", metrics)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        port = runner.addresses[0][1]
+    async with listening(app, tls=context) as port:
         yield f"{'https' if context else 'http'}://localhost:{port}/metrics"
-    finally:
-        await runner.cleanup()
 
 
 def trusting(folder: Path, client: str | None = None) -> ssl.SSLContext:
