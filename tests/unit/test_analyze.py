@@ -261,9 +261,6 @@ def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None
     assert b"380" in out
 
 
-# --- real starts (see fixtures/starts) ---
-
-
 # --- whose lines count ---
 
 
