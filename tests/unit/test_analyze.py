@@ -261,6 +261,20 @@ def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None
     assert b"380" in out
 
 
+STARTS = CAPTURES.parent / "starts"
+
+
+def test_a_real_server_with_synthetic_acceptance_is_named_so(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text((STARTS / "0.32.0-synthetic.log").read_text() + 20 * SPEC_LINE)
+    run = Run(str(log))
+    assert "k = 3, synthetic rejection sampling" in " ".join(run.text.split())
+    assert "Acceptance is synthetic: it says nothing about the draft" in run.text
+    assert "Recommended k" not in run.text
+    (first, *_) = Run(str(log), output="jsonl").objects
+    assert (first["kind"], first["rejection_sample_method"]) == ("server_arguments", "synthetic")
+
+
 # --- whose lines count ---
 
 
