@@ -196,6 +196,18 @@ def test_damaged_gzip_data_is_said_and_what_came_before_counts(
     assert [o for o in run.objects if o["kind"] == "engine_config"]
 
 
+def test_progress_is_told_in_bytes_on_disk(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_bytes(SPEC_LINE.encode() * 5000)
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    inputs = LogInputs([str(plain), str(packed)])
+    told: list[int] = []
+    assert sum(1 for _ in inputs.events(REPORT_KINDS, told.append)) == 10_000
+    assert told == sorted(told)
+    assert told[-1] == inputs.size() == plain.stat().st_size + packed.stat().st_size
+
+
 def peak_bytes(log: Path, lines: int) -> int:
     log.write_bytes(SPEC_LINE.encode() * lines)
     story, inputs = LogStory(), LogInputs([str(log)])

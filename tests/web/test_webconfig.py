@@ -330,6 +330,18 @@ async def test_a_health_probe_passes_where_client_certificates_are_demanded(fold
     assert "refused" in await probe(url)
 
 
+async def test_a_health_probe_takes_a_server_without_tls_and_is_not_content_with_any_connection() -> None:
+    async with serving(WebConfig) as url:
+        assert await probe(url) == ""
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x15\x03\x03\x00\x02\x02\x28")  # a TLS alert, which needs no working TLS
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        assert await probe(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
