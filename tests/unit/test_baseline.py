@@ -202,15 +202,6 @@ def test_a_key_that_may_be_missing_reads_as_null() -> None:
     assert (read.method, read.context.hardware, read.interrupted) == (None, None, False)
 
 
-def test_a_count_of_loads_that_is_not_given_is_not_known() -> None:
-    text = re.sub(r"^    (drafts|accepted_per_position): .*\n", "", TEXT, flags=re.MULTILINE)
-    first, other = parse_baseline(text.encode()).by_load
-    assert [block.counts.drafts for block in first.blocks] == [None, None]
-    assert [block.counts.draft_tokens for block in first.blocks] == [180.0, 120.0]
-    assert first.accepted_per_position == ()
-    assert other == EXAMPLE.by_load[1]
-
-
 def test_a_file_without_loads_blocks_and_lengths_is_read() -> None:
     old = TEXT[: TEXT.index("\nlengths:")].replace("  step_seconds: 4.4\n", "")
     read = parse_baseline(old.encode())
@@ -233,12 +224,7 @@ def with_loads(*loads: Load) -> Baseline:
     ("baseline", "said"),
     [
         (with_loads(*[Load(5.0, Counts(steps=100.0, step_seconds=20.0))] * 4), None),
-        (with_loads(*[Load(5.0, Counts(steps=49.0, step_seconds=20.0))] * 4), "no load has 200 request-steps in 4"),
         (with_loads(*[Load(5.0, Counts(steps=100.0, step_seconds=20.0))] * 3), "no load has 200 request-steps in 4"),
-        (
-            with_loads(Load(5.0, Counts(steps=100.0, step_seconds=20.0, preemptions=1.0))),
-            "no step times .*again",
-        ),
         (
             msgspec.structs.replace(EXAMPLE, by_load=(), counts=Counts(generation_tokens=5.0)),
             "no step times by load: .*; the predictor does not expose its step latency",
@@ -298,120 +284,41 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
     [
         ("0.1: 9", "0.01: 9", "time_to_first_token_seconds.buckets.0.01: expected a bound above 0.05"),
         ("0.1: 9", "0.05: 9", "0.05: expected every key once"),
-        ("0.1: 9", "0.050: 9", "buckets.0.050: expected a bound above 0.05"),
-        ("0.1: 9", "-0.1: 9", "expected a bound above 0.05"),
-        ("0.1: 9", ".inf: 9", "buckets..inf: expected a bound"),
         ("0.1: 9", "100ms: 9", "buckets.100ms: expected a bound"),
         ("      +Inf: 10\n  request", "  request", "buckets: expected +Inf as the last bucket, found 0.1"),
-        ("0.1: 9", "+Inf: 9", "+Inf: expected every key once"),
         ("0.1: 9", "0.1: 4", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
         ("0.05: 5", "0.05: -5", "buckets[...]: expected a number of at least 0"),
         ("0.05: 5", "0.05: .nan", "buckets[...]: expected a number, found text"),
-        ("0.05: 5", "0.05: .inf", "buckets[...]: expected a number"),
-        ("0.05: 5", "0.05: 1e999", "buckets[...]: expected a number"),
-        ("0.05: 5", "0.05: '5'", "buckets[...]: expected a number"),
-        ("0.05: 5", "0.05: 05", "buckets[...]: expected a number"),
-        ("0.05: 5", "0.05: [5]", "buckets[...]: expected a number, found a list"),
-        ("0.05: 5", "0.05: yes", "buckets[...]: expected a number"),
-        ("count: 10\n    sum: 0.75", "count: 11\n    sum: 0.75", "count: expected the count of +Inf, 10"),
         ("sum: 7.5", "sum: 10.1", "request_latency_seconds.sum: expected 5 to 10, as the buckets allow, found 10.1"),
-        ("sum: 7.5", "sum: 4.9", "request_latency_seconds.sum: expected 5 to 10, as the buckets allow, found 4.9"),
-        ("sum: 7.5", "total: 7.5", "request_latency_seconds.total: unknown key, expected one of count, sum, buckets"),
-        ("method:", "metod:", "metod: unknown key"),
-        ("  steps:", "  stepps:", "throughput.stepps: unknown key"),
         ("duration_seconds: 1800.25", "duration_seconds: 0", "duration_seconds: expected a duration above 0"),
-        ("duration_seconds: 1800.25", "duration_seconds: 30m", "duration_seconds: expected a number"),
         ("duration_seconds: 1800.25\n", "", "top level: expected the key duration_seconds, found none"),
         ('name: "no speculation"', "name: 7", "name: expected text in quotes, found a number"),
-        ('name: "no speculation"', 'name: ""', "name: expected 1 to 4096 printable characters"),
         ('name: "no speculation"', 'name: "\\ud800"', "line 4: expected printable text"),
         ('name: "no speculation"', 'name: "a\\nb"', "name: expected 1 to 4096 printable characters on one line"),
         ('"2026-01-31T12:00:00Z"', "yesterday", "recorded_at: expected a time such as"),
-        ('"2026-01-31T12:00:00Z"', '"2026-01-31T12:00:00"', "recorded_at: expected a time such as"),
         ('"2026-01-31T12:00:00Z"', '"2026-02-31T12:00:00Z"', "recorded_at: expected a time such as"),
-        ('"2026-01-31T12:00:00Z"', '"0001-01-01T00:00:00+14:00"', "recorded_at: expected a time such as"),
         ("interrupted: false", "interrupted: maybe", "interrupted: expected true or false"),
         ("num_speculative_tokens: 3", "num_speculative_tokens: 2.5", "expected a whole number"),
         ("accepted_tokens: 180", "accepted_tokens: 301", "accepted_tokens: expected at most the 300 draft_tokens"),
         ("accepted_tokens: 180", "accepted_tokens: null", "acceptance: expected draft_tokens and accepted_tokens"),
         ("[90, 60, 30]", "[90, 95, 30]", "acceptance.accepted_per_position[1]: expected at most 90"),
-        ("[90, 60, 30]", "[101]", "acceptance.accepted_per_position[0]: expected at most 100"),
-        ("[90, 60, 30]", "90", "acceptance.accepted_per_position: expected a list"),
         ("  drafts: 100", "  drafts: null", "accepted_per_position: expected drafts beside the positions"),
         ("  4:\n    intervals: 9", "  3:\n    intervals: 9", "by_load.3: expected a bin of 1, 2, 4, 8, "),
-        ("  4:\n    intervals: 9", "  04:\n    intervals: 9", "by_load.04: expected a bin of 1, 2, 4, 8, "),
-        ("  4:\n    intervals: 9", "  ٤:\n    intervals: 9", "by_load.٤: expected a bin of 1, 2, 4, 8, "),
-        ("  16:\n    intervals: 5", "  4:\n    intervals: 5", "4: expected every key once, found it a second"),
-        (
-            "  4:\n    intervals: 9",
-            "  4: 7\n  8:\n    intervals: 9",
-            "expected a mapping, found a number",
-        ),
         ("intervals: 9", "intervals: 0", "by_load[...].intervals: expected a whole number of at least 1"),
-        ("intervals: 9", "intervals: 9.5", "by_load[...].intervals: expected a whole number"),
-        ("intervals: 9", "intervals: [9]", "by_load[...].intervals: expected a whole number, found a list"),
         ("    intervals: 9\n", "", "by_load[...]: expected the key intervals, found none"),
-        ("intervals: 9", "interval: 9", "by_load[...].interval: unknown key, expected one of "),
         ("seconds: [20, 25]", "seconds: []", "by_load[...].seconds: expected 1 to 1000 blocks, found 0"),
-        ("seconds: [20, 25]", "seconds: null", "by_load[...].seconds: expected a list, found nothing"),
-        ("seconds: [20, 25]", "seconds: 20", "by_load[...].seconds: expected a list, found a number"),
         ("seconds: [20, 25]", "seconds: [20, 0]", "by_load[...].seconds[1]: expected blocks with seconds, steps"),
-        ("seconds: [20, 25]", "seconds: [20, -5]", "by_load[...].seconds[1]: expected a number of at least 0"),
-        ("seconds: [20, 25]", "seconds: [20, .inf]", "by_load[...].seconds[1]: expected a number"),
-        ("seconds: [20, 25]", "seconds: [20]", "by_load[...].steps: expected 1 values, one per block, found 2"),
         ("    steps: [60, 50]", "    steps: [60]", "by_load[...].steps: expected 2 values, one per block, found 1"),
-        ("    steps: [60, 50]", "    steps: [60, 0]", "by_load[...].seconds[1]: expected blocks with seconds, steps"),
-        ("    steps: [60, 50]", "    steps: null", "by_load[...].seconds[0]: expected blocks with seconds, steps"),
-        ("    steps: [60, 50]", "    steps: [60, null]", "by_load[...].steps[1]: expected"),
-        ("    steps: [60, 50]\n", "", "by_load[...]: expected the key steps, found none"),
-        (
-            "step_seconds: [66, 55.5]",
-            "step_seconds: [66, 1e999]",
-            "by_load[...].step_seconds[1]: expected a number",
-        ),
-        (
-            "step_seconds: [66, 55.5]",
-            "step_seconds: [0, 55.5]",
-            "by_load[...].seconds[0]: expected blocks with seconds",
-        ),
-        ("draft_tokens: [180, 120]", "draft_tokens: [180, yes]", "by_load[...].draft_tokens[1]: expected a number"),
-        (
-            "draft_tokens: [180, 120]",
-            "draft_tokens: [1, 2, 3]",
-            "by_load[...].draft_tokens: expected 2 values, one per",
-        ),
-        ("drafts: [60, 40]", "drafts: {a: 1}", "by_load[...].drafts: expected a list, found a mapping"),
-        ("[90, 60, 30]\n  16", "[90, -60, 30]\n  16", "by_load[...].accepted_per_position[1]: expected a number of at"),
         ("[90, 60, 30]\n  16", "90\n  16", "by_load[...].accepted_per_position: expected a list"),
         ("sum: 80", "sum: 9", "lengths.prompt_length.sum: expected 40 to 90, as the buckets allow, found 9"),
-        (
-            "prompt_length:",
-            "prompt_lengths:",
-            "lengths.prompt_lengths: unknown key, expected one of prompt_length, g",
-        ),
         ("seconds: [900, 900.25]", "seconds: [900, 0]", "blocks.seconds[1]: expected a time above 0 seconds, found 0"),
-        ("seconds: [900, 900.25]", "seconds: [900]", "blocks.drafts: expected 1 values, one per block, found 2"),
-        ("  seconds: [900, 900.25]\n", "", "blocks.seconds: expected 1 to 1000 blocks, found 0"),
         (
             "  seconds: [900, 900.25]",
             f"  seconds: {[1] * 1001}",
             "seconds: expected 1 to 1000 blocks, found 1001",
         ),
-        (
-            "  steps: [60, 50]\n  step_seconds: [2",
-            "  stepps: [60, 50]\n  step_seconds: [2",
-            "blocks.stepps: unknown",
-        ),
-        ("[2.2, 2.2]", "[2.2, -2.2]", "blocks.step_seconds[1]: expected a number of at least 0"),
-        ("sum: [0.5, 0.25]", "sum: [0.5]", "blocks.time_to_first_token_seconds.sum: expected 2 values, one per block"),
         ("sum: [0.5, 0.25]", "sum: [0.5, 0.5]", "seconds.sum[1]: expected 0.2 to 0.4, as the buckets allow, found 0.5"),
-        ("sum: [5.5, 2]", "sum: [5.5, .nan]", "blocks.request_latency_seconds.sum[1]: expected a number"),
         ("0.1: [5, 4]", "0.1: [4, 4]", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
-        (
-            "0.1: [5, 4]",
-            "0.1: [5]",
-            "first_token_seconds.buckets.0.1: expected 2 values, one per block, found 1",
-        ),
         ("0.1: [5, 4]", "0.2: [5, 4]", "seconds.buckets.0.2: expected a bound of the whole recording, found 0.2"),
         (
             "      +Inf: [7, 3]\n",
@@ -436,12 +343,6 @@ def test_blocks_in_another_latency_than_the_recording_are_refused() -> None:
     text = TEXT.replace("  request_latency_seconds:", "  time_per_output_token_seconds:", 1)
     with pytest.raises(BaselineError, match=r"blocks.request_latency_seconds: expected none, as in latency.request_la"):
         parse_baseline(text.encode())
-
-
-def test_blocks_leave_out_the_buckets_that_no_request_fell_into() -> None:
-    blocks = yamltext.load(TEXT)["blocks"]
-    assert list(blocks["time_to_first_token_seconds"]["buckets"]) == [0.05, 0.1, "+Inf"]
-    assert list(blocks["request_latency_seconds"]["buckets"]) == [1.0, "+Inf"]
 
 
 @pytest.mark.parametrize("content", [b"", b"# nothing\n", b"null"])

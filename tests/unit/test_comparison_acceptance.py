@@ -135,8 +135,6 @@ def test_another_size_is_another_model() -> None:
     [
         (None, None, Quantization(None, None)),
         ("vllm serve org/Llama-GPTQ-4bit", None, Quantization("4bit gptq", None)),
-        ("python -m x --model=m --quantization=bitsandbytes", "m", Quantization("bitsandbytes", None)),
-        ("x --speculative-model-quantization awq", None, Quantization(None, "awq")),
         ("""x -sc '{"model": "org/d-FP8", "quantization": 3}'""", "Mint8", Quantization(None, "fp8")),
         ("x 'open", "w8a8 inwards", Quantization("w8a8", None)),
     ],

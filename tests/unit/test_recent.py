@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -170,12 +169,6 @@ def test_a_collapse_is_seen_after_hours_of_health_and_the_start_is_known() -> No
     assert "method draft_model, draft model /models/draft, k = 3" in last.flat
 
 
-def test_drafts_that_stopped_are_seen() -> None:
-    last = Run(logged("start", *["good"] * 300, *["no drafts"] * 200), 1800)
-
-    assert "Tokens are generated, but nothing is drafted" in last.flat
-
-
 def test_totals_since_the_start_of_an_old_engine_are_counted_from_the_last_part_on() -> None:
     lines = [CONFIG.replace("a V1", "an")]
     for number in range(1, 101):
@@ -241,16 +234,6 @@ def test_more_events_than_are_kept_are_told(minutes: int, complete: bool) -> Non
     assert part.complete is complete
     assert part.start == [start]
     assert len(part.events) == (31 if complete else 50)
-
-
-def test_json_lines_begin_with_the_start() -> None:
-    found = [json.loads(text) for text in Run(logged("start", *["good"] * 50), 20, "jsonl").text.splitlines()]
-
-    assert [each["kind"] for each in found] == [
-        "server_arguments",
-        "engine_config",
-        *["engine_stats", "spec_decoding"] * 3,
-    ]
 
 
 def test_responses_have_no_last_part() -> None:

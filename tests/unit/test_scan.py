@@ -161,11 +161,6 @@ def test_lines_are_counted_only_on_request() -> None:
     assert counters.last_line_timestamp is not None
 
 
-def test_nothing_read_is_no_line() -> None:
-    found = read(b"")
-    assert (found.events, found.counters) == ([], ReaderCounters())
-
-
 # --- pairing ---
 
 
@@ -191,11 +186,6 @@ def test_an_unreadable_statistics_line_leaves_the_next_drafts_without_engine() -
 
 
 FETCHING = stats(1).replace(b", GPU", b", KV fetch: 3 waiting, 2 running, GPU")
-
-
-def test_drafts_find_their_engine_behind_a_field_of_a_later_release() -> None:
-    found = read(lines(stats(0), drafts(1), FETCHING, drafts(2)))
-    assert (found.engines, found.counters.parse_errors) == (["000", "001"], 0)
 
 
 def test_drafts_find_their_engine_behind_headers_of_an_operators_formatter() -> None:
@@ -310,18 +300,6 @@ def test_a_line_that_another_writer_cuts_is_an_error() -> None:
         assert found.counters.parse_errors == 1, line[:column]
 
 
-def test_lines_that_might_have_gone_on_stand_for_themselves() -> None:
-    bare = drafts(3).partition(b"] ")[2]
-    found = read(lines(drafts()[:200], b"", b"", ACCESS, bare, drafts(4)), trust="any")
-    assert found.accepted == [3, 4]
-    assert found.counters.parse_errors == 1
-
-
-def test_a_broken_line_at_the_end_of_the_stream_is_an_error() -> None:
-    found = read(lines(drafts(), drafts()[:200]))
-    assert (found.accepted, found.counters.parse_errors) == ([9], 1)
-
-
 def test_an_unterminated_last_line_counts_if_it_is_whole() -> None:
     assert read(lines(stats(5)), tail=drafts()).engines == ["005"]
     cut = read(lines(ACCESS), tail=drafts()[:-3])
@@ -407,11 +385,6 @@ def test_a_line_of_too_many_pieces_is_dropped_and_counted() -> None:
     pieces = [("stdout", "P", piece)] * (LINE_BYTES // len(piece) + 3)
     found = read(cri(*pieces, ("stdout", "F", b"end"), ("stdout", "F", drafts(3))))
     assert (found.accepted, found.counters.oversized_lines, found.counters.parse_errors) == ([3], 1, 0)
-
-
-def test_a_line_too_long_to_be_ours_is_skipped_and_counted() -> None:
-    found = read(lines(drafts() + b" " * LINE_BYTES, drafts(3)))
-    assert (found.accepted, found.counters.oversized_lines) == ([3], 1)
 
 
 def test_a_wrapped_line_is_read_inside_a_containers_framing() -> None:

@@ -78,22 +78,6 @@ def drafting(drafts: float, draft_tokens: float, accepted: float, generated: flo
     )
 
 
-def test_a_lifetime_is_no_increase_when_speculation_comes_back(state: PredictorState, clock: Clock) -> None:
-    for later in (
-        drafting(1e6, 3e6, 2.4e6, 3.5e6),
-        drafting(1e6 + 10, 3e6 + 30, 2.4e6 + 24, 3.5e6 + 34),
-        EngineSnapshot(model_name="tiny", engine="0", generation_tokens=50.0),  # restarted without speculation
-        drafting(0, 0, 0, 0),
-        drafting(1000, 3000, 300, 1300),
-    ):
-        state.observe_snapshot(snapshot(later))
-        clock.advance(60)
-    window = known(state.window())
-    assert window.acceptance_ratio == pytest.approx(324 / 3030)
-    assert state.restarts == 2
-    assert state.status().verdict.code != "healthy"
-
-
 NO_SAMPLES = b"""\
 # HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
 # TYPE vllm:cache_config_info gauge
@@ -323,19 +307,6 @@ def test_the_history_goes_on_when_the_wall_clock_is_set(state: PredictorState, c
         clock.advance(60)
     times = [point.timestamp for point in state.status().history]
     assert times == pytest.approx([clock.wall() - 60 * number for number in range(39, 1, -1)] + [clock.wall()])
-
-
-def test_the_newest_point_of_the_history_is_the_window(state: PredictorState, clock: Clock) -> None:
-    for step in range(50):
-        state.observe_snapshot(snapshot(engine(step * 100, (30.0 * step + step * step, 0.0, 0.0))))
-        clock.advance(7)
-        status = state.status()
-        if step:
-            assert status.window is not None
-            newest = status.history[-1]
-            assert newest.acceptance_ratio == status.window.acceptance_ratio
-            assert newest.mean_acceptance_length == status.window.mean_acceptance_length
-            assert newest.timestamp == clock.wall()
 
 
 def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> None:
