@@ -187,15 +187,6 @@ def test_a_file_is_plain_yaml_with_the_keys_of_the_format() -> None:
     }
 
 
-def test_what_is_not_given_is_null_and_says_so() -> None:
-    assert re.search(r"^command: null  # not given: ", TEXT, re.MULTILINE)
-    assert remarks(EXAMPLE)[:2] == (
-        "request parameters not given (--request-parameters)",
-        "command not given (--command)",
-    )
-    assert "no time per output token was recorded" in remarks(EXAMPLE)
-
-
 def test_a_key_that_may_be_missing_reads_as_null() -> None:
     lines = [line for line in TEXT.splitlines() if not re.match(r"(command|method|interrupted|hardware):", line)]
     read = parse_baseline("\n".join(lines).encode())

@@ -157,7 +157,13 @@ def test_checking_a_configuration_reads_its_baselines(file: str, tmp_path: Path)
     assert "none.yaml: cannot be read: No such file" in str(result.exception)
 
 
-def test_a_place_that_cannot_hold_the_file_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    result = run("record", "--predictor.url=http://127.0.0.1:9", "-o", str(tmp_path / "missing" / "base.yaml"))
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("missing/base.yaml", "expected a file in a directory that exists"), ("base.yaml", "exists already")],
+)
+def test_a_place_that_cannot_hold_the_file_is_refused_before_anything_is_asked(
+    place: str, said: str, file: str, tmp_path: Path
+) -> None:
+    result = run("record", "--predictor.url=http://127.0.0.1:9", "-o", str(tmp_path / place))
     assert isinstance(result.exception, SpecdecError)
-    assert "expected a file in a directory that exists" in str(result.exception)
+    assert said in str(result.exception)

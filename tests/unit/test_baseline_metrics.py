@@ -102,15 +102,6 @@ def test_a_baseline_that_names_no_model_is_of_the_only_one_there_is() -> None:
     assert refused.refusal == "it names no model_name, and the predictor serves several: large, tiny"
 
 
-def test_what_is_not_like_for_like_is_said() -> None:
-    found = fit(WITH_SPECULATION, snapshot(engine(requests=5)), "0.33.0")
-    assert found.refusal is None
-    assert found.differences == (
-        "recorded with vLLM 0.32.0, now it is 0.33.0",
-        "time_to_first_token_seconds was recorded in other buckets: only boundaries of both can be compared",
-    )
-
-
 def test_the_verdict_gets_the_mean_only_while_the_baseline_fits(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     write_baseline(str(path), WITHOUT_SPECULATION)

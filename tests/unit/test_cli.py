@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from builders import CAPTURES
 from specdec_exporter import __version__
@@ -106,13 +105,6 @@ def test_help_names_every_command(flag: str) -> None:
     run = Run(flag)
     assert (run.code, run.err) == (0, "")
     assert re.findall(r"^  (\w+)  +\w", run.out.partition("Commands:")[2], re.MULTILINE) == COMMANDS
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str) -> None:
-    shown = CliRunner().invoke(cli.cli, [command, "--help"], prog_name="specdec-exporter")
-    assert (shown.exit_code, shown.stderr) == (0, "")
-    assert shown.stdout.startswith(f"Usage: specdec-exporter {command} ")
 
 
 @pytest.mark.parametrize("program", [MODULE, SCRIPT], ids=["module", "script"])
@@ -287,13 +279,6 @@ def test_a_report_through_a_pipe_is_plain_text_with_the_logs_own_totals(variable
     assert re.search(rf"^ *Acceptance rate +{ACCEPTED / DRAFTED:.1%}", run.out, re.MULTILINE)
     assert "method draft_model" in run.out
     assert "Verdict: not paying, assumed" in run.out
-
-
-@pytest.mark.parametrize("path", [("-",), ()], ids=["dash", "nothing"])
-def test_stdin_is_read_like_a_file(path: tuple[str, ...]) -> None:
-    run = Run("analyze", "--output=jsonl", *path, stdin=LOG.read_bytes())
-    assert (run.code, run.err) == (0, "")
-    assert run.objects == Run("analyze", "--output=jsonl", str(LOG)).objects
 
 
 @pytest.mark.parametrize("output", ["text", "jsonl"])

@@ -12,14 +12,13 @@ import msgspec
 import pytest
 
 from builders import known
-from recordings import CONTEXT, CURVE, E2E, INF, TPOT, histogram, loaded, lognormal, recording
+from recordings import CONTEXT, CURVE, E2E, INF, histogram, loaded, lognormal, recording
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import Comparison, Speedup
 from specdec_exporter.comparison.compare import compare as compare_by_policy
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import load_policy
 
 replace = msgspec.structs.replace
@@ -153,14 +152,6 @@ def test_a_later_first_token_is_told_beside_faster_tokens() -> None:
     assert decision.headline.startswith("Slower in time to first token, faster in time per output token")
 
 
-def test_requests_above_the_last_bucket_leave_the_median_to_decide() -> None:
-    before = recording(e2e=[100.0] * 990 + [9000.0] * 10)
-    after = recording(e2e=[1.7] * 990 + [9000.0] * 10)
-    latency = latency_of(compare(before, after), "request_latency")
-    assert known(latency.mean_ratio).low is None
-    assert latency.outcome == "faster"
-
-
 # --- Like for like ---------------------------------------------------------------------------------------------------
 
 
@@ -231,15 +222,6 @@ def test_unlike_traffic_decides_nothing_of_what_follows_its_length() -> None:
         "time_to_first_token": "undecided",
         "request_latency": "undecided",
     }
-
-
-def test_different_buckets_are_compared_at_the_boundaries_that_both_have() -> None:
-    values = drawn(0.0113, seed=2)
-    coarse = replace(FASTER, time_per_output_token_seconds=histogram(values, TPOT[1:]))
-    tpot = tpot_of(compare(PLAIN, coarse))
-    assert tpot.common_bounds
-    assert tpot.quantiles[0].candidate is not None
-    assert tpot.quantiles[0].candidate.unresolvable == "below_first_bucket"
 
 
 # --- What to do ------------------------------------------------------------------------------------------------------
@@ -331,17 +313,3 @@ def test_the_json_has_no_number_that_json_does_not_know() -> None:
     text = msgspec.json.encode(compare(PLAIN, empty))
     assert json.loads(text, parse_constant=pytest.fail)["decision"]["code"]
     assert msgspec.json.decode(text, type=Comparison) == compare(PLAIN, empty)
-
-
-def test_the_interval_of_the_acceptance_counts_drafts_by_how_alike_those_of_a_request_are() -> None:
-    side = compare(PLAIN, replace(FASTER, blocks=())).candidate
-    rate = known(side.acceptance_ratio)
-    assert rate.value == pytest.approx(1.54 / 3)
-    drafts, requests = known(FASTER.counts.drafts), 1000
-    effective = drafts / (1 + 0.15 * (drafts / requests - 1))
-    assert half_width(rate) == pytest.approx(1.96 * (0.25 / effective) ** 0.5, rel=0.01)
-    assert known(side.mean_acceptance_length).value == pytest.approx(2.54)
-
-
-def half_width(found: Estimate) -> float:
-    return (known(found.high) - known(found.low)) / 2

@@ -205,11 +205,6 @@ def test_kserve_names_a_predictor_that_nobody_else_names(
     assert [one.name for one in load_settings(str(path), flags).predictors] == names
 
 
-def test_without_kserve_the_name_is_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INFERENCE_SERVICE_NAME", "")
-    assert [one.name for one in load_settings(None, {}).predictors] == ["default"]
-
-
 @pytest.mark.parametrize(
     ("text", "url"),
     [

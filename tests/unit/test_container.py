@@ -17,14 +17,8 @@ TIME = "2026-11-20T21:44:52.123456789Z"
     ("line", "piece"),
     [
         (f"{TIME} stdout F hello world", Piece(b"hello world", "stdout", partial=False, timestamp=TIME)),
-        (f"{TIME} stderr P hello ", Piece(b"hello ", "stderr", partial=True, timestamp=TIME)),
         (f"{TIME} stdout P:attr:x hello", Piece(b"hello", "stdout", partial=True, timestamp=TIME)),
-        (f"{TIME} stdout F ", Piece(b"", "stdout", partial=False, timestamp=TIME)),
         (f"{TIME} stdout F", Piece(b"", "stdout", partial=False, timestamp=TIME)),
-        (
-            "2026-11-20T21:44:52+01:00 stdout F  x\r",
-            Piece(b" x\r", "stdout", partial=False, timestamp="2026-11-20T21:44:52+01:00"),
-        ),
     ],
 )
 def test_a_cri_line_is_unwrapped(line: str, piece: Piece) -> None:
@@ -42,10 +36,6 @@ def test_a_cri_line_is_unwrapped(line: str, piece: Piece) -> None:
         (
             rf'{{"log":"hello\r\n","stream":"stderr","attrs":{{"tag":"x"}},"time":"{TIME}"}}' + "\r",
             Piece(b"hello\r", "stderr", partial=False, timestamp=TIME),
-        ),
-        (
-            f'{{"log":"hello","stream":"stdout","time":"{TIME}"}}',
-            Piece(b"hello", "stdout", partial=True, timestamp=TIME),
         ),
         ('{"stream":"stdout","log":"hello"}', Piece(b"hello", "stdout", partial=True, timestamp=None)),
     ],

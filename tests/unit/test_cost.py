@@ -81,8 +81,6 @@ class Server:
         steps = seconds * concurrency / step
         drafts = self.drafting * steps
         positions = [drafts * rate for rate in self.curve]
-        if source is not None and positions:
-            positions = _accepted(source, drafts, self.curve)
         return Load(
             seconds,
             Counts(
@@ -97,18 +95,6 @@ class Server:
                 accepted_per_position=tuple(positions),
             ),
         )
-
-
-def _accepted(source: random.Random, drafts: float, curve: Sequence[float]) -> list[float]:
-    """Accepted positions of so many drafts: normal instead of binomial, each within those of the position before."""
-    reached, before, found = drafts, 1.0, []
-    for rate in curve:
-        share = rate / before if before else 0.0
-        deviation = math.sqrt(max(reached * share * (1.0 - share), 0.0))
-        reached = min(max(source.gauss(reached * share, deviation), 0.0), reached)
-        before = rate
-        found.append(reached)
-    return found
 
 
 PLAIN = Server(fixed=0.0, marginal=0.0, curve=())
@@ -151,32 +137,6 @@ TIMES = StepTimes((point(4.0, 0.02, 0.01, 9), point(8.0, 0.03, 0.02, 5)), 2.0)
 @pytest.mark.parametrize("concurrency", [16.01, 1.99, 0.0, math.inf, math.nan, -1.0, 1e308, 5e-324])
 def test_far_from_all_loads_nothing_is_known(concurrency: float) -> None:
     assert TIMES.at(concurrency) is None
-
-
-# Any step time that neither falls with load nor grows faster than it: the larger of a constant and a line.
-roofs = st.tuples(st.floats(0.001, 0.1), st.floats(1e-5, 0.01))
-
-
-@given(roofs, st.floats(1.0, 30.0), st.floats(1.01, 100.0), st.floats(0.01, 200.0))
-def test_a_load_unlike_both_neighbours_has_limits_that_hold_the_truth(
-    roof: tuple[float, float], first: float, growth: float, concurrency: float
-) -> None:
-    def truth(b: float) -> float:
-        return max(roof[0], roof[1] * b)
-
-    times = StepTimes((point(first, truth(first)), point(first * growth, truth(first * growth))), FACTOR)
-    found = times.at(concurrency)
-    like = [each for each in times.points if 1 / FACTOR <= concurrency / each.concurrency <= FACTOR]
-    if found is None:
-        assert not like
-        assert not first <= concurrency <= first * growth
-        return
-    if first < concurrency < first * growth and len(like) == 2:
-        assert (found.low, found.high) == (1.0, 1.0)
-        return
-    assert found.seconds.value * found.low <= truth(concurrency) * (1 + 1e-9)
-    assert found.seconds.value * found.high >= truth(concurrency) * (1 - 1e-9)
-    assert found.low <= 1.0 <= found.high
 
 
 # --- Measured ---

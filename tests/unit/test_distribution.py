@@ -100,21 +100,14 @@ def test_an_empty_histogram_says_nothing() -> None:
     assert proportion(0, 0, 0) is None
 
 
-@pytest.mark.parametrize("median", [0.006, 0.0113, 0.0209, 0.06, 0.3])
-@pytest.mark.parametrize(("before", "after"), [(200, 200), (400, 250)])
-def test_the_ratio_of_means_lies_in_its_interval(median: float, before: int, after: int) -> None:
+@pytest.mark.parametrize("median", [0.006, 0.0209, 0.3])
+def test_the_ratio_of_means_lies_in_its_interval(median: float) -> None:
     def trial(source: random.Random) -> bool:
-        base = known(mean(histogram(lognormal(source, median * 1.3, before))))
-        now = known(mean(histogram(lognormal(source, median, after))))
+        base = known(mean(histogram(lognormal(source, median * 1.3, 200))))
+        now = known(mean(histogram(lognormal(source, median, 200))))
         return contains((now / base).estimate(), 1 / 1.3)
 
     assert coverage(300, trial) >= NOMINAL
-
-
-def test_the_inverse_of_a_ratio_has_the_inverse_interval() -> None:
-    assert Estimate(0.5, 0.4, 0.8).inverse() == Estimate(2.0, 1.25, 2.5)
-    assert Estimate(0.5, None, 0.8).inverse() == Estimate(2.0, 1.25, None)
-    assert Estimate(0.5, 0.0, None).inverse() == Estimate(2.0, None, None)
 
 
 def test_a_mean_of_nothing_but_zeros_is_none() -> None:
@@ -218,13 +211,12 @@ def test_a_tail_shift_is_a_share_and_none_against_itself(
     assert shift.shifted is (shift.share > max(shift.margin, POLICY.tail_shift_min))
 
 
-@pytest.mark.parametrize("requests", [200, 1000])
-def test_the_tail_of_the_same_traffic_hardly_ever_shifts(requests: int) -> None:
+def test_the_tail_of_the_same_traffic_hardly_ever_shifts() -> None:
     source = random.Random(11)
     alarms = 0
     for _ in range(500):
         median = 0.02 * source.lognormvariate(0.0, 0.5)
-        before, after = (histogram(lognormal(source, median, requests)) for _ in range(2))
+        before, after = (histogram(lognormal(source, median, 200)) for _ in range(2))
         shift = known(tail_shift(after, before))
         alarms += shift.shifted
     assert alarms == 0
@@ -237,13 +229,6 @@ def test_a_tenth_of_the_requests_far_slower_shifts_the_tail() -> None:
         after = histogram([*lognormal(source, 0.02, 900), *lognormal(source, 0.2, 100)])
         shift = known(tail_shift(after, before))
         assert shift.shifted
-
-
-def test_the_widest_gap_is_where_two_distributions_are_farthest_apart() -> None:
-    one, other = histogram([1, 3, 3, 7], (2.0, 5.0, INF)), histogram([1, 7, 7, 7], (2.0, 4.0, 5.0, INF))
-    assert widest_gap(one, other) == (5.0, 0.5)
-    assert widest_gap(other, one) == (5.0, -0.5)
-    assert widest_gap(one, histogram([1.0], (INF,))) == (INF, 0.0)
 
 
 def test_the_head_shift_is_what_is_newly_fast() -> None:

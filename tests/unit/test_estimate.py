@@ -65,16 +65,6 @@ def test_blocks_that_agree_exactly_have_no_error() -> None:
     assert ratio_of_sums([2.0] * 8, [1.0] * 8, 4) == Spread(2.0, 0.0, 7)
 
 
-def test_kinds_of_blocks_whose_ratios_differ_are_no_scatter() -> None:
-    above, below, strata = [1.0, 1.0, 1.0, 1.0, 9.0, 9.0, 9.0, 9.0], [1.0] * 8, [1] * 4 + [2] * 4
-    assert ratio_of_sums(above, below, 4, strata) == Spread(5.0, 0.0, 6)
-    assert known(known(ratio_of_sums(above, below, 4)).error) > 0.3
-    # Three blocks of a kind are too few to know its own ratio.
-    assert known(known(ratio_of_sums(above, below, 4, [1] * 5 + [2] * 3)).error) > 0.2
-    assert known(known(ratio_of_sums(above, below, 5, strata)).error) > 0.3
-    assert ratio_of_sums(above, below, 4, [3] * 8) == ratio_of_sums(above, below, 4)
-
-
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_few_blocks_have_no_known_error(number: int) -> None:
     assert ratio_of_sums([2.0] * number, [1.0] * number, 4) == Spread(2.0)
@@ -141,11 +131,6 @@ def test_no_figure_breaks_the_algebra(one: Spread, other: Spread) -> None:
 
 
 # --- Estimate ---
-
-
-def test_a_scaled_estimate_moves_its_limits_along() -> None:
-    assert Estimate(2.0, 1.0, 4.0).scaled(3.0, 1.0) == Estimate(7.0, 4.0, 13.0)
-    assert Estimate(2.0, None, None).scaled(3.0) == Estimate(6.0, None, None)
 
 
 def test_a_share_of_next_to_no_draws_is_anything() -> None:

@@ -14,7 +14,7 @@ import pytest
 from builders import CAPTURES
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 
 DUMPS = sorted(
     path for path in CAPTURES.glob("*/metrics*.txt") if not path.read_bytes().startswith(b"# error")
@@ -162,11 +162,6 @@ def test_a_name_that_only_begins_or_ends_like_ours_is_another(line: str) -> None
     )
 
 
-def test_diffusion_families_alone_are_stats_without_figures() -> None:
-    snapshot = parse_exposition(b'vllm:diffusion_num_committed_tokens_total{model_name="m",engine="0"} 5\n')
-    assert snapshot == Snapshot(engines=(), engine_generation="v1", stats_present=True)
-
-
 def histogram(name: str, counts: tuple[float, float, float], *, total: str = "1.5", count: str | None = None) -> str:
     lines = [
         f'{name}_bucket{{le="{le}",model_name="m"}} {value}'
@@ -193,14 +188,6 @@ def test_where_two_names_of_a_figure_stand_the_newer_wins(order: int) -> None:
 def test_labels_are_unescaped_and_may_hold_anything() -> None:
     body = r'vllm:num_requests_running{ engine = "0" , model_name="a\\b\"c\nd},{e=\"f\" é", } 3 1700000000000' + "\n"
     assert only_engine(body) == EngineSnapshot(model_name='a\\b"c\nd},{e="f" é', engine="0", requests_running=3.0)
-
-
-def test_exemplars_and_timestamps_are_passed_over() -> None:
-    body = (
-        "# TYPE vllm:generation_tokens counter\n"
-        'vllm:generation_tokens_total{model_name="m"} 17 1700000000.25 # {trace_id="a b"} 1 1700000000\n# EOF\n'
-    )
-    assert only_engine(body, OPENMETRICS).generation_tokens == 17.0
 
 
 # -- values that are none --------------------------------------------------------------------------------------------

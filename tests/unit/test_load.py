@@ -74,11 +74,6 @@ def test_a_bin_holds_what_is_at_most_its_bound_and_above_half_of_it(concurrency:
     assert concurrency / BOUND_SLACK > bound / 2 or bound == 1
 
 
-@given(st.sampled_from(CONCURRENCY_BOUNDS), st.floats(0.96, 1.04))
-def test_a_closed_loop_of_a_power_of_two_clients_stays_in_one_bin(clients: int, read: float) -> None:
-    assert bin_of(clients * read) == clients
-
-
 counts = st.integers(0, 10**6).map(float)
 loads = st.builds(
     lambda seconds, concurrency, steps, values, curve: load(
@@ -126,14 +121,6 @@ def test_blocks_hold_intervals_in_the_order_of_time_and_about_as_many_each(numbe
     for size, block in zip(sizes, found.blocks, strict=True):
         assert block.counts.drafts == sum(range(first, first + size))
         first += size
-
-
-def test_positions_belong_to_the_whole_bin_and_may_become_more() -> None:
-    (found,) = sorted_in(
-        load(accepted_per_position=(5.0,)), load(), load(accepted_per_position=(5.0, 3.0, 1.0)), load(drafts=1.0)
-    )
-    assert found.accepted_per_position == found.total.counts.accepted_per_position == (10.0, 3.0, 1.0)
-    assert all(block.counts.accepted_per_position == () for block in found.blocks)
 
 
 def test_a_count_that_only_some_intervals_have_is_0_in_the_others() -> None:

@@ -138,14 +138,6 @@ def test_json_has_a_key_for_what_the_line_carries_and_no_other(text: str, keys: 
 # --- wordings ---
 
 
-def test_the_rust_frontend_may_print_no_positions_and_its_own_nan() -> None:
-    text = SPEC.replace("Per-position acceptance rate: 0.800, 0.600, 0.400, ", "")
-    event = spec(text)
-    assert (event.per_position, event.num_speculative_tokens, event.bonus_included) == (None, None, True)
-    text = text.replace("9 tokens", "0 tokens").replace("15 tokens", "0 tokens").replace("60.0%", "NaN%")
-    assert spec(text).acceptance_ratio is None
-
-
 NOTHING_DRAFTED = SPEC.replace("9 tokens", "0 tokens").replace("15 tokens", "0 tokens").replace("60.0%", "nan%")
 
 
@@ -208,31 +200,6 @@ def test_statistics_that_break_off_in_or_before_a_new_field_may_go_on(extra: str
     line = HEADER + STATS.replace(", GPU", f", {extra}, GPU")
     for end in range(line.index("Running: "), line.index("25.1%") + len("25.1")):
         assert malformed(line[:end]).incomplete, line[:end]
-
-
-def test_engine_statistics_of_all_wordings() -> None:
-    v0 = parse(
-        "INFO 11-20 22:04:46 metrics.py:488] Avg prompt throughput: 2.7 tokens/s, "
-        "Avg generation throughput: 4.7 tokens/s, Running: 2 reqs, Swapped: 3 reqs, Pending: 4 reqs, "
-        "GPU KV cache usage: 25.0%, CPU KV cache usage: 1.0%."
-    )
-    assert isinstance(v0, EngineStats)
-    assert (v0.engine, v0.waiting, v0.kv_cache_usage_ratio, v0.prefix_cache_hit_ratio) == (None, 4, 0.25, None)
-    rust = parse(
-        "Avg prompt tput: 3.2 toks/s, Avg generation tput: 43.3 toks/s, Reqs Running: 4, Waiting: 2, Deferred: 1 reqs, "
-        "Preemptions: 3, GPU KV cache used: 0.1%, Prefix cache hit rate: 0.0%, External prefix cache hit rate: 5.0%"
-    )
-    assert isinstance(rust, EngineStats)
-    assert (rust.prompt_throughput, rust.running, rust.waiting, rust.kv_cache_usage_ratio) == (3.2, 4, 2, 0.001)
-    newest = parse(
-        HEADER
-        + STATS.replace("Engine 000", "2 Engines Aggregated").replace(
-            ", GPU", ", Deferred: 1 reqs, KV fetch: 3.5 GB/s (2 reqs), Corrupted: 0 reqs, XPU"
-        )
-        + ", MM cache hit rate: 50.0%"
-    )
-    assert isinstance(newest, EngineStats)
-    assert (newest.engine, newest.kv_cache_usage_ratio, newest.prefix_cache_hit_ratio) == ("aggregated", 0.251, 0.125)
 
 
 @pytest.mark.parametrize(

@@ -91,13 +91,16 @@ def plain(*loads: tuple[float, float], intervals: int = 12, model: str = "tiny")
     return DecodingBaseline(None, 0.0, speculative=False, model_name=model, step_times=found)
 
 
+STEPS_OF_20_MS = plain((1.0, 0.02))
+
+
 def beginning(
-    curve: Sequence[float] = (0.5,), baseline: DecodingBaseline | None = None
+    curve: Sequence[float] = (0.5,), baseline: DecodingBaseline | None = STEPS_OF_20_MS
 ) -> tuple[PredictorState, Server]:
-    """A state that has read a server once; without another baseline, a plain step took 20 ms."""
+    """A state that has read a server once."""
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(baseline or plain((1.0, 0.02)))
+    state.observe_baseline(baseline)
     server = Server(clock, curve)
     state.observe_snapshot(server.snapshot())
     return state, server
@@ -113,14 +116,10 @@ def watched(
     every: float = 15.0,
 ) -> PredictorState:
     """A state that watched a server decode at an even pace, scraped every few seconds."""
-    clock = Clock()
-    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(baseline)
-    server = Server(clock, curve)
-    state.observe_snapshot(server.snapshot())
+    state, server = beginning(curve, baseline)
     for index in range(int(seconds / every)):
         server.run(every, step_seconds * (1.0 + 0.01 * (-1) ** index), requests)
-        clock.advance(every)
+        server.clock.advance(every)
         state.observe_snapshot(server.snapshot())
     return state
 
@@ -227,7 +226,7 @@ def test_the_step_time_of_the_same_load_counts() -> None:
 
 
 def test_a_load_that_the_baseline_does_not_have_is_not_compared() -> None:
-    state = watched((0.5, 0.4), 0.05, baseline=plain((1.0, 0.02)), requests=30.0)
+    state = watched((0.5, 0.4), 0.05, baseline=STEPS_OF_20_MS, requests=30.0)
     assert state.cost is None
     status = state.status()
     assert (status.measured, status.break_even.basis) == (None, "assumed")
@@ -257,7 +256,7 @@ def run(state: PredictorState, server: Server, intervals: int, step_seconds: flo
 def test_a_wall_clock_that_is_set_changes_nothing(step: float, when: int) -> None:
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(plain((1.0, 0.02)))
+    state.observe_baseline(STEPS_OF_20_MS)
     server = Server(clock, (0.5,))
     server.started = clock.wall()
     state.observe_snapshot(server.snapshot())
@@ -292,7 +291,7 @@ def test_intervals_with_preemptions_are_left_out() -> None:
 
 
 def test_a_predictor_that_is_gone_has_no_measurement() -> None:
-    state = watched((0.5,), 0.025, baseline=plain((1.0, 0.02)))
+    state = watched((0.5,), 0.025, baseline=STEPS_OF_20_MS)
     assert known(state.cost).steps > 0
     state.observe_failure("connection refused")
     assert benefit(state).cost is None
@@ -301,7 +300,7 @@ def test_a_predictor_that_is_gone_has_no_measurement() -> None:
 
 def test_frequent_scrapes_give_the_same_as_rare_ones() -> None:
     values = [
-        known(watched((0.5,), 0.025, baseline=plain((1.0, 0.02)), every=every).cost).speedup.value
+        known(watched((0.5,), 0.025, baseline=STEPS_OF_20_MS, every=every).cost).speedup.value
         for every in (1.0, 5.0, 15.0, 60.0)
     ]
     assert values == pytest.approx([1.5 / 1.25] * 4, rel=0.02)

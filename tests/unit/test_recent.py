@@ -18,7 +18,7 @@ from specdec_exporter.commands.cli import cli
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.log.clock import LineClock
-from specdec_exporter.predictor.log.events import EngineConfig, Event, SpecDecoding
+from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
 from specdec_exporter.predictor.log.recent import RecentEvents
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 
@@ -184,16 +184,6 @@ def test_totals_since_the_start_of_an_old_engine_are_counted_from_the_last_part_
     assert judged.figures.draft_tokens == 150
 
 
-def test_an_event_without_a_time_has_the_time_of_the_one_before() -> None:
-    without = SpecDecoding(accepted_tokens=1, draft_tokens=2)
-    early, late = (msgspec.structs.replace(without, timestamp=f"11-20 12:0{minute}:00") for minute in (0, 5))
-    events: list[Event] = [without, early, without, late, without]
-    recent = RecentEvents(60)
-    recent.add(events)
-
-    assert recent.last_part().events == [late, without]
-
-
 @pytest.mark.parametrize("back", [timedelta(hours=1), timedelta(minutes=2), timedelta(days=17_000)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_last_part_is_right_when_the_clock_was_set_back(shape: str, back: timedelta) -> None:
@@ -217,10 +207,6 @@ def test_a_log_without_times_is_refused() -> None:
 
     with pytest.raises(SpecdecError, match="no time that can be read"):
         recent.last_part()
-
-
-def test_a_log_without_a_line_of_vllm_says_what_it_says_without_last() -> None:
-    assert "This log holds no line" in Run(f"{NOISE}\n", 60).flat
 
 
 @pytest.mark.parametrize(("minutes", "complete"), [(1, True), (30, False)])

@@ -87,16 +87,6 @@ def test_the_fastest_at_each_load_is_the_best_by_brute_force_or_as_good(fixed: f
         assert each.unjudged == ()
 
 
-def test_speculation_stops_paying_where_the_fastest_falls_below_one() -> None:
-    several = side_by_side(*(DEAR.record(k) for k in (0, 1, 3)))
-    true = next(load / 10 for load in range(1, 600) if max(DEAR.speedup(k, load / 10) for k in (1, 3)) < 1.0)
-    found = known(several.advice.stops_paying_at)
-    assert found.value == pytest.approx(true, rel=0.15)
-    assert f"speculation stops paying at about {found.value:.1f}" in several.advice.reasons[0]
-    own = {line.recording: known(line.stops_paying_at).value for line in several.lines}
-    assert found.value == pytest.approx(max(own.values()), rel=0.05)
-
-
 def test_the_order_does_not_matter_and_the_plain_one_is_found_by_its_facts() -> None:
     found = [Server().record(k) for k in (0, 1, 3)]
     assert side_by_side(*found).advice == side_by_side(*reversed(found)).advice

@@ -213,18 +213,6 @@ def test_without_speculation_the_log_has_no_counters_that_stand_at_zero(state: P
     assert state.log_engines() == []
 
 
-def test_what_runs_comes_from_the_init_line_and_the_version_from_the_api(state: PredictorState) -> None:
-    state.observe_event(config())
-    assert (state.running.method, state.running.draft_model, state.num_speculative_tokens) == (
-        "draft_model",
-        "/models/draft",
-        3,
-    )
-    assert (state.running.vllm_version, state.log_model_name) == ("0.32.0", "tiny")
-    state.observe_version("0.32.1")
-    assert state.running.vllm_version == "0.32.1"
-
-
 WITHOUT_LIST = SpecDecoding(accepted_tokens=9, draft_tokens=15, mean_acceptance_length=2.8, bonus_included=True)
 
 

@@ -69,13 +69,6 @@ def test_drafts_are_worth_at_most_their_number_and_at_least_their_requests(
 # --- one judgement ---
 
 
-def test_a_judgement_says_which_other_words_chance_leaves() -> None:
-    near, far = judged(0.57, 20), judged(0.57, 20_000)
-    assert (near.code, near.within_chance) == ("watch", ("healthy", "not_paying"))
-    assert (far.code, far.within_chance) == ("watch", ())
-    assert any(reason.startswith("it may also be healthy or not paying:") for reason in near.reasons)
-
-
 def test_one_request_is_preliminary_whatever_it_says() -> None:
     for drafts in (60, 60_000):
         verdict = judged(0.9, 1, drafts)
