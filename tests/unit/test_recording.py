@@ -82,18 +82,27 @@ def test_several_engines_are_summed_without_what_was_before() -> None:
     assert found.requests_finished == 5
 
 
+def traffic(steps: list[tuple[int, int]], *, name: str = "0") -> list[EngineSnapshot]:
+    """An engine that takes so many steps, and finishes so many requests, between two polls."""
+    drafts = list(itertools.accumulate((step for step, _ in steps), initial=0))
+    requests = list(itertools.accumulate((count for _, count in steps), initial=0))
+    return [
+        msgspec.structs.replace(
+            engine(d, (float(d), d / 2, 0.0), requests=r, name=name),
+            prompt_length=latency(r),
+            generation_length=latency(r),
+        )
+        for d, r in zip(drafts, requests, strict=True)
+    ]
+
+
 steps = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=1, max_size=6)
 
 
 @given(steps)
 def test_looking_in_between_changes_nothing(increments: list[tuple[int, int]]) -> None:
-    drafts = list(itertools.accumulate(step for step, _ in increments))
-    requests = list(itertools.accumulate(count for _, count in increments))
-    shots = [
-        snapshot(engine(d, (float(d), d / 2, 0.0), requests=r))
-        for d, r in [(0, 0), *zip(drafts, requests, strict=True)]
-    ]
-    if not requests[-1]:
+    shots = [snapshot(each) for each in traffic(increments)]
+    if not any(requests for _, requests in increments):
         with pytest.raises(BaselineError, match="no request finished"):
             recorded(*shots)
         return
@@ -170,20 +179,6 @@ def test_what_rounds_to_nothing_leaves_a_file_that_can_be_read() -> None:
 
 
 # --- blocks of time and lengths ---
-
-
-def traffic(steps: list[tuple[int, int]], *, name: str = "0") -> list[EngineSnapshot]:
-    """An engine that takes so many steps, and finishes so many requests, between two polls."""
-    drafts = list(itertools.accumulate((step for step, _ in steps), initial=0))
-    requests = list(itertools.accumulate((count for _, count in steps), initial=0))
-    return [
-        msgspec.structs.replace(
-            engine(d, (float(d), d / 2, 0.0), requests=r, name=name),
-            prompt_length=latency(r),
-            generation_length=latency(r),
-        )
-        for d, r in zip(drafts, requests, strict=True)
-    ]
 
 
 @settings(max_examples=40)

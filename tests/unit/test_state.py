@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import pairwise
 
 import msgspec
 import pytest
 
-from builders import CAPTURES, Clock, engine, known, snapshot
+from builders import CAPTURES, Clock, engine, known, numbers, snapshot
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, ServerArguments, SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -301,19 +302,8 @@ def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> 
     for later in (engine(), engine(100, (0.0, 0.0, 0.0))):
         state.observe_snapshot(snapshot(later))
         clock.advance(60)
-    decoded = msgspec.json.decode(msgspec.json.encode(state.status()))
-
-    def walk(value: object) -> None:
-        if isinstance(value, float):
-            assert math.isfinite(value)
-        elif isinstance(value, dict):
-            for item in value.values():
-                walk(item)
-        elif isinstance(value, list):
-            for item in value:
-                walk(item)
-
-    walk(decoded)
+    decoded = json.loads(msgspec.json.encode(state.status()), parse_constant=pytest.fail)
+    assert all(map(math.isfinite, numbers(state.status())))
     assert decoded["window"]["conditional"] == [0.0, None, None]
 
 
