@@ -218,6 +218,7 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("0.1: 9", "0.1: 4", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
         ("0.05: 5", "0.05: -5", "buckets[...]: expected a number of at least 0"),
         ("0.05: 5", "0.05: .nan", "buckets[...]: expected a number, found text"),
+        ("count: 10\n    sum: 0.75", "count: 11\n    sum: 0.75", "count: expected the count of +Inf, 10"),
         ("sum: 7.5", "sum: 10.1", "request_latency_seconds.sum: expected 5 to 10, as the buckets allow, found 10.1"),
         ("duration_seconds: 1800.25", "duration_seconds: 0", "duration_seconds: expected a duration above 0"),
         ("duration_seconds: 1800.25\n", "", "top level: expected the key duration_seconds, found none"),

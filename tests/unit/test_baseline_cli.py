@@ -134,6 +134,7 @@ async def test_check_compares_with_a_running_predictor(
     ("arguments", "said"),
     [
         (("--prometheus=http://x", "--duration=1m"), "--prometheus excludes"),
+        (("--prometheus=http://x",), "--prometheus needs --selector"),
         (("--range=1h",), "need --prometheus"),
         (("--prometheus=http://x", "--selector={}", "--range=yesterday/now"), "expected a time with its zone"),
         (

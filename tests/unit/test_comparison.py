@@ -223,6 +223,7 @@ def test_unlike_traffic_decides_nothing_of_what_follows_its_length() -> None:
     [
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.01), curve=CURVE), "Keep speculation on"),
         (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.01)), "Leave speculation off"),
+        (recording(tpot=drawn(0.02), curve=CURVE), recording(tpot=drawn(0.03)), "Leave speculation on"),
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.02), curve=CURVE), "Record longer"),
         (recording(tpot=drawn(0.02)), recording(tpot=drawn(0.03), curve=(0.7, 0.2, 0.1)), "or record another k"),
         (loads("plain", 0.02), loads("code", 0.0252, CODE), "Record k = 4 too: the last position still pays"),

@@ -151,6 +151,16 @@ def test_the_same_lengths_are_hardly_ever_taken_for_others(turns: int) -> None:
     assert sum(bool(each.load or each.prompts or each.answers) for each in found) <= 2
 
 
+def test_prompts_of_equal_mean_may_differ_in_length_all_the_same() -> None:
+    alike, unlike = (
+        recording(tpot=[0.02] * 1000, blocks=12, prompt_length=histogram(lengths * 500, LENGTHS))
+        for lengths in ([300.0, 300.0], [100.0, 500.0])
+    )
+    assert "prompts_differ" not in codes(compare(alike, alike))
+    (flag,) = (each for each in compare(alike, unlike).flags if each.code == "prompts_differ")
+    assert "50% more of the prompts have at most 100 tokens in the candidate" in flag.message
+
+
 def longer(recorded: Baseline, tokens: float) -> Baseline:
     """The same with answers of so many tokens in the mean."""
 

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from anyrecording import recordings
 from promtool import REPOSITORY
-from recordings import CONTEXT, CURVE, recording
+from recordings import CONTEXT, CURVE, loaded, recording
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.acceptance import AcceptanceChange, AcceptanceOutcome
@@ -67,6 +67,14 @@ def test_it_fits_80_columns_and_breaks_no_row_of_a_latency(candidate: Baseline) 
     assert rows == ["mean", "P50", "P90", "P95", "P99"] * 3
 
 
+def test_it_ends_with_the_decision_and_the_next_step() -> None:
+    plain, drafting = loaded("plain", {8.0: 0.02}, intervals=60), loaded("drafting", {8.0: 0.025}, CURVE, intervals=60)
+    text = printed(compared(plain, drafting), 120)
+    assert "speed-up at like concurrency, 8.0 running" in text
+    assert "Decision: faster" in text[-1200:]
+    assert "Next: Keep speculation on" in text[-1200:]
+
+
 def test_flags_say_what_to_do() -> None:
     text = " ".join(printed(compared(candidate=UNLIKE), 200).split())
     assert "hardware_differs: hardware: 1 x L4 24 GB in the baseline, 8 x H100 in the candidate -> Record both" in text
@@ -106,11 +114,6 @@ def test_foreign_text_means_itself_in_markdown() -> None:
     text = as_markdown(compared(candidate=hostile))
     assert text.startswith(r"# what \| others \*call\* \`this\` against plain")
     assert "\n````\nrun ``` <b>\n````\n" in text
-
-
-def test_the_json_is_the_comparison() -> None:
-    comparison = compared(candidate=UNLIKE)
-    assert msgspec.json.decode(as_json(comparison), type=Comparison) == comparison
 
 
 # --- Whatever was recorded -------------------------------------------------------------------------------------------

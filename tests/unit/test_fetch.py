@@ -183,6 +183,7 @@ async def test_all_members_of_gzip_data_are_read(session: aiohttp.ClientSession,
     [
         (answer(status=503), "http_status", "answered 503 Service Unavailable"),
         (answer(b"", status=204), "http_status", "answered 204 No Content"),
+        (answer(status=299), "http_status", "answered 299"),
         (answer(b"<html>login</html>", content_type="text/html"), "not_metrics", "found '<html>login"),
         (answer(b""), "not_metrics", "found nothing"),
         (answer(BODY[:-1]), "truncated", "breaks off in mid-line"),
