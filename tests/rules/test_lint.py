@@ -100,11 +100,6 @@ def plain(path: Path, folder: Path) -> Path:
     return unwrapped
 
 
-def test_there_is_something_to_lint() -> None:
-    assert RENDERED
-    assert len(SOURCES) > 1
-
-
 @pytest.mark.parametrize("linter", LINTER_OF_THE_FIELD)
 def test_a_linter_of_the_field_is_content(linter: str, rendered: Path, tmp_path: Path) -> None:
     answer = run(linter, *LINTERS[linter], plain(rendered, tmp_path))
@@ -145,12 +140,6 @@ def positional(source: str) -> list[str]:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_several_placeholders_have_names(path: Path) -> None:
     assert positional(path.read_text(encoding="utf-8")) == []
-
-
-def test_placeholders_without_a_name_are_found() -> None:
-    source = "// '%s %s'\n{ a: '%s / %d' % [1, 2], b: '%(x)s %(y)d', c: '50 %% of %s', d: |||\n  %s\n  and %s\n||| }"
-
-    assert positional(source) == ["%s / %d", "  %s\n  and %s"]
 
 
 @pytest.mark.field

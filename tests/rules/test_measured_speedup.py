@@ -201,19 +201,6 @@ def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
     )
 
 
-def test_a_measured_loss_without_the_sidecar(vllm_pack: Pack) -> None:
-    vllm_pack.run(
-        Case(
-            name="a live control",
-            series=beside_control(FAIR, 0.8, "vllm"),
-            firing={60: {HARM, MEAN}},
-            values={50: {VERDICT: HARMFUL}},
-        ),
-        Case(name="hardly faster", series=beside_control(FAIR, 0.95, "vllm"), firing={95: {LOSS}}),
-        every=SLOW_MINUTES,
-    )
-
-
 def test_like_load_goes_before_any_other_comparison(pack: Pack) -> None:
     """In a busy hour, the service is half as fast as its file, and faster than it would be without speculation."""
     busy = Phase(minutes=MINUTES, curve=LOW, latency={"tpot": ((0.03, 0.6), (0.045, 0.4))})
