@@ -143,6 +143,7 @@ class Predictor:
 
     def __init__(self) -> None:
         self.body = b""
+        self.bodies: list[bytes] = []  # instead: one after the other, the last one for ever
         self.headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
         self.status = 200
         self.version: str | None = "0.32.0"
@@ -155,6 +156,8 @@ class Predictor:
         self.requests += 1
         if self.answer is not None:
             return await self.answer(request)
+        if self.bodies:
+            self.body = self.bodies[min(self.requests, len(self.bodies)) - 1]
         return web.Response(body=self.body, headers=self.headers, status=self.status)
 
     async def say_version(self, _request: web.Request) -> web.Response:
@@ -172,18 +175,26 @@ async def answer_nothing(request: web.Request) -> web.StreamResponse:
 
 
 @contextlib.asynccontextmanager
+async def listening(
+    app: web.Application | web.AppRunner, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """Serve an application on 127.0.0.1; its port, which the kernel chose unless it is given."""
+    runner = app if isinstance(app, web.AppRunner) else web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
 async def predictor(body: bytes = b"", port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Predictor]:
     """Run a real HTTP server that plays the predictor."""
     playing = Predictor()
     playing.body = body
     app = web.Application()
     app.add_routes([web.get("/metrics", playing.metrics), web.get("/version", playing.say_version)])
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls)
-        await site.start()
-        playing.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    async with listening(app, port, tls) as chosen:
+        playing.url = f"{'https' if tls else 'http'}://127.0.0.1:{chosen}"
         yield playing
-    finally:
-        await runner.cleanup()

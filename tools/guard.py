@@ -58,8 +58,9 @@ CONCURRENCY = re.compile(r'concurrency="\d+"')
 # Removed on purpose: from the old side these are left out before both are compared: keys of the status documents,
 # families of /metrics, alerts and records.
 GONE_KEYS: set[str] = {"published", "instance", "namespace", "pod"}
+# serve no longer reads the lines of requests, so they match nothing.
 GONE_FAMILIES = re.compile(
-    r"specdec_(predictor_start_failures|request_temperature|load_seconds|load_draft_tokens)"
+    r"specdec_(predictor_start_failures|request_temperature|load_seconds|load_draft_tokens|log_reader_matched_lines)"
     r'|specdec_exporter_dropped_total\{what="(predictors|tap_groups|connections|requests)"'
 )
 GONE_RULES: set[str] = {"inference_service:specdec_acceptance_uneven:quantile3h", "SpecDecodeAcceptanceUneven"}

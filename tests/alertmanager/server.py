@@ -14,6 +14,7 @@ import yaml
 from aiohttp import web
 
 from demo.processes import free_port, running
+from running import listening
 
 START_SECONDS = 30.0
 Labels = Mapping[str, str]
@@ -55,14 +56,9 @@ async def receiver() -> AsyncIterator[Receiver]:
     taking = Receiver()
     app = web.Application()
     app.add_routes([web.post("/{path:.*}", taking.take)])
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        taking.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with listening(app) as port:
+        taking.url = f"http://127.0.0.1:{port}"
         yield taking
-    finally:
-        await runner.cleanup()
 
 
 def lead_to(taking: Receiver, configuration: Any) -> None:

@@ -95,15 +95,6 @@ def test_an_integration_that_does_not_exist_is_an_error() -> None:
         rendered_with("{ alertmanager+: { chat: ['fax'] } }")
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_messages_and_the_down_alert_are_of_a_service_whichever_model_it_serves(source: str) -> None:
-    fragment = rendered_with(f"{{ source: '{source}' }}")["fragment"]
-    level = ["cluster", "namespace", "inference_service"]
-
-    assert fragment["route"]["routes"][0]["group_by"] == level
-    assert fragment["inhibit_rules"][0]["equal"] == level
-
-
 def test_pages_are_repeated_before_alertmanager_forgets_them() -> None:
     kept_seconds = 120 * 3600  # --data.retention
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -41,9 +41,6 @@ CASES = {
         ),
         ("SpecDecodeRulesLagging warning",),
     ),
-    "half-down": Case(
-        "SpecDecodeTargetDown warning", (), ("SpecDecodeAcceptanceLow critical", "SpecDecodeNotDrafting warning")
-    ),
     "loop": Case(
         "SpecDecodeRestartLoop critical",
         (
@@ -54,11 +51,6 @@ CASES = {
             "SpecDecodeErrorBudgetBurn critical",
         ),
         ("SpecDecodeRulesLagging warning",),
-    ),
-    "rare-restarts": Case(
-        "SpecDecodeRestartLoop warning",
-        (),
-        ("SpecDecodeP99Regression critical tpot", "SpecDecodeLatencyMeanRegression warning e2e"),
     ),
     "harmful": Case(
         "SpecDecodeHarmful critical tpot",
@@ -82,11 +74,6 @@ CASES = {
         "SpecDecodeAcceptanceLow critical",
         ("SpecDecodeAcceptanceLow warning", "SpecDecodeAcceptanceDropped warning"),
         ("SpecDecodeReplicaOutlier warning", "SpecDecodeP99Regression critical tpot"),
-    ),
-    "tail": Case(
-        "SpecDecodeP99Regression critical tpot",
-        ("SpecDecodeP99Regression warning tpot",),
-        ("SpecDecodeP99Regression warning e2e", "SpecDecodeAcceptanceLow critical"),
     ),
     "budget": Case(
         "SpecDecodeErrorBudgetBurn critical",
@@ -210,11 +197,6 @@ def test_every_label_in_common_is_carried_by_all_alerts_concerned() -> None:
                 assert [label for label in equal if label not in rule.can_have] == [], (rule, texts)
 
 
-def test_labels_in_common_name_the_service() -> None:
-    for rule in INHIBITION:
-        assert {"cluster", "namespace", "inference_service"} <= set(rule["equal"])
-
-
 def silencing() -> Iterator[tuple[Rule, Rule]]:
     """Every alert of the pack with every other that it silences on the same service."""
     for source in rules():
@@ -238,12 +220,6 @@ def test_nothing_is_silenced_by_what_nobody_hears_of() -> None:
     assert not gaps
 
 
-def test_nothing_silences_what_is_more_severe_than_itself() -> None:
-    order = ["info", "warning", "critical"]
-
-    assert not [(s, t) for s, t in silencing() if order.index(t.severity) > order.index(s.severity)]
-
-
 def test_a_page_silences_its_own_ticket() -> None:
     pairs = {(str(source), str(target)) for source, target in silencing()}
 
@@ -259,3 +235,9 @@ def test_promises_to_users_are_silenced_by_nothing_but_an_outage() -> None:
     sources = {str(s) for s, t in silencing() if t.name == "SpecDecodeErrorBudgetBurn" and s.name != t.name}
 
     assert sources == {"SpecDecodeTargetDown critical", "SpecDecodeRestartLoop critical"}
+
+
+def test_nothing_silences_what_is_more_severe_than_itself() -> None:
+    order = ["info", "warning", "critical"]
+
+    assert not [(s, t) for s, t in silencing() if order.index(t.severity) > order.index(s.severity)]

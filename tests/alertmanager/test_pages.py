@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from alertmanager.catalogue import EXAMPLE, FRAGMENT, TEMPLATES, document
+from alertmanager.catalogue import FRAGMENT, TEMPLATES, document
 from alertmanager.conftest import Release
 from alertmanager.fired import Alert, fired, group
 from alertmanager.inhibition import inhibited
-from alertmanager.test_configuration import walk
 from fieldtools import ROOT
 from rules.scenario import Case, Phase, pinned, service, slower
 from rules.test_descriptions import SLIS, USUAL
@@ -131,19 +130,6 @@ def test_the_samples_in_the_docs_are_what_is_sent(render: Render, alerts: Alerts
     assert text == PAGES.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("over", [False, True], ids=["firing", "resolved"])
-def test_every_text_of_the_receivers_renders(over: bool, render: Render, alerts: Alerts) -> None:
-    receivers = document(EXAMPLE.name)["receivers"]
-    found = {text for _, text in walk(receivers) if isinstance(text, str) and "{{" in text}
-    data = group([alert.ended() if over else alert for alert in alerts[1]], GROUP_BY)
-
-    texts = {template: render(template, data) for template in found}
-
-    assert len(texts) >= 8
-    empty = named("text.firing") if over else named("text.resolved")
-    assert [template for template, text in texts.items() if not text] == [empty]
-
-
 class Links(html.parser.HTMLParser):
     """Text and links of a document."""
 
@@ -207,27 +193,11 @@ def test_a_silence_link_names_the_alert_and_its_service_exactly(render: Render, 
         assert urllib.parse.unquote(found.partition("filter=")[2]) == f"{{{filters}}}"
 
 
-def test_slack_shows_what_it_would_take_for_markup(render: Render, alerts: Alerts) -> None:
-    text = render(named("slack.text"), group([hostile(alerts[1][0])], GROUP_BY))
-
-    assert 'On org/a b+c&amp;d &lt;e&gt; "f" \\g.' in text
-
-
 def severities(alerts: Sequence[Alert], *wanted: str) -> list[Alert]:
     return [
         dataclasses.replace(alert, labels={**alert.labels, "severity": severity})
         for alert, severity in zip(alerts, wanted, strict=False)
     ]
-
-
-def test_slack_colours_by_the_worst(render: Render, alerts: Alerts) -> None:
-    def color(*chosen: Alert) -> str:
-        return render(named("slack.color"), group(chosen, GROUP_BY))
-
-    page, ticket = severities(alerts[1], "critical", "warning")
-    assert color(ticket, page) == "danger"
-    assert color(ticket, page.ended()) == "warning"
-    assert color(ticket.ended(), page.ended()) == "good"
 
 
 def test_what_pages_comes_first(render: Render, alerts: Alerts) -> None:
@@ -239,12 +209,6 @@ def test_what_pages_comes_first(render: Render, alerts: Alerts) -> None:
 
     assert title == f"[FIRING:3] eu-1/prod/chat: {second.name}, {first.name}"
     assert text.startswith(f"CRITICAL {second.name}, since 12 Jan 14:03 UTC\n")
-
-
-def test_no_alert_is_lost_for_a_severity_that_the_pack_does_not_have(render: Render, alerts: Alerts) -> None:
-    data = group(severities(alerts[1], "page"), GROUP_BY)
-
-    assert render(named("text"), data).startswith(f"PAGE {alerts[1][0].name}")
 
 
 @pytest.mark.parametrize(

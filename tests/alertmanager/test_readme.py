@@ -31,11 +31,3 @@ def test_it_names_every_secret(text: str) -> None:
 
     assert len(secrets) == len(KINDS)
     assert [secret for secret in secrets if f"`{secret}`" not in text] == []
-
-
-def test_every_template_that_is_its_own_business_is_namespaced() -> None:
-    defined = re.findall(r'\{\{ define "([^"]+)"', (ROOT / "alertmanager/templates/specdec.tmpl").read_text("utf-8"))
-
-    assert defined
-    assert [name for name in defined if not name.startswith("specdec.")] == []
-    assert len(defined) == len(set(defined))

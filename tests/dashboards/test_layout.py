@@ -29,34 +29,19 @@ def links(value: object) -> Iterator[str]:
             yield from links(inner)
 
 
-def test_panels_have_ids_of_their_own(dashboard: Dashboard) -> None:
-    ids = [panel["id"] for panel in dashboard.unfolded]
-
-    assert len(ids) == len(set(ids))
-
-
-def test_panels_stay_within_the_grid(dashboard: Dashboard) -> None:
-    for panel in dashboard.unfolded:
-        grid = panel["gridPos"]
-        assert grid["w"] > 0, panel["title"]
-        assert grid["h"] > 0, panel["title"]
-        assert 0 <= grid["x"] <= COLUMNS - grid["w"], panel["title"]
-
-
-def test_panels_do_not_overlap(dashboard: Dashboard) -> None:
+def test_panels_have_a_place_and_an_id_of_their_own(dashboard: Dashboard) -> None:
     cells: dict[tuple[int, int], str] = {}
     for panel in dashboard.unfolded:
         grid = panel["gridPos"]
+        assert 0 <= grid["x"] < grid["x"] + grid["w"] <= COLUMNS, panel["title"]
+        assert grid["h"] > 0, panel["title"]
         for cell in itertools.product(range(grid["x"], grid["x"] + grid["w"]), range(grid["y"], grid["y"] + grid["h"])):
             assert cell not in cells, f"{panel['title']} lies on {cells[cell]}"
             cells[cell] = panel["title"]
-
-
-def test_a_row_s_panels_stand_under_it(dashboard: Dashboard) -> None:
-    """A row ends where the next begins: a panel above its first row is hidden when that is folded."""
+    ids = [panel["id"] for panel in dashboard.unfolded]
+    assert len(ids) == len(set(ids))
     tops = [panel["gridPos"]["y"] for panel in dashboard.unfolded]
-
-    assert tops == sorted(tops)
+    assert tops == sorted(tops), "a panel above its row is hidden when that is folded"
 
 
 def test_a_dashboard_opens_quickly(dashboard: Dashboard) -> None:
@@ -65,15 +50,6 @@ def test_a_dashboard_opens_quickly(dashboard: Dashboard) -> None:
     assert folded == sorted(folded), "an open row below a folded one is out of sight"
     assert not folded[0]
     assert dashboard.queries_on_open <= MAX_QUERIES_ON_OPEN
-
-
-def test_uids_are_the_ones_that_alerts_and_bookmarks_have() -> None:
-    assert {each.json["uid"]: each.name for each in DASHBOARDS} == {
-        "specdec-fleet": "specdec-fleet",
-        "specdec-service": "specdec-service",
-        "specdec-ab": "specdec-ab",
-        "specdec-pack": "specdec-pack",
-    }
 
 
 def test_links_lead_to_dashboards_and_variables_that_exist(dashboard: Dashboard) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import math
 from pathlib import Path
@@ -13,14 +12,11 @@ from PIL import Image
 from dashboards import components
 from dashboards.conftest import DASHBOARDS
 from dashboards.database import NOW
-from dashboards.frames import View, frames, untransformed
-from dashboards.grafana import Dashboard, Json, Panel
-from dashboards.page import Shown
-from dashboards.pictures import DOCS, DRAW, WIDTH, drawn_by_us, picture
-from dashboards.test_components import answers
+from dashboards.frames import View
+from dashboards.grafana import Dashboard, Json
+from dashboards.pictures import DOCS, DRAW, WIDTH, picture
 
 MAX_BYTES = 400 * 1024
-GREEN, RED = (86, 166, 75), (224, 47, 68)  # Grafana's, in its light theme
 LABELS = {name: name for name in ("cluster", "namespace", "inference_service", "model_name", "pod", "instance")} | {
     "position": "1",
     "concurrency": "4",
@@ -43,19 +39,6 @@ class MadeUp:
         return [LABELS]
 
 
-def acceptance() -> Panel:
-    panels = (panel for dashboard in DASHBOARDS for panel in dashboard.panels)
-    return next(panel for panel in panels if str(panel) == "specdec-service: Verdict / Acceptance rate")
-
-
-def of_one(panel: Panel) -> Json:
-    """A picture of one panel with made-up answers."""
-    place = {"x": 0, "y": 100, "w": 600, "h": 200}
-    given = components.given(panel, untransformed(answers(panel))) | {"place": place, "start": 0, "end": 1000 * NOW}
-    words = dict.fromkeys(("title", "about", "chosen", "range"), "")
-    return {**words, "width": 600, "height": 300, "now": 1000 * NOW, "rows": [], "marks": [], "panels": [given]}
-
-
 def test_every_type_of_panel_can_be_drawn() -> None:
     used = {panel.type for dashboard in DASHBOARDS for panel in dashboard.panels}
 
@@ -70,18 +53,6 @@ def test_every_dashboard_has_a_picture_that_is_not_too_large(dashboard: Dashboar
         assert image.width == WIDTH
 
 
-@pytest.mark.parametrize("kind", DRAW)
-def test_a_plot_of_ours_repeats(kind: str) -> None:
-    dashboard, panel = next((d, panel) for d in DASHBOARDS for panel in d.panels if panel.type == kind)
-    view = dataclasses.replace(View.of(dashboard, {}, MadeUp(), NOW), range_seconds=3600)
-    asked = view.ask(panel)
-    what = Shown(panel, frames(panel, asked), NOW - 3600, NOW, asked[0].window.step)
-    first, second = (drawn_by_us(what, 400, 200) for _ in range(2))
-
-    assert first == second
-    assert len(Image.open(io.BytesIO(first)).convert("RGB").getcolors(1 << 16) or ()) > 10
-
-
 @pytest.mark.field
 def test_grafana_s_components_draw_a_dashboard() -> None:
     (dashboard,) = [each for each in DASHBOARDS if each.name == "specdec-service"]
@@ -89,19 +60,3 @@ def test_grafana_s_components_draw_a_dashboard() -> None:
 
     assert drawn.width == WIDTH
     assert drawn.height > 4 * WIDTH / 3
-
-
-@pytest.mark.field
-def test_values_have_the_colours_of_their_overrides(tmp_path: Path) -> None:
-    drawn = Image.open(io.BytesIO(components.screenshot(of_one(acceptance()), tmp_path))).convert("RGB")
-
-    assert {color for _, color in drawn.getcolors(1 << 20) or ()} >= {GREEN, RED}
-
-
-@pytest.mark.field
-def test_a_panel_that_cannot_be_drawn_is_told(tmp_path: Path) -> None:
-    panel = acceptance()
-    unknown = dataclasses.replace(panel, json={**panel.json, "type": "piechart"})
-
-    with pytest.raises(AssertionError, match="failed: Acceptance rate"):
-        components.screenshot(of_one(unknown), tmp_path)

@@ -9,16 +9,13 @@ import pytest
 from dashboards.cast import REPLICAS, VIEWS
 from dashboards.conftest import Looked
 from dashboards.database import NOW, RULES_FROM, Database
-from dashboards.fields import configuration, matches
+from dashboards.fields import configuration
 from dashboards.frames import Answer, Cell, frames, labels_in_legend
 from dashboards.grafana import COLUMNS, SCREEN_PIXELS, Dashboard, Panel
 
 # Of one query: more lines than this nobody can tell apart; tables have a row for each service.
 MAX_SERIES = {"table": 100, "state-timeline": 30, "heatmap": 16}
 MAX_SERIES_OF_OTHERS = 20
-MAX_EMPTY_CELL = 10  # characters
-# Of a row of the grid; of title, axis and border; of a name that can be read.
-GRID_PIXELS, FRAME_PIXELS, ROW_PIXELS = 38, 60, 16
 # Panels that have nothing to say about a healthy service.
 QUIET_WHILE_HEALTHY = {
     "Firing alerts: meaning and action",
@@ -26,8 +23,6 @@ QUIET_WHILE_HEALTHY = {
     "Warnings in the log",
     "Speed-up over load, and where the service is now",  # it has a control, and no baseline file
 }
-# Tiles of statuses that no service of the cast has: not paying off, broken.
-STATUSES_OF_NOBODY = {f"specdec-fleet: What is wrong / Services by status: the override for '{n}'" for n in (3, 5)}
 # Of one cluster, outside of Kubernetes, without speculation or a model that drafts, of an alert about no latency, of a
 # service that does not answer.
 MAY_BE_MISSING = {"cluster", "namespace", "method", "draft_model", "sli", "model_name"}
@@ -64,13 +59,6 @@ def test_no_panel_drowns_in_series(dashboard: Dashboard, looked: Looked) -> None
     assert crowded == {}
 
 
-def test_rows_of_a_timeline_have_room(dashboard: Dashboard, looked: Looked) -> None:
-    for state, panel, answers in looked.panels(dashboard):
-        rows = sum(len(answer.series) for answer in answers)
-        room = panel.json["gridPos"]["h"] * GRID_PIXELS - FRAME_PIXELS
-        assert panel.type != "state-timeline" or rows * ROW_PIXELS <= room, f"{state}: {panel}: {rows} rows"
-
-
 def test_tables_fit_on_the_screen(dashboard: Dashboard, looked: Looked) -> None:
     """What is beyond the right edge nobody scrolls to."""
     for panel, answers in looked.answers(dashboard.name, "healthy"):
@@ -79,26 +67,6 @@ def test_tables_fit_on_the_screen(dashboard: Dashboard, looked: Looked) -> None:
             shown = [config for config in columns if not config.get("custom.hidden")]
             wanted = sum(config.get("custom.width") or config.get("custom.minWidth") or 150 for config in shown)
             assert wanted <= SCREEN_PIXELS * panel.json["gridPos"]["w"] / COLUMNS - 16, str(panel)
-
-
-def test_empty_cells_of_tables_stay_small(dashboard: Dashboard, looked: Looked) -> None:
-    """Grafana writes noValue into every cell without a number: the words for an empty panel would fill the table."""
-    wordy = {
-        f"{panel}: {field.title}"
-        for _, panel, answers in looked.panels(dashboard)
-        for frame in (frames(panel, answers) if panel.type == "table" else ())
-        for field in frame.fields
-        if None in field.values and len(configuration(panel, frame, field).get("noValue", "")) > MAX_EMPTY_CELL
-    }
-
-    assert wordy == set()
-
-
-def test_the_fleet_counts_every_service_once(looked: Looked) -> None:
-    answers = {panel.title: answers for panel, answers in looked.answers("specdec-fleet", "healthy")}
-    counted = sum(value for answer in answers["Services by status"] for value in answer.values)
-
-    assert counted == len({replica.service for replica in REPLICAS})
 
 
 def rows(looked: Looked, dashboard: str, state: str, title: str) -> list[dict[str, Cell]]:
@@ -176,29 +144,6 @@ def test_series_of_one_panel_have_names_of_their_own(dashboard: Dashboard, looke
             twice.add(f"{state}: {panel}: {sorted(name for name in set(names) if names.count(name) > 1)}")
 
     assert twice == set()
-
-
-def test_columns_that_are_named_exist(dashboard: Dashboard, looked: Looked) -> None:
-    """Transformations and overrides that mean a field that is never there are left over from something."""
-    unused = set()
-    for panel in dashboard.panels:
-        seen = [answers for _, asked, answers in looked.panels(dashboard) if asked.json["id"] == panel.json["id"]]
-        shown = [frame for answers in seen for frame in frames(panel, answers)]
-        for override in panel.overrides:
-            if override["matcher"]["id"] != "byFrameRefID" and not any(
-                matches(override["matcher"], frame, field) for frame in shown for field in frame.fields
-            ):
-                unused.add(f"{panel}: the override for {override['matcher']['options']!r}")
-        steps = panel.json.get("transformations", [])
-        for number, step in enumerate(steps):
-            if step["id"] == "organize":
-                raw = Panel(panel.dashboard, panel.row, {**panel.json, "transformations": steps[:number]})
-                columns = {field.name for answers in seen for frame in frames(raw, answers) for field in frame.fields}
-                options = (step["options"].get(key, {}) for key in ("excludeByName", "indexByName", "renameByName"))
-                named = {name for option in options for name in option}
-                unused |= {f"{panel}: the column {name!r}" for name in named - columns - MAY_BE_MISSING}
-
-    assert unused - STATUSES_OF_NOBODY == set()
 
 
 def test_every_variable_offers_something(dashboard: Dashboard, looked: Looked) -> None:

@@ -34,14 +34,6 @@ def test_the_config_maps_carry_the_same_dashboards() -> None:
     assert carried == {path.name: json.loads(path.read_text(encoding="utf-8")) for path in RENDERED}
 
 
-def test_the_sidecar_finds_the_config_maps() -> None:
-    names = [each["metadata"]["name"] for each in config_maps()]
-
-    assert len(set(names)) == len(names) == len(RENDERED)
-    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) for name in names)
-    assert {each["metadata"]["labels"]["grafana_dashboard"] for each in config_maps()} == {"1"}
-
-
 def test_kubectl_can_apply_the_config_maps() -> None:
     """It keeps the object in an annotation as Go writes JSON, and the API server counts the annotations' bytes."""
     for each in config_maps():
@@ -49,15 +41,6 @@ def test_kubectl_can_apply_the_config_maps() -> None:
         for character in "<>&":
             kept = kept.replace(character, f"\\u{ord(character):04x}")
         assert len(kept.encode()) < ROOM * APPLY_LIMIT, each["metadata"]["name"]
-
-
-def test_provisioning_files_name_what_grafana_asks_for() -> None:
-    (provider,) = yamltext.load((DASHBOARDS / "provisioning/dashboards/specdec.yaml").read_text("utf-8"))["providers"]
-    (source,) = yamltext.load((DASHBOARDS / "provisioning/datasources/specdec.yaml").read_text("utf-8"))["datasources"]
-
-    assert provider["type"] == "file"
-    assert provider["options"]["path"].startswith("/")
-    assert source["type"] == "prometheus"
 
 
 def test_without_the_exporter_no_panel_asks_for_its_series() -> None:

@@ -76,15 +76,10 @@ def override(**properties: Any) -> dict[str, Any]:
 
 # Mistakes that Grafana takes without a word, and the word that the compiler must say.
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "panel": (dashboard_of(fieldConfg={}), "fieldConfg"),
-    "type": (dashboard_of(type="timeserie"), '"timeserie"'),
     "target": (dashboard_of(targets=[{"refId": "A", "expr": "up", "legendFromat": "now"}]), "legendFromat"),
-    "option": (dashboard_of(options={"legend": {"displayMode": "lists"}}), '"lists"'),
     "custom": (dashboard_of(fieldConfig={"defaults": {"custom": {"lineWith": 2}}, "overrides": []}), "lineWith"),
-    "kind": (dashboard_of(fieldConfig={"defaults": {"custom": {"lineWidth": "2"}}, "overrides": []}), "'number'"),
     "override": (dashboard_of(fieldConfig=override(**{"custom.lineStile": {}})), "custom.lineStile"),
     "value": (dashboard_of(fieldConfig=override(decimals="2")), "value: string"),
-    "top": ({**dashboard_of(), "refersh": "1m"}, "refersh"),
 }
 
 

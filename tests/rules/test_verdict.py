@@ -21,7 +21,7 @@ from aiohttp import web
 from builders import known
 from promtool import Promtool
 from rules.scenario import SLOW_MINUTES, Case, Pack, Series, rule_groups
-from running import Exporter, exporter
+from running import Exporter, exporter, listening
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.histogram import Histogram
@@ -232,14 +232,9 @@ async def fleet(request: pytest.FixtureRequest) -> AsyncIterator[Fleet]:
     playing = Fleet(request.param)
     app = web.Application()
     app.add_routes([web.get("/{name}/metrics", playing.metrics), web.get("/check/{name}/metrics", playing.metrics)])
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        playing.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with listening(app) as port:
+        playing.url = f"http://127.0.0.1:{port}"
         yield playing
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture

@@ -87,13 +87,6 @@ def test_a_real_log_gives_the_predicted_tokens_to_the_token(name: str) -> None:
     assert figures.per_position == tuple(accepted / drafts for accepted in per_position)
 
 
-def test_a_real_v0_log_gives_its_last_lifetime_totals() -> None:
-    account = analysis_of(capture("0.9.2-v0-ngram-k5")).judged
-    assert account is not None
-    assert account.figures is not None
-    assert (account.figures.accepted_tokens, account.figures.draft_tokens) == (972, 1380) == account.lifetime
-
-
 @pytest.mark.parametrize(
     "name", ["0.8.5-driven", "0.9.2-driven", "0.10.2-driven", "0.11.0-driven", "0.20.2-driven", "0.33.0-driven"]
 )
@@ -106,12 +99,6 @@ def test_every_wording_of_the_line_gives_the_tokens_that_were_fed(name: str) -> 
     assert cases
     # these logs go on after the cases
     assert printed[: len(cases)] == [(case["accepted"], case["drafted"]) for case in cases]
-
-
-def test_engines_of_a_real_log_are_told_apart() -> None:
-    account = analysis_of(capture("0.32.0-draft_model-dp2-api1")).judged
-    assert account is not None
-    assert {label: figures.draft_tokens for label, figures in account.engines} == {"0": 441, "1": 570}
 
 
 @pytest.mark.parametrize(
@@ -187,24 +174,12 @@ def test_gzipped_files_are_read_whatever_their_name(tmp_path: Path) -> None:
     assert analysis_of(str(packed)) == analysis_of(capture("0.25.1-ngram-k5"))
 
 
-def test_a_last_line_without_newline_counts(tmp_path: Path) -> None:
-    (tmp_path / "log").write_text(SPEC_LINE + SPEC_LINE.rstrip("\n"))
-    assert analysis_of(str(tmp_path / "log")).windows == 2
-
-
 @pytest.mark.parametrize("output", ["text", "jsonl"])
 def test_a_missing_file_is_one_line_on_stderr_and_the_others_are_read(output: str) -> None:
     run = Run("no/such/file", capture("0.25.1-ngram-k5"), output=output)
     assert run.code == 1
     assert run.stderr == "specdec-exporter: cannot read no/such/file: No such file or directory\n"
     assert "380" in run.text
-
-
-def test_no_readable_file_at_all_gives_no_report(tmp_path: Path) -> None:
-    run = Run(str(tmp_path))
-    assert run.code == 1
-    assert run.stderr == f"specdec-exporter: cannot read {tmp_path}: Is a directory\n"
-    assert run.text == ""
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:200] + b"\0" * 200 + data[400:]])
@@ -219,18 +194,6 @@ def test_damaged_gzip_data_is_said_and_what_came_before_counts(
     assert run.stderr.startswith(f"specdec-exporter: cannot read {packed}: damaged gzip data (")
     assert len(run.stderr.splitlines()) == 1
     assert [o for o in run.objects if o["kind"] == "engine_config"]
-
-
-def test_progress_is_told_in_bytes_on_disk(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
-    plain.write_bytes(SPEC_LINE.encode() * 5000)
-    packed = tmp_path / "packed"
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
-    inputs = LogInputs([str(plain), str(packed)])
-    told: list[int] = []
-    assert sum(1 for _ in inputs.events(REPORT_KINDS, told.append)) == 10_000
-    assert told == sorted(told)
-    assert told[-1] == inputs.size() == plain.stat().st_size + packed.stat().st_size
 
 
 def peak_bytes(log: Path, lines: int) -> int:
@@ -299,26 +262,6 @@ def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None
 
 
 # --- real starts (see fixtures/starts) ---
-
-STARTS = CAPTURES.parent / "starts"
-
-
-def test_a_real_server_with_synthetic_acceptance_is_named_so(tmp_path: Path) -> None:
-    log = tmp_path / "vllm.log"
-    log.write_text((STARTS / "0.32.0-synthetic.log").read_text() + 20 * SPEC_LINE)
-    run = Run(str(log))
-    assert "k = 3, synthetic rejection sampling" in " ".join(run.text.split())
-    assert "Acceptance is synthetic: it says nothing about the draft" in run.text
-    assert "Recommended k" not in run.text
-    (first, *_) = Run(str(log), output="jsonl").objects
-    assert (first["kind"], first["rejection_sample_method"]) == ("server_arguments", "synthetic")
-
-
-def test_a_real_server_that_extracts_hidden_states_is_not_judged() -> None:
-    analysis = analysis_of(str(STARTS / "0.32.0-extract_hidden_states.log"))
-    assert analysis.windows > 10
-    assert analysis.judged is None
-    assert (analysis.verdict.code, analysis.verdict.headline) == ("off", "Speculative decoding is off")
 
 
 # --- whose lines count ---

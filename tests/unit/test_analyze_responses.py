@@ -35,26 +35,6 @@ class Result:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def test_the_records_sum_up_to_the_servers_counters() -> None:
-    result = Result([], [RESPONSES], output="jsonl")
-    assert result.code == 0
-    *records, summary = result.objects
-    assert [record["kind"] for record in records] == ["response"] * 6
-    every = summary["all"]
-    assert (every["requests"], every["drafts"], every["draft_tokens"], every["accepted_tokens"]) == (6, 50, 245, 55)
-    assert every["per_position"] == pytest.approx([count / 50 for count in (49, 2, 2, 2, 0)])
-    assert summary["junk"] == 0
-    assert summary["without_record"] > 0  # the stream's earlier chunks, and the request with two choices
-
-
-def test_the_log_beside_them_tells_the_temperatures() -> None:
-    result = Result([LOG], [RESPONSES], output="jsonl")
-    assert {each["kind"] for each in result.objects} >= {"engine_config", "request_params", "response", "responses"}
-    summary = result.objects[-1]
-    assert {group["temperature"]: group["group"]["requests"] for group in summary["by_temperature"]} == {0.0: 5, 0.7: 1}
-    assert summary["requests_without_temperature"] == 0
-
-
 def by_kind(summary: dict[str, Any]) -> dict[str, dict[str, int]]:
     """Requests by grouping and group."""
     found: dict[str, dict[str, int]] = {}
@@ -137,21 +117,6 @@ def test_nothing_of_a_text_is_passed_on() -> None:
         assert '"text"' not in result.out
 
 
-def test_the_report_has_the_logs_part_and_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    result = Result([LOG], [RESPONSES])
-    assert result.code == 0
-    for words in (
-        "Verdict: not paying, assumed",
-        "6 responses with a record of speculation",
-        "Acceptance over requests",
-        "Exact conditional acceptance by position",
-        "By temperature",
-    ):
-        assert words in result.out
-    assert all(len(line) <= 100 for line in result.out.splitlines())
-
-
 def test_junk_is_counted_with_the_first_reason(tmp_path: Path) -> None:
     mixed = tmp_path / "mixed.jsonl"
     mixed.write_bytes(b"\xff\x00\n" + Path(RESPONSES).read_bytes() + b'{"cut": ')
@@ -181,9 +146,3 @@ def test_a_header_needs_responses_and_must_not_be_secret() -> None:
         result = CliRunner().invoke(cli, arguments)
         assert result.exit_code == 2
         assert words in result.output
-
-
-def test_the_command_reads_no_stdin_for_responses_alone() -> None:
-    result = CliRunner().invoke(cli, ["analyze", "--responses", RESPONSES], input="not read", standalone_mode=False)
-    assert result.return_value == 0
-    assert "6 responses" in result.output

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import io
 import json
-import os
 import re
 import signal
 import socket
@@ -16,20 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
+import running
+from builders import CAPTURES
+from running import Predictor
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.config import Duration, PredictorSettings, Settings, WebSettings
-from specdec_exporter.errors import BaselineError, ConfigError
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.serving.state import PredictorState
 
-CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 INTERVAL = 0.05
 
@@ -43,40 +40,11 @@ def body(capture: str, name: str) -> bytes:
     return (CAPTURES / capture / name).read_bytes()
 
 
-class Predictor:
-    """A server that gives ``bodies`` one after the other, the last one for ever."""
-
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-        self.content_type = TEXT
-        self.status = 200
-        self.version: str | None = None
-        self.url = ""
-        self.answers = 0
-
-    async def metrics(self, _: web.Request) -> web.Response:
-        answer = self.bodies[min(self.answers, len(self.bodies) - 1)]
-        self.answers += 1
-        return web.Response(body=answer, status=self.status, headers={"Content-Type": self.content_type})
-
-    async def api_version(self, _: web.Request) -> web.Response:
-        if self.version is None:
-            raise web.HTTPNotFound
-        return web.json_response({"version": self.version})
-
-
 @pytest.fixture
 async def predictor() -> AsyncIterator[Predictor]:
-    served = Predictor()
-    app = web.Application()
-    app.router.add_get("/metrics", served.metrics)
-    app.router.add_get("/version", served.api_version)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    served.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield served
-    await runner.cleanup()
+    async with running.predictor() as playing:
+        playing.version = None
+        yield playing
 
 
 class Result:
@@ -133,18 +101,6 @@ async def test_a_predictor_that_drafts_well_passes(predictor: Predictor, run: Ch
     assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
 
 
-async def test_without_a_log_nothing_is_missed_but_method_and_draft_model(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [
-        body("0.25.1-draft_model-k3", "metrics-0-before-any-request.txt"),
-        body("0.25.1-draft_model-k3", "metrics-1-p90.txt"),
-    ]
-    result = await run(predictor.url)
-    assert result.code == 0
-    assert "--predictor.log-path" in result.finding("Speculation")
-    assert "release" in result.finding("Release")
-    assert result.text.rstrip().endswith("0 to look at, 0 failed")
-
-
 async def test_an_idle_predictor_is_judged_by_its_lifetime(predictor: Predictor, run: Check) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
     result = await run(predictor.url)
@@ -152,11 +108,6 @@ async def test_an_idle_predictor_is_judged_by_its_lifetime(predictor: Predictor,
     assert "464 drafts since the predictor started" in result.finding("Drafting")
     assert "0.82 (break-even" in result.finding("Acceptance")
     assert "Verdict: healthy, assumed" in result.text
-
-
-async def test_the_url_may_be_given_with_the_path(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
-    assert (await run(f"{predictor.url}/metrics")).code == 0
 
 
 # --- what does not pay: warnings, exit code 2 ---
@@ -173,65 +124,6 @@ async def test_low_acceptance_is_a_warning_with_what_to_do(predictor: Predictor,
     assert "Verdict: not paying, assumed" in result.text or "Verdict: broken" in result.text
 
 
-async def test_speculation_off_is_a_warning(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [body("0.32.0-baseline-nospec", "metrics-1-after.txt")]
-    result = await run(predictor.url, log("0.32.0-baseline-nospec"))
-    assert result.code == 2
-    assert "--speculative-config" in result.finding("Speculation")
-    assert "Verdict: off" in result.text
-
-
-async def test_a_fresh_predictor_has_drafted_nothing_yet(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-0-before-any-request.txt")]
-    result = await run(predictor.url)
-    assert result.code == 2
-    assert result.finding("Drafting").startswith("WARN Drafting: nothing was drafted yet")
-
-
-async def test_tokens_without_drafts_are_a_warning(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [
-        body("0.25.1-ngram-k5", "metrics-3-low.txt"),
-        body("0.25.1-ngram-k5", "metrics-4-no-match.txt"),
-    ]
-    result = await run(predictor.url)
-    assert result.code == 2
-    assert result.finding("Drafting").startswith("WARN Drafting: Tokens are generated, but nothing is drafted")
-
-
-async def test_a_few_drafts_are_no_verdict(predictor: Predictor, run: Check) -> None:
-    for capture, name, amount in (
-        ("0.33.0-driven", "metrics-1-after.txt", "5 drafts"),
-        ("0.8.3-driven", "metrics-1-after.txt", "15 draft tokens"),
-    ):
-        predictor.bodies = [body(capture, name)]
-        result = await run(predictor.url)
-        assert result.code == 2
-        assert result.finding("Acceptance").startswith("WARN")
-        assert f"Too few drafts for a verdict: {amount}" in result.finding("Acceptance")
-
-
-async def test_a_draft_head_that_gets_only_the_first_token_right_is_a_warning(predictor: Predictor, run: Check) -> None:
-    text = body("0.25.1-draft_model-k3", "metrics-1-p90.txt").decode()
-    for position, accepted in enumerate((418, 4, 0)):
-        text = re.sub(rf'(_per_pos_total\{{.*position="{position}"\}}) \d+\.0', rf"\1 {accepted}.0", text)
-    predictor.bodies = [text.encode()]
-    assert (await run(predictor.url)).finding("Curve").startswith("WARN Curve: position 0 is accepted (90.1%)")
-
-
-async def test_perfect_acceptance_asks_to_look_at_the_outputs(predictor: Predictor, run: Check) -> None:
-    text = body("0.25.1-draft_model-k3", "metrics-1-p90.txt").decode()
-    text = re.sub(r"(num_accepted_tokens_total\{.*\}) 1136\.0", r"\1 1392.0", text)
-    predictor.bodies = [text.encode()]
-    assert "repeats itself" in (await run(predictor.url)).finding("Acceptance")
-
-
-async def test_short_drafts_are_said_beside_the_curve(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [body("0.32.0-draft_model-dynamic-k", "metrics-conc8.txt")]
-    result = await run(predictor.url)
-    assert "shorter than k" in result.finding("Curve")
-    assert "too low" in result.flat
-
-
 async def test_a_v0_predictor_is_judged_by_its_lifetime_ratio(predictor: Predictor, run: Check) -> None:
     predictor.bodies = [body("0.9.2-v0-ngram-k5", "metrics-5-idle.txt")]
     predictor.version = "0.9.2"
@@ -240,14 +132,6 @@ async def test_a_v0_predictor_is_judged_by_its_lifetime_ratio(predictor: Predict
     assert "lifetime ratio" in result.finding("vLLM up to 0.9.2")
     assert "since the predictor started" in result.finding("Drafting")
     assert "0.70 (break-even" in result.finding("Acceptance")
-
-
-async def test_a_pitfall_that_costs_something_is_worth_a_warning(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [body("0.32.0-ngram-k5", name) for name in sorted_metrics("0.32.0-ngram-k5")[-1:]]
-    predictor.version = "0.32.0"
-    result = await run(predictor.url, log("0.32.0-ngram-k5"))
-    assert result.finding("vLLM 0.14.0 to 0.32.0").startswith("WARN")
-    assert "ngram_gpu" in result.finding("vLLM 0.14.0 to 0.32.0")
 
 
 # --- against a baseline ---
@@ -305,11 +189,6 @@ async def test_a_baseline_of_another_model_is_not_compared(predictor: Predictor,
     assert result.finding("Baseline").startswith("WARN Baseline: quiet hour is not compared")
 
 
-async def test_a_baseline_that_cannot_be_read_is_an_error(predictor: Predictor, run: Check, tmp_path: Path) -> None:
-    with pytest.raises(BaselineError, match=r"gone\.yaml"):
-        await run(predictor.url, baseline_path=str(tmp_path / "gone.yaml"))
-
-
 async def test_all_of_it_can_be_had_as_one_json_object(predictor: Predictor, run: Check, tmp_path: Path) -> None:
     predictor.bodies = [timed(0.08)]
     result = await run(predictor.url, baseline_path=recorded(tmp_path, 0.02), output="json")
@@ -331,21 +210,9 @@ async def test_a_long_window_is_read_more_than_twice_and_says_so(
     monkeypatch.setattr(livecheck, "_SHORT_SECONDS", 0.05)
     predictor.bodies = [body("0.25.1-draft_model-k3", name) for name in sorted_metrics("0.25.1-draft_model-k3")[:3]]
     result = await run(predictor.url, window_seconds=0.2)
-    assert predictor.answers == 5
+    assert predictor.requests == 5
     assert result.stderr == f"Reading {predictor.url} for 0.2 s; Ctrl-C ends it early and reports what there is\n"
     assert re.search(r"0\.[2-9] s +since start", result.text)
-
-
-async def test_ctrl_c_ends_a_window_with_what_there_is(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [
-        body("0.25.1-draft_model-k3", "metrics-0-before-any-request.txt"),
-        body("0.25.1-draft_model-k3", "metrics-1-p90.txt"),
-    ]
-    stop = asyncio.Event()
-    stop.set()
-    result = await run(predictor.url, window_seconds=3600, stop=stop)
-    assert predictor.answers == 2
-    assert result.finding("Drafting").startswith("PASS Drafting: 464 drafts")
 
 
 async def test_a_signal_ends_the_command_with_a_report(predictor: Predictor) -> None:
@@ -359,18 +226,6 @@ async def test_a_signal_ends_the_command_with_a_report(predictor: Predictor) -> 
     stdout, stderr = await process.communicate()
     assert (process.returncode, stderr) == (0, b"")
     assert "0 to look at, 0 failed" in stdout.decode()
-
-
-async def test_a_window_longer_than_the_exporters_has_figures(predictor: Predictor) -> None:
-    now = [0.0]
-    state = PredictorState("predictor", window_seconds=900, clock=lambda: now[0])
-    for name in sorted_metrics("0.25.1-draft_model-k3")[:2]:
-        state.observe_snapshot(parse_exposition(body("0.25.1-draft_model-k3", name), TEXT))
-        now[0] += 900
-    now[0] -= 900
-    window = state.window()
-    assert window is not None
-    assert window.seconds == 900
 
 
 # --- a running exporter ---
@@ -417,14 +272,6 @@ async def test_an_exporter_tells_its_own_window_at_once(
     assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
 
 
-async def test_an_exporter_at_another_path_is_known_by_its_status(
-    predictor: Predictor, serve: Serve, run: Check
-) -> None:
-    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
-    url = await serve(PredictorSettings(name="chat", url=predictor.url), telemetry_path="/elsewhere")
-    assert (await run(f"{url}/api/v1/status")).code == 0
-
-
 async def test_of_several_predictors_each_is_told_and_the_worst_one_counts(
     predictor: Predictor, serve: Serve, run: Check
 ) -> None:
@@ -451,23 +298,15 @@ async def test_of_several_predictors_each_is_told_and_the_worst_one_counts(
         (K3, ("metrics-0-before-any-request.txt",), "Drafting: nothing was drafted yet"),
     ],
 )
-async def test_an_exporters_verdict_is_a_warning_where_it_is_one_here(  # noqa: PLR0917  two of them are fixtures of pytest
+async def test_what_does_not_pay_is_a_warning_of_the_predictor_and_of_its_exporter(  # noqa: PLR0917  two are fixtures
     predictor: Predictor, serve: Serve, run: Check, capture: str, names: tuple[str, ...], words: str
 ) -> None:
     predictor.bodies = [body(capture, name) for name in names]
+    assert (await run(predictor.url)).code == 2
+    predictor.requests = 0
     result = await run(await serve(PredictorSettings(name="chat", url=predictor.url)))
     assert f"WARN {words}" in result.flat
     assert result.code == 2
-
-
-async def test_an_exporters_baseline_that_does_not_fit_is_a_warning(
-    predictor: Predictor, serve: Serve, run: Check, tmp_path: Path
-) -> None:
-    predictor.bodies = [timed(0.08)]
-    file = recorded(tmp_path, 0.02, model="another")
-    result = await run(await serve(PredictorSettings(name="chat", url=predictor.url, baseline=file)))
-    assert result.code == 2
-    assert result.finding("Baseline").startswith("WARN Baseline: quiet hour is not compared")
 
 
 # --- what cannot work: failures, exit code 1 ---
@@ -496,7 +335,7 @@ async def test_nobody_listening_is_a_failure_with_a_hint(run: Check) -> None:
 async def test_what_is_no_metrics_is_a_failure(
     predictor: Predictor, run: Check, status: int, content_type: str, answer: bytes
 ) -> None:
-    predictor.bodies, predictor.status, predictor.content_type = [answer], status, content_type
+    predictor.body, predictor.status, predictor.headers = answer, status, {"Content-Type": content_type}
     result = await run(predictor.url)
     assert result.code == 1
     assert result.finding("Metrics").startswith("FAIL Metrics: GET http://127.0.0.1:")
@@ -519,31 +358,11 @@ async def test_disabled_statistics_are_a_failure_that_names_the_flag(predictor: 
     assert "--disable-log-stats" in result.finding("Statistics")
 
 
-async def test_metrics_of_something_else_are_a_failure_that_names_the_port(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [b'# TYPE node_cpu counter\nnode_cpu_total{cpu="0"} 1\n']
-    result = await run(predictor.url)
-    assert result.code == 1
-    assert "may not be vLLM" in result.finding("Statistics")
-    assert "8080" in result.finding("Statistics")
-
-
-async def test_what_is_no_url_is_a_configuration_error(run: Check) -> None:
-    with pytest.raises(ConfigError, match="predictor URL"):
-        await run("ftp://x")
-
-
 async def test_a_predictor_that_goes_away_in_between_is_a_failure(predictor: Predictor, run: Check) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt"), b"<html>gateway</html>"]
     result = await run(predictor.url)
     assert result.code == 1
     assert "a later fetch failed" in result.finding("Metrics")
-
-
-async def test_an_old_answer_in_between_is_a_failure_and_no_figure(predictor: Predictor, run: Check) -> None:
-    predictor.bodies = [body("0.25.1-draft_model-k3", f"metrics-{name}.txt") for name in ("3-p30", "2-p60")]
-    result = await run(predictor.url)
-    assert result.code == 1
-    assert "does not continue the one before" in result.finding("Metrics")
 
 
 async def test_a_password_in_the_url_is_not_shown(predictor: Predictor, run: Check) -> None:
@@ -588,42 +407,9 @@ async def test_two_api_servers_explain_the_missing_lines(predictor: Predictor, r
     assert "method draft_model" in result.finding("Speculation")
 
 
-async def test_lines_of_the_log_that_name_no_logger_are_a_warning(
-    predictor: Predictor, run: Check, tmp_path: Path
-) -> None:
-    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
-    own = Path(log("0.25.1-draft_model-k3")).read_bytes()
-    (tmp_path / "vllm.log").write_bytes(own + b"SpecDecoding metrics: x\n")
-    result = await run(predictor.url, str(tmp_path / "vllm.log"))
-    assert "WARN Log: 1 lines that look like statistics do not count" in " ".join(result.text.split())
-
-
 async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, tmp_path: Path) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
     result = await run(predictor.url, str(tmp_path / "gone.log"))
     assert result.code == 1
     assert "No such file or directory" in result.finding("Log")
     assert "0.82 (break-even" in result.finding("Acceptance")
-
-
-async def test_a_glob_reads_rotated_files_oldest_first(predictor: Predictor, run: Check, tmp_path: Path) -> None:
-    lines = Path(log("0.9.2-v0-ngram-k5")).read_bytes().splitlines(keepends=True)
-    cut = next(i for i, line in enumerate(lines) if b"accepted tokens: 454" in line) + 1
-    (tmp_path / "server.log.1").write_bytes(b"".join(lines[:cut]))
-    (tmp_path / "server.log").write_bytes(b"".join(lines[cut:]))
-    older = (tmp_path / "server.log").stat().st_mtime_ns - 10**9
-    os.utime(tmp_path / "server.log.1", ns=(older, older))
-    predictor.bodies = [body("0.9.2-v0-ngram-k5", "metrics-5-idle.txt")]
-    predictor.version = "0.9.2"
-    result = await run(predictor.url, str(tmp_path / "server.log*"))
-    assert "6 spec-decode lines" in result.finding("Log")
-    assert re.search(r"Draft tokens .*1,380", result.text)
-
-
-async def test_garbled_lines_are_a_warning(predictor: Predictor, run: Check, tmp_path: Path) -> None:
-    text = Path(log("0.25.1-draft_model-k3")).read_text()
-    (tmp_path / "log").write_text(re.sub(r"Accepted: \d+ tokens", "Accepted: 999999 tokens", text, count=1))
-    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-4-idle.txt")]
-    result = await run(predictor.url, str(tmp_path / "log"))
-    assert result.code == 2
-    assert "1 lines of vLLM's statistics could not be read" in result.flat

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from click.testing import CliRunner
 
+import running
 from builders import CAPTURES
 from specdec_exporter.commands.diagnosing import Given, doctor
 from specdec_exporter.commands.doctor import command
@@ -169,22 +169,8 @@ async def test_a_log_without_a_start_and_an_unreadable_one_are_told(tmp_path: Pa
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
     """A server that answers what a real one did."""
-    app = web.Application()
-    body = (CAPTURES / "0.32.0-ngram-k5" / "metrics-1-good-copy.txt").read_bytes()
-
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
-
-    async def version(_: web.Request) -> web.Response:
-        return web.json_response({"version": "0.32.0"})
-
-    app.router.add_get("/metrics", metrics)
-    app.router.add_get("/version", version)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    async with running.predictor((CAPTURES / "0.32.0-ngram-k5" / "metrics-1-good-copy.txt").read_bytes()) as vllm:
+        yield vllm.url
 
 
 async def test_a_running_server_tells_its_release(url: str) -> None:

@@ -17,7 +17,7 @@ from builders import Clock, engine, snapshot
 from specdec_exporter.doctor.diagnosis import known_facts
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
-from specdec_exporter.predictor.facts.known import Fact, load_facts, pitfalls_of
+from specdec_exporter.predictor.facts.known import Fact, pitfalls_of
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
 from specdec_exporter.predictor.versions import parse_release
 from specdec_exporter.serving.state import PredictorState
@@ -81,15 +81,6 @@ def test_a_fact_is_well_formed(fact: Fact) -> None:
     assert all(parse_release(each) for each in fact.checked)
 
 
-def test_the_cases_are_in_the_order_of_the_facts() -> None:
-    assert list(CASES) == [fact.code for fact in FACTS]
-    assert {fact.level for fact in FACTS[len(load_facts()) :]} == {"note"}, "a page would not tell a warning of these"
-
-
-def test_nothing_known_has_no_fact() -> None:
-    assert codes(Deployment()) == codes(of_arguments({"model": "m"})) == set()
-
-
 # --- Of servers that started -----------------------------------------------------------------------------------------
 
 STARTS = sorted([*FIXTURES.glob("captures/*/server.log"), *FIXTURES.glob("starts/*.log")])
@@ -119,11 +110,6 @@ def test_a_real_start_has_only_true_findings() -> None:
 NGRAM = EngineConfig(speculative=True, vllm_version="0.20.2", engine_generation="v1", method="ngram")
 
 
-def test_what_costs_requests_something_comes_first() -> None:
-    found = pitfalls_of(Deployment(release=(0, 9, 2), method="ngram", drafting=False))
-    assert [pitfall.costly for pitfall in found] == [True, False]
-
-
 def test_the_status_of_a_predictor_has_its_pitfalls() -> None:
     clock = Clock()
     state = PredictorState("chat", clock=clock.monotonic, wall_clock=clock.wall)
@@ -151,14 +137,6 @@ def test_a_log_has_the_pitfalls_of_what_ran_when_it_ended() -> None:
     assert analyzed(window) == set()
 
 
-def test_a_log_of_a_busy_server_that_never_drafts_says_what_can_be_behind_it() -> None:
-    config = EngineConfig(speculative=True, vllm_version="0.13.0", engine_generation="v1", method="ngram")
-    busy = EngineStats(generation_throughput=40.0)
-    assert analyzed(config, busy) == {"unsupported_params_skip_drafts"}
-    off = EngineConfig(speculative=False, vllm_version="0.13.0", engine_generation="v1")
-    assert analyzed(off, busy) == set()
-
-
 # --- Arguments as fields of a deployment -----------------------------------------------------------------------------
 
 WORDS = st.sampled_from([*of_arguments({}).__struct_fields__, "speculative_config", "backend", "--x", ""])
@@ -175,16 +153,3 @@ def test_any_arguments_make_a_deployment(arguments: dict[str, Any]) -> None:
     assert msgspec.convert(msgspec.to_builtins(found), Deployment) == found
     codes(found)
     assert found.arguments == frozenset(arguments)
-
-
-def test_arguments_are_read_by_their_names() -> None:
-    config = {"method": "eagle3", "model": "d", "num_speculative_tokens": 3, "draft_tensor_parallel_size": 1}
-    found = of_arguments({"model": "m", "tensor_parallel_size": 8, "speculative_config": config, "api_key": ["secret"]})
-    assert (found.model, found.method, found.draft_model, found.num_speculative_tokens) == ("m", "eagle3", "d", 3)
-    assert (found.tensor_parallel_size, found.draft_tensor_parallel_size) == (8, 1)
-    assert found.speculative
-    assert found.speculative_keys == frozenset(config)
-    assert "api_key" in found.arguments
-    assert "secret" not in str(found)
-    assert of_arguments({"model": "m"}).speculative is False
-    assert of_arguments({"speculative_config": {"method": "extract_hidden_states"}}).speculative is False

@@ -107,12 +107,8 @@ def test_every_server_of_a_list_counts() -> None:
     ("content", "words"),
     [
         (b"", "m.yaml: expected a container that starts vLLM"),
-        (b"kind: Service\n", "m.yaml: expected a container that starts vLLM"),
-        (b"a: {", "m.yaml, line 1: is not YAML"),
         (b"a: 1\n---\nb: [\n", "m.yaml, line 4: is not YAML"),
-        (b"a: \x00", "is not YAML"),
         (b"[" * 300_000, "expected at most 40 levels"),
-        (b"- " * 500_000, "expected at most 40 levels"),
         (b"x" * 1_100_000, "expected at most 1048576 bytes"),
         (b"---\n" * 30_000, "expected at most 100 documents"),
         (b"a: 1\na: 2\n", "expected every key once"),
@@ -128,14 +124,6 @@ def test_what_is_no_manifest_is_one_clear_error(content: bytes, words: str) -> N
         read_manifest(content, "m.yaml")
     assert words in str(refused.value)
     assert str(refused.value).isprintable()
-
-
-def test_a_number_of_any_length_is_no_fault() -> None:
-    content = POD.replace(
-        b'"m"]', b'"m", "-tp", "' + b"9" * 100_000 + b'"]\n      parallelism: {tensor: "' + b"9" * 99 + b'"}'
-    )
-    (server,) = read_manifest(content, "m.yaml")
-    assert server.command.deployment().tensor_parallel_size is None
 
 
 SCRAPS = st.sampled_from(

@@ -56,8 +56,8 @@ def read_and_stop(log: Log, state: Path, *lines: str) -> None:
     reader.close()
 
 
-@settings(deadline=None)
-@given(st.lists(POSITIONS))
+@settings(max_examples=30)
+@given(st.lists(POSITIONS, max_size=5))
 def test_what_is_saved_is_loaded(positions: list[Position]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = f"{directory}/positions.json"
@@ -66,7 +66,7 @@ def test_what_is_saved_is_loaded(positions: list[Position]) -> None:
         assert [entry.name for entry in Path(directory).iterdir()] == ["positions.json"]
 
 
-@settings(deadline=None)
+@settings(max_examples=50)
 @given(
     st.binary() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(lambda v: json.dumps(v).encode())
 )
@@ -86,22 +86,13 @@ IGNORED, ELSEWHERE = "ignoring the log positions", "not the file whose position 
     ("pattern", "damage", "said"),
     [
         (rb".{40}$", b"", IGNORED),
-        (rb"^.*$", b"[" * 100_000, IGNORED),
         (rb"vllm", b"\xff\xfe", IGNORED),
-        (rb'positions":1', b'positions":2', IGNORED),
         (rb'"offset":', b'"offset":-', IGNORED),
-        (rb'"offset":\d+', b'"offset":1.5', IGNORED),
         (rb'"offset":\d+', b'"offset":' + b"9" * 30, ELSEWHERE),
-        (rb'"inode":\d+', b'"inode":true', IGNORED),
-        (rb'"path":"[^"]*"', b'"path":7', IGNORED),
         (rb'"marker_bytes":\d+', b'"marker_bytes":1000000000', IGNORED),
         (rb'"offset":\d+', b'"offset":1000000', ELSEWHERE),
-        (rb'"offset":\d+', b'"offset":3', ELSEWHERE),
-        (rb'"offset":\d+', b'"offset":0', ELSEWHERE),
-        (rb'"marker_bytes":\d+', b'"marker_bytes":0', ELSEWHERE),
         (rb'"(marker|head)_bytes":\d+', rb'"\1_bytes":0', ELSEWHERE),
         (rb'"head_digest":"\w+"', b'"head_digest":"000000000000000000000000"', ELSEWHERE),
-        (rb'"marker_digest":"\w+"', b'"marker_digest":""', ELSEWHERE),
     ],
 )
 def test_positions_that_cannot_be_used_are_ignored_with_a_warning(
@@ -129,55 +120,6 @@ def test_another_file_with_the_same_inode_is_not_taken_for_the_old_one(log: Log,
     assert reader.counters.read_errors == 1
 
 
-def test_a_rotated_file_that_was_packed_while_down_leaves_the_start_to_the_flag(log: Log, state: Path) -> None:
-    read_and_stop(log, state, "one")
-    log.rotate()
-    log.sibling(".1").path.unlink()
-    log.write("two")
-    saved = state.read_bytes()
-    reader = Reader(log.path, state=state)
-    assert reader.read() == []
-    reader.close()
-    state.write_bytes(saved)
-    assert Reader(log.path, state=state, start="start").read() == ["two"]
-
-
-def test_a_copy_by_hand_with_an_old_name_makes_no_file_unread(log: Log, state: Path) -> None:
-    log.path.rename(log.sibling("-20261101").path)
-    log.write("first")
-    read_and_stop(log, state, "one")
-    os.utime(log.sibling("-20261101").path, (1000, 1000))
-    log.sibling("-20260101").path.write_bytes(log.path.read_bytes())
-    log.truncate()
-    log.write("another log")
-    assert "before" not in Reader(log.path, state=state).read()
-
-
-def test_a_log_that_comes_back_after_the_start_is_gone_on_with(log: Log, state: Path) -> None:
-    read_and_stop(log, state, "one")
-    away = log.sibling(".away").path
-    log.path.rename(away)
-    reader = Reader(log.path, state=state)
-    assert reader.read() == []
-    assert reader.counters.read_errors == 0
-    away.rename(log.path)
-    log.write("two")
-    assert reader.read() == ["two"]
-
-
-def test_a_half_line_of_a_rotated_file_is_read_by_the_next_start(log: Log, state: Path) -> None:
-    reader = Reader(log.path, state=state)
-    reader.read()
-    with log.path.open("ab", buffering=0) as writer:
-        writer.write(b"half ")
-        reader.read()
-        log.rotate()
-        assert reader.close() == []
-        writer.write(b"a line\n")
-    log.write("next")
-    assert Reader(log.path, state=state).read() == ["half a line", "next"]
-
-
 def test_a_kill_in_the_middle_of_a_backlog_doubles_and_loses_nothing(log: Log, state: Path) -> None:
     reader = Reader(log.path, state=state)
     reader.read()
@@ -188,16 +130,6 @@ def test_a_kill_in_the_middle_of_a_backlog_doubles_and_loses_nothing(log: Log, s
     assert reader.follower.more
     reader.kill()
     assert given + Reader(log.path, state=state).read() == lines
-
-
-def test_a_place_inside_an_oversized_line_is_remembered(log: Log, state: Path) -> None:
-    reader = Reader(log.path, state=state)
-    reader.read()
-    log.append("x" * 300_000)
-    assert reader.read() == []
-    reader.close()
-    log.append("the rest\nnext\n")
-    assert Reader(log.path, state=state).read() == ["next"]
 
 
 def test_saving_is_given_up_quietly_and_taken_up_again(log: Log, state: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -250,18 +182,6 @@ def test_a_path_that_is_no_file_is_refused_and_stays(tmp_path: Path, kind: str) 
     assert not positions.save([])
     assert path.stat() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_position_file_is_not_read_as_a_log(tmp_path: Path) -> None:
-    state = tmp_path / "positions"
-    log = Log(tmp_path / "vllm.log")
-    log.path.touch()
-    reader = Reader(tmp_path / "*", state=state)
-    for number in range(6):
-        assert reader.wait() == ([f"line {number - 1}"] if number else [])
-        log.write(f"line {number}")
-    assert state.exists()
-    assert reader.read() == ["line 5"]
 
 
 def test_a_path_that_is_not_utf8_costs_only_its_position(tmp_path: Path) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -19,7 +18,6 @@ from specdec_exporter.predictor.responses import (
     Junk,
     ResponseSpeculation,
     WithoutRecord,
-    log_request_ids,
     parse_response,
 )
 from specdec_exporter.speculation.requests import OTHER, RequestGroups
@@ -87,19 +85,6 @@ def test_what_a_real_server_answered_is_read_to_the_token(saved: dict[str, Any])
     assert read(as_line(saved)) == replace(found, **asked)
 
 
-WRAPPINGS: dict[str, Callable[[dict[str, Any]], bytes]] = {
-    "bare": as_line,
-    "chunk of a stream": lambda body: b"data: " + as_line(body) + b"\r\n",
-    "within a harness's object": lambda body: as_line({"body": {"prompt": "x"}, "response": body}),
-    "batch file": lambda body: as_line({"custom_id": "1", "response": {"status_code": 200, "body": body}}),
-}
-
-
-@pytest.mark.parametrize("wrap", WRAPPINGS.values(), ids=WRAPPINGS)
-def test_a_response_is_found_however_it_was_saved(wrap: Callable[[dict[str, Any]], bytes]) -> None:
-    assert read(wrap(response([(3, 3), (1, 3)]))).accepted_tokens == 4
-
-
 @pytest.mark.parametrize("line", [b"", b"\n", b"data: [DONE]", b": ping", b"event: done"])
 def test_the_framing_of_a_stream_is_nothing(line: bytes) -> None:
     assert parse_response(line) is None
@@ -109,9 +94,7 @@ def test_the_framing_of_a_stream_is_nothing(line: bytes) -> None:
     "body",
     [
         {"id": "a", "choices": []},
-        {"id": "a", "choices": [], "metrics": None},
         {"id": "a", "choices": [], "metrics": {"speculative_decoding": None}},
-        {"id": "a", "choices": [], "metrics": {"time_to_first_token_ms": 3.0}},
     ],
 )
 def test_a_response_without_a_record_is_no_junk(body: dict[str, Any]) -> None:
@@ -129,18 +112,13 @@ def changed(**fields: object) -> dict[str, Any]:
     [
         b"not json",
         b'{"id": "cut off',
-        b"[]",
-        b"3",
         b"\xff\xfe",
         as_line({"error": {"message": "n"}}),
         as_line(changed(num_draft_tokens=-6)),
-        as_line(changed(num_draft_tokens="6")),
-        as_line(changed(num_draft_tokens=3)),
         as_line(changed(num_draft_tokens=7)),
         as_line(changed(num_spec_steps=3)),
         as_line(changed(num_accepted_draft_tokens=5)),
         as_line(changed(num_spec_tokens=2)),
-        as_line(changed(acceptance_histogram=None)),
         as_line(changed(per_step_accepted=[3])),
         as_line(changed(per_step_accepted=[2, 2])),
         as_line(changed(per_step_accepted=[4, 0], acceptance_histogram=[1, 0, 0, 0, 1], num_spec_tokens=4)),
@@ -172,10 +150,6 @@ def test_no_record_is_too_strange(field: str, value: object) -> None:
         RequestStory().add(found)
 
 
-def test_completions_are_numbered_in_the_log_by_their_prompt() -> None:
-    assert log_request_ids("cmpl-1f") == ("cmpl-1f", "cmpl-1f-0")
-
-
 # --- many requests ---
 
 requests_of_steps = st.lists(
@@ -187,6 +161,7 @@ requests_of_steps = st.lists(
 )
 
 
+@settings(max_examples=30)
 @given(requests_of_steps)
 def test_conditional_rates_are_exact_where_the_steps_are_known(requests: list[list[Step]]) -> None:
     analysis = told(*(response(steps, k=4) for steps in requests))
@@ -207,40 +182,12 @@ def test_conditional_rates_are_exact_where_the_steps_are_known(requests: list[li
         assert analysis.all.per_position[position] == pytest.approx(above / len(every))
 
 
+@settings(max_examples=30)
 @given(requests_of_steps)
 def test_a_summary_is_exact_for_requests_whose_drafts_are_full(requests: list[list[Step]]) -> None:
     full = [[(accepted, 4) for accepted, _ in steps] for steps in requests]
     summary = told(*(response(steps, k=4, detailed=False) for steps in full)).all
     assert summary == told(*(response(steps, k=4) for steps in full)).all
-
-
-def test_a_summary_of_short_drafts_is_left_out_of_the_exact_rates() -> None:
-    short, full = response([(2, 2), (0, 1)], detailed=False), response([(3, 3)], detailed=False)
-    exact = told(short, full).all.exact
-    assert exact is not None
-    assert exact.requests == 1
-    assert exact.offered == (1, 1, 1)
-    assert told(short).all.exact is None
-
-
-def test_each_request_counts_once_in_the_distribution() -> None:
-    long_answer, short_answer = response([(3, 3)] * 98), response([(0, 3)])
-    group = told(long_answer, short_answer).all
-    assert group.acceptance_ratio == pytest.approx(98 / 99)
-    assert group.mean_request_ratio == 0.5
-    assert group.percentiles["p10"] == 0.0
-    assert group.percentiles["p90"] == 1.0
-    assert set(group.percentiles_by_draft.values()) == {1.0}
-    assert group.chance_percentiles["p10"] > 0.8
-    assert group.histogram == (1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
-
-
-def test_a_request_without_drafts_is_counted_and_has_no_ratio() -> None:
-    group = told(response([])).all
-    assert (group.requests, group.drafted_requests) == (1, 0)
-    assert group.acceptance_ratio is None
-    assert group.mean_request_ratio is None
-    assert group.percentiles == group.percentiles_by_draft == group.chance_percentiles == {}
 
 
 def test_requests_are_told_apart_by_temperature() -> None:

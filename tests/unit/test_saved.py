@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, WithoutRecord, parse_response
+from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, parse_response
 
 Object = dict[str, Any]
 
@@ -70,7 +70,6 @@ def test_a_response_is_found_as_an_object_as_text_and_as_the_text_of_a_stream(
         {"request": ASKED, "headers": [["Host", "a"], ["x-tenant", "acme"]]},
         {"request_body": json.dumps(ASKED), "request_headers": {"x-tenant": "acme"}},
         {"body": ASKED, "x-tenant": "acme"},
-        {"request": {"temperature": 0.7}, "x-tenant": "acme"},
     ],
 )
 def test_the_request_beside_it_tells_temperature_form_and_header(beside: Object) -> None:
@@ -86,8 +85,6 @@ def test_the_request_beside_it_tells_temperature_form_and_header(beside: Object)
         ({"response_format": {"type": "text"}}, False),
         ({"response_format": {"type": "json_schema", "json_schema": {}}}, True),
         ({"response_format": None, "structured_outputs": None, "tools": []}, False),
-        ({"response_format": ["json"]}, False),
-        ({"guided_regex": "[0-9]+"}, False),
         ({"structured_outputs": {"choice": ["a"]}}, True),
         ({"tools": [{"type": "function"}]}, True),
         ({"tools": [{"type": "function"}], "tool_choice": "none"}, False),
@@ -105,11 +102,6 @@ ODD: list[Any] = [None, "1", True, -1, 10**400, [], {}]
 )
 def test_a_temperature_is_a_number_or_not_known(temperature: object, found: float | None) -> None:
     assert read({"body": {"prompt": "", "temperature": temperature}, "response": HONEST}).temperature == found
-
-
-def test_without_its_request_nothing_of_it_is_known() -> None:
-    found = read(HONEST)
-    assert (found.temperature, found.structured, found.header) == (None, None, None)
 
 
 @pytest.mark.parametrize("key", ["prompt", "messages", "input"])
@@ -159,11 +151,6 @@ def test_elsewhere_is_no_response(line: object) -> None:
     assert isinstance(parse_response(json.dumps(line).encode()), Junk)
 
 
-def test_a_stream_without_usage_has_no_record() -> None:
-    stream = 'data: {"choices": [{"text": "a"}]}\n\ndata: [DONE]\n\n'
-    assert parse_response(json.dumps({"response": stream}).encode()) == WithoutRecord()
-
-
 def test_a_line_may_nest_as_deep_as_it_likes() -> None:
     deep = "[" * 100_000
     for line in (deep, json.dumps({"response": deep}), f'{{"response": {deep}'):
@@ -184,6 +171,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(json_values)
 def test_no_object_is_too_strange(value: object) -> None:
     found = parse_response(json.dumps(value).encode(), "X-Tenant")

@@ -17,9 +17,7 @@ from soak.predictors import Counting, Mood, Predictor
 from specdec_exporter.config import Duration, PredictorSettings, Settings
 from specdec_exporter.errors import FetchError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
-from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
-from specdec_exporter.serving.state import PredictorState
 
 SCRAPERS = 8
 
@@ -84,17 +82,6 @@ async def test_a_predictor_that_is_silent_has_one_request_to_answer_and_then_non
         assert predictor.seen.most_connections == 1
 
 
-@pytest.mark.parametrize(("mood", "most"), [("cut", 1), ("closed", 2)])  # aiohttp tries once more without an answer
-async def test_a_failure_is_not_retried_until_the_next_scrape(
-    session: aiohttp.ClientSession, mood: Mood, most: int
-) -> None:
-    async with serving() as predictor:
-        await predictor.suffer(mood)
-        with pytest.raises(FetchError):
-            await MetricsFetcher(session, predictor.url).fetch(30)
-        assert 1 <= predictor.seen.requests.total() <= most
-
-
 async def test_scrapers_share_the_question_for_the_version_too() -> None:
     async with serving() as predictor, running(predictor.url) as runtime:
         await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
@@ -114,20 +101,6 @@ async def test_a_scraper_waits_for_the_version_of_another_within_its_own_deadlin
         assert predictor.seen.requests["/version"] == 1
         patient.cancel()
         await asyncio.wait({patient})
-
-
-async def test_what_scrapers_share_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Snapshot] = []
-    judge = PredictorState.observe_snapshot
-
-    def observe(self: PredictorState, found: Snapshot) -> None:
-        seen.append(found)
-        judge(self, found)
-
-    monkeypatch.setattr(PredictorState, "observe_snapshot", observe)
-    async with serving() as predictor, running(predictor.url) as runtime:
-        await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
-    assert len(seen) == 1
 
 
 async def test_a_reload_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:

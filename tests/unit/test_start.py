@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import Clock, engine, snapshot
-from loglines import ARGUMENTS, ARGUMENTS_HEADER, CONFIG, HEADER, SPEC, STATS, Parsed, parse, without_place
+from loglines import ARGUMENTS_HEADER, CONFIG, HEADER, SPEC, STATS, Parsed, parse, without_place
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
@@ -43,7 +43,6 @@ def phase(name: PhaseName, seconds: float | None = None, memory_gib: float | Non
 # From the sources named in startline.py; those of the CPU also from captures.
 LINES: list[tuple[str, str, StartPhase | KVCache]] = [
     ("default_loader.py:501", "Loading weights took 94.71 seconds", phase("load_weights", 94.71)),
-    ("loader.py:448", "Loading weights took 3.05 seconds", phase("load_weights", 3.05)),
     (
         "gpu_model_runner.py:5150",
         "Model loading took 14.99 GiB memory and 97.514862 seconds",
@@ -53,7 +52,6 @@ LINES: list[tuple[str, str, StartPhase | KVCache]] = [
     ("model_runner.py:1099", "Loading model weights took 14.9888 GB", phase("load_model", None, 14.9888)),
     ("backends.py:426", "Dynamo bytecode transform time: 8.30 s", phase("transform", 8.3)),
     ("backends.py:1167", "[eagle_head] Dynamo bytecode transform time: 0.30 s", phase("transform", 0.3)),
-    ("monitor.py:33", "torch.compile takes 31.05 s in total", phase("compile", 31.05)),
     ("monitor.py:62", "torch.compile took 31.05 s in total", phase("compile", 31.05)),
     (
         "monitor.py:62",
@@ -73,18 +71,12 @@ LINES: list[tuple[str, str, StartPhase | KVCache]] = [
         phase("init_engine", 63.2),
     ),
     ("api_server.py:958", "Starting vLLM API server on http://0.0.0.0:8000", phase("ready")),
-    ("api_server.py:1351", "Starting vLLM API server 0 on http://0.0.0.0:8000", phase("ready")),
     ("entry.py:140", "Starting vLLM server on http://127.0.0.1:18001", phase("ready")),
     ("kv_cache_utils.py:578", "GPU KV cache size: 699,008 tokens", KVCache(tokens=699_008)),
     (
         "kv_cache_utils.py:2327",
         "CPU KV cache size: 699,008 tokens, Maximum concurrency for 1,024 tokens per request: 682.62x",
         KVCache(tokens=699_008, tokens_per_request=1024, concurrency=682.62),
-    ),
-    (
-        "kv_cache_utils.py:2327",
-        "GPU + host KV cache size: 7 tokens, Maximum concurrency for 7 tokens per request: 1.00x",
-        KVCache(tokens=7, tokens_per_request=7, concurrency=1.0),
     ),
     (
         "executor_base.py:118",
@@ -111,11 +103,6 @@ def test_a_line_about_the_start_counts_only_from_the_file_that_prints_it(
         if isinstance(cut, StartPhase | KVCache):  # the rest of the line says more
             figures = msgspec.structs.asdict(cut).items()
             assert {name for name, figure in figures if figure not in (None, getattr(expected, name))} == set()
-
-
-@pytest.mark.parametrize("tag", ["startup", "api_utils", "utils", "cli_args", "api_server"])
-def test_the_line_of_arguments_counts_from_the_file_of_every_release(tag: str) -> None:
-    assert isinstance(parse(HEADER.replace("metrics.py", f"{tag}.py") + ARGUMENTS), ServerArguments)  # 0.33.0: startup
 
 
 def arguments(text: str) -> ServerArguments:
@@ -211,14 +198,9 @@ def scan(log: bytes, chunk: int = 1 << 20) -> list[Event]:
 REAL: dict[str, tuple[int, bool]] = {
     "0.9.2-v0-ngram-k5": (1_048_576, True),
     "0.25.1-draft_model-k3": (699_008, True),
-    "0.25.1-ngram-k5": (1_048_576, True),
-    "0.32.0-baseline-nospec": (1_048_576, True),
-    "0.32.0-draft_model-apiservers2": (699_008, True),
     "0.32.0-draft_model-dp2-api1": (699_008, True),
     "0.32.0-draft_model-jsonlog": (699_008, True),
-    "0.32.0-draft_model-k3": (699_008, True),
     "0.32.0-draft_model-log-requests-color-prefix": (699_008, True),
-    "0.32.0-eagle3-k2-dummy": (232_960, False),
     "0.32.0-mtp-k2-dummy": (699_008, False),
 }
 
@@ -251,14 +233,6 @@ def test_what_a_start_prints_is_found_in_parts_of_any_size_and_after_statistics(
         assert found == expected * 2
 
 
-def test_lines_far_from_a_start_are_not_searched_for() -> None:
-    far = b"INFO: 127.0.0.1 - GET /health 200 OK\n" * (bounds.START_BYTES // 37 + 100)
-    late = f"{line('default_loader.py:501', 'Loading weights took 1.00 seconds')}\n".encode()
-    scanner = LogScanner(ReaderCounters())
-    assert scanner.scan(bytearray(far), len(far)) == []
-    assert scanner.scan(bytearray(late), len(late)) == []
-
-
 def test_a_new_start_replaces_the_last_one_and_of_several_processes_the_slowest_counts() -> None:
     start = Start()
     events: list[Event] = [
@@ -281,17 +255,6 @@ def test_a_new_start_replaces_the_last_one_and_of_several_processes_the_slowest_
     assert len(start.events) <= 12
 
 
-@given(st.lists(st.sampled_from([event for _, _, event in LINES]), max_size=30))
-def test_a_start_is_bounded_and_its_summary_has_no_absurd_number(events: list[StartPhase | KVCache]) -> None:
-    start = Start()
-    for event in events:
-        start = start.after(event)
-    assert len(start.events) <= 9
-    summary = summarise(start)
-    if summary is not None:
-        assert not re.search(r"nan|inf\b|None", summary.text)
-
-
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
@@ -303,29 +266,15 @@ def test_a_start_is_bounded_and_its_summary_has_no_absurd_number(events: list[St
         (['block_size="16",engine="0",kv_cache_size_tokens="777",num_gpu_blocks="100"'], [777]),
         (['block_size="16",engine="0",kv_cache_size_tokens="None",num_gpu_blocks="100"'], [1600]),
         (['block_size="16",engine="0",num_gpu_blocks="None"'], [None]),
-        (['block_size="16",engine="0",num_gpu_blocks="0"'], [None]),
         (['block_size="9999999999",engine="0",num_gpu_blocks="99999999999999"'], [None]),
-        ([f'block_size="1e3",engine="0",num_gpu_blocks="{"9" * 40}"'], [None]),
     ],
 )
-@pytest.mark.parametrize("prefix", ["vllm:", "ray_vllm_"])
-def test_the_capacity_of_a_kv_cache_comes_from_labels(
-    prefix: str, labels: list[str], expected: list[float | None]
-) -> None:
+def test_the_capacity_of_a_kv_cache_comes_from_labels(labels: list[str], expected: list[float | None]) -> None:
     body = "".join(
-        f'{prefix}generation_tokens_total{{engine="{engine}",model_name="m"}} 5.0\n' for engine in range(len(expected))
-    ) + "".join(f"{prefix}cache_config_info{{{each}}} 1.0\n" for each in labels)
+        f'vllm:generation_tokens_total{{engine="{engine}",model_name="m"}} 5.0\n' for engine in range(len(expected))
+    ) + "".join(f"vllm:cache_config_info{{{each}}} 1.0\n" for each in labels)
     engines = parse_exposition(body.encode()).engines
     assert [each.kv_cache_tokens or each.kv_cache_block_tokens for each in engines] == expected
-
-
-def test_too_many_infos_are_left_out_and_counted() -> None:
-    infos = "".join(
-        f'vllm:cache_config_info{{block_size="16",engine="{engine}",num_gpu_blocks="9"}} 1.0\n'
-        for engine in range(bounds.ENGINES + 3)
-    )
-    found = parse_exposition(f'vllm:generation_tokens_total{{engine="0",model_name="m"}} 5.0\n{infos}'.encode())
-    assert found.dropped == {"series": 3}
 
 
 def test_the_status_tells_how_the_predictor_was_started() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -23,15 +22,6 @@ def follow(fd: int) -> Following[StreamFollower]:
 async def following(pipe: tuple[int, int]) -> AsyncIterator[Following[StreamFollower]]:
     async with follow(pipe[0]) as following:
         yield following
-
-
-async def test_lines_arrive_as_they_are_written(following: Following[StreamFollower], pipe: tuple[int, int]) -> None:
-    os.write(pipe[1], b"one\ntw")
-    await following.until("one")
-    os.write(pipe[1], b"o\n")
-    await following.until("one", "two")
-    assert following.source.healthy
-    assert not fcntl.fcntl(pipe[0], fcntl.F_GETFL) & os.O_NONBLOCK  # the descriptor stays as it was
 
 
 async def test_the_end_of_the_writer_ends_it_calmly_with_the_last_line(
@@ -71,18 +61,6 @@ async def test_what_is_in_the_pipe_when_told_to_stop_is_read_but_for_half_a_line
     assert following.lines == ["one", "two"]
 
 
-async def test_a_regular_file_and_the_null_device_are_read_to_their_end(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(b"one\n" * 100_000 + b"end")
-    for name, count in ((str(path), 100_001), (os.devnull, 0)):
-        fd = os.open(name, os.O_RDONLY)
-        following = follow(fd)
-        await following.ended()
-        os.close(fd)
-        assert len(following.lines) == count
-        assert following.source.healthy
-
-
 @pytest.mark.parametrize("what", ["closed", "directory"])
 async def test_a_descriptor_that_cannot_be_read_is_a_problem_not_an_exception(tmp_path: Path, what: str) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
@@ -94,14 +72,4 @@ async def test_a_descriptor_that_cannot_be_read_is_a_problem_not_an_exception(tm
         os.close(fd)
         assert "directory" in (following.source.problem or "")
     assert not following.source.healthy
-    assert following.source.counters.read_errors == 1
-
-
-async def test_a_sink_that_fails_loses_only_its_event(
-    following: Following[StreamFollower], pipe: tuple[int, int]
-) -> None:
-    os.write(pipe[1], b"one\nbad\ntwo\n")
-    os.close(pipe[1])
-    await following.ended()
-    assert following.lines == ["one", "two"]
     assert following.source.counters.read_errors == 1

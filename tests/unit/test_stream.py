@@ -5,31 +5,13 @@ from __future__ import annotations
 import io
 import os
 import threading
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from builders import CAPTURES
 from logfiles import LineScanner, texts
 from specdec_exporter.errors import SpecdecError
-from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import SpecDecoding
-from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.sources.stream import read_stream
-
-CAPTURE = CAPTURES / "0.32.0-ngram-k5" / "server.log"
-
-
-def test_a_file_is_read_to_its_end_with_progress() -> None:
-    told: list[int] = []
-    counters = ReaderCounters()
-    with CAPTURE.open("rb") as file:
-        events = list(chain.from_iterable(read_stream(file, LogScanner(counters), told.append, counters=counters)))
-    assert sum(isinstance(event, SpecDecoding) for event in events) == CAPTURE.read_bytes().count(
-        b"SpecDecoding metrics:"
-    )
-    assert told[-1] == CAPTURE.stat().st_size == counters.bytes
 
 
 def test_progress_is_told_about_every_256_kib(tmp_path: Path) -> None:
@@ -41,16 +23,6 @@ def test_progress_is_told_about_every_256_kib(tmp_path: Path) -> None:
     assert told == sorted(told)
     assert 7 <= len(told) <= 10
     assert told[-1] == path.stat().st_size
-
-
-def test_a_pipe_is_read_as_it_comes(pipe: tuple[int, int]) -> None:
-    with os.fdopen(os.dup(pipe[0]), "rb") as file:
-        reads = read_stream(file, LineScanner())
-        os.write(pipe[1], b"one\ntwo\nthr")
-        assert texts(next(reads)) == ["one", "two"]
-        os.write(pipe[1], b"ee\nend")
-        os.close(pipe[1])
-        assert list(map(texts, reads)) == [["three"], ["end"]]
 
 
 def test_a_pipe_that_somebody_made_non_blocking_is_waited_for(pipe: tuple[int, int]) -> None:

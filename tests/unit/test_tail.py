@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,9 +66,3 @@ def test_buckets_with_other_bounds_are_nothing_in_common(first: Histogram, later
     for mixed in (counts(first) + other, counts(first) - other, Counts() - other):
         assert (mixed.timed_bounds, mixed.timed_within) == ((), ())
         assert figures(mixed, None, "metrics", 300.0).timed_within == ()
-
-
-def test_figures_leave_out_the_last_bucket_which_is_all_requests() -> None:
-    seen = figures(counts(Histogram(BOUNDS, (1.0, 2.0, 3.0, 4.0), 0.2)), None, "metrics", 300.0)
-    assert seen.timed_within == ((0.01, 1.0), (0.025, 2.0), (0.05, 3.0))
-    assert seen.timed_requests == pytest.approx(4.0)

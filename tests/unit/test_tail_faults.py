@@ -6,8 +6,6 @@ import errno
 import logging
 import logging.handlers
 import os
-import shutil
-import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,35 +79,6 @@ def test_permission_denied_and_restored(unprivileged: Path, caplog: pytest.LogCa
     assert reader.follower.healthy
 
 
-def test_a_file_that_was_there_at_the_start_but_not_readable_begins_where_it_ended_then(unprivileged: Path) -> None:
-    log = Log(unprivileged / "vllm.log")
-    log.write("before")
-    log.path.chmod(0o200)
-    reader = Reader(log.path)
-    reader.read()
-    log.write("one")
-    reader.read()
-    log.path.chmod(0o600)
-    assert reader.read() == ["one"]
-
-
-def test_a_directory_that_is_closed_for_a_while_loses_nothing(unprivileged: Path) -> None:
-    log = Log(unprivileged / "logs" / "vllm.log")
-    log.path.parent.mkdir()
-    log.write("before")
-    reader = Reader(log.path)
-    reader.read()
-    with log.path.open("ab", buffering=0) as writer:
-        log.path.parent.chmod(0)
-        writer.write(b"one\n")
-        assert reader.wait() == ["one"]
-        assert not reader.follower.healthy
-        log.path.parent.chmod(0o700)
-        writer.write(b"two\n")
-        assert reader.wait() == ["two"]
-    assert reader.follower.healthy
-
-
 def test_a_fifo_is_never_opened(tmp_path: Path) -> None:
     path = tmp_path / "pipe.log"
     os.mkfifo(path)
@@ -165,99 +134,6 @@ def test_half_a_line_that_is_read_again_in_a_copy_counts_once(log: Log, copied: 
     assert reader.counters.bytes == len("before\nfirst\nhalf a line\n")
 
 
-def test_a_log_that_was_appended_to_its_copy_twice_counts_once(log: Log) -> None:
-    reader = Reader(log.path, start="start")
-    assert reader.read() == ["before"]
-    copy = log.sibling("-20261122")
-    for _ in range(3):
-        copy.append(log.path.read_text())
-    reader.read()
-    copy.append("unread\n")
-    log.truncate()
-    log.write("after")
-    assert reader.read() == ["unread", "after"]
-
-
-def test_a_copy_of_half_an_oversized_line_begins_no_line(log: Log) -> None:
-    reader = Reader(log.path)
-    reader.read()
-    log.append("x" * 300_000)
-    reader.read()
-    log.become_a_copy()
-    log.append("INFO forged\nnext\n")
-    assert reader.read() == ["next"]
-
-
-@pytest.mark.parametrize("long", ["\0" * 600_000, "x" * 600_000 + "\n", "x" * 600_000])
-def test_unread_lines_of_a_log_that_an_editor_copied_count_once(log: Log, long: str) -> None:
-    """Also behind a hole or an oversized line, whose pieces have no newline."""
-    reader = Reader(log.path)
-    reader.read()
-    log.append(f"one\n{long}")
-    if not long.endswith("x"):
-        log.write("two")
-    log.become_a_copy()
-    log.write("end of a line", "three")
-    read = reader.read()
-    assert read == ["one", *([] if long.endswith("x") else ["two", "end of a line"]), "three"]
-
-
-def test_the_end_of_a_copy_is_no_line(log: Log) -> None:
-    reader = Reader(log.path)
-    reader.read()
-    log.append(f"whole {'x' * 2000}")
-    reader.read()
-    log.sibling("-20261122").append(log.path.read_bytes()[:-5])
-    log.append("\n")
-    log.truncate()
-    log.write("next")
-    assert reader.read() == ["next"]
-    assert reader.wait() == []
-
-
-def test_a_copy_of_half_a_line_hides_no_rotated_file(log: Log) -> None:
-    reader = Reader(log.path)
-    reader.read()
-    log.sibling("-20261122").append("b")  # all logs of a release begin alike
-    reader.read()
-    for line in ("one", "but two", "three"):
-        log.write(line)
-        log.rotate()
-    assert reader.read() == ["one", "but two", "three"]
-
-
-def test_a_log_that_was_truncated_before_an_editor_copied_it_is_read_in_order(log: Log) -> None:
-    log.truncate()
-    reader = Reader(log.path)
-    reader.read()
-    log.write("one")
-    log.copytruncate()
-    log.write("two")
-    log.become_a_copy()
-    assert reader.read() == ["one", "two"]
-
-
-def test_what_is_appended_to_a_copy_in_a_rotated_files_place_is_not_unread(log: Log, tmp_path: Path) -> None:
-    """A log that is a link leaves its file elsewhere under a name of its own, when it is rotated."""
-    log.path.rename(tmp_path / "run.txt")
-    log.path.symlink_to("run.txt")
-    state = tmp_path / "positions.json"
-    reader = Reader(log.path, state=state)
-    reader.read()
-    log.write("one")
-    log.rotate()
-    log.write("two")
-    assert reader.read() == ["one", "two"]
-    shutil.copyfile(log.sibling(".1").path, tmp_path / "copy")
-    (tmp_path / "copy").rename(log.sibling(".1").path)
-    assert reader.read() == []
-    log.sibling(".1").append(log.path.read_bytes())
-    log.truncate()
-    assert reader.read() == []
-    reader.kill()
-    assert Reader(log.path, state=state).read() == []
-
-
 @pytest.mark.parametrize("truncates", [False, True])
 def test_a_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_once(log: Log, truncates: bool) -> None:
     state = log.path.with_name("positions.json")
@@ -274,28 +150,6 @@ def test_a_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_on
         log.truncate()
     log.write("four")
     assert Reader(log.path, state=state).read() == ["three", "four"]
-
-
-def test_an_unread_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_once(log: Log) -> None:
-    state = log.path.with_name("positions.json")
-    reader = Reader(log.path, state=state)
-    reader.read()
-    log.write("one")
-    log.rotate()
-    assert reader.wait() == ["one"]
-    reader.close()
-    log.write("two")
-    log.sibling(".1").append(log.path.read_bytes())
-    assert Reader(log.path, state=state).read() == ["two"]
-
-
-def test_sockets_and_devices_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.sock"
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        reader = Reader(path, "/dev/zero")
-        assert reader.read() == []
-    assert reader.counters.read_errors == 2
 
 
 @pytest.mark.parametrize("rotates", [False, True])

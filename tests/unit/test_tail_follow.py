@@ -43,16 +43,6 @@ async def test_lines_arrive_while_they_are_written_and_the_last_ones_at_the_end(
     assert following.lines == ["one", "two", "last words"]
 
 
-async def test_a_large_backlog_leaves_the_loop_to_others(log: Log, fast: None) -> None:
-    log.write(*["x" * 99] * 100_000, "end")
-    turns = 0
-    async with Following(follower(log)) as following:
-        while not following.lines or following.lines[-1] != "end":
-            turns += 1
-            await asyncio.sleep(0)
-    assert turns > 8
-
-
 async def test_a_sink_that_fails_is_survived(log: Log, fast: None, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with Following(follower(log)) as following:

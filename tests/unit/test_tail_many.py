@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import threading
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from running import Exporter, exporter
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
-from specdec_exporter.predictor.sources import rotation, tail
+from specdec_exporter.predictor.sources import tail
 from specdec_exporter.predictor.sources.tail import LogFollower
 
 SILENT = 61.0  # seconds after which a file may yield its place
@@ -78,29 +77,6 @@ def test_a_file_left_out_is_read_when_another_falls_silent(few: None, tmp_path: 
     assert reader.counters.rotations == 0
 
 
-def test_a_new_file_beyond_the_bound_is_read_whole_later(few: None, tmp_path: Path) -> None:
-    logs(tmp_path, 2)
-    reader = Reader(tmp_path / "*.log")
-    reader.read()
-    Log(tmp_path / "new.log").write("one", "two")
-    assert reader.read() == []
-    reader.now += SILENT
-    assert reader.read() == ["one", "two"]
-
-
-def test_positions_of_the_last_run_keep_their_place(few: None, tmp_path: Path) -> None:
-    made = logs(tmp_path, 2)
-    state = tmp_path / "state"
-    reader = Reader(tmp_path / "*.log", state=state)
-    reader.read()
-    reader.close()
-    for number in range(2, 4):
-        Log(tmp_path / f"{number}.log").write("newer")
-    made[0].write("zero")
-    os.utime(made[0].path, (1000, 1000))
-    assert Reader(tmp_path / "*.log", state=state).read() == ["zero"]
-
-
 def test_rotated_files_leave_no_log_out(few: None, tmp_path: Path) -> None:
     log, *others = (Log(tmp_path / name) for name in ("vllm.log", "vllm.log.1", "vllm.log.2", "vllm.log.3"))
     for one in (log, *others):
@@ -111,32 +87,6 @@ def test_rotated_files_leave_no_log_out(few: None, tmp_path: Path) -> None:
     log.write("one")
     assert reader.read() == ["one"]
     assert reader.counters.dropped["log_files"] == 0
-
-
-@pytest.mark.parametrize("changes", [False, True])
-def test_a_look_lists_a_directory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, changes: bool) -> None:
-    listed: Counter[str] = Counter()
-
-    def listdir(path: str) -> list[str]:
-        listed[path] += 1
-        return [entry.name for entry in os.scandir(path)]
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    logs(tmp_path, 50)
-    reader = Reader(tmp_path / "*.log")
-    reader.follower.poll()
-    assert listed == {f"{tmp_path}/": 1}
-    if changes:
-        Log(tmp_path / "new.log").write("one")
-    reader.follower.poll()
-    assert listed == {f"{tmp_path}/": 2}
-
-
-def test_only_the_newest_rotated_files_of_a_log_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "ROTATED_FILES", 2)
-    for number in range(1, 5):
-        Log(tmp_path / f"vllm.log.{number}").write("old")
-    assert rotation.siblings(str(tmp_path / "vllm.log")) == [str(tmp_path / f"vllm.log.{number}") for number in (2, 1)]
 
 
 # --- a file system that does not answer -------------------------------------------------------------------------------

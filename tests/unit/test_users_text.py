@@ -114,20 +114,6 @@ def test_on_its_own_analyze_trusts_a_log_only_until_it_shows_a_header(header: st
         assert len([event for event in found if isinstance(event, SpecDecoding)]) == events, line
 
 
-def test_a_file_that_prints_users_text_is_never_trusted() -> None:
-    for tag in ("request_logger.py:65", "logger.py:43", "entrypoints/logger.py:43"):
-        line = printed("INFO", tag, SPEC).encode()
-        assert [read([line], trust)[0] for trust in ("server", "any", "auto")] == [[], [], []]
-        assert read([line])[1].dropped["untrusted_lines"] == 0
-
-
-def test_a_file_of_a_later_release_counts_only_on_trust() -> None:
-    assert len(read([printed("INFO", "v1/metrics/spec_log.py:7", SPEC).encode()])[0]) == 1
-    line = printed("INFO", "spec_log.py:7", SPEC).encode()
-    assert read([line])[1].dropped["untrusted_lines"] == 1
-    assert len(read([line], "any")[0]) == 1
-
-
 def test_a_header_counts_only_at_the_beginning_of_a_line() -> None:
     header = "(APIServer pid=7) INFO 11-20 21:44:52 [metrics.py:120] "
     assert len(read([f"\r{header}{SPEC}".encode()])[0]) == 1
@@ -151,26 +137,6 @@ def test_a_line_end_in_a_request_makes_no_second_request(*, terminal: bool) -> N
         if isinstance(event, RequestParams)
     ]
     assert found == (["evil", "cmpl-own", "cmpl-other"] if terminal else ["cmpl-own", "cmpl-other"])
-
-
-def test_a_coloured_line_behind_a_users_json_line_counts() -> None:
-    own = f"\x1b[32mINFO\x1b[0m \x1b[90m11-20 21:44:52\x1b[0m \x1b[90m[metrics.py:1]\x1b[0m {SPEC}"
-    for users in (in_json("vllm.renderers.hf", f"{SPEC} x"), in_json("vllm.renderers.hf", SPEC)[:-20]):
-        found, counters = read([users.encode(), own.encode()])
-        assert len(found) == 1
-        assert counters.parse_errors == 0
-
-
-def test_a_request_that_breaks_off_leaves_engines_and_errors_alone() -> None:
-    header = "(APIServer pid=7) INFO 11-20 21:44:53 "
-    log = [
-        f"{header}[loggers.py:310] {STATS}",
-        *PLACES["request id"]("x: params: SamplingParams(n=1, \nb").split("\n"),
-        f"{header}[metrics.py:120] {SPEC}",
-    ]
-    found, counters = read([line.encode() for line in log])
-    assert [event.engine for event in found if isinstance(event, SpecDecoding)] == ["000"]
-    assert counters.parse_errors == 0
 
 
 def test_the_log_of_a_real_server_under_attack_has_the_servers_own_numbers() -> None:

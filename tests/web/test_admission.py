@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from builders import CAPTURES
-from running import exporter, predictor
+from running import exporter, listening, predictor
 from specdec_exporter import bounds
 from specdec_exporter.web.admission import Admission, limited_runner
 
@@ -71,14 +71,8 @@ async def serving() -> AsyncIterator[Serving]:
     app = web.Application(middlewares=[Admission(playing.dropped).middleware])
     app.add_routes([web.get(f"/{each.__name__}", each) for each in (playing.small, playing.held, playing.large)])
     app.add_routes([web.get("/-/healthy", playing.small)])
-    runner = limited_runner(app, 0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        playing.port = runner.addresses[0][1]
+    async with listening(limited_runner(app, 0.1)) as playing.port:
         yield playing
-    finally:
-        await runner.cleanup()
 
 
 async def answer(port: int, path: str = "/small") -> tuple[str, bytes]:

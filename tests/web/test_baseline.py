@@ -14,7 +14,6 @@ from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
-NOTHING = (CAPTURES / "0.32.0-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()
 FIRST = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
 RESTARTED = FIRST.replace(b"process_start_time_seconds 1.79521", b"process_start_time_seconds 2.79521")
 MODEL = 'inference_service="default",model_name="tiny"'
@@ -97,17 +96,6 @@ async def test_a_baseline_of_another_model_is_refused_and_said_once(tmp_path: Pa
         assert [series for series in await running.samples() if "baseline_acceptance_ratio" in series]
         await running.said("baseline is served")
         assert len([line for line in running.log if "baseline is not served" in line]) == 1
-
-
-async def test_a_baseline_waits_for_the_predictor(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (vllm, running):
-        vllm.status = 503
-        assert RATIO not in await running.samples()
-        assert (await shown(running))[0]["refusal"] == "the predictor's model is not known yet"
-        vllm.status = 200
-        assert RATIO in await running.samples()
-        vllm.status = 503
-        assert RATIO in await running.samples()  # it does not change with the predictor's health
 
 
 async def test_each_predictor_of_a_file_has_its_own(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from running import listening
 from specdec_exporter.config import Settings
 from specdec_exporter.web.server import Endpoints
 
@@ -63,7 +64,7 @@ class Served:
         self.counting = Counting()
         self.requests: list[web.Request] = []
         self.finished = asyncio.Event()
-        self.address: tuple[str, int] = ("", 0)
+        self.port = 0
 
     @web.middleware
     async def watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -85,19 +86,12 @@ async def served() -> AsyncIterator[Served]:
     registry.register(found.counting)
     app = web.Application(middlewares=[found.watch])
     app.add_routes(Endpoints(found.exporter, registry).routes())
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        found.address = runner.addresses[0][:2]
-        async with asyncio.timeout(30):
-            yield found
-    finally:
-        await runner.cleanup()
+    async with listening(app) as found.port, asyncio.timeout(30):
+        yield found
 
 
 async def scrape(at: Served) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get("http://{}:{}/metrics".format(*at.address)) as response:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{at.port}/metrics") as response:
         return response.status, await response.text()
 
 
@@ -111,20 +105,9 @@ async def test_scrapers_at_once_share_a_rendering_and_the_next_gets_its_own() ->
         assert "collected 2.0" in (await scrape(at))[1]
 
 
-async def test_a_rendering_that_fails_fails_for_all_and_not_for_the_next() -> None:
-    async with served() as at:
-        at.counting.fails = True
-        scrapes = [asyncio.create_task(scrape(at)) for _ in range(SCRAPERS)]
-        await at.asked(SCRAPERS)
-        at.exporter.answered.set()
-        assert [status for status, _ in await asyncio.gather(*scrapes)] == [500] * SCRAPERS
-        at.counting.fails = False
-        assert (await scrape(at))[0] == 200
-
-
 async def test_nothing_is_rendered_for_a_scraper_that_has_left() -> None:
     async with served() as at:
-        _, writer = await asyncio.open_connection(*at.address)
+        _, writer = await asyncio.open_connection("127.0.0.1", at.port)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         await at.asked(1)
         writer.transport.abort()

@@ -1,4 +1,5 @@
-"""Two recordings beside each other: what differs beyond chance, and whether they can be compared at all.
+"""Recordings beside each other: what differs beyond chance, and with three or more what to run at which load.
 
-Other rooms call :func:`compare.compare` and read its result; the other modules serve it.
+Other rooms call :func:`compare.compare` and :func:`several.compare_several` and read the results; the other modules
+serve these two.
 """

@@ -95,18 +95,22 @@ def line_of(recording: Baseline, plain: StepTimes, policy: Policy) -> Line:
 
 def _at_load(found: LoadBin, cost: MeasuredCost | None) -> AtLoad:
     total = found.total
-    accepted = acceptance_ratio(total.counts.accepted_tokens, total.counts.draft_tokens)
     return AtLoad(
         concurrency_bound=found.bound,
         concurrency=cost.concurrency if cost else total.concurrency,
         seconds=total.seconds,
-        acceptance_ratio=accepted if accepted is not None and math.isfinite(accepted) else None,
-        tokens_per_step=cost.tokens_per_step if cost else ratio(total.tokens, total.steps),
-        step_seconds=cost.step_seconds if cost else ratio(total.step_seconds, total.steps),
+        acceptance_ratio=_finite(acceptance_ratio(total.counts.accepted_tokens, total.counts.draft_tokens)),
+        tokens_per_step=cost.tokens_per_step if cost else _finite(ratio(total.tokens, total.steps)),
+        step_seconds=cost.step_seconds if cost else _finite(ratio(total.step_seconds, total.steps)),
         plain_step_seconds=cost.plain_step_seconds if cost else None,
         draft_cost_ratio=cost.draft_cost_ratio if cost else None,
         speedup=cost.speedup if cost else None,
     )
+
+
+def _finite(value: float | None) -> float | None:
+    # Absurd counts overflow; that is no figure.
+    return value if value is not None and math.isfinite(value) else None
 
 
 def seconds_per_token(recording: Baseline) -> float | None:
