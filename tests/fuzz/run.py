@@ -28,7 +28,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / 
 from fuzz.mutation import Mutator
 from fuzz.target import Target
 from fuzz.targets import TARGETS
-from soak.report import record, seeded
+from report import DOCS, measured_by, record, recording
 
 FOUND = Path(__file__).parent / "found"
 HANG_SECONDS = 1.0  # of CPU, so that a busy machine makes no finding
@@ -166,12 +166,12 @@ def repeat(path: Path) -> int:
 
 
 def main() -> int:
-    parser = seeded(__doc__)
+    parser = recording(__doc__)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="repeats a run")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", action="append", choices=TARGETS, help="a target; repeat it for several")
     parser.add_argument("--repeat", type=Path, help="check one found input")
-    parser.add_argument("--record", action="store_true", help="write the table into docs/reliability.md")
     asked = parser.parse_args()
     if asked.repeat:
         return repeat(asked.repeat)
@@ -200,7 +200,8 @@ def main() -> int:
     for cells in [header, *rows]:
         print("{:20}{:>12}{:>9}   {}".format(*cells))
     if asked.record:
-        record("fuzz", f"make fuzz MINUTES={asked.minutes:g} ARGS='--record --seed {asked.seed}'", header, rows)
+        command = f"make fuzz MINUTES={asked.minutes:g} ARGS='--record --seed {asked.seed}'"
+        record(DOCS / "reliability.md", "fuzz", header, rows, measured_by(command))
     return whole.findings > 0
 
 
