@@ -18,7 +18,7 @@ from vllm.language import Language
 from vllm.play import await_log, send, sum_log
 from vllm.predict import Counts
 from vllm.scenarios import Scenario
-from vllm.server import MODEL_NAME, Installation, Server, running
+from vllm.server import Installation, Server, running
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -190,12 +190,6 @@ def test_the_start_is_told_by_log_and_metrics(observation: Observation) -> None:
     assert f"KV cache of {capacity:,} tokens" in " ".join(analysed.stdout.split())
 
 
-def test_every_series_carries_the_predictors_labels(observation: Observation) -> None:
-    ((labels, _),) = observation.after.select(OURS.generation_tokens)
-    assert labels == {"inference_service": SERVICE_NAME, "model_name": MODEL_NAME, "engine": "0"}
-    assert observation.after.value("specdec_up", inference_service=SERVICE_NAME) == 1.0
-
-
 @pytest.mark.parametrize(("theirs", "ours"), HISTOGRAMS.items(), ids=HISTOGRAMS.values())
 def test_histograms_are_vllms_own_bucket_by_bucket(observation: Observation, theirs: str, ours: str) -> None:
     def buckets(exposition: Exposition, name: str) -> dict[float, float]:
@@ -270,17 +264,6 @@ def test_the_predictor_is_described(observation: Observation, installation: Inst
     assert labels["method"] == (scenario.method or "")
     assert labels["draft_model"] == (str(models / "draft") if scenario.method == "draft_model" else "")
     assert observation.after.value("specdec_num_speculative_tokens") == (scenario.k or None)
-
-
-def test_the_state_follows_the_traffic(observation: Observation) -> None:
-    def states(exposition: Exposition) -> set[str]:
-        return {state for state, value in exposition.by("state", "specdec_predictor_state").items() if value == 1.0}
-
-    if observation.scenario.method is None:
-        assert states(observation.before) == states(observation.after) == {"speculation_off"}
-    else:
-        assert states(observation.before) == {"idle"}
-        assert states(observation.after_phases[0][1]) == {"drafting"}
 
 
 def test_the_status_api_agrees(observation: Observation) -> None:
