@@ -155,22 +155,18 @@ def ngram(name: str, rng: random.Random) -> Trace:
 # --- Something is wrong -----------------------------------------------------------------------------------------------
 
 
-def _incident(
-    service: Service,
-    change: Callable[[Minute, int], Minute],
-    due: Sequence[str],
-) -> Trace:
-    """Well for an hour or more, then changed for good. ``change`` gets the minute and its number in the incident."""
+def _incident(service: Service, change: Callable[[Minute], Minute], due: Sequence[str]) -> Trace:
+    """Well for an hour or more, then changed for good."""
     rng, noise = service.rng, Noise(service.rng)
     onset = rng.randrange(60, 90)
     minutes = [service.minute(noise) for _ in range(onset + INCIDENT_MINUTES)]
-    minutes[onset:] = [change(minute, number) for number, minute in enumerate(minutes[onset:])]
+    minutes[onset:] = [change(minute) for minute in minutes[onset:]]
     samples = [*replica(minutes, rng, labels=service.labels), *service.past()]
     return Trace(samples=samples, minutes=len(minutes), quiet=onset, due=dict.fromkeys(due, onset))
 
 
-def _slower(factor: float, **tail: float) -> Callable[[Minute, int], Minute]:
-    def slow(minute: Minute, _: int) -> Minute:
+def _slower(factor: float, **tail: float) -> Callable[[Minute], Minute]:
+    def slow(minute: Minute) -> Minute:
         latency = {s: dataclasses.replace(each.times(factor), **tail) for s, each in minute.latency.items()}
         return dataclasses.replace(minute, latency=latency)
 
@@ -182,7 +178,7 @@ def _accepting(acceptance: float, due: Sequence[str]) -> Callable[[str, random.R
         service = dataclasses.replace(some_service(name, rng), acceptance=0.72)
         noise = Noise(rng)
 
-        def fall(minute: Minute, _: int) -> Minute:
+        def fall(minute: Minute) -> Minute:
             return dataclasses.replace(minute, curve=scaled(CURVE, min(0.999, acceptance * next(noise.acceptance))))
 
         return _incident(service, fall, due)

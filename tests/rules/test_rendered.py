@@ -94,13 +94,6 @@ def test_groups_alerts_and_annotations_are_the_packs_own(name: str) -> None:
         assert not [one for one in ("impact", "action", "runbook_url") if "{{" in alert["annotations"][one]]
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_no_threshold_is_compared_with_a_position(name: str) -> None:
-    text = (RENDERED / name).read_text(encoding="utf-8")
-    assert 'position="' not in text
-    assert "position=~" not in text
-
-
 def test_metrics_of_the_exporter_that_rules_read_are_documented() -> None:
     documented = set(re.findall(r"`(specdec_[a-z0-9_]+)`", (REPOSITORY / "docs" / "metrics.md").read_text("utf-8")))
     # Baselines from a file.
