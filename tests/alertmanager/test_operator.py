@@ -85,16 +85,6 @@ def test_the_crd_allows_it(kind: str, schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.field
-def test_the_crd_allows_the_routes_below_which_it_leaves_to_the_operator(schema: dict[str, Any]) -> None:
-    route = schema["properties"]["spec"]["properties"]["route"]
-
-    children = document(OBJECT.name)["spec"]["route"]["routes"]
-
-    assert children
-    assert [list(faults(route, child)) for child in children] == [[]] * len(children)
-
-
-@pytest.mark.field
 @pytest.mark.parametrize(
     ("part", "value", "fault"),
     [

@@ -84,4 +84,4 @@ def test_the_health_check_is_a_command_that_says_no_while_nothing_serves() -> No
 
     assert command[0] in PROJECT["scripts"]
     assert (answer.returncode, answer.stdout) == (1, "")
-    assert "127.0.0.1:1: " in answer.stderr
+    assert "127.0.0.1:1" in answer.stderr

@@ -254,6 +254,3 @@ async def test_a_token_goes_to_its_own_host_and_port_only(folder: Path) -> None:
         assert (other.sent, plain.sent) == ([], [])
         assert await plain.why_not(known) == ""  # as Prometheus does: TLS may be a mesh's work
         assert plain.sent == ["Bearer s3cret"]
-
-
-# --- settings that never work ----------------------------------------------------------------------------------------

@@ -198,6 +198,11 @@ def test_lifetime_lines_are_differenced() -> None:
 V0_TOTALS = ((10, 10), (376, 390), (454, 520), (615, 785), (972, 1380), (972, 1380))
 
 
+def test_a_single_lifetime_line_is_told_as_it_is() -> None:
+    account = judged(lifetime(972, 1380))
+    assert known(account.figures).acceptance_ratio == 972 / 1380
+
+
 BUSY = EngineStats(generation_throughput=100.0)
 IDLE = EngineStats(generation_throughput=0.0)
 

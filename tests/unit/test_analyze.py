@@ -196,6 +196,18 @@ def test_damaged_gzip_data_is_said_and_what_came_before_counts(
     assert [o for o in run.objects if o["kind"] == "engine_config"]
 
 
+def test_progress_is_told_in_bytes_on_disk(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_bytes(SPEC_LINE.encode() * 5000)
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    inputs = LogInputs([str(plain), str(packed)])
+    told: list[int] = []
+    assert sum(1 for _ in inputs.events(REPORT_KINDS, told.append)) == 10_000
+    assert told == sorted(told)
+    assert told[-1] == inputs.size() == plain.stat().st_size + packed.stat().st_size
+
+
 def peak_bytes(log: Path, lines: int) -> int:
     log.write_bytes(SPEC_LINE.encode() * lines)
     story, inputs = LogStory(), LogInputs([str(log)])
@@ -261,7 +273,18 @@ def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None
     assert b"380" in out
 
 
-# --- real starts (see fixtures/starts) ---
+STARTS = CAPTURES.parent / "starts"
+
+
+def test_a_real_server_with_synthetic_acceptance_is_named_so(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text((STARTS / "0.32.0-synthetic.log").read_text() + 20 * SPEC_LINE)
+    run = Run(str(log))
+    assert "k = 3, synthetic rejection sampling" in " ".join(run.text.split())
+    assert "Acceptance is synthetic: it says nothing about the draft" in run.text
+    assert "Recommended k" not in run.text
+    (first, *_) = Run(str(log), output="jsonl").objects
+    assert (first["kind"], first["rejection_sample_method"]) == ("server_arguments", "synthetic")
 
 
 # --- whose lines count ---

@@ -146,3 +146,9 @@ def test_a_header_needs_responses_and_must_not_be_secret() -> None:
         result = CliRunner().invoke(cli, arguments)
         assert result.exit_code == 2
         assert words in result.output
+
+
+def test_the_command_reads_no_stdin_for_responses_alone() -> None:
+    result = CliRunner().invoke(cli, ["analyze", "--responses", RESPONSES], input="not read", standalone_mode=False)
+    assert result.return_value == 0
+    assert "6 responses" in result.output

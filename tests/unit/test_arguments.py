@@ -51,6 +51,7 @@ def test_a_speculative_config_is_read_in_every_spelling(command: str) -> None:
         ("--enforce-eager m", "model", "m"),
         ("--served-model-name a b --model m", "model", "m"),
         ("--max-num-seqs 1k", "max_num_seqs", 1000),
+        ("--max-model-len 25.6k", "max_model_len", 25600),
         ("--max-model-len 32K", "max_model_len", 32768),
         ("--max-model-len auto", "max_model_len", None),
         ("--gpu-memory-utilization .8", "gpu_memory_utilization", 0.8),

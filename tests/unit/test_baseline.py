@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from functools import reduce
@@ -30,7 +29,7 @@ from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.load import BLOCK_COUNTS, CONCURRENCY_BOUNDS, Load, LoadBin, LoadBins
+from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin, LoadBins
 from specdec_exporter.yamlfile import parse_yaml
 
 INF = math.inf
@@ -92,85 +91,24 @@ TEXT = to_yaml(EXAMPLE)
 
 # --- what is written is what is read ---
 
-positives = st.integers(1, 10**9).map(float) | st.floats(1e-6, 1e9)
-
-
-@st.composite
-def load_bins(draw: st.DrawFn) -> tuple[LoadBin, ...]:
-    found = []
-    for bound in sorted(draw(st.sets(st.sampled_from(CONCURRENCY_BOUNDS), max_size=3))):
-        given_counts = draw(st.sets(st.sampled_from([name for name in BLOCK_COUNTS if not name.startswith("step")])))
-        blocks = []
-        for _ in range(draw(st.integers(1, 4))):
-            counts: dict[str, Any] = {name: draw(amounts) for name in given_counts}
-            counts |= {"steps": draw(positives), "step_seconds": draw(positives)}
-            blocks.append(Load(draw(positives), Counts(**counts)))
-        positions = tuple(draw(st.lists(amounts, max_size=4)))
-        found.append(LoadBin(bound, draw(st.integers(1, 10**6)), tuple(blocks), positions))
-    return tuple(found)
-
-
 names = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=20)
-amounts = st.integers(0, 10**9).map(float) | st.floats(0, 1e9, allow_nan=False)
+amounts = st.integers(1, 10**9).map(float) | st.floats(1e-6, 1e9)
 
 
-@st.composite
-def histograms(draw: st.DrawFn) -> Histogram:
-    bounds = sorted(draw(st.sets(st.floats(1e-4, 1e4), min_size=1, max_size=6)))
-    counts = list(itertools.accumulate(draw(st.lists(st.integers(0, 50), min_size=len(bounds), max_size=len(bounds)))))
-    last = float(counts[-1] + draw(st.integers(1, 50)))
-    found = Histogram((*bounds, INF), (*map(float, counts), last), 0.0)
-    low, _ = found.sum_bounds()
-    return Histogram(found.bounds, found.counts, low + draw(st.floats(0, 1e6)))
-
-
-@st.composite
-def time_blocks(draw: st.DrawFn, latency: dict[str, Histogram | None]) -> tuple[Block, ...]:
-    """Blocks may be empty, and then have no sum."""
-    known = draw(st.sets(st.sampled_from(["drafts", "accepted_tokens", "steps", "prompt_tokens", "preemptions"])))
-    blocks = []
-    for _ in range(draw(st.integers(0, 4))):
-        found = {}
-        for sli, whole in latency.items():
-            if whole is not None:
-                within = draw(st.lists(st.integers(0, 5), min_size=len(whole.bounds), max_size=len(whole.bounds)))
-                empty = Histogram(whole.bounds, tuple(map(float, itertools.accumulate(within))), 0.0)
-                low, high = empty.sum_bounds()
-                found[sli] = msgspec.structs.replace(empty, sum=low if high == INF else draw(st.floats(low, high)))
-        counts: dict[str, Any] = {name: draw(amounts) for name in known}
-        blocks.append(Block(seconds=draw(positives), counts=Counts(**counts), **found))
-    return tuple(blocks)
-
-
-@st.composite
-def baselines(draw: st.DrawFn) -> Baseline:
-    drafted = draw(amounts)
-    drafts = draw(amounts)
-    positions = itertools.accumulate(draw(st.lists(st.floats(0, drafts), max_size=5)), min)
-    tpot, latency = draw(histograms()), draw(st.none() | histograms())
-    return Baseline(
-        name=draw(names),
-        recorded_at="2026-01-31T12:00:00Z",
-        duration_seconds=draw(st.floats(0.001, 1e7)),
-        context=Context(hardware=draw(st.none() | names), command=draw(st.none() | names)),
-        num_speculative_tokens=draw(st.none() | st.integers(1, 64)),
-        model_name=draw(st.none() | names),
-        interrupted=draw(st.booleans()),
-        time_per_output_token_seconds=tpot,
-        request_latency_seconds=latency,
-        prompt_length=draw(st.none() | histograms()),
-        generation_length=draw(st.none() | histograms()),
-        blocks=draw(time_blocks({"time_per_output_token_seconds": tpot, "request_latency_seconds": latency})),
-        counts=draw(
-            st.just(Counts(generation_tokens=5.0))
-            | st.just(Counts(drafts, drafted, draw(st.floats(0, drafted)), tuple(positions)))
-        ),
-        by_load=draw(load_bins()),
+@given(names, st.none() | names, names, st.floats(0.001, 1e7), amounts, amounts)
+def test_a_file_gives_back_the_baseline_it_was_written_from(  # noqa: PLR0917
+    name: str, hardware: str | None, command: str, seconds: float, drafts: float, steps: float
+) -> None:
+    (load, *more), other = EXAMPLE.by_load[0].blocks, EXAMPLE.by_load[1]
+    changed = msgspec.structs.replace(load, counts=msgspec.structs.replace(load.counts, steps=steps))
+    baseline = msgspec.structs.replace(
+        EXAMPLE,
+        name=name,
+        context=Context(hardware=hardware, command=command),
+        duration_seconds=seconds,
+        counts=Counts(drafts, drafts * 3, drafts * 2, (drafts, drafts / 2)),
+        by_load=(msgspec.structs.replace(EXAMPLE.by_load[0], blocks=(changed, *more)), other),
     )
-
-
-@given(baselines())
-def test_a_file_gives_back_the_baseline_it_was_written_from(baseline: Baseline) -> None:
     assert parse_baseline(to_yaml(baseline).encode()) == baseline
 
 
@@ -187,28 +125,10 @@ def test_a_file_is_plain_yaml_with_the_keys_of_the_format() -> None:
     }
 
 
-def test_what_is_not_given_is_null_and_says_so() -> None:
-    assert re.search(r"^command: null  # not given: ", TEXT, re.MULTILINE)
-    assert remarks(EXAMPLE)[:2] == (
-        "request parameters not given (--request-parameters)",
-        "command not given (--command)",
-    )
-    assert "no time per output token was recorded" in remarks(EXAMPLE)
-
-
 def test_a_key_that_may_be_missing_reads_as_null() -> None:
     lines = [line for line in TEXT.splitlines() if not re.match(r"(command|method|interrupted|hardware):", line)]
     read = parse_baseline("\n".join(lines).encode())
     assert (read.method, read.context.hardware, read.interrupted) == (None, None, False)
-
-
-def test_a_count_of_loads_that_is_not_given_is_not_known() -> None:
-    text = re.sub(r"^    (drafts|accepted_per_position): .*\n", "", TEXT, flags=re.MULTILINE)
-    first, other = parse_baseline(text.encode()).by_load
-    assert [block.counts.drafts for block in first.blocks] == [None, None]
-    assert [block.counts.draft_tokens for block in first.blocks] == [180.0, 120.0]
-    assert first.accepted_per_position == ()
-    assert other == EXAMPLE.by_load[1]
 
 
 def test_a_file_without_loads_blocks_and_lengths_is_read() -> None:
@@ -233,12 +153,7 @@ def with_loads(*loads: Load) -> Baseline:
     ("baseline", "said"),
     [
         (with_loads(*[Load(5.0, Counts(steps=100.0, step_seconds=20.0))] * 4), None),
-        (with_loads(*[Load(5.0, Counts(steps=49.0, step_seconds=20.0))] * 4), "no load has 200 request-steps in 4"),
         (with_loads(*[Load(5.0, Counts(steps=100.0, step_seconds=20.0))] * 3), "no load has 200 request-steps in 4"),
-        (
-            with_loads(Load(5.0, Counts(steps=100.0, step_seconds=20.0, preemptions=1.0))),
-            "no step times .*again",
-        ),
         (
             msgspec.structs.replace(EXAMPLE, by_load=(), counts=Counts(generation_tokens=5.0)),
             "no step times by load: .*; the predictor does not expose its step latency",
@@ -298,120 +213,42 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
     [
         ("0.1: 9", "0.01: 9", "time_to_first_token_seconds.buckets.0.01: expected a bound above 0.05"),
         ("0.1: 9", "0.05: 9", "0.05: expected every key once"),
-        ("0.1: 9", "0.050: 9", "buckets.0.050: expected a bound above 0.05"),
-        ("0.1: 9", "-0.1: 9", "expected a bound above 0.05"),
-        ("0.1: 9", ".inf: 9", "buckets..inf: expected a bound"),
         ("0.1: 9", "100ms: 9", "buckets.100ms: expected a bound"),
         ("      +Inf: 10\n  request", "  request", "buckets: expected +Inf as the last bucket, found 0.1"),
-        ("0.1: 9", "+Inf: 9", "+Inf: expected every key once"),
         ("0.1: 9", "0.1: 4", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
         ("0.05: 5", "0.05: -5", "buckets[...]: expected a number of at least 0"),
         ("0.05: 5", "0.05: .nan", "buckets[...]: expected a number, found text"),
-        ("0.05: 5", "0.05: .inf", "buckets[...]: expected a number"),
-        ("0.05: 5", "0.05: 1e999", "buckets[...]: expected a number"),
-        ("0.05: 5", "0.05: '5'", "buckets[...]: expected a number"),
-        ("0.05: 5", "0.05: 05", "buckets[...]: expected a number"),
-        ("0.05: 5", "0.05: [5]", "buckets[...]: expected a number, found a list"),
-        ("0.05: 5", "0.05: yes", "buckets[...]: expected a number"),
         ("count: 10\n    sum: 0.75", "count: 11\n    sum: 0.75", "count: expected the count of +Inf, 10"),
         ("sum: 7.5", "sum: 10.1", "request_latency_seconds.sum: expected 5 to 10, as the buckets allow, found 10.1"),
-        ("sum: 7.5", "sum: 4.9", "request_latency_seconds.sum: expected 5 to 10, as the buckets allow, found 4.9"),
-        ("sum: 7.5", "total: 7.5", "request_latency_seconds.total: unknown key, expected one of count, sum, buckets"),
-        ("method:", "metod:", "metod: unknown key"),
-        ("  steps:", "  stepps:", "throughput.stepps: unknown key"),
         ("duration_seconds: 1800.25", "duration_seconds: 0", "duration_seconds: expected a duration above 0"),
-        ("duration_seconds: 1800.25", "duration_seconds: 30m", "duration_seconds: expected a number"),
         ("duration_seconds: 1800.25\n", "", "top level: expected the key duration_seconds, found none"),
         ('name: "no speculation"', "name: 7", "name: expected text in quotes, found a number"),
-        ('name: "no speculation"', 'name: ""', "name: expected 1 to 4096 printable characters"),
         ('name: "no speculation"', 'name: "\\ud800"', "line 4: expected printable text"),
         ('name: "no speculation"', 'name: "a\\nb"', "name: expected 1 to 4096 printable characters on one line"),
         ('"2026-01-31T12:00:00Z"', "yesterday", "recorded_at: expected a time such as"),
-        ('"2026-01-31T12:00:00Z"', '"2026-01-31T12:00:00"', "recorded_at: expected a time such as"),
         ('"2026-01-31T12:00:00Z"', '"2026-02-31T12:00:00Z"', "recorded_at: expected a time such as"),
-        ('"2026-01-31T12:00:00Z"', '"0001-01-01T00:00:00+14:00"', "recorded_at: expected a time such as"),
         ("interrupted: false", "interrupted: maybe", "interrupted: expected true or false"),
         ("num_speculative_tokens: 3", "num_speculative_tokens: 2.5", "expected a whole number"),
         ("accepted_tokens: 180", "accepted_tokens: 301", "accepted_tokens: expected at most the 300 draft_tokens"),
         ("accepted_tokens: 180", "accepted_tokens: null", "acceptance: expected draft_tokens and accepted_tokens"),
         ("[90, 60, 30]", "[90, 95, 30]", "acceptance.accepted_per_position[1]: expected at most 90"),
-        ("[90, 60, 30]", "[101]", "acceptance.accepted_per_position[0]: expected at most 100"),
-        ("[90, 60, 30]", "90", "acceptance.accepted_per_position: expected a list"),
         ("  drafts: 100", "  drafts: null", "accepted_per_position: expected drafts beside the positions"),
         ("  4:\n    intervals: 9", "  3:\n    intervals: 9", "by_load.3: expected a bin of 1, 2, 4, 8, "),
-        ("  4:\n    intervals: 9", "  04:\n    intervals: 9", "by_load.04: expected a bin of 1, 2, 4, 8, "),
-        ("  4:\n    intervals: 9", "  ٤:\n    intervals: 9", "by_load.٤: expected a bin of 1, 2, 4, 8, "),
-        ("  16:\n    intervals: 5", "  4:\n    intervals: 5", "4: expected every key once, found it a second"),
-        (
-            "  4:\n    intervals: 9",
-            "  4: 7\n  8:\n    intervals: 9",
-            "expected a mapping, found a number",
-        ),
         ("intervals: 9", "intervals: 0", "by_load[...].intervals: expected a whole number of at least 1"),
-        ("intervals: 9", "intervals: 9.5", "by_load[...].intervals: expected a whole number"),
-        ("intervals: 9", "intervals: [9]", "by_load[...].intervals: expected a whole number, found a list"),
         ("    intervals: 9\n", "", "by_load[...]: expected the key intervals, found none"),
-        ("intervals: 9", "interval: 9", "by_load[...].interval: unknown key, expected one of "),
         ("seconds: [20, 25]", "seconds: []", "by_load[...].seconds: expected 1 to 1000 blocks, found 0"),
-        ("seconds: [20, 25]", "seconds: null", "by_load[...].seconds: expected a list, found nothing"),
-        ("seconds: [20, 25]", "seconds: 20", "by_load[...].seconds: expected a list, found a number"),
         ("seconds: [20, 25]", "seconds: [20, 0]", "by_load[...].seconds[1]: expected blocks with seconds, steps"),
-        ("seconds: [20, 25]", "seconds: [20, -5]", "by_load[...].seconds[1]: expected a number of at least 0"),
-        ("seconds: [20, 25]", "seconds: [20, .inf]", "by_load[...].seconds[1]: expected a number"),
-        ("seconds: [20, 25]", "seconds: [20]", "by_load[...].steps: expected 1 values, one per block, found 2"),
         ("    steps: [60, 50]", "    steps: [60]", "by_load[...].steps: expected 2 values, one per block, found 1"),
-        ("    steps: [60, 50]", "    steps: [60, 0]", "by_load[...].seconds[1]: expected blocks with seconds, steps"),
-        ("    steps: [60, 50]", "    steps: null", "by_load[...].seconds[0]: expected blocks with seconds, steps"),
-        ("    steps: [60, 50]", "    steps: [60, null]", "by_load[...].steps[1]: expected"),
-        ("    steps: [60, 50]\n", "", "by_load[...]: expected the key steps, found none"),
-        (
-            "step_seconds: [66, 55.5]",
-            "step_seconds: [66, 1e999]",
-            "by_load[...].step_seconds[1]: expected a number",
-        ),
-        (
-            "step_seconds: [66, 55.5]",
-            "step_seconds: [0, 55.5]",
-            "by_load[...].seconds[0]: expected blocks with seconds",
-        ),
-        ("draft_tokens: [180, 120]", "draft_tokens: [180, yes]", "by_load[...].draft_tokens[1]: expected a number"),
-        (
-            "draft_tokens: [180, 120]",
-            "draft_tokens: [1, 2, 3]",
-            "by_load[...].draft_tokens: expected 2 values, one per",
-        ),
-        ("drafts: [60, 40]", "drafts: {a: 1}", "by_load[...].drafts: expected a list, found a mapping"),
-        ("[90, 60, 30]\n  16", "[90, -60, 30]\n  16", "by_load[...].accepted_per_position[1]: expected a number of at"),
         ("[90, 60, 30]\n  16", "90\n  16", "by_load[...].accepted_per_position: expected a list"),
         ("sum: 80", "sum: 9", "lengths.prompt_length.sum: expected 40 to 90, as the buckets allow, found 9"),
-        (
-            "prompt_length:",
-            "prompt_lengths:",
-            "lengths.prompt_lengths: unknown key, expected one of prompt_length, g",
-        ),
         ("seconds: [900, 900.25]", "seconds: [900, 0]", "blocks.seconds[1]: expected a time above 0 seconds, found 0"),
-        ("seconds: [900, 900.25]", "seconds: [900]", "blocks.drafts: expected 1 values, one per block, found 2"),
-        ("  seconds: [900, 900.25]\n", "", "blocks.seconds: expected 1 to 1000 blocks, found 0"),
         (
             "  seconds: [900, 900.25]",
             f"  seconds: {[1] * 1001}",
             "seconds: expected 1 to 1000 blocks, found 1001",
         ),
-        (
-            "  steps: [60, 50]\n  step_seconds: [2",
-            "  stepps: [60, 50]\n  step_seconds: [2",
-            "blocks.stepps: unknown",
-        ),
-        ("[2.2, 2.2]", "[2.2, -2.2]", "blocks.step_seconds[1]: expected a number of at least 0"),
-        ("sum: [0.5, 0.25]", "sum: [0.5]", "blocks.time_to_first_token_seconds.sum: expected 2 values, one per block"),
         ("sum: [0.5, 0.25]", "sum: [0.5, 0.5]", "seconds.sum[1]: expected 0.2 to 0.4, as the buckets allow, found 0.5"),
-        ("sum: [5.5, 2]", "sum: [5.5, .nan]", "blocks.request_latency_seconds.sum[1]: expected a number"),
         ("0.1: [5, 4]", "0.1: [4, 4]", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
-        (
-            "0.1: [5, 4]",
-            "0.1: [5]",
-            "first_token_seconds.buckets.0.1: expected 2 values, one per block, found 1",
-        ),
         ("0.1: [5, 4]", "0.2: [5, 4]", "seconds.buckets.0.2: expected a bound of the whole recording, found 0.2"),
         (
             "      +Inf: [7, 3]\n",
@@ -436,12 +273,6 @@ def test_blocks_in_another_latency_than_the_recording_are_refused() -> None:
     text = TEXT.replace("  request_latency_seconds:", "  time_per_output_token_seconds:", 1)
     with pytest.raises(BaselineError, match=r"blocks.request_latency_seconds: expected none, as in latency.request_la"):
         parse_baseline(text.encode())
-
-
-def test_blocks_leave_out_the_buckets_that_no_request_fell_into() -> None:
-    blocks = yamltext.load(TEXT)["blocks"]
-    assert list(blocks["time_to_first_token_seconds"]["buckets"]) == [0.05, 0.1, "+Inf"]
-    assert list(blocks["request_latency_seconds"]["buckets"]) == [1.0, "+Inf"]
 
 
 @pytest.mark.parametrize("content", [b"", b"# nothing\n", b"null"])

@@ -89,21 +89,8 @@ def test_blocks_and_lengths_are_shown(tmp_path: Path) -> None:
     assert "100 requests, 24 blocks of time" in run("check", str(path)).output
 
 
-def test_a_recording_without_loads_says_what_cannot_be_computed(file: str) -> None:
-    for command in ("show", "check"):
-        flat = " ".join(run(command, file).output.split())
-        assert "note: no step times by load: what a draft costs cannot be computed" in flat
-        assert "in decode" not in flat
-
-
 def test_show_gives_programs_the_file_as_json(file: str) -> None:
     assert json.loads(run("show", file, "--output=json").output) == json.loads(json.dumps(to_document(BASELINE)))
-
-
-def test_show_of_a_bad_file_is_an_error_of_ours(tmp_path: Path) -> None:
-    path = tmp_path / "bad.yaml"
-    path.write_text("name: [")
-    assert isinstance(run("show", str(path)).exception, SpecdecError)
 
 
 def test_check_names_every_file_and_fails_if_one_is_bad(file: str, tmp_path: Path) -> None:
@@ -150,7 +137,6 @@ async def test_check_compares_with_a_running_predictor(
         (("--prometheus=http://x",), "--prometheus needs --selector"),
         (("--range=1h",), "need --prometheus"),
         (("--prometheus=http://x", "--selector={}", "--range=yesterday/now"), "expected a time with its zone"),
-        (("--prometheus=http://x", "--selector={}", "--range=2026-01-31/2026-02-01"), "expected a time with its zone"),
         (
             ("--prometheus=http://x", "--selector={}", "--range=2026-01-31T12:00:00Z/2026-01-31T11:00:00Z"),
             "expected a start before the end",
@@ -172,7 +158,13 @@ def test_checking_a_configuration_reads_its_baselines(file: str, tmp_path: Path)
     assert "none.yaml: cannot be read: No such file" in str(result.exception)
 
 
-def test_a_place_that_cannot_hold_the_file_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    result = run("record", "--predictor.url=http://127.0.0.1:9", "-o", str(tmp_path / "missing" / "base.yaml"))
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("missing/base.yaml", "expected a file in a directory that exists"), ("base.yaml", "exists already")],
+)
+def test_a_place_that_cannot_hold_the_file_is_refused_before_anything_is_asked(
+    place: str, said: str, file: str, tmp_path: Path
+) -> None:
+    result = run("record", "--predictor.url=http://127.0.0.1:9", "-o", str(tmp_path / place))
     assert isinstance(result.exception, SpecdecError)
-    assert "expected a file in a directory that exists" in str(result.exception)
+    assert said in str(result.exception)

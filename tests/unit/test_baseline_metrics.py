@@ -16,7 +16,6 @@ from builders import CAPTURES, engine, latency, snapshot
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.baseline.pinned import PinnedBaseline, fit
 from specdec_exporter.config import PredictorSettings, Settings
-from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
@@ -96,31 +95,11 @@ async def test_nothing_is_served_beside_another_model(tmp_path: Path) -> None:
     assert await render(path, snapshot(engine(model="tiny")), snapshot(engine(model="large"))) == ""
 
 
-async def test_a_bad_file_is_an_error_at_the_start(tmp_path: Path) -> None:
-    path = tmp_path / "base.yaml"
-    path.write_text("name: 7")
-    with pytest.raises(BaselineError, match=r"base\.yaml: name: expected text"):
-        await render(path)
-
-
 def test_a_baseline_that_names_no_model_is_of_the_only_one_there_is() -> None:
     nameless = msgspec.structs.replace(WITH_SPECULATION, model_name=None)
     assert fit(nameless, snapshot(engine(model="large")), None).model_name == "large"
     refused = fit(nameless, snapshot(engine(model="large"), engine(model="tiny")), None)
     assert refused.refusal == "it names no model_name, and the predictor serves several: large, tiny"
-
-
-def test_one_of_several_served_models_is_enough() -> None:
-    assert fit(WITH_SPECULATION, snapshot(engine(model="large"), engine(model="tiny")), None).model_name == "tiny"
-
-
-def test_what_is_not_like_for_like_is_said() -> None:
-    found = fit(WITH_SPECULATION, snapshot(engine(requests=5)), "0.33.0")
-    assert found.refusal is None
-    assert found.differences == (
-        "recorded with vLLM 0.32.0, now it is 0.33.0",
-        "time_to_first_token_seconds was recorded in other buckets: only boundaries of both can be compared",
-    )
 
 
 def test_the_verdict_gets_the_mean_only_while_the_baseline_fits(tmp_path: Path) -> None:

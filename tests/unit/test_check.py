@@ -289,6 +289,16 @@ async def test_of_several_predictors_each_is_told_and_the_worst_one_counts(
     assert "cannot connect" in gone["findings"][1]["found"]
 
 
+async def test_an_exporters_baseline_that_does_not_fit_is_a_warning(
+    predictor: Predictor, serve: Serve, run: Check, tmp_path: Path
+) -> None:
+    predictor.bodies = [timed(0.08)]
+    file = recorded(tmp_path, 0.02, model="another")
+    result = await run(await serve(PredictorSettings(name="chat", url=predictor.url, baseline=file)))
+    assert result.code == 2
+    assert result.finding("Baseline").startswith("WARN Baseline: quiet hour is not compared")
+
+
 @pytest.mark.parametrize(
     ("capture", "names", "words"),
     [
@@ -302,7 +312,7 @@ async def test_what_does_not_pay_is_a_warning_of_the_predictor_and_of_its_export
     predictor: Predictor, serve: Serve, run: Check, capture: str, names: tuple[str, ...], words: str
 ) -> None:
     predictor.bodies = [body(capture, name) for name in names]
-    assert (await run(predictor.url)).code == 2
+    assert (await run(predictor.url, log(capture))).code == 2
     predictor.requests = 0
     result = await run(await serve(PredictorSettings(name="chat", url=predictor.url)))
     assert f"WARN {words}" in result.flat
@@ -413,3 +423,12 @@ async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, 
     assert result.code == 1
     assert "No such file or directory" in result.finding("Log")
     assert "0.82 (break-even" in result.finding("Acceptance")
+
+
+async def test_garbled_lines_are_a_warning(predictor: Predictor, run: Check, tmp_path: Path) -> None:
+    text = Path(log("0.25.1-draft_model-k3")).read_text()
+    (tmp_path / "log").write_text(re.sub(r"Accepted: \d+ tokens", "Accepted: 999999 tokens", text, count=1))
+    predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-4-idle.txt")]
+    result = await run(predictor.url, str(tmp_path / "log"))
+    assert result.code == 2
+    assert "1 lines of vLLM's statistics could not be read" in result.flat

@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from builders import CAPTURES
 from specdec_exporter import __version__
@@ -108,13 +107,6 @@ def test_help_names_every_command(flag: str) -> None:
     assert re.findall(r"^  (\w+)  +\w", run.out.partition("Commands:")[2], re.MULTILINE) == COMMANDS
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str) -> None:
-    shown = CliRunner().invoke(cli.cli, [command, "--help"], prog_name="specdec-exporter")
-    assert (shown.exit_code, shown.stderr) == (0, "")
-    assert shown.stdout.startswith(f"Usage: specdec-exporter {command} ")
-
-
 @pytest.mark.parametrize("program", [MODULE, SCRIPT], ids=["module", "script"])
 @pytest.mark.parametrize("arguments", [("--version",), ("serve", "--version")], ids=" ".join)
 def test_the_version_is_told(program: tuple[str, ...], arguments: tuple[str, ...]) -> None:
@@ -136,13 +128,6 @@ def test_flags_without_a_command_are_those_of_serve(tmp_path: Path) -> None:
     for command in ((), ("serve",)):
         run = Run(*command, "--config.file", str(file), "--config.check")
         assert (run.code, run.out, run.err) == (0, f"{file}: 2 predictor(s), valid\n", "")
-
-
-@pytest.mark.parametrize("command", ["baseline record"])
-def test_the_conditions_of_a_recording_have_flags(command: str) -> None:
-    shown = CliRunner().invoke(cli.cli, [*command.split(), "--help"]).stdout
-    for name in ("hardware", "model", "runtime", "request-parameters", "command"):
-        assert f"\n  --{name} TEXT" in shown
 
 
 @pytest.mark.parametrize(
@@ -173,20 +158,12 @@ def test_a_command_imports_only_what_it_needs(arguments: str, spared: str) -> No
     ("arguments", "words"),
     [
         (("--nonsense",), "--nonsense"),
-        (("serve", "--nonsense"), "--nonsense"),
         (("nonsense",), "'nonsense'"),
-        (("serve", "nonsense"), "nonsense"),
-        (("--predictor.url",), "--predictor.url"),
         (("--window", "soon"), "expected a duration such as 30s, 5m or 1h30m, found 'soon'"),
         (("--web.listen-address=nowhere",), "expected a listen address such as :10409 or [::1]:10409, found 'nowhere'"),
-        (("--web.telemetry-path=metrics",), "expected a path such as /metrics, found 'metrics'"),
         (("--predictor.url=ftp://127.0.0.1",), "expected a URL such as http://127.0.0.1:8080"),
         (("--log.level", "loud"), "'loud' is not one of"),
-        (("--predictor.log-source", "journald"), "'journald' is not one of"),
         (("check",), "URL"),
-        (("healthcheck", "nonsense"), "nonsense"),
-        (("check", "http://127.0.0.1", "--predictor.timeout", "none"), "expected a duration"),
-        (("check", "ftp://127.0.0.1"), "expected a URL such as"),
         (("analyze", "--output", "xml", str(LOG)), "'xml' is not one of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -205,7 +182,6 @@ def test_a_bad_variable_is_named() -> None:
     ("variable", "text", "words"),
     [
         ("SPECDEC_CONFIG_FILE", "predictors: [{nmae: x}]", "predictors[0].nmae: unknown key"),
-        ("SPECDEC_CONFIG_FILE", "a:\n  - b\n c: [", "is not YAML"),
         ("SPECDEC_CONFIG_FILE", None, "cannot be read: No such file or directory"),
         ("SPECDEC_WEB_CONFIG_FILE", "tls: {}", "tls"),
     ],
@@ -303,13 +279,6 @@ def test_a_report_through_a_pipe_is_plain_text_with_the_logs_own_totals(variable
     assert re.search(rf"^ *Acceptance rate +{ACCEPTED / DRAFTED:.1%}", run.out, re.MULTILINE)
     assert "method draft_model" in run.out
     assert "Verdict: not paying, assumed" in run.out
-
-
-@pytest.mark.parametrize("path", [("-",), ()], ids=["dash", "nothing"])
-def test_stdin_is_read_like_a_file(path: tuple[str, ...]) -> None:
-    run = Run("analyze", "--output=jsonl", *path, stdin=LOG.read_bytes())
-    assert (run.code, run.err) == (0, "")
-    assert run.objects == Run("analyze", "--output=jsonl", str(LOG)).objects
 
 
 @pytest.mark.parametrize("output", ["text", "jsonl"])

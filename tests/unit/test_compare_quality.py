@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import statistics
 from collections.abc import Collection
 
 import pytest
@@ -24,17 +23,6 @@ ALIKE = {"prompt_sigma": 0.0, "answer_sigma": 0.0}
 
 def record(side: Server, *, seconds: float = 600.0, seed: int = 1) -> Baseline:
     return recorded("side", side.polls(random.Random(seed), seconds), k=side.k)
-
-
-def test_lengths_and_rate_of_requests_are_as_given() -> None:
-    traffic = Traffic(per_second=5.0, prompt_tokens=300.0, prompt_sigma=0.8, answer_tokens=120.0, answer_sigma=0.8)
-
-    found = traffic.arrivals(random.Random(1), 2000.0)
-
-    assert len(found) == pytest.approx(10_000, rel=0.03)
-    assert statistics.fmean(request.prompt for request in found) == pytest.approx(300, rel=0.03)
-    assert statistics.fmean(request.answer for request in found) == pytest.approx(120, rel=0.03)
-    assert found == sorted(found)
 
 
 def test_a_request_alone_on_a_server_takes_prefill_and_its_steps() -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from builders import known
 from recordings import CONTEXT, recording
@@ -87,15 +85,6 @@ def test_what_else_differs_is_named_as_the_likely_cause(changes: dict[str, Any],
     assert f"likely cause: {change.likely_causes[0]}" in comparison.decision.reasons
 
 
-def test_another_draft_model_is_named() -> None:
-    with_draft = """vllm serve x --speculative-config '{"model": "org/%s"}'"""
-    comparison, change = compared(
-        speculating(0.7, command=with_draft % "head-a"), speculating(0.6, command=with_draft % "head-b")
-    )
-    assert "draft_model_differs" in codes(comparison)
-    assert change.likely_causes == ("draft model: org/head-a in the baseline, org/head-b in the candidate",)
-
-
 def test_another_k_or_method_is_not_judged() -> None:
     """The fourth position is accepted less often than the first, so a larger k has a lower rate."""
     longer = recording("k = 4", tpot=[0.0113] * 1000, curve=(*GOOD, 0.1))
@@ -135,28 +124,12 @@ def test_another_size_is_another_model() -> None:
     [
         (None, None, Quantization(None, None)),
         ("vllm serve org/Llama-GPTQ-4bit", None, Quantization("4bit gptq", None)),
-        ("python -m x --model=m --quantization=bitsandbytes", "m", Quantization("bitsandbytes", None)),
-        ("x --speculative-model-quantization awq", None, Quantization(None, "awq")),
         ("""x -sc '{"model": "org/d-FP8", "quantization": 3}'""", "Mint8", Quantization(None, "fp8")),
         ("x 'open", "w8a8 inwards", Quantization("w8a8", None)),
     ],
 )
 def test_quantisation_is_read_from_flags_and_names(command: str | None, model: str | None, found: Quantization) -> None:
     assert quantization_of(command, model) == found
-
-
-shares = st.tuples(st.floats(0.0, 1.0), st.floats(1.0, 1e9))
-
-
-@given(shares, shares)
-def test_the_difference_of_two_shares_lies_in_its_interval_and_turns_with_their_order(
-    one: tuple[float, float], other: tuple[float, float]
-) -> None:
-    before, after = (known(proportion(share, 1.0, draws)) for share, draws in (one, other))
-    found, back = difference(before, after), difference(after, before)
-    low, high = known(found.low), known(found.high)
-    assert -2.0 <= low <= found.value <= high <= 2.0
-    assert (back.value, back.low, back.high) == pytest.approx((-found.value, -high, -low))
 
 
 def test_the_interval_of_a_difference_is_newcombes() -> None:

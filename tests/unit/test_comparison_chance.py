@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import pytest
@@ -45,15 +44,11 @@ def codes(comparison: Comparison) -> set[str]:
 # --- Blocks ----------------------------------------------------------------------------------------------------------
 
 
-def busy(name: str, slower: float = 1.0, blocks: int = 15, wander: float = 0.08) -> Baseline:
+def busy(name: str) -> Baseline:
     """A recording whose requests are slow together: each block of time has a speed of its own."""
     source = random.Random(name)
-    tpot = [
-        seconds
-        for _ in range(15)
-        for seconds in lognormal(source, 0.02 * slower * source.lognormvariate(0.0, wander), 60, 0.3)
-    ]
-    return recording(name, tpot=tpot, blocks=blocks)
+    speeds = [0.02 * source.lognormvariate(0.0, 0.08) for _ in range(15)]
+    return recording(name, tpot=[each for speed in speeds for each in lognormal(source, speed, 60, 0.3)], blocks=15)
 
 
 def test_requests_that_are_slow_together_do_not_make_intervals_too_narrow() -> None:
@@ -68,47 +63,10 @@ def test_requests_that_are_slow_together_do_not_make_intervals_too_narrow() -> N
     assert statistics.mean(wrong) <= 0.1
 
 
-def test_without_blocks_requests_are_taken_as_independent_and_that_is_flagged() -> None:
-    blocked = compare(busy("one"), busy("other"))
-    bare = compare(busy("one", blocks=0), busy("other", blocks=0))
-    assert "no_blocks" in codes(bare)
-    assert "no_blocks" not in codes(blocked)
-    ratios = [known(tpot_of(each).mean_ratio) for each in (blocked, bare)]
-    assert ratios[0].value == ratios[1].value
-    assert known(ratios[1].high) < known(ratios[0].high)
-
-
-def test_blocks_make_the_interval_of_a_narrow_body_narrow() -> None:
-    """Buckets alone leave so much variance possible that intervals of independent requests are far too wide."""
-
-    def half(blocks: int) -> float:
-        sides = [recording(tpot=lognormal(random.Random(seed), 0.035, 1000, 0.15), blocks=blocks) for seed in (1, 2)]
-        ratio = known(tpot_of(compare(*sides)).mean_ratio)
-        return known(ratio.high) / ratio.value - 1.0
-
-    assert half(0) > 2.0 * half(20)
-
-
-def test_a_tail_in_one_block_is_one_stall_and_in_all_blocks_a_worse_tail() -> None:
-    plain = recording(tpot=[0.02] * 1200, e2e=[1.0] * 1200, blocks=12)
-    stall = recording(tpot=[0.02] * 1140 + [0.2] * 60, e2e=[1.0] * 1200, blocks=12)
-    tail = recording(tpot=([0.02] * 19 + [0.2]) * 60, e2e=[1.0] * 1200, blocks=12)
-    shifts = [known(tpot_of(compare(plain, each)).tail_shift) for each in (stall, tail)]
-    assert [shift.share for shift in shifts] == [pytest.approx(0.05)] * 2
-    assert [shift.shifted for shift in shifts] == [False, True]
-
-
 @pytest.mark.parametrize(("blocks", "code"), [(0, "no_blocks"), (3, "few_blocks"), (6, "few_blocks"), (12, None)])
 def test_few_blocks_are_flagged(blocks: int, code: str | None) -> None:
     found = codes(compare(recording(blocks=12), recording(curve=CURVE, blocks=blocks)))
     assert found == ({code} if code else set())
-
-
-def test_a_latency_that_drifts_is_flagged() -> None:
-    drifting = [0.02 * (1 + place / 1200) for place in range(1200)]
-    found = compare(recording(tpot=drifting, blocks=12), recording(tpot=drifting, curve=CURVE, blocks=12))
-    assert "blocks_correlated" in codes(found)
-    assert outcomes(found)[0] == "inconclusive"
 
 
 # --- Load ------------------------------------------------------------------------------------------------------------
@@ -157,44 +115,13 @@ def test_a_faster_server_has_fewer_requests_in_flight_or_answers_more(requests: 
     assert outcomes(comparison)[0] == ("faster" if gain > 1 else "slower")
 
 
-@pytest.mark.parametrize(("requests", "flagged"), [(3240, False), (3900, True)])
-def test_with_few_blocks_only_the_tolerance_tells_a_higher_load(requests: int, flagged: bool) -> None:
-    """Three times as fast with 8 % or 30 % more in flight: the ends of a short recording count fewer clients."""
-    comparison = compare(
-        recording(tpot=[0.02] * 1000, blocks=2), recording(tpot=[0.02 / 3] * requests, curve=CURVE, blocks=2)
-    )
-    assert ("load_differs" in codes(comparison)) is flagged
-
-
-def test_what_the_traffic_explains_is_no_difference() -> None:
-    """6 % more requests, each of 6 % more seconds: that much is explained, and twice as much is not."""
-    before = recording(tpot=[0.02] * 5000, blocks=12)
-    assert outcomes(compare(before, recording(tpot=[0.0212] * 5300, blocks=12)))[0] == "inconclusive"
-    assert outcomes(compare(before, recording(tpot=[0.0225] * 5300, blocks=12)))[0] == "slower"
-    assert outcomes(compare(before, recording(tpot=[0.0212] * 5000, blocks=12)))[0] == "slower"
-
-
 # --- Lengths ---------------------------------------------------------------------------------------------------------
 
 
-def lengths(seed: str, sigma: float, count: int = 1500) -> Any:
-    source = random.Random(seed)
-    return histogram([300 * source.lognormvariate(-sigma * sigma / 2, sigma) for _ in range(count)], LENGTHS)
-
-
-def test_prompts_of_equal_mean_may_differ_in_length_all_the_same() -> None:
-    plain = recording(tpot=[0.02] * 1000, blocks=12, prompt_length=lengths("plain", 0.3))
-    tail = ([0.02] * 9 + [0.2]) * 100
-    comparison = compare(plain, recording(tpot=tail, blocks=12, prompt_length=lengths("other", 1.5)))
-    assert "prompts_differ" in codes(comparison)
-    assert known(tpot_of(comparison).tail_shift).shifted
-    # The mean is judged, no tail.
-    assert outcomes(comparison) == ("slower", "undecided", "undecided")
-
-
-def served(seed: str, mean: float = 300.0, sigma: float = 1.0, turns: int = 1, each: int = 67) -> Baseline:
-    """15 blocks of time with so many requests each. Those of a conversation, ``turns`` in a row, are alike."""
-    source, count = random.Random(seed), 15 * each
+def served(seed: str, turns: int) -> Baseline:
+    """15 blocks of time with 67 requests each. Those of a conversation, ``turns`` in a row, are alike."""
+    source, each = random.Random(seed), 67
+    count = 15 * each
 
     def draw(mean: float, sigma: float) -> list[float]:
         found = [mean * source.lognormvariate(-sigma * sigma / 2, sigma) for _ in range(-(-count // turns))]
@@ -203,7 +130,7 @@ def served(seed: str, mean: float = 300.0, sigma: float = 1.0, turns: int = 1, e
     def counted(counts: Counts, place: slice) -> Counts:
         return replace(counts, prompt_tokens=sum(prompts[place]), generation_tokens=sum(answers[place]))
 
-    prompts, answers = draw(mean, sigma), draw(128.0, 0.7)
+    prompts, answers = draw(300.0, 1.0), draw(128.0, 0.7)
     made = recording(tpot=[0.02] * count, blocks=15)
     return replace(
         made,
@@ -217,31 +144,21 @@ def served(seed: str, mean: float = 300.0, sigma: float = 1.0, turns: int = 1, e
     )
 
 
-UNLIKE = {"load_differs", "prompts_differ", "answers_differ"}
-SHIFTS = ((300.0, 1.0), (450.0, 1.0), (300.0, 0.3))
-
-
 @pytest.mark.parametrize("turns", [1, 5])
 def test_the_same_lengths_are_hardly_ever_taken_for_others(turns: int) -> None:
-    pairs = ((served(f"one {trial}", turns=turns), served(f"other {trial}", turns=turns)) for trial in range(40))
+    pairs = ((served(f"one {trial}", turns), served(f"other {trial}", turns)) for trial in range(40))
     found = [difference(*pair, POLICY.latency) for pair in pairs]
     assert sum(bool(each.load or each.prompts or each.answers) for each in found) <= 2
 
 
-@pytest.mark.parametrize(("mean", "sigma", "from_sigma"), [(300.0, 1.5, 0.3), (351.0, 0.7, 0.7)])
-def test_other_lengths_are_found(mean: float, sigma: float, from_sigma: float) -> None:
-    """Prompts of equal mean that spread wider, and prompts that are 17 % longer, at 4 requests/s for ten minutes."""
-    pairs = (
-        (served(f"one {trial}", sigma=from_sigma, each=160), served(f"other {trial}", mean, sigma, each=160))
-        for trial in range(20)
+def test_prompts_of_equal_mean_may_differ_in_length_all_the_same() -> None:
+    alike, unlike = (
+        recording(tpot=[0.02] * 1000, blocks=12, prompt_length=histogram(lengths * 500, LENGTHS))
+        for lengths in ([300.0, 300.0], [100.0, 500.0])
     )
-    assert sum(bool(difference(*pair, POLICY.latency).prompts) for pair in pairs) >= 19
-
-
-def test_without_blocks_lengths_differ_by_the_tolerance_or_in_distribution() -> None:
-    one = replace(served("one"), blocks=())
-    found = [codes(compare(one, replace(served("other", mean, sigma), blocks=()))) & UNLIKE for mean, sigma in SHIFTS]
-    assert found == [set(), {"prompts_differ"}, {"prompts_differ"}]
+    assert "prompts_differ" not in codes(compare(alike, alike))
+    (flag,) = (each for each in compare(alike, unlike).flags if each.code == "prompts_differ")
+    assert "50% more of the prompts have at most 100 tokens in the candidate" in flag.message
 
 
 def longer(recorded: Baseline, tokens: float) -> Baseline:
@@ -286,14 +203,3 @@ def test_a_later_first_token_alone_is_no_reason_to_switch_off() -> None:
     decision = compare(before, after).decision
     assert (decision.code, decision.regression) == ("slower", True)
     assert decision.action.startswith("Look at waiting requests")
-
-
-def test_an_inconclusive_latency_says_how_many_requests_would_decide() -> None:
-    def side(seed: int, count: int) -> Baseline:
-        return recording(tpot=lognormal(random.Random(seed), 0.02, count), blocks=20)
-
-    found = tpot_of(compare(side(1, 1000), side(2, 1000)))
-    assert found.outcome == "inconclusive"
-    needed = round(known(found.requests_needed))
-    assert 1000 < needed < 30_000
-    assert tpot_of(compare(side(3, 2 * needed), side(4, 2 * needed))).outcome == "no_difference"

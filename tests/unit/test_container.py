@@ -17,14 +17,8 @@ TIME = "2026-11-20T21:44:52.123456789Z"
     ("line", "piece"),
     [
         (f"{TIME} stdout F hello world", Piece(b"hello world", "stdout", partial=False, timestamp=TIME)),
-        (f"{TIME} stderr P hello ", Piece(b"hello ", "stderr", partial=True, timestamp=TIME)),
         (f"{TIME} stdout P:attr:x hello", Piece(b"hello", "stdout", partial=True, timestamp=TIME)),
-        (f"{TIME} stdout F ", Piece(b"", "stdout", partial=False, timestamp=TIME)),
         (f"{TIME} stdout F", Piece(b"", "stdout", partial=False, timestamp=TIME)),
-        (
-            "2026-11-20T21:44:52+01:00 stdout F  x\r",
-            Piece(b" x\r", "stdout", partial=False, timestamp="2026-11-20T21:44:52+01:00"),
-        ),
     ],
 )
 def test_a_cri_line_is_unwrapped(line: str, piece: Piece) -> None:
@@ -43,10 +37,6 @@ def test_a_cri_line_is_unwrapped(line: str, piece: Piece) -> None:
             rf'{{"log":"hello\r\n","stream":"stderr","attrs":{{"tag":"x"}},"time":"{TIME}"}}' + "\r",
             Piece(b"hello\r", "stderr", partial=False, timestamp=TIME),
         ),
-        (
-            f'{{"log":"hello","stream":"stdout","time":"{TIME}"}}',
-            Piece(b"hello", "stdout", partial=True, timestamp=TIME),
-        ),
         ('{"stream":"stdout","log":"hello"}', Piece(b"hello", "stdout", partial=True, timestamp=None)),
     ],
 )
@@ -61,15 +51,11 @@ def test_a_docker_line_is_unwrapped(line: str, piece: Piece) -> None:
         "",
         "INFO 11-20 21:44:52 [metrics.py:96] hello",
         f"{TIME} hello",
-        f"{TIME} stdout X hello",
         f"{TIME} stdin F hello",
-        "2026-11-20 21:44:52 stdout F hello",
         '{"message": "hello", "name": "vllm"}',
         '{"log": "hello", "stream": "main"}',
-        '{"log": ["hello"], "stream": "stdout"}',
         r'{"log": "half a surrogate pair: \ud800", "stream": "stdout"}',
         '{"log": "hello", "stream": "stdout"',
-        "[" * 5000,
         '{"log":' * 5000,
     ],
 )

@@ -121,12 +121,6 @@ def test_counters_that_all_begin_anew_are_a_restart(watch: Watch, started: float
     assert watch.takes(answer(100, started), answer(50, started), answer(60, started)) == [True] * 3
 
 
-def test_of_a_process_that_ran_before_only_after_a_time_without_answer(watch: Watch) -> None:
-    assert watch.takes(answer(100), answer(5, 500.0)) == [True, False]
-    watch.continuity.failed(lost=True)
-    assert watch.takes(answer(5, 500.0)) == [True]
-
-
 def test_a_process_with_other_counters_is_of_another_release(watch: Watch) -> None:
     assert watch.takes(answer(100), answer(200, 500.0, time_to_first_token=None)) == [True, True]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import statistics
 from collections.abc import Callable
@@ -19,7 +18,6 @@ from specdec_exporter.comparison.distribution import (
     Quantile,
     Sample,
     Shift,
-    design_effect,
     on_common_bounds,
     ratio_of_quantiles,
     unevenness,
@@ -34,7 +32,6 @@ POLICY = load_policy().latency
 NOMINAL = 0.93  # what 95 % intervals must reach on data of a few hundred trials
 
 latencies = st.lists(st.floats(0.0, 100.0, allow_subnormal=False), min_size=1, max_size=60)
-LENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, INF)
 
 some_bounds = st.sets(st.floats(1e-3, 90.0), max_size=12).map(lambda bounds: (*sorted(bounds), INF))
 
@@ -84,37 +81,10 @@ def test_the_mean_is_exact_and_its_variance_is_bounded_by_what_the_buckets_allow
         assert known(found) >= statistics.pvariance(values) - 1e-6
 
 
-def test_the_bound_of_the_variance_is_reached_by_values_at_both_ends_of_a_bucket() -> None:
-    ends = histogram([0.1 + 1e-12, 0.15] * 20)
-    assert known(variance_max(ends)) == pytest.approx(0.025**2, rel=1e-6)
-
-
 @pytest.mark.parametrize("total", [0.0, 1e9])
 def test_a_sum_that_the_buckets_do_not_allow_gives_no_absurd_variance(total: float) -> None:
     found = variance_max(Histogram(bounds=(1.0, 2.0, INF), counts=(1.0, 5.0, 5.0), sum=total))
     assert 0.0 <= known(found) <= 4.0
-
-
-def test_values_in_buckets_are_about_as_uneven_as_they_are() -> None:
-    source = random.Random("uneven")
-    for sigma in (0.7, 1.0, 1.2):
-        values = lognormal(source, 400.0, 4000, sigma)
-        truth = statistics.pvariance(values) / statistics.fmean(values) ** 2
-        assert unevenness(histogram(values, LENGTHS)) == pytest.approx(truth, rel=0.3)
-    assert unevenness(Histogram((2.0, 4.0, INF), (1.0, 2.0, 2.0), 4.0)) == pytest.approx(1 / 4)
-
-
-@given(latencies, some_bounds)
-def test_no_histogram_is_less_than_even(values: list[float], bounds: tuple[float, ...]) -> None:
-    assert 0.0 <= unevenness(histogram(values, bounds)) < math.inf
-
-
-def test_a_design_effect_is_how_much_more_blocks_scatter_than_independent_requests() -> None:
-    assert design_effect(Spread(1.0, 0.2, 1000), 0.01) == pytest.approx(4.0, rel=0.01)
-    assert design_effect(Spread(1.0, 0.2, 10), 0.01) > 5.0
-    assert design_effect(Spread(1.0, 0.05, 1000), 0.01) == 1.0
-    assert design_effect(Spread(1.0), 0.01) == 1.0
-    assert design_effect(Spread(1.0, 0.2, 1000), 0.0) == 1.0
 
 
 def test_an_empty_histogram_says_nothing() -> None:
@@ -130,28 +100,14 @@ def test_an_empty_histogram_says_nothing() -> None:
     assert proportion(0, 0, 0) is None
 
 
-@pytest.mark.parametrize("median", [0.006, 0.0113, 0.0209, 0.06, 0.3])
-@pytest.mark.parametrize(("before", "after"), [(200, 200), (400, 250)])
-def test_the_ratio_of_means_lies_in_its_interval(median: float, before: int, after: int) -> None:
+@pytest.mark.parametrize("median", [0.006, 0.0209, 0.3])
+def test_the_ratio_of_means_lies_in_its_interval(median: float) -> None:
     def trial(source: random.Random) -> bool:
-        base = known(mean(histogram(lognormal(source, median * 1.3, before))))
-        now = known(mean(histogram(lognormal(source, median, after))))
+        base = known(mean(histogram(lognormal(source, median * 1.3, 200))))
+        now = known(mean(histogram(lognormal(source, median, 200))))
         return contains((now / base).estimate(), 1 / 1.3)
 
     assert coverage(300, trial) >= NOMINAL
-
-
-def test_the_ratio_of_means_is_narrow_enough_to_be_of_use() -> None:
-    source = random.Random(7)
-    base = known(mean(histogram(lognormal(source, 0.0209, 500))))
-    now = known(mean(histogram(lognormal(source, 0.0113, 500))))
-    assert known((now / base).estimate().high) < 0.65
-
-
-def test_the_inverse_of_a_ratio_has_the_inverse_interval() -> None:
-    assert Estimate(0.5, 0.4, 0.8).inverse() == Estimate(2.0, 1.25, 2.5)
-    assert Estimate(0.5, None, 0.8).inverse() == Estimate(2.0, 1.25, None)
-    assert Estimate(0.5, 0.0, None).inverse() == Estimate(2.0, None, None)
 
 
 def test_a_mean_of_nothing_but_zeros_is_none() -> None:
@@ -167,9 +123,8 @@ def test_a_mean_of_nothing_but_zeros_is_none() -> None:
         (histogram([0.015] * 1000 + [0.03] * 2000 + [9.0] * 1000, (0.01, 0.02, 0.04, INF)), 0.5, (0.03, 0.02, 0.04)),
         (histogram([0.004] * 1000 + [0.02] * 100), 0.5, (None, 0.0, 0.01, "below_first_bucket")),
         (histogram([0.02] * 900 + [100.0] * 100), 0.99, (None, 80.0, None, "above_last_bucket")),
-        (histogram([0.02] * 900, (INF,)), 0.5, (None, 0.0, None, "above_last_bucket")),
     ],
-    ids=["interpolated as in Prometheus", "first bucket", "last bucket", "one bucket"],
+    ids=["interpolated as in Prometheus", "first bucket", "last bucket"],
 )
 def test_a_quantile_has_its_boundaries(seen: Histogram, share: float, found: tuple[Any, ...]) -> None:
     assert quantile(seen, share) == Quantile(*found)
@@ -191,20 +146,6 @@ def test_a_quantile_lies_within_its_boundaries(values: list[float], bounds: tupl
     if found.seconds is not None:
         assert found.low_seconds is not None
         assert found.low_seconds <= found.seconds <= (found.high_seconds or INF)
-
-
-@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
-@pytest.mark.parametrize("requests", [400, 1500])
-def test_the_true_quantile_lies_between_its_boundaries(share: float, requests: int) -> None:
-    fine = (*(0.001 * 1.02**step for step in range(300)), INF)  # so fine that the ranks decide, not the buckets
-    truth = math.exp(math.log(0.02) + 0.4 * statistics.NormalDist().inv_cdf(share))
-
-    def trial(source: random.Random) -> bool:
-        found = known(quantile(histogram(lognormal(source, 0.02, requests), fine), share))
-        assert found.low_seconds is not None
-        return found.low_seconds <= truth <= (found.high_seconds or INF)
-
-    assert coverage(300, trial) >= NOMINAL
 
 
 def test_the_ratio_of_quantiles_that_share_a_bucket_shows_nothing() -> None:
@@ -270,13 +211,12 @@ def test_a_tail_shift_is_a_share_and_none_against_itself(
     assert shift.shifted is (shift.share > max(shift.margin, POLICY.tail_shift_min))
 
 
-@pytest.mark.parametrize("requests", [200, 1000])
-def test_the_tail_of_the_same_traffic_hardly_ever_shifts(requests: int) -> None:
+def test_the_tail_of_the_same_traffic_hardly_ever_shifts() -> None:
     source = random.Random(11)
     alarms = 0
     for _ in range(500):
         median = 0.02 * source.lognormvariate(0.0, 0.5)
-        before, after = (histogram(lognormal(source, median, requests)) for _ in range(2))
+        before, after = (histogram(lognormal(source, median, 200)) for _ in range(2))
         shift = known(tail_shift(after, before))
         alarms += shift.shifted
     assert alarms == 0
@@ -291,29 +231,10 @@ def test_a_tenth_of_the_requests_far_slower_shifts_the_tail() -> None:
         assert shift.shifted
 
 
-def test_the_widest_gap_is_where_two_distributions_are_farthest_apart() -> None:
-    one, other = histogram([1, 3, 3, 7], (2.0, 5.0, INF)), histogram([1, 7, 7, 7], (2.0, 4.0, 5.0, INF))
-    assert widest_gap(one, other) == (5.0, 0.5)
-    assert widest_gap(other, one) == (5.0, -0.5)
-    assert widest_gap(one, histogram([1.0], (INF,))) == (INF, 0.0)
-
-
 def test_the_head_shift_is_what_is_newly_fast() -> None:
     before, after = histogram([0.02] * 1000), histogram([0.009] * 400 + [0.02] * 500 + [0.2] * 100)
     found = known(head_shift(after, before))
     assert (found.share, found.limit_seconds, found.shifted) == (0.4, 0.01, True)
-
-
-@given(latencies, latencies, some_bounds)
-def test_a_head_shift_is_a_share_and_none_against_itself(
-    values: list[float], others: list[float], bounds: tuple[float, ...]
-) -> None:
-    one, other = histogram(values, bounds), histogram(others, bounds)
-    itself, shift = head_shift(one, one), head_shift(one, other)
-    assert itself is not None
-    assert (itself.share, itself.limit_seconds, itself.shifted) == (0.0, None, False)
-    assert shift is not None
-    assert 0.0 <= shift.share <= 1.0
 
 
 # --- Proportions -----------------------------------------------------------------------------------------------------
@@ -325,17 +246,3 @@ def test_a_proportion_lies_in_its_interval_and_that_in_0_to_1(share: float, tria
     assert found.low is not None
     assert found.high is not None
     assert 0.0 <= found.low <= found.value <= found.high <= 1.0
-
-
-@pytest.mark.parametrize("spread", [0.0, 0.2])
-def test_the_acceptance_of_requests_that_differ_lies_in_the_interval(spread: float) -> None:
-    """60 requests of 20 drafts of 3 tokens each, whose acceptance differs from request to request."""
-
-    def trial(source: random.Random) -> bool:
-        accepted = 0
-        for _ in range(60):
-            rate = source.uniform(0.6 - spread, 0.6 + spread)
-            accepted += sum(source.random() < rate for _ in range(60))
-        return contains(proportion(accepted, 60 * 60, 60), 0.6)
-
-    assert coverage(200, trial) >= NOMINAL

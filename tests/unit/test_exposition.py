@@ -14,7 +14,7 @@ import pytest
 from builders import CAPTURES
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 
 DUMPS = sorted(
     path for path in CAPTURES.glob("*/metrics*.txt") if not path.read_bytes().startswith(b"# error")
@@ -106,14 +106,12 @@ def test_a_v1_engine_is_never_taken_for_v0(path: Path) -> None:
     ("body", "generation"),
     [
         ("# HELP vllm:spec_decode_draft_acceptance_rate Rate.\n", "v0"),
-        ("# TYPE vllm_spec_decode_efficiency gauge\n", "v0"),
         ('vllm:spec_decode_num_emitted_tokens_total{model_name="m"} 5\n', "v0"),
         ("# TYPE vllm:time_in_queue_requests histogram\nvllm:prefix_cache_queries_total 1\n", "v0"),
         ('vllm:cache_config_info{block_size="16"} 1\n', "v0"),  # 0.9.2, multiprocess, before any request
         ('vllm:cache_config_info{block_size="16"} 1\nvllm:gpu_prefix_cache_queries_total 1\n', "v1"),  # 0.8.2
         ('vllm:cache_config_info{engine="0"} 1\nvllm:num_requests_running{engine="0"} 1\n', "v1"),
         ('vllm:num_requests_running{model_name="m"} 1\n', "v1"),
-        ('vllm:spec_decode_num_drafts_total{model_name="m"} 5\n', "v1"),
     ],
 )
 def test_the_engine_is_told_from_what_only_it_declares(body: str, generation: str) -> None:
@@ -152,11 +150,9 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="tiny",engine="0",
     "line",
     [
         'vllm:spec_decode_num_drafts_created{model_name="m"} 1.79e+09',
-        'vllm:spec_decode_num_drafts_total_created{model_name="m"} 5',
         'vllm:diffusion_num_committed_tokens_total{model_name="m"} 5',
         'vllm:iteration_tokens_total_count{model_name="m"} 5',
         'vllm:prompt_tokens_cached_total{model_name="m"} 5',
-        'vllm:num_requests_waiting_by_reason{model_name="m",reason="capacity"} 5',
         'xvllm:spec_decode_num_drafts_total{model_name="m"} 5',
     ],
 )
@@ -164,11 +160,6 @@ def test_a_name_that_only_begins_or_ends_like_ours_is_another(line: str) -> None
     assert only_engine(f'vllm:num_requests_running{{model_name="m"}} 1\n{line}\n') == EngineSnapshot(
         model_name="m", engine="0", requests_running=1.0
     )
-
-
-def test_diffusion_families_alone_are_stats_without_figures() -> None:
-    snapshot = parse_exposition(b'vllm:diffusion_num_committed_tokens_total{model_name="m",engine="0"} 5\n')
-    assert snapshot == Snapshot(engines=(), engine_generation="v1", stats_present=True)
 
 
 def histogram(name: str, counts: tuple[float, float, float], *, total: str = "1.5", count: str | None = None) -> str:
@@ -197,14 +188,6 @@ def test_where_two_names_of_a_figure_stand_the_newer_wins(order: int) -> None:
 def test_labels_are_unescaped_and_may_hold_anything() -> None:
     body = r'vllm:num_requests_running{ engine = "0" , model_name="a\\b\"c\nd},{e=\"f\" é", } 3 1700000000000' + "\n"
     assert only_engine(body) == EngineSnapshot(model_name='a\\b"c\nd},{e="f" é', engine="0", requests_running=3.0)
-
-
-def test_exemplars_and_timestamps_are_passed_over() -> None:
-    body = (
-        "# TYPE vllm:generation_tokens counter\n"
-        'vllm:generation_tokens_total{model_name="m"} 17 1700000000.25 # {trace_id="a b"} 1 1700000000\n# EOF\n'
-    )
-    assert only_engine(body, OPENMETRICS).generation_tokens == 17.0
 
 
 # -- values that are none --------------------------------------------------------------------------------------------
@@ -244,15 +227,10 @@ def test_half_a_curve_is_no_curve() -> None:
         histogram(NEW, (1, 2, 3), count="4"),
         histogram(NEW, (2, 1, 3)),
         histogram(NEW, (1, 2, 3), total="NaN"),
-        histogram(NEW, (1, 2, 3), total="+Inf"),
-        histogram(NEW, (-1, 2, 3)),
-        histogram(NEW, (math.nan, 2, 3)),
         histogram(NEW, (1, math.nan, 3)),
         histogram(NEW, (1, 2, 3)).replace('le="+Inf"', 'le="5"'),
         histogram(NEW, (1, 2, 3)).replace('le="1.0"', 'le="x"'),
-        histogram(NEW, (1, 2, 3)).replace('le="1.0"', 'le="NaN"'),
         histogram(NEW, (1, 2, 3)).replace('le="1.0",', ""),
-        histogram(NEW, (1, 2, 3)).replace('le="1.0"', 'le="0.10"'),
         re.sub(".*_sum.*\n", "", histogram(NEW, (1, 2, 3))),
         re.sub(".*_count.*\n", "", histogram(NEW, (1, 2, 3))),
         histogram(NEW, (1, 2, 3)) + f'{NEW}_sum{{model_name="m"}} 2\n',
@@ -269,23 +247,16 @@ def test_a_histogram_is_kept_whole_or_not_at_all(body: str) -> None:
     "body",
     [
         b"",
-        b"  \n\n",
         b"<!DOCTYPE html>\n<html><body>404</body></html>\n",
-        b"<pre>\nvllm:num_requests_running 1\n</pre>\n",
         b'{"detail":"Not Found"}',
         b'{"detail":"Not Found"}\n',
-        b"[]\n",
         b"Internal Server Error",
-        b"OK\n",
         b"# error URLError(ConnectionRefusedError(111, 'Connection refused'))\n",
-        b"python_info 1\nthis is no sample\n",
         b"process_start_time_seconds \n",
         b'vllm:num_requests_running{ ="m"} 1\n',  # prometheus_client raises an IndexError
         b"vllm:num_requests_running 1 1" + 400 * b"0" + b"\n",  # and an OverflowError
         b'vllm:num_requests_running{model_name="m"} one\n',
         b'vllm:num_requests_running{model_name="m" 1\n',
-        b"vllm:num_requests_running 1_000\n",
-        b"vllm:num_requests_running 0x10\n",
         b'vllm:num_requests_running{engine="0",engine="1"} 1\n',
         b"\x00\x01\x02garbage\n",
     ],
@@ -317,13 +288,6 @@ def test_the_start_time_is_that_of_the_process(text: str, seconds: float | None)
     assert parse_exposition(of_another).process_start_time_seconds is None
 
 
-def test_a_refusal_says_what_was_found() -> None:
-    with pytest.raises(ExpositionError, match="expected Prometheus text or OpenMetrics, found '<html>"):
-        parse_exposition(b"<html><title>Login</title></html>")
-    with pytest.raises(ExpositionError, match="found nothing"):
-        parse_exposition(b"")
-
-
 def test_openmetrics_without_its_end_is_truncated() -> None:
     assert reason(RUST_FRONTEND.removesuffix("# EOF\n").encode(), OPENMETRICS) == "truncated"
     assert parse_exposition(RUST_FRONTEND.removesuffix("\n").encode(), OPENMETRICS).stats_present
@@ -331,10 +295,6 @@ def test_openmetrics_without_its_end_is_truncated() -> None:
 
 def test_text_needs_no_end_whatever_version_its_content_type_claims() -> None:
     assert parse_exposition(REAL_DUMP, "text/plain; version=1.0.0; charset=utf-8").stats_present
-
-
-def test_an_openmetrics_body_without_any_family_is_sound() -> None:
-    assert parse_exposition(b"# EOF\n", OPENMETRICS).stats_present is False
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,10 @@ def test_an_error_after_which_the_process_works_on_is_no_failure() -> None:
     assert codes(lines(ARGUMENTS, "ImportError: no triton", READY)) == []
 
 
+def test_a_start_without_an_end_is_given_up() -> None:
+    assert codes(lines(ARGUMENTS, *["loading"] * 20_001, CAUSE)) == []
+
+
 # --- users ---
 
 said_by_users = st.sampled_from([*(case for cases in CASES.values() for case in cases.holds), ENDED]) | st.text(

@@ -127,7 +127,7 @@ async def test_credentials_are_sent_and_never_shown(session: aiohttp.ClientSessi
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1:8080", "ftp://host/", "http://", "http://u:s3cret@host:port/", "/metrics", "u:s3cret@host:80"],
+    ["", "ftp://host/", "http://", "http://u:s3cret@host:port/", "u:s3cret@host:80"],
 )
 async def test_what_is_no_address_is_a_configuration_error(session: aiohttp.ClientSession, url: str) -> None:
     with pytest.raises(ConfigError, match="expected a predictor URL such as") as caught:
@@ -181,12 +181,10 @@ async def test_all_members_of_gzip_data_are_read(session: aiohttp.ClientSession,
 @pytest.mark.parametrize(
     ("response", "reason", "says"),
     [
-        (answer(status=404), "http_status", "answered 404 Not Found"),
         (answer(status=503), "http_status", "answered 503 Service Unavailable"),
         (answer(b"", status=204), "http_status", "answered 204 No Content"),
         (answer(status=299), "http_status", "answered 299"),
         (answer(b"<html>login</html>", content_type="text/html"), "not_metrics", "found '<html>login"),
-        (answer(b'{"detail":"Not Found"}', content_type="application/json"), "not_metrics", "found '{"),
         (answer(b""), "not_metrics", "found nothing"),
         (answer(BODY[:-1]), "truncated", "breaks off in mid-line"),
         (answer(BODY, content_type="application/openmetrics-text; version=1.0.0"), "truncated", "# EOF"),
@@ -194,7 +192,6 @@ async def test_all_members_of_gzip_data_are_read(session: aiohttp.ClientSession,
         (answer(BODY, Content_Encoding="gzip"), "encoding", "expected gzip data"),
         (answer(gzip.compress(BODY)[:-12], Content_Encoding="gzip"), "truncated", "gzip data breaks off"),
         (answer(gzip.compress(BODY) + gzip.compress(BODY)[:-1], Content_Encoding="gzip"), "truncated", "breaks off"),
-        (answer(gzip.compress(BODY) + b"more", Content_Encoding="gzip"), "encoding", "expected gzip data"),
         (answer(gzip.compress(BODY)), "encoding", "found gzip"),
     ],
 )
@@ -387,15 +384,6 @@ async def test_a_connection_cut_or_abused_is_told_apart(
         assert (await failure(MetricsFetcher(session, url))).reason == reason
 
 
-async def test_more_than_the_content_length_is_no_success(session: aiohttp.ClientSession) -> None:
-    async with raw_server(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + BODY) as url:
-        error = await failure(MetricsFetcher(session, url))
-    # Depends on whether the rest arrives before the answer is handed out.
-    assert error.reason in ("truncated", "not_metrics")
-    assert len(str(error)) < 300
-    assert "\n" not in str(error)
-
-
 async def test_a_kept_connection_that_the_server_has_closed_is_no_failed_scrape(session: aiohttp.ClientSession) -> None:
     connections = 0
 
@@ -447,19 +435,6 @@ class Gate:
         return answer()
 
 
-async def test_concurrent_calls_share_one_request(session: aiohttp.ClientSession) -> None:
-    gate = Gate()
-    async with serving(("/metrics", gate.metrics)) as url:
-        fetcher = MetricsFetcher(session, url)
-        calls = [asyncio.create_task(fetcher.fetch(5)) for _ in range(5)]
-        await gate.asked.wait()
-        gate.open.set()
-        assert all(snapshot.stats_present for snapshot in await asyncio.gather(*calls))
-        assert gate.requests == 1
-        await fetcher.fetch(5)
-        assert gate.requests == 2
-
-
 async def test_a_caller_that_leaves_or_runs_out_of_time_does_not_disturb_the_others(
     session: aiohttp.ClientSession,
 ) -> None:
@@ -493,11 +468,6 @@ async def test_a_request_that_nobody_waits_for_is_given_up(session: aiohttp.Clie
         assert gate.requests > given_up
 
 
-@pytest.mark.parametrize("url", ["http://u:p@h:1/x?token=p", "http://h:1/x?token=p#p", "http://u@h:1/x"])
-def test_a_shown_url_has_no_credentials(url: str) -> None:
-    assert fetch.without_credentials(url) == "http://h:1/x"
-
-
 # -- version ---------------------------------------------------------------------------------------------------------
 
 
@@ -506,16 +476,10 @@ def test_a_shown_url_has_no_credentials(url: str) -> None:
     [
         (answer(b'{"version": "0.9.2"}'), "0.9.2"),
         (answer(b'{"version": "0.25.1.dev3+gabc123.cpu"}'), "0.25.1.dev3+gabc123.cpu"),
-        (answer(b'{"version": 9}'), None),
-        (answer(b'{"version": ""}'), None),
         (answer(b'{"version": "a b\\n"}'), None),
         (answer(b'{"version": "' + b"9" * 100 + b'"}'), None),
-        (answer(b"{}"), None),
-        (answer(b"[]"), None),
         (answer(b"\xff"), None),
-        (answer(b"<html>"), None),
         (answer(b"[" * 30_000), None),
-        (answer(b'{"version": "0.9.2", "more": ' + b"[" * 30_000), None),
         (answer(b"{}", status=404), None),
         (answer(b" " * 100_000 + b'{"version": "0.9.2"}'), None),
     ],

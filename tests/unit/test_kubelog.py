@@ -302,6 +302,12 @@ def test_whatever_is_repeated_after_a_cut_is_read_once(
     ]
 
 
+def test_a_line_without_a_usable_timestamp_belongs_to_the_line_before() -> None:
+    stamped = StampedLines(EveryLine(), None, -1)
+    block = bytearray(b"2026-02-30T00:00:00Z never\nno stamp\n2026-01-01T00:00:01Z new\nmore of it\n")
+    assert [getattr(event, "warning", "") for event in stamped.scan(block, len(block))] == ["new", "more of it"]
+
+
 # -- configuration ---------------------------------------------------------------------------------------------------
 
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443", "POD_NAME": "llama-0"}

@@ -39,12 +39,6 @@ def sorted_in(*loads: Load) -> tuple[LoadBin, ...]:
 # --- One interval ---
 
 
-def test_concurrency_is_the_seconds_of_steps_per_second_of_the_clock() -> None:
-    assert load(concurrency=7.5).concurrency == 7.5
-    assert Load(0.0, Counts(step_seconds=1.0)).concurrency == 0.0
-    assert Load(5.0, Counts()).concurrency == 0.0
-
-
 def test_the_tokens_of_decoding_are_those_after_the_first() -> None:
     assert load(generation_tokens=120.0, first_tokens=20.0).tokens == 100.0
     assert load(generation_tokens=120.0).tokens == 120.0
@@ -56,16 +50,12 @@ def test_the_tokens_of_decoding_are_those_after_the_first() -> None:
     ("changed", "tells"),
     [
         ({}, True),
-        ({"preemptions": 0.0}, True),
         ({"preemptions": 1.0}, False),
         ({"steps": 0.0}, False),
         ({"concurrency": 0.0}, False),
         ({"seconds": 0.0}, False),
         ({"steps": math.nan}, False),
-        ({"steps": math.inf}, False),
         ({"concurrency": math.nan}, False),
-        ({"concurrency": math.inf}, False),
-        ({"seconds": math.inf}, False),
         ({"steps": -1.0}, False),
     ],
 )
@@ -74,26 +64,7 @@ def test_an_interval_tells_the_cost_of_steps_if_some_ran_and_none_waited(changed
     assert bool(sorted_in(load(**changed))) == tells
 
 
-def test_an_interval_without_step_latency_tells_nothing() -> None:
-    assert not Load(5.0, Counts(generation_tokens=10.0)).tells_the_cost
-    assert not Load(5.0, Counts(steps=10.0)).tells_the_cost
-    assert sorted_in(Load(5.0, Counts(steps=10.0))) == ()
-
-
 # --- Bins ---
-
-
-@pytest.mark.parametrize(
-    ("concurrency", "bound"),
-    [(0.0, 1), (1e-9, 1), (1.0, 1), (1.04, 1), (1.06, 2), (2.0, 2), (2.2, 4), (4.0, 4), (32.7, 32), (1024.0, 1024),
-     (1080.0, 2048), (2048.0, 2048), (1e308, 2048), (math.inf, 2048)],
-)  # fmt: skip
-def test_the_bounds_of_the_bins_are_powers_of_two(concurrency: float, bound: int) -> None:
-    assert bin_of(concurrency) == bound
-
-
-def test_there_are_twelve_bins() -> None:
-    assert CONCURRENCY_BOUNDS == (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 @given(st.floats(0.0, 1e6))
@@ -101,11 +72,6 @@ def test_a_bin_holds_what_is_at_most_its_bound_and_above_half_of_it(concurrency:
     bound = bin_of(concurrency)
     assert concurrency / BOUND_SLACK <= bound or bound == CONCURRENCY_BOUNDS[-1]
     assert concurrency / BOUND_SLACK > bound / 2 or bound == 1
-
-
-@given(st.sampled_from(CONCURRENCY_BOUNDS), st.floats(0.96, 1.04))
-def test_a_closed_loop_of_a_power_of_two_clients_stays_in_one_bin(clients: int, read: float) -> None:
-    assert bin_of(clients * read) == clients
 
 
 counts = st.integers(0, 10**6).map(float)
@@ -157,33 +123,8 @@ def test_blocks_hold_intervals_in_the_order_of_time_and_about_as_many_each(numbe
         first += size
 
 
-def test_bins_may_be_read_at_any_time_and_do_not_change_afterwards() -> None:
-    bins = LoadBins()
-    assert bins.bins() == ()
-    seen = []
-    for number in range(100):
-        bins.add(load(steps=number + 1.0))
-        seen.append(bins.bins())
-    for number, found in enumerate(seen, start=1):
-        assert found[0].total.steps == number * (number + 1) / 2
-
-
-def test_positions_belong_to_the_whole_bin_and_may_become_more() -> None:
-    (found,) = sorted_in(
-        load(accepted_per_position=(5.0,)), load(), load(accepted_per_position=(5.0, 3.0, 1.0)), load(drafts=1.0)
-    )
-    assert found.accepted_per_position == found.total.counts.accepted_per_position == (10.0, 3.0, 1.0)
-    assert all(block.counts.accepted_per_position == () for block in found.blocks)
-
-
 def test_a_count_that_only_some_intervals_have_is_0_in_the_others() -> None:
     """The predictor shows it only from its first event on. A file has a list per count, without gaps."""
     (found,) = sorted_in(load(), load(drafts=7.0))
     assert [block.counts.drafts for block in found.blocks] == [0.0, 7.0]
     assert [block.counts.draft_tokens for block in found.blocks] == [None, None]
-
-
-def test_blocks_have_the_counts_of_the_format_only() -> None:
-    (found,) = sorted_in(load(drafts=1.0, preemptions=0.0, timed_requests=5.0, output_token_seconds=1.0))
-    (block,) = found.blocks
-    assert (block.counts.preemptions, block.counts.timed_requests, block.counts.output_token_seconds) == (None,) * 3

@@ -91,6 +91,21 @@ def plain(*loads: tuple[float, float], intervals: int = 12, model: str = "tiny")
     return DecodingBaseline(None, 0.0, speculative=False, model_name=model, step_times=found)
 
 
+STEPS_OF_20_MS = plain((1.0, 0.02))
+
+
+def beginning(
+    curve: Sequence[float] = (0.5,), baseline: DecodingBaseline | None = STEPS_OF_20_MS
+) -> tuple[PredictorState, Server]:
+    """A state that has read a server once."""
+    clock = Clock()
+    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
+    state.observe_baseline(baseline)
+    server = Server(clock, curve)
+    state.observe_snapshot(server.snapshot())
+    return state, server
+
+
 def watched(
     curve: Sequence[float],
     step_seconds: float,
@@ -101,14 +116,10 @@ def watched(
     every: float = 15.0,
 ) -> PredictorState:
     """A state that watched a server decode at an even pace, scraped every few seconds."""
-    clock = Clock()
-    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(baseline)
-    server = Server(clock, curve)
-    state.observe_snapshot(server.snapshot())
+    state, server = beginning(curve, baseline)
     for index in range(int(seconds / every)):
         server.run(every, step_seconds * (1.0 + 0.01 * (-1) ** index), requests)
-        clock.advance(every)
+        server.clock.advance(every)
         state.observe_snapshot(server.snapshot())
     return state
 
@@ -169,14 +180,10 @@ def test_without_a_baseline_the_same_is_flagged_with_a_true_sentence(
 
 def verdict(speedup: float, rate: float, *, noise: float = 0.0) -> Verdict:
     """The verdict on one speed-up at one acceptance, k = 1; ``noise`` is the relative swing of the step time."""
-    clock = Clock()
-    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(plain((1.0, 0.02)))
-    server = Server(clock, (rate,))
-    state.observe_snapshot(server.snapshot())
+    state, server = beginning((rate,))
     for index in range(20):
         server.run(15.0, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
-        clock.advance(15.0)
+        server.clock.advance(15.0)
         state.observe_snapshot(server.snapshot())
     return judge(state.evidence(), load_policy()).verdict
 
@@ -219,7 +226,7 @@ def test_the_step_time_of_the_same_load_counts() -> None:
 
 
 def test_a_load_that_the_baseline_does_not_have_is_not_compared() -> None:
-    state = watched((0.5, 0.4), 0.05, baseline=plain((1.0, 0.02)), requests=30.0)
+    state = watched((0.5, 0.4), 0.05, baseline=STEPS_OF_20_MS, requests=30.0)
     assert state.cost is None
     status = state.status()
     assert (status.measured, status.break_even.basis) == (None, "assumed")
@@ -244,25 +251,12 @@ def run(state: PredictorState, server: Server, intervals: int, step_seconds: flo
         state.observe_snapshot(server.snapshot())
 
 
-def test_the_first_time_after_a_start_is_left_out() -> None:
-    clock = Clock()
-    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(plain((1.0, 0.02)))
-    server = Server(clock, (0.5,))
-    server.started = clock.wall()
-    state.observe_snapshot(server.snapshot())
-    run(state, server, 4, 0.2)  # a minute of slow first steps
-    assert (state.cost, benefit(state).loads) == (None, [])
-    run(state, server, 5, 0.025)
-    assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
-
-
 @pytest.mark.parametrize("step", [3600.0, -3600.0, -1_790_000_000.0])
 @pytest.mark.parametrize("when", [0, 2, 5])
 def test_a_wall_clock_that_is_set_changes_nothing(step: float, when: int) -> None:
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(plain((1.0, 0.02)))
+    state.observe_baseline(STEPS_OF_20_MS)
     server = Server(clock, (0.5,))
     server.started = clock.wall()
     state.observe_snapshot(server.snapshot())
@@ -274,16 +268,12 @@ def test_a_wall_clock_that_is_set_changes_nothing(step: float, when: int) -> Non
 
 
 def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
-    clock = Clock()
-    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(plain((1.0, 0.02)))
-    state.observe_snapshot(Server(clock, (0.5,)).snapshot())
-    first = Server(clock, (0.5,))
+    state, first = beginning()
     run(state, first, 6, 0.025)
     ((_, before),) = benefit(state).loads
     seconds = before.load.seconds
-    second = Server(clock, (0.5,))
-    clock.advance(100.0)
+    second = Server(first.clock, (0.5,))
+    first.clock.advance(100.0)
     run(state, second, 1, 0.5)
     run(state, second, 4, 0.5)  # still slow: within the first minute
     run(state, second, 6, 0.025)
@@ -293,11 +283,7 @@ def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
 
 
 def test_intervals_with_preemptions_are_left_out() -> None:
-    clock = Clock()
-    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(plain((1.0, 0.02)))
-    server = Server(clock, (0.5,))
-    state.observe_snapshot(server.snapshot())
+    state, server = beginning()
     run(state, server, 6, 0.025)
     run(state, server, 1, 3.0, preemptions=1.0)
     run(state, server, 6, 0.025)
@@ -305,7 +291,7 @@ def test_intervals_with_preemptions_are_left_out() -> None:
 
 
 def test_a_predictor_that_is_gone_has_no_measurement() -> None:
-    state = watched((0.5,), 0.025, baseline=plain((1.0, 0.02)))
+    state = watched((0.5,), 0.025, baseline=STEPS_OF_20_MS)
     assert known(state.cost).steps > 0
     state.observe_failure("connection refused")
     assert benefit(state).cost is None
@@ -314,7 +300,7 @@ def test_a_predictor_that_is_gone_has_no_measurement() -> None:
 
 def test_frequent_scrapes_give_the_same_as_rare_ones() -> None:
     values = [
-        known(watched((0.5,), 0.025, baseline=plain((1.0, 0.02)), every=every).cost).speedup.value
+        known(watched((0.5,), 0.025, baseline=STEPS_OF_20_MS, every=every).cost).speedup.value
         for every in (1.0, 5.0, 15.0, 60.0)
     ]
     assert values == pytest.approx([1.5 / 1.25] * 4, rel=0.02)
@@ -324,14 +310,10 @@ def test_frequent_scrapes_give_the_same_as_rare_ones() -> None:
 
 
 def test_the_bins_are_bounded_and_add_up() -> None:
-    clock = Clock()
-    state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(plain((1.0, 0.02), (8.0, 0.02)))
-    server = Server(clock, (0.5,))
-    state.observe_snapshot(server.snapshot())
+    state, server = beginning(baseline=plain((1.0, 0.02), (8.0, 0.02)))
     for power in range(40):
         server.run(15.0, 0.025, 1.3**power)
-        clock.advance(15.0)
+        server.clock.advance(15.0)
         state.observe_snapshot(server.snapshot())
     loads = benefit(state).loads
     assert [bound for bound, _ in loads] == [1 << power for power in range(12)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,7 +18,7 @@ from specdec_exporter.commands.cli import cli
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.log.clock import LineClock
-from specdec_exporter.predictor.log.events import EngineConfig, Event, SpecDecoding
+from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
 from specdec_exporter.predictor.log.recent import RecentEvents
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 
@@ -170,12 +169,6 @@ def test_a_collapse_is_seen_after_hours_of_health_and_the_start_is_known() -> No
     assert "method draft_model, draft model /models/draft, k = 3" in last.flat
 
 
-def test_drafts_that_stopped_are_seen() -> None:
-    last = Run(logged("start", *["good"] * 300, *["no drafts"] * 200), 1800)
-
-    assert "Tokens are generated, but nothing is drafted" in last.flat
-
-
 def test_totals_since_the_start_of_an_old_engine_are_counted_from_the_last_part_on() -> None:
     lines = [CONFIG.replace("a V1", "an")]
     for number in range(1, 101):
@@ -189,16 +182,6 @@ def test_totals_since_the_start_of_an_old_engine_are_counted_from_the_last_part_
     assert judged is not None
     assert judged.figures is not None
     assert judged.figures.draft_tokens == 150
-
-
-def test_an_event_without_a_time_has_the_time_of_the_one_before() -> None:
-    without = SpecDecoding(accepted_tokens=1, draft_tokens=2)
-    early, late = (msgspec.structs.replace(without, timestamp=f"11-20 12:0{minute}:00") for minute in (0, 5))
-    events: list[Event] = [without, early, without, late, without]
-    recent = RecentEvents(60)
-    recent.add(events)
-
-    assert recent.last_part().events == [late, without]
 
 
 @pytest.mark.parametrize("back", [timedelta(hours=1), timedelta(minutes=2), timedelta(days=17_000)])
@@ -226,10 +209,6 @@ def test_a_log_without_times_is_refused() -> None:
         recent.last_part()
 
 
-def test_a_log_without_a_line_of_vllm_says_what_it_says_without_last() -> None:
-    assert "This log holds no line" in Run(f"{NOISE}\n", 60).flat
-
-
 @pytest.mark.parametrize(("minutes", "complete"), [(1, True), (30, False)])
 def test_more_events_than_are_kept_are_told(minutes: int, complete: bool) -> None:
     start = EngineConfig(timestamp="11-20 12:00:00", method="eagle3")
@@ -241,16 +220,6 @@ def test_more_events_than_are_kept_are_told(minutes: int, complete: bool) -> Non
     assert part.complete is complete
     assert part.start == [start]
     assert len(part.events) == (31 if complete else 50)
-
-
-def test_json_lines_begin_with_the_start() -> None:
-    found = [json.loads(text) for text in Run(logged("start", *["good"] * 50), 20, "jsonl").text.splitlines()]
-
-    assert [each["kind"] for each in found] == [
-        "server_arguments",
-        "engine_config",
-        *["engine_stats", "spec_decoding"] * 3,
-    ]
 
 
 def test_responses_have_no_last_part() -> None:

@@ -130,6 +130,7 @@ def test_what_is_no_response_or_contradicts_itself_is_junk_with_a_reason(line: b
     assert found.reason
 
 
+@settings(max_examples=50)
 @given(st.binary() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(as_line))
 def test_no_line_is_too_strange(line: bytes) -> None:
     parse_response(line)

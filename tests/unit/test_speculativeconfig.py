@@ -23,13 +23,11 @@ JSON = '{"method":"eagle3","model":"/models/head","num_speculative_tokens":3}'
     ("command", "found"),
     [
         (f"vllm serve m --speculative-config '{JSON}' --port 8080", EAGLE),
-        (f"vllm serve m --speculative-config='{JSON}'", EAGLE),
         (f"vllm serve m -sc '{JSON}'", EAGLE),
         (f"vllm serve m --speculative_config '{{}}' --speculative_config '{JSON}'", EAGLE),
         ("vllm serve m", {}),
         ("vllm serve m --speculative-config", {}),
         ("vllm serve m --speculative-config '{not json'", {}),
-        ("vllm serve m --speculative-config '[1]'", {}),
         ("vllm serve 'an open quotation", {}),
         (None, {}),
     ],

@@ -255,6 +255,17 @@ def test_a_new_start_replaces_the_last_one_and_of_several_processes_the_slowest_
     assert len(start.events) <= 12
 
 
+@given(st.lists(st.sampled_from([event for _, _, event in LINES]), max_size=30))
+def test_a_start_is_bounded_and_its_summary_has_no_absurd_number(events: list[StartPhase | KVCache]) -> None:
+    start = Start()
+    for event in events:
+        start = start.after(event)
+    assert len(start.events) <= 9
+    summary = summarise(start)
+    if summary is not None:
+        assert not re.search(r"nan|inf\b|None", summary.text)
+
+
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
@@ -275,6 +286,15 @@ def test_the_capacity_of_a_kv_cache_comes_from_labels(labels: list[str], expecte
     ) + "".join(f"vllm:cache_config_info{{{each}}} 1.0\n" for each in labels)
     engines = parse_exposition(body.encode()).engines
     assert [each.kv_cache_tokens or each.kv_cache_block_tokens for each in engines] == expected
+
+
+def test_too_many_infos_are_left_out_and_counted() -> None:
+    infos = "".join(
+        f'vllm:cache_config_info{{block_size="16",engine="{engine}",num_gpu_blocks="9"}} 1.0\n'
+        for engine in range(bounds.ENGINES + 3)
+    )
+    found = parse_exposition(f'vllm:generation_tokens_total{{engine="0",model_name="m"}} 5.0\n{infos}'.encode())
+    assert found.dropped == {"series": 3}
 
 
 def test_the_status_tells_how_the_predictor_was_started() -> None:

@@ -79,6 +79,23 @@ def test_permission_denied_and_restored(unprivileged: Path, caplog: pytest.LogCa
     assert reader.follower.healthy
 
 
+def test_a_directory_that_is_closed_for_a_while_loses_nothing(unprivileged: Path) -> None:
+    log = Log(unprivileged / "logs" / "vllm.log")
+    log.path.parent.mkdir()
+    log.write("before")
+    reader = Reader(log.path)
+    reader.read()
+    with log.path.open("ab", buffering=0) as writer:
+        log.path.parent.chmod(0)
+        writer.write(b"one\n")
+        assert reader.wait() == ["one"]
+        assert not reader.follower.healthy
+        log.path.parent.chmod(0o700)
+        writer.write(b"two\n")
+        assert reader.wait() == ["two"]
+    assert reader.follower.healthy
+
+
 def test_a_fifo_is_never_opened(tmp_path: Path) -> None:
     path = tmp_path / "pipe.log"
     os.mkfifo(path)

@@ -59,18 +59,24 @@ def test_files_beyond_the_bound_are_left_out_counted_and_said_once(
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.INFO]
 
 
+def write_at(second: int, log: Log, line: str) -> None:
+    """Two writes within one tick of the kernel's clock would leave two files of the same age."""
+    log.write(line)
+    os.utime(log.path, (second, second))
+
+
 def test_a_file_left_out_is_read_when_another_falls_silent(few: None, tmp_path: Path) -> None:
     """What it held at the start does not count; the silent file goes on where it stopped."""
     made = logs(tmp_path, 3)
     reader = Reader(tmp_path / "*.log")
     reader.read()
-    made[0].write("zero")
+    write_at(2000, made[0], "zero")
     assert reader.read() == []
     reader.now += SILENT
     assert reader.read() == ["zero"]
-    made[1].write("one")  # it takes the place of the other silent one
+    write_at(2001, made[1], "one")  # it takes the place of the other silent one
     assert reader.read() == ["one"]
-    made[2].write("two")
+    write_at(2002, made[2], "two")
     assert reader.read() == []
     reader.now += SILENT
     assert reader.read() == ["two"]

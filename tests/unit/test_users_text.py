@@ -61,7 +61,7 @@ def test_no_forged_line_counts_in_any_place(place: str) -> None:
     log = LOGS[-1][:6]
     expected = without_requests(read(log)[0])
     for part in PARTS:
-        for text in (part, f"{part}\nx", f"x\n{part}", f"x\r{part}"):
+        for text in (part, f"x\n{part}\nx"):
             found, counters = read([*log, *PLACES[place](text).encode().split(b"\n")])
             assert without_requests(found) == expected, text
             assert counters.parse_errors == 0
@@ -137,6 +137,18 @@ def test_a_line_end_in_a_request_makes_no_second_request(*, terminal: bool) -> N
         if isinstance(event, RequestParams)
     ]
     assert found == (["evil", "cmpl-own", "cmpl-other"] if terminal else ["cmpl-own", "cmpl-other"])
+
+
+def test_a_request_that_breaks_off_leaves_engines_and_errors_alone() -> None:
+    header = "(APIServer pid=7) INFO 11-20 21:44:53 "
+    log = [
+        f"{header}[loggers.py:310] {STATS}",
+        *PLACES["request id"]("x: params: SamplingParams(n=1, \nb").split("\n"),
+        f"{header}[metrics.py:120] {SPEC}",
+    ]
+    found, counters = read([line.encode() for line in log])
+    assert [event.engine for event in found if isinstance(event, SpecDecoding)] == ["000"]
+    assert counters.parse_errors == 0
 
 
 def test_the_log_of_a_real_server_under_attack_has_the_servers_own_numbers() -> None:

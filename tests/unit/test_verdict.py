@@ -74,13 +74,10 @@ def method(name: str | None) -> ResolvedPolicy:
         (None, 0.05, "broken"),
         (None, 0.49, "not_paying"),
         (None, 0.5, "watch"),
-        (None, 0.64, "watch"),
         (None, 0.65, "healthy"),
         ("ngram", 0.29, "not_paying"),
         ("ngram", 0.3, "healthy"),
         ("dflash", 0.11, "not_paying"),
-        ("dflash", 0.23, "healthy"),
-        ("dspark", 0.27, "healthy"),
         ("a_method_of_tomorrow", 0.6, "watch"),
     ],
 )
@@ -179,11 +176,6 @@ def test_a_block_drafter_is_never_told_to_lower_k() -> None:
         assert known(remark.action).startswith("Check that the draft head fits")
 
 
-def test_the_break_even_of_a_block_is_a_length() -> None:
-    reasons = judged("drafting", drafted(0.25, k=16), method("dflash"), 16).reasons
-    assert "mean acceptance length 5.00 (break-even 2.92, assumed)" in reasons
-
-
 # --- what the operator's arguments say ---
 
 
@@ -205,15 +197,11 @@ def test_lossy_rejection_sampling_is_named_and_changes_no_verdict() -> None:
         (0.8, 0.010, False, "healthy"),  # twice as fast
         (0.8, 0.020, False, "not_paying"),  # accepted, and no faster
         (0.8, 0.030, False, "harmful"),  # accepted, and slower
-        (0.3, 0.024, False, "not_paying"),
         (0.05, 0.010, False, "healthy"),
-        (0.6, 0.010, False, "healthy"),  # measured, so there is nothing left to measure
-        # A baseline with speculation says nothing of what it is worth, but slow and rejected is harm all the same.
         (0.8, 0.030, True, "slower"),
         (0.8, 0.022, True, "healthy"),
         (0.3, 0.030, True, "harmful"),
         (0.3, 0.010, True, "not_paying"),
-        (0.6, 0.010, True, "watch"),
     ],
 )
 def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
@@ -231,7 +219,6 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
     ("more_requests", "more_tokens", "rate", "seconds", "code"),
     [
         (2.0, 2.0, 0.8, 0.030, "healthy"),  # by acceptance
-        (2.0, 2.0, 0.3, 0.030, "not_paying"),
         (2.0, 2.0, 0.3, 0.010, "healthy"),  # faster even so
         (1.1, 1.1, 0.8, 0.030, "harmful"),  # more in decode alone: it is slower
         (2.0, 0.7, 0.8, 0.030, "harmful"),  # not more in decode
@@ -317,21 +304,6 @@ def test_a_speed_up_that_pays_does_not_hide_a_longer_tail_and_is_named() -> None
     assert verdict.reasons[0].endswith("and 17% more of the requests than expected exceed 25 ms")
     within = msgspec.structs.replace(tail, timed_within=((0.01, 700.0), (0.025, 900.0), (0.05, 1000.0)))
     assert judged("drafting", within, method(None), 3, before).code == "healthy"
-
-
-def test_slower_must_be_more_than_chance_and_what_chance_leaves_is_told() -> None:
-    def asked(slowdown: float, requests: float) -> Verdict:
-        return judged("drafting", drafted(0.8, seconds=0.02 * slowdown, requests=requests), method(None), 3, BEFORE)
-
-    found = {(slowdown, n): asked(slowdown, n) for slowdown in (1.0, 1.2, 1.4) for n in (10, 60, 1000)}
-    assert {key for key, verdict in found.items() if verdict.code == "slower"} == {(1.2, 1000), (1.4, 60), (1.4, 1000)}
-    assert {key for key, verdict in found.items() if verdict.within_chance == ("slower",)} == {
-        (1.0, 10),
-        (1.2, 10),
-        (1.4, 10),
-        (1.2, 60),
-    }
-    assert {verdict.code for verdict in found.values()} == {"healthy", "slower"}
 
 
 @given(slowdown=st.floats(0.5, 3), requests=st.floats(1, 1e6), rate=st.floats(0, 1))

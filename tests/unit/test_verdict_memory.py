@@ -66,24 +66,7 @@ def test_drafts_are_worth_at_most_their_number_and_at_least_their_requests(
     assert effective_drafts(drafts, drafts, correlation) == effective_drafts(drafts, requests, 0) == drafts
 
 
-def test_one_request_is_worth_seven_drafts_however_long_it_is() -> None:
-    assert POLICY.effective_drafts(1e9, 1) == pytest.approx(1 / POLICY.draft_correlation)
-    assert POLICY.effective_drafts(60, 0) == POLICY.effective_drafts(60, 1)
-
-
-def test_where_nobody_counts_requests_their_drafts_are_assumed() -> None:
-    assert POLICY.effective_drafts(1000, None) == POLICY.effective_drafts(1000, 10)
-    assert POLICY.effective_drafts(50, None) == POLICY.effective_drafts(50, 1)
-
-
 # --- one judgement ---
-
-
-def test_a_judgement_says_which_other_words_chance_leaves() -> None:
-    near, far = judged(0.57, 20), judged(0.57, 20_000)
-    assert (near.code, near.within_chance) == ("watch", ("healthy", "not_paying"))
-    assert (far.code, far.within_chance) == ("watch", ())
-    assert any(reason.startswith("it may also be healthy or not paying:") for reason in near.reasons)
 
 
 def test_one_request_is_preliminary_whatever_it_says() -> None:
@@ -166,29 +149,6 @@ def test_a_word_survives_an_idle_time_and_an_old_one_does_not() -> None:
     assert memory.shown == idle
     assert remembered(memory, judged(0.63, 20), 120.0, POLICY).shown.code == "healthy"
     assert remembered(memory, judged(0.63, 20), HOLD, POLICY).shown.code == "watch"
-
-
-def test_a_measured_speed_up_is_remembered_in_the_same_way() -> None:
-    def measured(slowdown: float, requests: float) -> Verdict:
-        counts = Counts(
-            drafts=1e4,
-            draft_tokens=3e4,
-            accepted_tokens=1.8e4,
-            first_tokens=1e3,
-            timed_requests=requests,
-            output_token_seconds=requests * 0.02 * slowdown,
-        )
-        found = figures(counts, 3, "metrics", WINDOW)
-        baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=False)
-        return judge(Evidence(state="drafting", figures=found, baseline=baseline), POLICY).verdict
-
-    pays, hardly, not_at_all = measured(1 / 1.06, 250), measured(1 / 1.04, 250), measured(1.2, 250)
-    assert (pays.code, hardly.code, not_at_all.code) == ("healthy", "not_paying", "not_paying")
-    memory = remembered(None, pays, 0.0, POLICY)
-    assert remembered(memory, hardly, 60.0, POLICY).shown.code == "healthy"
-    assert remembered(memory, not_at_all, 60.0, POLICY).shown.code == "not_paying"
-    # A few requests do not tell, and acceptance (0.6: watch) does not contradict what was measured.
-    assert remembered(memory, measured(1 / 1.06, 20), 60.0, POLICY).shown.code == "healthy"
 
 
 # --- in the exporter ---

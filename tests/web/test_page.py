@@ -492,8 +492,9 @@ async def test_without_figures_the_page_says_why_and_what_to_do(browser: Browser
         found = await cards(browser)
         assert await browser.complaints() == []
     assert found.keys() == STATE_WORDS.keys()
-    for state, text in found.items():
-        assert STATE_WORDS[state] in text
+    for state, words in STATE_WORDS.items():
+        text = found[state]
+        assert words in text
         assert ("Not answering: connection refused" in text) == (state == "unreachable")
         assert "Acceptance rate 0" not in text
         assert "Method not known" in text

@@ -282,6 +282,14 @@ def test_tls_1_2_is_the_least_and_the_systems_roots_judge_optional_certificates(
     assert all(authority["subject"] != ((("commonName", "the authority"),),) for authority in context.get_ca_certs())
 
 
+def test_switching_tls_on_without_a_restart_is_called_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = WebConfigFile(configure(folder, ""))
+    assert file.ssl_context() is None
+    configure(folder, TLS)
+    file.current()
+    assert "needs a restart" in caplog.text
+
+
 # --- the whole exporter ----------------------------------------------------------------------------------------------
 
 
@@ -322,12 +330,27 @@ async def test_a_health_probe_passes_where_client_certificates_are_demanded(fold
     assert "refused" in await probe(url)
 
 
+async def test_a_health_probe_takes_a_server_without_tls_and_is_not_content_with_any_connection() -> None:
+    async with serving(WebConfig) as url:
+        assert await probe(url) == ""
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x15\x03\x03\x00\x02\x02\x28")  # a TLS alert, which needs no working TLS
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        assert await probe(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        ("tls_server_config:\n", "tls_server_config"),
+        ("tls_server_config:\n  cert_file: ''\n  key_file: server.key\n", "tls_server_config.cert_file"),
+        ("http_server_config:\n  headers:\n    X-Powered-By: me\n", "headers.X-Powered-By"),
         (TLS + "  cret_file: x\n", "tls_server_config.cret_file: unknown key"),
         ("tls_server_config:\n  cert_file: server.crt\n", "key_file"),
         ('tls_server_config:\n  cert_file: "a\\0b"\n  key_file: server.key\n', "control character"),

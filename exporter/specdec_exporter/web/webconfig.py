@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from specdec_exporter.errors import ConfigError
+from specdec_exporter.formatting import plain
 from specdec_exporter.web.tls import FollowingContext, TLSServerConfig, server_context
 from specdec_exporter.yamlfile import convert, read_yaml
 
@@ -152,7 +153,7 @@ def _beside(tls: TLSServerConfig, directory: Path) -> TLSServerConfig:
 def _check_headers(headers: Mapping[str, str | int]) -> None:
     for name, given in headers.items():
         value = str(given)
-        key_path = f"http_server_config.headers.{name}"
+        key_path = plain(f"http_server_config.headers.{name}")
         if name not in _HEADERS:
             raise ConfigError(f"{key_path}: expected one of {', '.join(_HEADERS)}")
         allowed = _HEADERS[name]
@@ -164,10 +165,11 @@ def _check_headers(headers: Mapping[str, str | int]) -> None:
 
 def _check_users(users: Mapping[str, str]) -> None:
     for user, hashed in users.items():
+        key_path = plain(f"basic_auth_users.{user}")
         if ":" in user:
-            raise ConfigError(f"basic_auth_users.{user}: a user's name cannot contain a colon")
+            raise ConfigError(f"{key_path}: a user's name cannot contain a colon")
         if not _BCRYPT_HASH.fullmatch(hashed):
-            raise ConfigError(f"basic_auth_users.{user}: not a bcrypt hash; `htpasswd -nBC 10 {user}` makes one")
+            raise ConfigError(f"{key_path}: not a bcrypt hash; `htpasswd -nBC 10 USER` makes one")
 
 
 def _stamp(files: Iterable[str | Path]) -> list[tuple[int, int, int] | None]:
