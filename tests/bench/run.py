@@ -50,7 +50,7 @@ def _idle(size: Size) -> list[Row]:
 
 def _memory(size: Size) -> list[Row]:
     log = make_log(DIRECTORY, size.log_megabytes)
-    return asyncio.run(serving.measure_catching_up(log, _empty_log(), 1))
+    return asyncio.run(serving.measure_catching_up(log, _empty_log()))
 
 
 def _empty_log() -> Path:

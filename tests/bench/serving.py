@@ -43,23 +43,18 @@ _QUIET_CPU_SECONDS = 0.01
 _LONGEST_WAIT_SECONDS = 300.0
 
 
-async def measure_catching_up(log: PredictorLog, empty: Path, rounds: int) -> list[Row]:
-    """Rows of ``rounds`` servers that read the whole log, and of the last one's memory over many scrapes."""
-    starts: list[float] = []
-    readings: list[float] = []
-    rows: list[Row] = []
-    for number in range(rounds):
-        async with _serving(empty, log_from="start") as running:
-            starts.append(await _cpu_when_quiet(running))
-        async with _serving(log.path, log_from="start") as running:
-            await _until_read(running, log.size_bytes)
-            readings.append(await _cpu_when_quiet(running) - starts[-1])
-            await _check_totals(running, log)
-            if number == rounds - 1:
-                rows = await _memory_rows(running, log)
+async def measure_catching_up(log: PredictorLog, empty: Path) -> list[Row]:
+    """Rows of a server that reads the whole log, and of its memory over many scrapes."""
+    async with _serving(empty, log_from="start") as running:
+        start = await _cpu_when_quiet(running)
+    async with _serving(log.path, log_from="start") as running:
+        await _until_read(running, log.size_bytes)
+        reading = await _cpu_when_quiet(running) - start
+        await _check_totals(running, log)
+        rows = await _memory_rows(running, log)
     return [
-        figure("start, no log", starts, "s"),
-        figure("catching up with the log, start apart", readings, "s"),
+        figure("start, no log", [start], "s"),
+        figure("catching up with the log, start apart", [reading], "s"),
         *rows,
     ]
 

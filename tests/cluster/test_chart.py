@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from cluster.api import Object, RefusedError
 from cluster.controlplane import ControlPlane
 from cluster.test_lifecycle import inventory
-from deploy.chart import CHART, nested, text_of
+from deploy.chart import CHART, nested
 from fieldtools import tool
 from report import Transcript
 
@@ -83,12 +81,3 @@ def test_install_upgrade_rollback_uninstall(
     transcript.row(
         "The chart", Kind="the release's Secret", Namespace="the release's", Objects=f"{size:,} of 1,048,576 bytes"
     )
-
-
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_the_api_server_takes_every_object(control_plane: ControlPlane, namespace: str, source: str) -> None:
-    manifest = text_of(everything(namespace) | {"source": source}, namespace)
-
-    taken = control_plane.apply(manifest, "--dry-run=server", "--validate=strict")
-
-    assert len(taken) == 8

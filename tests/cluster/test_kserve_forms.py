@@ -65,15 +65,6 @@ def test_storage_uris_are_downloaded_to_where_the_arguments_say(kserve: ControlP
 # --- Where the sidecar comes from ------------------------------------------------------------------------------------
 
 
-def test_kserve_names_the_service_in_every_container(kserve: ControlPlane, namespace: str) -> None:
-    pod = deployed(kserve, namespace, "predictor")
-
-    assert {name: variables(one).get(NAME) for name, one in containers(pod).items()} == {
-        "kserve-container": "chat",
-        "specdec-exporter": "chat",
-    }
-
-
 def test_a_service_gets_the_sidecar_of_its_runtime(kserve: ControlPlane, namespace: str) -> None:
     pod = deployed(kserve, namespace, "model")
 
