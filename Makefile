@@ -108,18 +108,18 @@ bench-compare: $(VENV)/.dev ## How often compare is wrong, over simulated record
 bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by services; ARGS=--quick for up to 1,000
 	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)
 
-soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; writes the table in docs/reliability.md
-	PYTHONPATH=tests:tools $(BIN)/python -m soak.memory
+soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; ARGS=--record writes docs/reliability.md
+	PYTHONPATH=tests:tools $(BIN)/python -m soak.memory $(ARGS)
 
 MINUTES ?= 60
 fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record writes docs/reliability.md
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) $(ARGS)
 
 soak-killed: $(VENV)/.dev ## The exporter killed KILLS times at random moments while it follows a log that rotates
-	PYTHONPATH=tests:tools $(BIN)/python -m soak.killed --kills $(or $(KILLS),200)
+	PYTHONPATH=tests:tools $(BIN)/python -m soak.killed --kills $(or $(KILLS),200) $(ARGS)
 
 soak: $(VENV)/.dev ## Scrapes and log of weeks in an hour; MINUTES=10 for a sixth of them
-	PYTHONPATH=tests:tools $(BIN)/python -m soak.soak --minutes $(or $(MINUTES),60)
+	PYTHONPATH=tests:tools $(BIN)/python -m soak.soak --minutes $(or $(MINUTES),60) $(ARGS)
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml

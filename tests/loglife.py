@@ -1,6 +1,6 @@
 """Any sequence of what happens to logs, against a model of what must be read.
 
-``tests/unit/test_tail_model.py`` runs it for seconds, ``make soak-tail`` for as long as wanted.
+``tests/unit/test_tail_model.py`` runs it for seconds, and every night for longer.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ import errno
 import os
 import shutil
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
-from typing import ClassVar
 from unittest import mock
 
 from hypothesis import strategies as st
@@ -20,7 +18,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from logfiles import Log, Reader
 from specdec_exporter import bounds
-from specdec_exporter.predictor.sources.logfile import LogFile
 from specdec_exporter.predictor.sources.positions import PositionFile
 
 # Positions are saved with fsync, which takes longest of all on a disk.
@@ -41,9 +38,6 @@ class LogLife(RuleBasedStateMachine):
     reader can know them. Everything else that was written may be read, never twice.
     """
 
-    steps: ClassVar = 0  # of all machines
-    lines: ClassVar = 0
-
     def __init__(self) -> None:
         super().__init__()
         self.home = Path(tempfile.mkdtemp(dir=FAST_DIRECTORY))
@@ -62,7 +56,6 @@ class LogLife(RuleBasedStateMachine):
         self.is_open = False  # the reader has found the file under the path
         self.recognisable = False  # the reader has seen a line of what is or was in this file
         self.lost_track = False  # since the last look the file was replaced by one that no rotation explains
-        self.taken_away = b""  # a rotated file that somebody keeps elsewhere
         self.has_copies = False  # made by hand, so that their names do not tell their age
         self.got: Counter[str] = Counter()
 
@@ -99,7 +92,6 @@ class LogLife(RuleBasedStateMachine):
         (self.directory / "current").symlink_to("vllm.log")
 
     def new_reader(self) -> Reader:
-        self.taken_away = b""  # what it never saw it cannot recognise
         reader = Reader(self.path, state=self.state)
         self.take(reader.read())
         return reader
@@ -131,7 +123,6 @@ class LogLife(RuleBasedStateMachine):
 
     def new_line(self, padding: int) -> str:
         self.number += 1
-        LogLife.lines += 1
         line = f"{self.number} {'x' * padding}"
         self.written.add(line)
         return line
@@ -191,33 +182,6 @@ class LogLife(RuleBasedStateMachine):
         self.complete()
         self.partial = self.new_line(padding)
         self.log.append(self.partial)
-
-    @rule(padding=st.sampled_from([0, 1500]), looks=st.booleans())
-    def write_with_carriage_returns(self, padding: int, looks: bool) -> None:
-        """As on a terminal; a look may come between the two characters."""
-        self.complete("\r\n")
-        self.partial = self.new_line(padding)
-        self.log.append(f"{self.partial}\r")
-        if looks:
-            self.look()
-        self.complete()
-
-    @rule(size=st.sampled_from([1, 1000, 300_000]))
-    def write_behind_a_hole(self, size: int) -> None:
-        self.complete()
-        before = self.log.path.stat().st_size
-        os.truncate(self.log.path, before + (size if before else min(size, 500)))  # a first KiB of holes tells nothing
-        self.write(3)
-
-    @rule(
-        name=st.sampled_from(
-            ["vllm.log.bak", "vllm.log.1.gz", "vllm.log-errors", "vllm.log.80000", "vllm.log~", "vllm-8001.log"]
-        )
-    )
-    @NO_GLOB
-    def write_a_neighbour(self, name: str) -> None:
-        """Only its name is like the log's."""
-        Log(self.directory / name).write("0 of a neighbour")
 
     @rule(seconds=st.sampled_from([0.0, 10.0]))
     def look_after(self, seconds: float) -> None:
@@ -283,26 +247,6 @@ class LogLife(RuleBasedStateMachine):
             self.log.write(self.new_line(20))
         self.reader = self.new_reader()
 
-    @rule(count=st.integers(1, 3))
-    @NO_GLOB
-    @precondition(lambda self: not self.has_copies)  # such a copy may look like one from before a truncation
-    def use_the_inode_again(self, count: int) -> None:
-        """While there is no reader, another file takes the log's path and its inode."""
-        self.complete()
-        self.take(self.reader.close())
-        self.log.truncate()
-        for _ in range(count):
-            self.log.write(self.new_line(20))
-        self.reader = self.new_reader()
-
-    @rule()
-    def fail_to_read(self) -> None:
-        self.look()
-        self.write(10)
-        with mock.patch.object(LogFile, "read", side_effect=error("EIO")):
-            assert self.reader.follower.poll() == []
-        self.look()
-
     @rule(name=st.sampled_from(NO_OPENING), rotations=st.integers(0, 2), looks=st.integers(1, 2))
     def fail_to_open(self, name: str, rotations: int, looks: int) -> None:
         """No descriptors, no permission or no network for a while, in which the log rotates."""
@@ -326,17 +270,6 @@ class LogLife(RuleBasedStateMachine):
             self.take(self.reader.wait())
         self.write(10)
         self.look()
-
-    @rule(seconds=st.sampled_from([-86_400, -1, 1, 3600, 86_400]), touches=st.booleans())
-    def step_the_clock(self, seconds: int, touches: bool) -> None:
-        if touches:
-            for path in (self.log.path, self.directory):
-                os.utime(path, (time.time() + seconds, time.time() + seconds))
-        with mock.patch("time.time_ns", return_value=time.time_ns() + seconds * 10**9):
-            self.write(10)
-            self.rotate(1, 20)
-            self.write(10)
-            self.look()
 
     # --- rotation by renaming -----------------------------------------------------------------------------------------
 
@@ -457,13 +390,6 @@ class LogLife(RuleBasedStateMachine):
         content = self.log.path.read_bytes()
         self.dated(number).path.write_bytes(content if whole else content[:-5])
 
-    @rule()
-    @precondition(lambda self: self.naming == NUMBERED and not self.log.sibling(".1").path.exists())
-    def keep_a_numbered_copy(self) -> None:
-        self.look()
-        self.has_copies = True
-        shutil.copyfile(self.log.path, self.log.sibling(".7").path)
-
     def last_rotated(self) -> Path:
         """A rotated file that was read."""
         if self.newest is self.log or not self.newest.path.exists():
@@ -482,21 +408,6 @@ class LogLife(RuleBasedStateMachine):
         copy.rename(rotated)
         self.look()
 
-    @rule()
-    @precondition(lambda self: not self.taken_away)
-    def take_a_rotated_file_away(self) -> None:
-        rotated = self.last_rotated()
-        self.taken_away = rotated.read_bytes()
-        rotated.unlink()
-
-    @rule()
-    @precondition(lambda self: self.taken_away)
-    def put_it_back(self) -> None:
-        """Under another name, after whatever happened in between."""
-        self.look()
-        self.dated(9).path.write_bytes(self.taken_away)
-        self.taken_away = b""
-
     # --- truncation and replacement -----------------------------------------------------------------------------------
 
     @rule()
@@ -506,38 +417,6 @@ class LogLife(RuleBasedStateMachine):
         self.required -= self.unread
         self.lost_track = True
         self.write(7)
-
-    @rule(padding=PADDING)
-    def truncate_under_a_writer_that_does_not_append(self, padding: int) -> None:
-        """What it writes stands behind a hole."""
-        self.complete()
-        self.look()
-        with self.log.path.open("r+b", buffering=0) as writer:
-            writer.seek(0, os.SEEK_END)
-            self.log.truncate()
-            for _ in range(2):
-                line = self.new_line(padding)
-                writer.write(f"{line}\n".encode())
-                self.note(line)
-                self.look()
-        self.log.truncate()
-        self.look()
-
-    @rule(count=st.integers(1, 30))
-    def cut_off_the_end(self, count: int) -> None:
-        """What is left of a line goes on as another one."""
-        self.write(10, 3)
-        self.look()
-        kept = self.log.path.read_bytes()[:-count]
-        if len(kept) < 1000:  # beyond the first KiB nothing tells where it was cut
-            os.truncate(self.log.path, len(kept))
-            self.look()
-            self.number += 1
-            line = kept.rpartition(b"\n")[2].decode() + f"0 {self.number}"
-            self.log.append(f"0 {self.number}\n")
-            self.written.add(line)
-            self.note(line)
-            self.look()
 
     @rule(look_between=st.booleans(), late=st.booleans())
     def delete_and_create(self, look_between: bool, late: bool) -> None:
@@ -568,57 +447,8 @@ class LogLife(RuleBasedStateMachine):
         self.write(10)
         self.look()
 
-    @rule()
-    def write_over_to_the_same_length(self) -> None:
-        """Another line takes the place of all that was there, to the byte."""
-        self.write(20)
-        self.look()
-        size = self.log.path.stat().st_size - 1
-        if size > 10_000:
-            return
-        line = self.new_line(0)
-        self.written.discard(line)
-        line = line.ljust(size, "x")
-        self.written.add(line)
-        with self.log.path.open("r+b") as file:
-            file.write(line.encode())
-        self.note(line)
-        self.lost_track = True
-        self.look()
-
-    @rule(count=st.integers(0, 2))
-    def replace_the_directory(self, count: int) -> None:
-        """Somebody moves the directory away; what is written into the open file until then is still to be had."""
-        self.look()
-        self.write(10, count)
-        self.complete()
-        self.number += 1
-        self.directory.rename(self.home / f"was-{self.number}")
-        self.directory.mkdir()
-        self.link()
-        self.log.path.touch()
-        self.newest = self.log
-        self.replaced()
-        self.write(5)
-
-    @rule()
-    @precondition(lambda self: self.spelling != "link to the file")
-    def swap_symlink(self) -> None:
-        """The path becomes a link to another file."""
-        self.complete()
-        self.number += 1
-        target = Log(self.directory / f"run-{self.number}.txt")
-        target.path.touch()
-        link = self.directory / "link"
-        link.symlink_to(target.path.name)
-        self.log.path.rename(self.directory / f"was-{self.number}.txt")
-        link.rename(self.log.path)
-        self.replaced()
-        self.write(5)
-
     @invariant()
     def nothing_is_read_twice(self) -> None:
-        LogLife.steps += 1
         assert not [line for line, count in self.got.items() if count > 1]
 
     @invariant()

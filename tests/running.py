@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import os
 import re
 import signal
 import ssl
+import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import aiohttp
 from aiohttp import web
 
 START_SECONDS = 60.0
+SERVER_START_SECONDS = 180.0  # the machine may be busy
+SERVER_STOP_SECONDS = 20.0
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float, what: str, every: float = 0.1) -> None:
@@ -25,6 +31,73 @@ def wait_until(condition: Callable[[], bool], *, seconds: float, what: str, ever
             msg = f"no {what} within {seconds:g} s"
             raise TimeoutError(msg)
         time.sleep(every)
+
+
+@dataclasses.dataclass(slots=True)
+class Process:
+    """A running server. ``log`` is the file with its output, ``seconds`` how long it took to be ready."""
+
+    name: str
+    log: Path
+    handle: subprocess.Popen[bytes]
+    seconds: float
+    _peak_mib: float = 0.0
+
+    def peak_mib(self) -> float:
+        """Most memory that it has had resident, MiB; also after its end."""
+        if self.handle.poll() is None:
+            status = Path(f"/proc/{self.handle.pid}/status").read_text(encoding="ascii")
+            (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+            self._peak_mib = int(line.split()[1]) / 1024
+        return self._peak_mib
+
+
+@contextlib.contextmanager
+def started(
+    name: str,
+    command: Sequence[str | Path],
+    *,
+    directory: Path,
+    ready: Callable[[], bool],
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Process]:
+    """Run ``command`` from the time that ``ready`` is true; its output goes to ``<name>.log`` in ``directory``.
+
+    ``environment`` is added to ours. A server that ends before it is ready fails with the end of its log.
+    """
+    log = directory / f"{name}.log"
+    begun = time.monotonic()
+    with log.open("wb") as output:
+        handle = subprocess.Popen(
+            list(map(str, command)),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,  # Ctrl-C is handled by pytest, which stops all in order
+        )
+
+    def answers() -> bool:
+        assert handle.poll() is None, f"{name} ended with {handle.returncode}:\n{_end(log)}"
+        return ready()
+
+    try:
+        wait_until(answers, seconds=SERVER_START_SECONDS, what=f"ready {name} ({log})")
+        process = Process(name, log, handle, time.monotonic() - begun)
+        yield process
+        process.peak_mib()
+    finally:
+        handle.terminate()
+        try:
+            handle.wait(SERVER_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            handle.kill()
+            handle.wait()
+
+
+def _end(log: Path) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
 
 
 class Exporter:

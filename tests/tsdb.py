@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fieldtools import tool, untidy
+from running import started
 
-START_SECONDS = 60.0
 QUERY_SECONDS = 1800  # a range of a week may take minutes where other work has the cores
 Vector = dict[tuple[tuple[str, str], ...], float]  # values by sorted labels
 
@@ -33,30 +31,15 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2):
             return True
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
+    except OSError:
         return False
 
 
 @contextmanager
-def serving(command: list[str], url: str, ready: str, log: Path) -> Iterator[str]:
+def serving(command: Sequence[str], url: str, ready: str, log: Path) -> Iterator[str]:
     """Run a server until the end of the block, which begins when ``url`` + ``ready`` answers; ``log``: its words."""
-    with (
-        log.open("w") as output,
-        subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=untidy()) as process,
-    ):
-        try:
-            deadline = time.monotonic() + START_SECONDS
-            while not _answers(url + ready):
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.05)
-            yield url
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
+    with started(log.stem, command, directory=log.parent, ready=lambda: _answers(url + ready), environment=untidy()):
+        yield url
 
 
 @contextmanager

@@ -81,21 +81,12 @@ class Observations:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Minute:
-    """One minute of one replica. ``curve`` is accepted at the position / drafts; its length is k.
-
-    ``up`` false: the predictor does not answer. ``restart``: counters begin at 0 again.
-    """
+    """One minute of one replica. ``curve`` is accepted at the position / drafts; its length is k."""
 
     drafts: float = 600.0
     curve: tuple[float, ...] = (0.85, 0.72, 0.59)
     requests: float = 40.0
     latency: Mapping[str, Latency] = dataclasses.field(default_factory=dict)
-    running: float = 4.0
-    waiting: float = 0.0
-    kv_cache: float = 0.4
-    preemptions: float = 0.0
-    up: bool = True
-    restart: bool = False
 
 
 def scaled(curve: Sequence[float], acceptance: float) -> tuple[float, ...]:
@@ -155,12 +146,7 @@ def replica(
 
     for number, minute in enumerate(minutes):
         now = START + MINUTE * number + offset
-        sample(up, float(minute.up))
-        if minute.restart:
-            totals.clear()
-            histograms.clear()
-        if not minute.up:
-            continue
+        sample(up, 1.0)
         requests = poisson(minute.requests, rng)
         for name, amount in _counted(minute, requests, rng):
             totals[name] = totals.get(name, 0.0) + amount
@@ -171,7 +157,7 @@ def replica(
         for sli, histogram in histograms.items():
             for suffix, figure in histogram.figures().items():
                 sample(series(f"{_NAMES[sli]}_{suffix.partition('{')[0]}", suffix), figure)
-        for name, gauge in (("running", minute.running), ("waiting", minute.waiting), ("kv_cache", minute.kv_cache)):
+        for name, gauge in (("running", 4.0), ("waiting", 0.0), ("kv_cache", 0.4)):
             sample(series(_NAMES[name], ""), gauge)
         sample(info, 1.0)
         sample(series("specdec_num_speculative_tokens", ""), float(len(minute.curve)))
@@ -193,7 +179,6 @@ def _counted(minute: Minute, requests: int, rng: random.Random) -> Iterator[tupl
     steps = drafts or requests * 100
     yield "generation_tokens", steps + sum_accepted + requests
     yield "steps", steps
-    yield "preemptions", minute.preemptions
 
 
 def pinned(

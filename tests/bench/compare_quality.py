@@ -12,7 +12,7 @@ import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -20,11 +20,9 @@ sys.path.insert(0, str(TESTS))
 
 from rich.table import Table
 
-from bench.compare_requests import Requests
 from bench.compare_server import Server
 from bench.compare_traffic import Traffic
-from bench.compare_trials import DIFFERENT, Case, Outcome, Process, run_cases
-from bench.confidence import highest_share, lowest_share
+from bench.compare_trials import DIFFERENT, Case, Outcome, run_cases
 from bench.rows import Row, percent, show, show_table, table
 from specdec_exporter.errors import SpecdecError
 
@@ -32,7 +30,6 @@ MAY_BE_WRONG = 0.10
 MUST_FIND = 0.95
 LOAD_FLAGS = ("load_differs",)
 LENGTH_FLAGS = ("prompts_differ", "answers_differ", *LOAD_FLAGS)
-WARNINGS = ("few_blocks", "blocks_correlated", *LENGTH_FLAGS)
 FEW = "speculation 1.10x as fast, 300 requests"
 SPEEDUPS = ("speculation 1.5x as fast, 4/s", "speculation 1.8x as fast, 32 clients")
 UNLIKE_LOADS = ("4/s against 5/s", "5/s against 4/s", "2/s against 6/s, 1.3x as fast")
@@ -57,8 +54,7 @@ def main() -> int:
         return 2
     must = list(_must_show(outcomes))
     show({"What must hold": must})
-    show_table(_table_of_same([outcome for outcome in outcomes if outcome.case.identical]))
-    show_table(_table_of_others([outcome for outcome in outcomes if not outcome.case.identical]))
+    show_table(_table(outcomes))
     missed = [row.what for row in must if row.holds is False]
     print(f"\nMissed, {len(missed)}: {'; '.join(missed)}." if missed else "\nAll of it holds.")
     pairs = sum(len(outcome.trials) for outcome in outcomes)
@@ -78,12 +74,8 @@ def _drafting(server: Server, speedup: float) -> Server:
     return dataclasses.replace(server, k=2, tokens_per_step=speedup)
 
 
-def _twice(what: str, side: Process, trials: int, minutes: int = 10) -> Case:
+def _twice(what: str, side: Server, trials: int, minutes: int = 10) -> Case:
     return Case(what=what, baseline=side, candidate=side, trials=trials, minutes=minutes)
-
-
-def _requests(n: int, minutes: int) -> Traffic:
-    return Traffic(per_second=n / (60.0 * minutes))
 
 
 def _same() -> Iterator[Case]:
@@ -92,21 +84,8 @@ def _same() -> Iterator[Case]:
         yield _twice(f"{rate}/s", _at(rate), 200)
     yield _twice("6/s", _at(6), 60, minutes=30)
     yield _twice("32 clients", Server(traffic=Traffic(clients=32)), 60)
-    yield _twice("4/s, conversations", Server(traffic=Traffic(per_second=4, turns=6, alike=0.7)), 60)
     yield _twice("4/s, wander 5%", _at(4, wander=0.05), 60)
     yield _twice("4/s, 20 stalls an hour", _at(4, stalls=20.0), 60)
-    yield _twice("4/s, more long prompts by day", Server(traffic=Traffic(per_second=4, long_share=0.1)), 60)
-    for minutes in (10, 30):
-        traffic = _requests(1000, minutes)
-        yield _twice("1,000 independent requests", Requests(traffic=traffic), 200, minutes)
-        for wander in (0.025, 0.05, 0.1, 0.2):
-            yield _twice(
-                f"1,000 requests, wander {100 * wander:g}%", Requests(traffic=traffic, wander=wander), 200, minutes
-            )
-    traffic = _requests(1000, 10)
-    yield _twice("1,000 requests, Pareto 2.2", Requests(traffic=traffic, pareto=2.2), 200)
-    alike = dataclasses.replace(traffic, turns=6, alike=0.7)
-    yield _twice("1,000 requests, conversations", Requests(traffic=alike), 200)
 
 
 def _different() -> Iterator[Case]:
@@ -120,10 +99,6 @@ def _different() -> Iterator[Case]:
     for slowdown in (1.05, 1.1, 1.2):
         slower = _at(4, slowdown=slowdown)
         yield Case(what=f"{slowdown:.2f}x slower, 4/s", baseline=_at(4), candidate=slower, trials=60)
-    for slowdown in (1.05, 1.1, 1.2):
-        alone = Requests(traffic=_requests(1000, 10))
-        slow = dataclasses.replace(alone, slowdown=slowdown)
-        yield Case(what=f"{slowdown:.2f}x slower, 1,000 requests", baseline=alone, candidate=slow, trials=100)
 
 
 def _unlike() -> Iterator[Case]:
@@ -143,11 +118,11 @@ def _must_show(outcomes: Sequence[Outcome]) -> Iterator[Row]:
         case, pairs = outcome.case, len(outcome.trials)
         if case.identical and case.minutes == 10 and case.what in {f"{rate}/s" for rate in RATES}:
             wrong = outcome.decided(*DIFFERENT)
-            measured = f"{percent(wrong / pairs)} of {pairs} wrong (at most {percent(highest_share(wrong, pairs))})"
+            measured = f"{percent(wrong / pairs)} of {pairs} wrong"
             yield Row(f"{case.what} twice", measured, f"at most {MAY_BE_WRONG:.0%}", wrong / pairs <= MAY_BE_WRONG)
         elif case.what in SPEEDUPS:
             found = outcome.decided("faster")
-            measured = f"{percent(found / pairs)} of {pairs} found (at least {percent(lowest_share(found, pairs))})"
+            measured = f"{percent(found / pairs)} of {pairs} found"
             yield Row(case.what, measured, f"at least {MUST_FIND:.0%}", found / pairs >= MUST_FIND)
         elif case.what == FEW:
             off = outcome.says_off()
@@ -158,45 +133,20 @@ def _must_show(outcomes: Sequence[Outcome]) -> Iterator[Row]:
             yield Row(case.what, f"{misled} of {pairs} decided without a flag", "none", misled == 0)
 
 
-def _table_of_same(outcomes: Sequence[Outcome]) -> Table:
-    slis = ("TPOT", "TTFT", "e2e")
-    shown = table(
-        *("what", "min", "pairs", "wrong", "unwarned", "unlike"),
-        *_NOT_DECIDED,
-        *slis,
-        *map("({})".format, slis),
-        names=1,
-    )
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    codes = (*DIFFERENT, "no_difference", "inconclusive", "undecided")
+    shown = table("what", "min", "pairs", *codes, "unlike", "says off", "TPOT", "TTFT", "e2e", names=1)
     shown.title = (
-        "\nOne setting twice: decisions for a difference, those without a flag about blocks or traffic, flags of\n"
-        "unlike traffic, and 95 % intervals of the ratio of means that hold 1 (in brackets: without blocks)"
+        "\nDecisions, flags of unlike traffic, and advice to switch speculation off;\n"
+        "of one setting twice, also the 95 % intervals of the ratio of means that hold 1"
     )
     for outcome in outcomes:
-        wrong = (outcome.decided(*DIFFERENT, unless=flags) for flags in ((), WARNINGS))
-        held = [outcome.coverage(sli, blocks=blocks) for blocks in (True, False) for sli in range(3)]
-        counts = (*wrong, outcome.flagged(*LENGTH_FLAGS), *map(outcome.decided, _NOT_DECIDED))
-        shown.add_row(*_shares(outcome, counts), *("-" if each is None else percent(each) for each in held))
+        case, pairs = outcome.case, len(outcome.trials)
+        counts = (*map(outcome.decided, codes), outcome.flagged(*LENGTH_FLAGS), outcome.says_off())
+        held = [outcome.coverage(sli) if case.identical else None for sli in range(3)]
+        shares = [percent(count / pairs) for count in counts] + ["" if each is None else percent(each) for each in held]
+        shown.add_row(case.what, str(case.minutes), str(pairs), *shares)
     return shown
-
-
-def _table_of_others(outcomes: Sequence[Outcome]) -> Table:
-    flags = ("load flag", "length flag", "says off")
-    shown = table("what", "min", "pairs", *DIFFERENT, *_NOT_DECIDED, *flags, "TPOT", "TTFT", "e2e", names=1)
-    shown.title = "\nTwo settings: decisions, flags, advice to switch speculation off, and the median ratios of means"
-    for outcome in outcomes:
-        said = (outcome.flagged(*LOAD_FLAGS), outcome.flagged("prompts_differ", "answers_differ"), outcome.says_off())
-        counts = (*map(outcome.decided, (*DIFFERENT, *_NOT_DECIDED)), *said)
-        shown.add_row(*_shares(outcome, counts), *(f"{outcome.median_ratio(sli):.2f}" for sli in range(3)))
-    return shown
-
-
-_NOT_DECIDED = ("no_difference", "inconclusive", "undecided")
-
-
-def _shares(outcome: Outcome, counts: Iterable[int]) -> Iterator[str]:
-    pairs = len(outcome.trials)
-    yield from (outcome.case.what, str(outcome.case.minutes), str(pairs))
-    yield from (percent(count / pairs) for count in counts)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ _SCATTER = 1.0  # variance of the tokens of one step, over the accepted ones
 _STALL_SECONDS = (1.0, 4.0)
 
 
-def wandered(level: float, spread: float, rng: random.Random) -> float:
+def _wandered(level: float, spread: float, rng: random.Random) -> float:
     """Return a level one poll later: it keeps its standard deviation, and forgets within ten minutes."""
     kept = math.exp(-POLL_SECONDS / _WANDER_SECONDS)
     return kept * level + math.sqrt(1.0 - kept * kept) * rng.gauss(0.0, spread)
@@ -82,7 +82,7 @@ class Server:
                 if poll >= end:
                     return
                 poll += POLL_SECONDS
-                level = wandered(level, self.wander, rng)
+                level = _wandered(level, self.wander, rng)
             if not busy:
                 continue
             step += 1
@@ -92,7 +92,7 @@ class Server:
                 tokens -= rate
                 counters.finished(now - request.arrival, now - first, request.prompt, request.answer)
                 if traffic.clients:
-                    coming.append(traffic.next_of_client(rng, now))
+                    coming.append(traffic.request(rng, now))
             for request in ready:
                 counters.first_token(now - request.arrival, request.prompt)
                 steps = self._steps(rng, request)

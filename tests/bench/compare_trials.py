@@ -8,16 +8,14 @@ import multiprocessing
 import os
 import random
 import re
-import statistics
-from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from bench.compare_counters import recorded
+from bench.compare_server import Server
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.comparison.compare import Comparison, compare
-from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.comparison.compare import compare
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import load_policy
 
@@ -25,22 +23,13 @@ DIFFERENT = ("faster", "slower", "tail_worse", "mixed")
 _OFF = re.compile(r"switch speculation off|run without|no speed-up", re.IGNORECASE)
 
 
-class Process(Protocol):
-    """Something that serves requests and can be polled."""
-
-    @property
-    def k(self) -> int: ...
-
-    def polls(self, rng: random.Random, seconds: float) -> Iterator[tuple[float, Snapshot]]: ...
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A baseline and a candidate, so many times. ``what`` chooses the random numbers."""
 
     what: str
-    baseline: Process
-    candidate: Process
+    baseline: Server
+    candidate: Server
     trials: int
     minutes: int = 10
 
@@ -52,7 +41,7 @@ class Case:
     def recordings(self, seed: int, trial: int) -> tuple[Baseline, Baseline]:
         """Make the baseline and the candidate of one trial."""
 
-        def record(name: str, side: Process) -> Baseline:
+        def record(name: str, side: Server) -> Baseline:
             rng = random.Random(f"{seed} {self.what} {trial} {name}")
             return recorded(name, side.polls(rng, 60.0 * self.minutes), k=side.k)
 
@@ -60,12 +49,11 @@ class Case:
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What ``compare`` said: its decision, its flags, the ratios of means by SLI, and these without blocks."""
+    """What ``compare`` said: its decision, its flags, and the ratios of means by SLI."""
 
     code: str
     flags: frozenset[str]
     ratios: tuple[Estimate | None, ...]
-    without_blocks: tuple[Estimate | None, ...]
     says_off: bool
 
 
@@ -88,13 +76,9 @@ class Outcome:
         """Trials that advise to switch speculation off."""
         return sum(trial.says_off for trial in self.trials)
 
-    def median_ratio(self, sli: int) -> float:
-        """The median of the ratios of means."""
-        return statistics.median(ratio.value for trial in self.trials if (ratio := trial.ratios[sli]) is not None)
-
-    def coverage(self, sli: int, *, blocks: bool = True) -> float | None:
+    def coverage(self, sli: int) -> float | None:
         """Share of the intervals of a ratio of means that hold 1; ``None`` without intervals."""
-        found = [(trial.ratios if blocks else trial.without_blocks)[sli] for trial in self.trials]
+        found = [trial.ratios[sli] for trial in self.trials]
         held = [
             each.low <= 1.0 <= each.high for each in found if each and each.low is not None and each.high is not None
         ]
@@ -103,22 +87,14 @@ class Outcome:
 
 def run_trial(case: Case, seed: int, trial: int) -> Trial:
     """Record both sides and compare them."""
-    sides = case.recordings(seed, trial)
-    found = compare(*sides, load_policy())
-    older, newer = (msgspec.structs.replace(side, blocks=()) for side in sides)
-    without = compare(older, newer, load_policy())
+    found = compare(*case.recordings(seed, trial), load_policy())
     said = " ".join((found.decision.headline, *found.decision.reasons, found.decision.action))
     return Trial(
         found.decision.code,
         frozenset(flag.code for flag in found.flags),
-        _ratios(found),
-        _ratios(without),
+        tuple(latency.mean_ratio for latency in found.latencies),
         bool(_OFF.search(said)),
     )
-
-
-def _ratios(found: Comparison) -> tuple[Estimate | None, ...]:
-    return tuple(latency.mean_ratio for latency in found.latencies)
 
 
 def run_cases(cases: Sequence[Case], *, seed: int, processes: int | None = None) -> list[Outcome]:

@@ -35,27 +35,12 @@ HEAD_SECONDS = 3 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What one rule costs: seconds of one evaluation, and how often that is due."""
-
-    group: str
-    rule: str
-    seconds: float
-    interval_seconds: float
-
-    @property
-    def seconds_per_minute(self) -> float:
-        return self.seconds * 60 / self.interval_seconds
-
-
-@dataclass(frozen=True, slots=True)
 class Process:
     """Prometheus' own figures of itself."""
 
     at_seconds: float
     cpu_seconds: float
     evaluation_seconds: float
-    resident_bytes: float
 
 
 class Ruler:
@@ -95,36 +80,21 @@ class Ruler:
             time.monotonic(),
             float(found["process_cpu_seconds_total"]),
             float(found["prometheus_rule_evaluation_duration_seconds_sum"]),
-            float(found["process_resident_memory_bytes"]),
         )
 
-    def evaluations(self, rounds: int) -> list[dict[tuple[str, int, str], float]]:
-        """Wait until every group was evaluated so many times; seconds by group, place and rule of each time."""
-        seen: dict[str, dict[str, dict[tuple[str, int, str], float]]] = defaultdict(dict)
+    def seconds_per_minute(self, rounds: int) -> float:
+        """Wait until every group was evaluated so many times; what they take a minute, each at its own interval."""
+        seen: dict[str, dict[str, float]] = defaultdict(dict)
         before = {group["name"]: group["lastEvaluation"] for group in self._groups()}
 
         def done() -> bool:
             for group in self._groups():
                 if (at := group["lastEvaluation"]) != before[group["name"]]:
-                    seen[group["name"]][at] = {
-                        (group["name"], place, _name(rule)): rule["evaluationTime"]
-                        for place, rule in enumerate(group["rules"])
-                    }
+                    seen[group["name"]][at] = sum(rule["evaluationTime"] for rule in group["rules"])
             return all(len(seen[name]) >= rounds for name in before)
 
         wait_until(done, seconds=PATIENCE_SECONDS, what="evaluation of all rules", every=1.0)
-        return [taken for group in seen.values() for taken in list(group.values())[:rounds]]
-
-    def costs(self, rounds: int) -> list[Cost]:
-        """What each rule costs, as the mean of ``rounds`` evaluations."""
-        seconds: dict[tuple[str, int, str], list[float]] = defaultdict(list)
-        for evaluation in self.evaluations(rounds):
-            for rule, taken in evaluation.items():
-                seconds[rule].append(taken)
-        return [
-            Cost(group, name, statistics.fmean(taken), self._intervals[group])
-            for (group, _, name), taken in seconds.items()
-        ]
+        return sum(60 * statistics.fmean(taken.values()) / self._intervals[name] for name, taken in seen.items())
 
     def write_history(self) -> None:
         """Give the records that are read over days a past: as they are now, at the pace of their group."""
@@ -216,12 +186,6 @@ def _config(fleet: list[dict[str, Any]], scrape_seconds: int, rule_files: list[s
             "scrape_configs": [{"job_name": "predictors", "static_configs": fleet}],
         }
     )
-
-
-def _name(rule: dict[str, Any]) -> str:
-    labels = rule.get("labels", {})
-    told = [labels[label] for label in ("sli", "slo", "quantile", "severity") if label in labels]
-    return " ".join([rule["name"], *told])
 
 
 def _program(name: str) -> str:

@@ -15,7 +15,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -23,7 +22,7 @@ sys.path.insert(0, str(TESTS))
 
 from bench.fleet import SCRAPE_SECONDS, Page, real_page, serving
 from bench.rows import BenchError, Row, figure, show
-from bench.ruler import Cost, ruler
+from bench.ruler import ruler
 
 RULES = TESTS.parent / "rules" / "rendered" / "specdec.rules.yaml"
 SIZES = (100, 1000, 5000)
@@ -34,7 +33,6 @@ SERIES_PER_SERVICE = 70
 GROWTH = 1.5
 # Raw series, their chunks, the index and what Go's collector has not taken back yet.
 MEMORY_BYTES_PER_SERVICE = 3e6
-DEAREST_RULES = 8
 
 
 def main() -> int:
@@ -82,15 +80,13 @@ def _measure(page: Page, services: int, rounds: int) -> tuple[list[Row], float]:
             time.sleep(SCRAPE_SECONDS)  # the span that is measured: every target is scraped once
             without = running.process()
             running.start_rules(RULES, every_seconds)
-            running.evaluations(2)  # what is read over days exists after the second
+            running.seconds_per_minute(2)  # what is read over days exists after the second
             running.write_history()
-            running.evaluations(1)
+            running.seconds_per_minute(1)
             before = running.process()
-            costs = running.costs(rounds)
+            seconds = running.seconds_per_minute(rounds)
             after = running.process()
             recorded = running.value('count({__name__=~"inference_service:.+"})')
-            firing = running.value('count(ALERTS{alertstate="firing"})')
-    seconds = sum(cost.seconds_per_minute for cost in costs)
     # A second of evaluation by the clock is more than one of CPU where other processes want the processor, and less
     # with Go's collector, which runs beside it. What scrapes cost was measured before there were rules.
     idle = (without.cpu_seconds - scraping.cpu_seconds) / (without.at_seconds - scraping.at_seconds)
@@ -102,37 +98,8 @@ def _measure(page: Page, services: int, rounds: int) -> tuple[list[Row], float]:
         figure("the same by the clock, which a busy machine stretches", [seconds], "s a minute"),
         figure("scrapes, apart", [idle * 60], "s of CPU a minute"),
         figure("recorded series of a service", [recorded / services], "series", at_most=SERIES_PER_SERVICE),
-        figure("alerts that fire meanwhile", [firing], "alerts"),
-        figure("memory without the pack", [without.resident_bytes / 2**20], "MiB"),
-        figure("memory with it", [after.resident_bytes / 2**20], "MiB"),
-        *_by_group(costs, seconds),
-        *_dearest(costs, seconds),
     ]
     return rows, cpu
-
-
-def _by_group(costs: list[Cost], total: float) -> list[Row]:
-    groups: dict[str, list[Cost]] = defaultdict(list)
-    for cost in costs:
-        groups[cost.group].append(cost)
-    return [
-        _share(name, sum(cost.seconds for cost in rules), rules[0].interval_seconds, total)
-        for name, rules in sorted(groups.items(), key=lambda group: -sum(cost.seconds_per_minute for cost in group[1]))
-    ]
-
-
-def _dearest(costs: list[Cost], total: float) -> list[Row]:
-    dearest = sorted(costs, key=lambda cost: -cost.seconds_per_minute)[:DEAREST_RULES]
-    return [
-        _share(f"  {cost.rule.removeprefix('inference_service:')}", cost.seconds, cost.interval_seconds, total)
-        for cost in dearest
-    ]
-
-
-def _share(what: str, seconds: float, interval_seconds: float, total: float) -> Row:
-    a_minute = seconds * 60 / interval_seconds
-    share = 100 * a_minute / total
-    return Row(what, f"{a_minute:.3f} s a minute ({share:.0f} %): {seconds:.3f} s every {interval_seconds:g} s")
 
 
 def _available_bytes() -> float:

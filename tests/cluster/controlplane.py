@@ -19,9 +19,9 @@ import yaml
 
 from certificates import Identity, issue
 from cluster.api import Api, Object, RefusedError, where
-from cluster.processes import Process, started
 from demo.processes import free_port
 from fieldtools import ROOT, run, tool
+from running import Process, started
 
 KUBECTL_SECONDS = 180.0
 # What turns our manifests into pods, and what cleans up. The others want nodes, or do what nobody looks at here.

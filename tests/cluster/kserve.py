@@ -16,9 +16,9 @@ from certificates import issue
 from cluster.api import where
 from cluster.controlplane import ControlPlane, listens
 from cluster.definitions import kserve as source
-from cluster.processes import started
 from demo.processes import free_port
 from fieldtools import run, tool
+from running import started
 
 NAMESPACE = "kserve"
 STORAGE_CONTAINER = where("serving.kserve.io/v1alpha1/clusterstoragecontainers", name="default")

@@ -12,9 +12,9 @@ import yaml
 
 from cluster.api import Object
 from cluster.controlplane import ControlPlane, listens
-from cluster.processes import started
 from demo.processes import free_port
 from fieldtools import tool
+from running import started
 
 NAME = "prometheus-operator"
 

@@ -14,9 +14,9 @@ import pytest
 from cluster.api import Object, RefusedError
 from cluster.controlplane import ControlPlane
 from cluster.test_lifecycle import inventory
-from cluster.transcript import Transcript
 from deploy.chart import CHART, nested, text_of
 from fieldtools import tool
+from report import Transcript
 
 RELEASE = "pack"
 NAME = "pack-specdec-exporter"

@@ -15,8 +15,8 @@ from cluster.api import Object
 from cluster.controlplane import ControlPlane
 from cluster.kserve import STORAGE_CONTAINER
 from cluster.predictors import ENFORCE, INFERENCE_SERVICES, RESTRICTED, folders, pod_of, warned
-from cluster.transcript import Transcript
 from deploy.manifests import KUBERNETES
+from report import Transcript
 
 PREDICTOR = KUBERNETES / "predictor"
 STORAGE_URIS = KUBERNETES / "eagle3"

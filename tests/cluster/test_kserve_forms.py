@@ -14,9 +14,9 @@ from cluster import shipped
 from cluster.api import Object, RefusedError
 from cluster.controlplane import ControlPlane
 from cluster.predictors import pod_of
-from cluster.transcript import Transcript
 from deploy.kustomize import component, variables
 from deploy.manifests import KUBERNETES
+from report import Transcript
 from specdec_exporter.predictor.facts.failures import known_cause
 
 DEPLOYMENTS = "apps/v1/deployments"

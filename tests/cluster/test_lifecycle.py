@@ -12,8 +12,8 @@ from cluster.api import Api, Object
 from cluster.controlplane import ControlPlane
 from cluster.predictors import pod_of
 from cluster.test_kserve import PREDICTOR
-from cluster.transcript import Transcript
 from deploy.manifests import KUBERNETES
+from report import Transcript
 
 # They come and go by themselves, and tell of others.
 PASSING = {"events", "leases"}

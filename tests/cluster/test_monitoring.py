@@ -20,11 +20,11 @@ from cluster.controlplane import ControlPlane
 from cluster.operator import generated
 from cluster.predictors import pod_of
 from cluster.test_kserve import PREDICTOR
-from cluster.transcript import Transcript
 from demo.processes import Server, free_port, running
 from deploy.asking import until
 from deploy.manifests import KUBERNETES
 from fieldtools import ROOT, tool
+from report import Transcript
 
 CLUSTER = "eu-1"
 ALERTMANAGER = "v0.25.0"  # the operator writes what this release understands; it is Debian's

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.manifests import KUBERNETES, parse, read
+from deploy.manifests import parse
 from fieldtools import ROOT
 from promtool import promtool
 from unit.test_docs import code, section, tables
@@ -43,13 +43,6 @@ def of_adapter(name: str) -> str:
     return flat(RULES[name]["metricsQuery"]).replace("<<.LabelMatchers>>", matchers)
 
 
-def test_the_service_is_the_one_of_the_manifests() -> None:
-    service = read(KUBERNETES / "predictor/base/inferenceservice.yaml")["metadata"]["name"]
-    deployments = (SCALED["spec"]["scaleTargetRef"]["name"], SCALER["spec"]["scaleTargetRef"]["name"])
-
-    assert deployments == (f"{service}-predictor",) * 2
-
-
 def test_both_autoscalers_do_the_same() -> None:
     external = {metric["external"]["metric"]["name"]: metric["external"] for metric in SCALER["spec"]["metrics"]}
 
@@ -68,14 +61,6 @@ def test_the_rule_is_the_trigger() -> None:
     (rule,) = code(section(PAGE, "The rule"), "promql")
 
     assert flat(rule) == flat(TRIGGERS["slowdown"]["metadata"]["query"])
-
-
-def test_the_families_exist() -> None:
-    documented = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/metrics.md").read_text("utf-8"), re.MULTILINE))
-    used = {re.sub(r"_seconds_sum$", "_seconds", name) for name in re.findall(r"\bspecdec_\w+(?=[{`])", PAGE)}
-
-    assert used
-    assert used <= documented
 
 
 # --- What the queries give --------------------------------------------------------------------------------------------

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from alertmanager.conftest import RELEASES, Release
-from demo.processes import free_port, running
 from deploy import containers
 from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.manifests import COMPOSE, read
@@ -65,50 +62,12 @@ def test_every_service_says_whether_it_is_well(service: str) -> None:
     assert "healthcheck" in containers.services()[service] or (image and service == "exporter")
 
 
-def test_no_secret_stands_in_a_file() -> None:
-    named = re.compile(r"(?i)[ -]*\w*(password|secret|token|api_?key)\w*\s*[:=]\s*\S")
-
-    lines = [line for file in COMPOSE.glob("*.yaml") for line in file.read_text("utf-8").splitlines()]
-
-    assert named.match("      GF_SECURITY_ADMIN_PASSWORD: admin")
-    assert [line for line in lines if named.match(line)] == []
-
-
 def test_the_exporter_takes_its_settings() -> None:
     given = containers.environment("exporter")
 
     assert given.keys() <= SERVE_VARIABLES
     answer = exporter("serve", "--config.check", environment=given)
     assert answer.returncode == 0, answer.stderr
-
-
-def test_without_settings_the_exporter_reads_the_simulator() -> None:
-    given = containers.environment("exporter")
-    root = Path("/")
-    address = containers.command("simulator", root, {})
-
-    port = urlsplit(given["SPECDEC_PREDICTOR_URL"]).port
-    assert urlsplit(given["SPECDEC_PREDICTOR_URL"]).hostname == "simulator"
-    assert f"--listen-address=0.0.0.0:{port}" in address
-    (log,) = containers.mounts("exporter")
-    assert log.source in {mount.source for mount in containers.mounts("simulator")}
-    assert Path(given["SPECDEC_PREDICTOR_LOG_PATH"]).parent == Path(log.target)
-
-
-async def test_the_simulator_starts_from_its_mounts(tmp_path: Path) -> None:
-    root = containers.filesystem("simulator", tmp_path)
-    service = containers.services()["simulator"]
-    port = free_port()
-    arguments = containers.command("simulator", root, {"--listen-address": f"127.0.0.1:{port}"})
-    python, *module = service["entrypoint"]
-    path = f"PYTHONPATH={root}{service['environment']['PYTHONPATH']}"
-    assert python == "python"
-
-    async with running(
-        "simulator", ["env", path, sys.executable, *module, *arguments], port=port, ready="/health", directory=tmp_path
-    ):
-        log = containers.mounts("simulator")[-1].target.lstrip("/")
-        assert list((root / log).glob("*.log"))
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -120,16 +79,6 @@ def test_alertmanager_loads_its_configuration_and_the_templates(release: Release
 
     assert answer.returncode == 0, answer.stdout
     assert "1 templates" in answer.stdout
-
-
-def test_every_secret_that_alertmanager_reads_is_where_the_user_puts_them(tmp_path: Path) -> None:
-    root = containers.filesystem("alertmanager", tmp_path)
-    text = (root / "etc/alertmanager/rendered/alertmanager.yaml").read_text(encoding="utf-8")
-
-    named = re.findall(r"_file: (\S+)", text)
-
-    assert named
-    assert {str(Path(path).parent) for path in named} == {SECRETS}
 
 
 def test_prometheus_knows_the_other_services_by_name_and_port() -> None:

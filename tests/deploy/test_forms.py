@@ -62,14 +62,6 @@ def test_each_form_has_the_sidecar_and_it_takes_its_settings(folder: str) -> Non
     assert sidecar["resources"] == sidecar_of("predictor")["resources"]
 
 
-@pytest.mark.parametrize("folder", FORMS)
-def test_each_mount_has_its_volume(folder: str) -> None:
-    pod = pod_of(folder)
-    mounted = {mount["name"] for one in pod["containers"] for mount in one.get("volumeMounts", ())}
-
-    assert mounted == {volume["name"] for volume in pod.get("volumes", ())}
-
-
 def test_every_folder_is_a_form_or_a_part_of_one_and_is_documented() -> None:
     complete = {
         str(file.parent.relative_to(KUBERNETES))
@@ -121,10 +113,6 @@ def test_no_part_takes_an_account_away_or_invents_a_container(
 
     assert answer.returncode != 0
     assert re.search(r"/spec/predictor/(serviceAccountName failed|containers/0/name: missing)", answer.stdout)
-
-
-def test_in_an_llminferenceservice_vllm_has_port_8000() -> None:
-    assert variables(sidecar_of("llm"))["SPECDEC_PREDICTOR_URL"] == "http://127.0.0.1:8000"
 
 
 def test_with_tls_the_exporter_trusts_kserves_own_certificate(tmp_path: Path) -> None:

@@ -37,12 +37,6 @@ def test_everything_is_installed_by_its_hash_and_nothing_is_fetched_to_build() -
     assert [how for how, command in zip(by_hash + offline, commands, strict=True) if how not in command] == []
 
 
-def test_the_build_backend_is_in_its_lock() -> None:
-    locked = re.findall(r"(?m)^(\S+)==\S+ \\$", (ROOT / "requirements-build.lock").read_text())
-    wanted = {re.split(r"[<>=]", each)[0] for each in PYPROJECT["build-system"]["requires"]}
-    assert wanted <= set(locked)
-
-
 def test_the_base_is_pinned_by_digest_and_new_enough() -> None:
     base = next(arguments for name, arguments in instructions() if name == "ARG")
     found = re.fullmatch(r"PYTHON_IMAGE=python:(\d+)\.(\d+)\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)

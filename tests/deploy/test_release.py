@@ -56,11 +56,6 @@ def test_without_a_finished_section_there_is_no_release(version: str, says: str)
         notes(CHANGELOG, version)
 
 
-def test_two_sections_of_one_release_are_a_mistake() -> None:
-    with pytest.raises(ValueError, match=r"has 2 sections 0\.2\.0"):
-        notes(CHANGELOG + CHANGELOG, "0.2.0")
-
-
 @pytest.mark.parametrize("arguments", [["v9.9.9"], [__version__], [], [f"v{__version__}", "more"]])
 def test_a_tag_is_v_and_the_version_of_the_package(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 from pathlib import Path
 
@@ -46,13 +45,6 @@ def test_what_is_set_from_the_start_is_a_configuration() -> None:
 def test_positions_are_kept_where_the_unit_may_write() -> None:
     state = Path(settings()["SPECDEC_PREDICTOR_LOG_STATE"])
     assert [str(state.parent)] == [f"/var/lib/{name}" for name in values("StateDirectory")]
-
-
-def test_the_unit_is_one() -> None:
-    """Sections and keys; systemd's own judgement needs systemd."""
-    parser = configparser.ConfigParser(strict=False, interpolation=None)
-    parser.read_string(UNIT.read_text(encoding="utf-8"))
-    assert parser.sections() == ["Unit", "Service", "Install"]
 
 
 @pytest.mark.field

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.cli import exporter
-from deploy.workflows import GITHUB, WORKFLOWS, jobs, make_targets, scripts, steps
+from deploy.workflows import GITHUB, jobs, make_targets, scripts
 from fieldtools import ROOT, run
 
 MANIFESTS = {
@@ -54,14 +53,6 @@ def test_every_python_that_the_package_names_is_tested() -> None:
     assert set(named) <= set(tested)
 
 
-def test_an_action_has_one_commit_in_all_workflows() -> None:
-    used = {step["uses"] for file in WORKFLOWS for step in steps(file) if "uses" in step}
-    names = [name for name, _, _ in (one.partition("@") for one in used)]
-
-    assert used
-    assert sorted(names) == sorted(set(names))
-
-
 def test_the_image_is_built_with_arguments_that_it_knows() -> None:
     (script,) = [script for script in scripts() if "docker buildx build" in script]
     given = set(re.findall(r"--build-arg (\w+)=", script)) - {"SOURCE_DATE_EPOCH"}  # BuildKit's own
@@ -77,20 +68,6 @@ def test_dependabot_looks_where_there_is_something(update: dict[str, Any]) -> No
 
     assert found
     assert [folder for folder in found if not [*folder.glob(MANIFESTS[update["package-ecosystem"]])]] == []
-
-
-def test_dependabot_sees_every_module_of_go() -> None:
-    seen = {folder for update in dependabot() if update["package-ecosystem"] == "gomod" for folder in folders(update)}
-    assert {file.parent for file in (ROOT / "tools").rglob("go.mod")} <= seen
-
-
-def test_a_report_asks_for_output_that_exists() -> None:
-    form = (GITHUB / "ISSUE_TEMPLATE" / "bug.yml").read_text(encoding="utf-8")
-    asked = re.findall(r"`specdec-exporter (.*?)`", form)
-
-    assert asked == ["check URL --output json", "--version"]
-    answer = exporter("check", "http://127.0.0.1:1", "--output", "json")
-    assert (answer.returncode, answer.stdout[:1]) == (1, "{")
 
 
 @pytest.mark.field

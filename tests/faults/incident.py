@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -106,7 +106,7 @@ class Judgement:
     good: list[tuple[Scrape, Answer]] = field(default_factory=list)  # with the predictor up
 
 
-def judge(scrapes: Iterable[Scrape], answers: Sequence[Answer], window_seconds: float) -> Judgement:
+def judge(scrapes: Iterable[Scrape], answers: Sequence[Answer]) -> Judgement:
     """Compare each scrape with the last answer within it. The scrapes are in order; none may be missing."""
     found = Judgement()
     good = found.good
@@ -119,7 +119,6 @@ def judge(scrapes: Iterable[Scrape], answers: Sequence[Answer], window_seconds: 
         problems = list(_problems(scrape, answer))
         if up == 1:
             good.append((scrape, answer))
-            problems += _derived_problems(scrape, good, window_seconds)
         found.wrong += ((step, f"{scrape.at}, {answer.fault}: {problem}") for problem in problems)
     for (before, one), (now, other) in pairwise(good):
         for problem in _increase_problems(before, one, now, other):
@@ -148,42 +147,6 @@ def _problems(scrape: Scrape, answer: Answer) -> Iterator[str]:
     shown = {name: scrape.values[name] for name in COUNTERS if name in scrape.values}
     if shown != wanted:
         yield f"counters {shown}, expected {wanted}"
-
-
-# Derived gauge -> the counters whose quotient it is, and what is added.
-RATIOS = {
-    "specdec_acceptance_ratio": ("specdec_accepted_tokens_total", "specdec_draft_tokens_total", 0.0),
-    "specdec_mean_acceptance_length": ("specdec_accepted_tokens_total", "specdec_drafts_total", 1.0),
-    "specdec_mean_draft_length": ("specdec_draft_tokens_total", "specdec_drafts_total", 0.0),
-}
-
-
-def _derived_problems(scrape: Scrape, good: Sequence[tuple[Scrape, Answer]], window_seconds: float) -> Iterator[str]:
-    """A quotient of sums lies within the quotients of the parts: here the intervals between good scrapes."""
-    if good[-1][1].v0:
-        return  # of V0 there is a lifetime's ratio only
-    for name, (above, below, bonus) in RATIOS.items():
-        value = scrape.values.get(name)
-        low, high = quotients(good, scrape.at - 1.5 * window_seconds - 1, scrape.at, above, below)
-        if value is not None and not low - 1e-9 <= value - bonus <= high + 1e-9:
-            yield f"{name} {value}, expected {low + bonus} to {high + bonus}"
-
-
-def quotients(
-    good: Sequence[tuple[Scrape, Answer]], begin: float, end: float, above: str, below: str
-) -> tuple[float, float]:
-    """The least and the greatest quotient of two counters in the intervals between good scrapes."""
-    first = bisect_left(good, begin, key=lambda pair: pair[0].at)
-    last = bisect_right(good, end, key=lambda pair: pair[0].at)
-    parts = [_since(one, other) for (_, one), (_, other) in pairwise(good[first:last]) if not other.v0]
-    found = [part[above] / part[below] for part in parts if part.get(below)]
-    return min(found, default=math.inf), max(found, default=-math.inf)
-
-
-def _since(one: Answer, other: Answer) -> dict[str, float]:
-    """What a reader of two answers can know of the time between them."""
-    before = one.totals if one.process == other.process else {}
-    return {name: value - before.get(name, 0.0) for name, value in other.totals.items()}
 
 
 def _increase_problems(before: Scrape, one: Answer, now: Scrape, other: Answer) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from builders import CAPTURES
 
-KIB, MIB = 1024, 1024 * 1024
+MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)

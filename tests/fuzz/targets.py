@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fuzz import answers, files, log, metrics, requests, served
+from fuzz import answers, files, log, metrics, served
 
 TARGETS = {
     target.name: target
-    for target in (*metrics.TARGETS, *log.TARGETS, *answers.TARGETS, *files.TARGETS, *requests.TARGETS, *served.TARGETS)
+    for target in (*metrics.TARGETS, *log.TARGETS, *answers.TARGETS, *files.TARGETS, *served.TARGETS)
 }

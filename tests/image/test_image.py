@@ -8,21 +8,21 @@ from pathlib import Path
 
 from image.building import LABELS, Builder, Image
 from image.pod import MIB, Container
-from image.report import Report
+from report import Transcript
 
 SIZE_MIB = 25
 
 
-def test_two_builds_have_one_digest(builder: Builder, image: Image, report: Report) -> None:
+def test_two_builds_have_one_digest(builder: Builder, image: Image, report: Transcript) -> None:
     second = builder.build("second").digest
     assert second == image.digest
-    report.add("Digest of two builds", f"{image.digest[:19]}... and {second[:19]}...")
+    report.row("image", What="Digest of two builds", Measured=f"{image.digest[:19]}... and {second[:19]}...")
 
 
-def test_it_is_small(image: Image, root: Path, report: Report) -> None:
+def test_it_is_small(image: Image, root: Path, report: Transcript) -> None:
     whole = sum(path.lstat().st_size for path in root.rglob("*"))
-    report.add("Size, compressed", f"{image.compressed_bytes / MIB:.1f} MiB")
-    report.add("Size, on disk", f"{whole / MIB:.0f} MiB")
+    report.row("image", What="Size, compressed", Measured=f"{image.compressed_bytes / MIB:.1f} MiB")
+    report.row("image", What="Size, on disk", Measured=f"{whole / MIB:.0f} MiB")
     assert image.compressed_bytes <= SIZE_MIB * MIB
 
 

@@ -16,7 +16,7 @@ from certificates import issue
 from fieldtools import ROOT
 from image.conftest import PREDICTOR
 from image.pod import Container, Pod
-from image.report import Report
+from report import Transcript
 from running import wait_until
 
 MEMORY_MIB = 64  # what the manifest requests; the limit is 128
@@ -25,7 +25,9 @@ EXPORTER = "http://127.0.0.1:10409"
 CAPTURES = ROOT / "tests" / "fixtures"
 
 
-def test_it_serves_the_predictor_and_its_log_within_its_memory(pod: Pod, sidecar: Container, report: Report) -> None:
+def test_it_serves_the_predictor_and_its_log_within_its_memory(
+    pod: Pod, sidecar: Container, report: Transcript
+) -> None:
     def is_read() -> bool:
         metrics = sidecar.get(f"{EXPORTER}/metrics")
         up = re.search(r'(?m)^specdec_up\{inference_service="chat".*\} 1(\.0)?$', metrics)
@@ -33,7 +35,7 @@ def test_it_serves_the_predictor_and_its_log_within_its_memory(pod: Pod, sidecar
         return bool(up and read)
 
     wait_until(is_read, seconds=60, what="metrics and log of the predictor")
-    report.add("Memory while it serves", f"{sidecar.memory_mib:.1f} MiB")
+    report.row("image", What="Memory while it serves", Measured=f"{sidecar.memory_mib:.1f} MiB")
     assert sidecar.memory_mib <= MEMORY_MIB
 
 
@@ -42,11 +44,17 @@ def test_it_serves_the_predictor_and_its_log_within_its_memory(pod: Pod, sidecar
     [("healthcheck",), ("check", EXPORTER), ("check", PREDICTOR, "--predictor.log-path=/volume/vllm.log")],
     ids=" ".join,
 )
-def test_a_command_beside_it_stays_within_the_limit(sidecar: Container, command: Sequence[str], report: Report) -> None:
+def test_a_command_beside_it_stays_within_the_limit(
+    sidecar: Container, command: Sequence[str], report: Transcript
+) -> None:
     sidecar.forget_peak()
     began = time.monotonic()
     ran = sidecar.run("specdec-exporter", *command)
-    report.add(f"Peak beside `{' '.join(command)}`", f"{sidecar.peak_mib:.1f} MiB, {time.monotonic() - began:.2f} s")
+    report.row(
+        "image",
+        What=f"Peak beside `{' '.join(command)}`",
+        Measured=f"{sidecar.peak_mib:.1f} MiB, {time.monotonic() - began:.2f} s",
+    )
     assert (ran.returncode in (0, 2), ran.stderr) == (True, "")
 
 
@@ -101,11 +109,11 @@ def test_recordings_can_be_made_and_compared(sidecar: Container, folder: Path) -
         assert "internal error" not in ran.stderr
 
 
-def test_it_stops_at_once_when_told_to(pod: Pod, report: Report) -> None:
+def test_it_stops_at_once_when_told_to(pod: Pod, report: Transcript) -> None:
     began = time.monotonic()
     with pod.container(ready="msg=ready") as container:
-        report.add("Start, until ready", f"{time.monotonic() - began:.1f} s")
+        report.row("image", What="Start, until ready", Measured=f"{time.monotonic() - began:.1f} s")
         began = time.monotonic()
         code = container.stop()
-        report.add("SIGTERM to the end", f"{time.monotonic() - began:.1f} s")
+        report.row("image", What="SIGTERM to the end", Measured=f"{time.monotonic() - began:.1f} s")
         assert (code, "msg=stopped" in container.said) == (0, True)

@@ -54,11 +54,6 @@ def test_what_is_no_collapse_stays_silent(pack: Pack) -> None:
             firing=silent,
         ),
         Case(
-            name="also where only the info series tells the method",
-            series=service(Phase(minutes=120, curve=MODEST), method="ngram"),
-            firing=silent,
-        ),
-        Case(
             name="five drafts in half an hour",
             series=service(
                 healthy,
@@ -129,29 +124,10 @@ def test_as_many_drafts_of_many_requests_are_proof(pack: Pack) -> None:
             values={110: {drafts: 6.635}},
         ),
         Case(
-            name="without the time to first token",
-            series=service(short_answers, families=("e2e",)),
-            firing={110: {TICKET}},
-            values={110: {drafts: 1200}},
-        ),
-        Case(
             name="requests that nobody counts",
             series=service(short_answers),
             firing={110: set()},
             values={110: {drafts: 75.71}},
-        ),
-    )
-
-
-def test_the_big_replica_decides(pack: Pack) -> None:
-    bad = service(Phase(minutes=120, curve=COLLAPSED, drafts_per_minute=1000))
-    good = service(Phase(minutes=120, curve=(1.0, 1.0, 0.9), drafts_per_minute=100), labels=SECOND)
-    pack.run(
-        Case(
-            name="sums before the division",
-            series=bad + good,
-            firing={60: {PAGE, TICKET, OUTLIER}},
-            values={60: {"inference_service:specdec_acceptance:ratio_rate30m": 0.361}},
         ),
     )
 
@@ -167,16 +143,6 @@ def test_during_a_rollout_the_lower_minimum_holds_and_no_rule_fails(pack: Pack) 
             values={60: {"inference_service:specdec_acceptance_min:threshold": 0.3}},
         ),
     )
-
-
-def test_a_value_that_is_not_a_number_neither_fires_nor_spreads(pack: Pack) -> None:
-    series = service(Phase(minutes=120, curve=HEALTHY))
-    broken = [
-        Series(one.name, {**one.labels, "pod": "chat-1"}, [float("nan")] * 120)
-        for one in series
-        if one.name == "specdec_acceptance_ratio" or one.name.endswith("_running")
-    ]
-    pack.run(Case(name="gauge NaN", series=series + broken, firing={100: set()}))
 
 
 def test_almost_nothing_accepted_is_the_same_page(pack: Pack) -> None:

@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bench.alert_quality import Watched, score
 from bench.alert_replay import Samples, episodes, replay
 from bench.alert_scenarios import COLLAPSE, INCIDENTS, LOW_PAGE, LOW_TICKET, MEAN_TICKET, TAIL_TICKET
-from bench.alert_traces import MINUTE, START, Latency, Minute, Observations, pinned, replica, scaled
+from bench.alert_traces import MINUTE, START, Latency, Minute, pinned, replica
 from promtool import Promtool
 
-LABELS = {"inference_service": "chat", "model_name": "m"}
 MEAN, TAIL = (alert.split()[0] for alert in (MEAN_TICKET, TAIL_TICKET))
-
-
-@pytest.mark.parametrize(
-    ("held", "hold", "keep", "fired"),
-    [
-        ([], 120, 0, []),
-        ([60, 120], 120, 0, []),  # two minutes are needed, from the first time to the last
-        ([60, 120, 180], 120, 0, [(180, 240)]),
-        ([60, 120, 240, 300], 120, 0, []),  # a gap starts the waiting anew
-        ([60, 120, 180, 300], 120, 120, [(180, 480)]),  # kept firing over a gap
-        ([60, 120, 180, 420, 480], 120, 120, [(180, 360)]),  # a longer gap ends it, and the waiting starts anew
-        ([60], 0, 0, [(60, 120)]),
-        ([540, 600], 0, 300, [(540, 600)]),  # the replay ends first
-    ],
-)
-def test_for_and_keep_firing_for(held: list[float], hold: int, keep: int, fired: list[tuple[float, float]]) -> None:
-    assert episodes(held, interval=60, hold=hold, keep=keep, end=600) == fired
 
 
 def test_for_and_keep_firing_for_are_as_in_prometheus(promtool: Promtool, tmp_path: Path) -> None:
@@ -68,46 +47,6 @@ def test_for_and_keep_firing_for_are_as_in_prometheus(promtool: Promtool, tmp_pa
     promtool.test_rules(file)
 
     assert len(fired) > 3
-
-
-@given(st.lists(st.floats(1e-4, 1e4), max_size=40))
-def test_histograms_are_cumulative_and_complete(medians: list[float]) -> None:
-    rng, seen = random.Random(1), Observations("tpot")
-    for median in medians:
-        seen.observe(1, Latency(median, 0.0), rng)
-
-    figures = seen.figures()
-    buckets = [count for suffix, count in figures.items() if suffix.startswith("bucket")]
-
-    assert buckets == sorted(buckets)
-    assert buckets[-1] == figures["count"] == len(medians)
-    assert figures["sum"] == pytest.approx(math.fsum(medians))
-
-
-@given(st.floats(0.01, 0.99))
-def test_a_scaled_curve_has_the_acceptance_that_was_asked_for(acceptance: float) -> None:
-    curve = scaled((0.85, 0.72, 0.59), acceptance)
-
-    assert sum(curve) / 3 == pytest.approx(acceptance, abs=0.005)
-    assert all(1 >= first >= second > 0 for first, second in itertools.pairwise(curve))
-
-
-def test_a_replica_s_counters_grow_until_it_restarts_and_agree_with_each_other() -> None:
-    minutes = [Minute(latency={"tpot": Latency(0.02, 0.3)})] * 20
-    minutes[10:13] = [Minute(up=False), Minute(up=False), Minute(restart=True)]
-    found = {each.series.partition("{")[0]: each for each in replica(minutes, random.Random(2), labels=LABELS)}
-
-    drafts = found["specdec_drafts_total"]
-    falls = [at for at, (a, b) in enumerate(itertools.pairwise(drafts.values)) if b < a]
-
-    assert len(drafts.values) == 18
-    assert falls == [9]
-    assert found["specdec_up"].values.count(0.0) == 2
-    assert drafts.at[-1] - drafts.at[0] == 19 * MINUTE
-    assert found["specdec_draft_tokens_total"].values == [3 * value for value in drafts.values]
-    assert sum(drafts.values[9:10]) / 10 == pytest.approx(600, rel=0.1)
-    acceptance = found["specdec_accepted_tokens_total"].values[9] / found["specdec_draft_tokens_total"].values[9]
-    assert acceptance == pytest.approx(0.72, abs=0.02)
 
 
 @pytest.mark.debian

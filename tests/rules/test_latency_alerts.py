@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from rules.scenario import (
     CONTROL,
     NOWHERE,
-    SECOND,
     STEADY,
     Case,
     Pack,
@@ -98,19 +97,6 @@ def test_against_a_baseline_from_a_file(pack: Pack) -> None:
                 }
             },
         ),
-        Case(
-            name="two sidecars with the same file",
-            series=service(Phase(minutes=90), families=SLIS)
-            + service(Phase(minutes=90), families=SLIS, labels=SECOND)
-            + pinned(90, {sli: slower(shares, 1.5) for sli, shares in STEADY.items()})
-            + pinned(
-                90,
-                {sli: slower(shares, 1.5) for sli, shares in STEADY.items()},
-                labels=SECOND,
-            ),
-            firing={85: QUIET},
-            values={85: {'inference_service:specdec_latency_seconds:mean_baseline{sli="tpot"}': 0.036}},
-        ),
         every=EVERY,
     )
 
@@ -125,17 +111,6 @@ def test_against_a_live_control(pack: Pack) -> None:
             + service(Phase(minutes=90, requests_per_minute=200), families=SLIS, speculative=False, labels=CONTROL),
             firing={85: set()},
             values={55: {'inference_service:specdec_latency_seconds:mean_baseline{baseline_source="control"}': 6.25}},
-        ),
-        Case(
-            name="faster than the control",
-            series=service(Phase(minutes=90, requests_per_minute=200), families=SLIS)
-            + service(
-                busy_and_slow,
-                families=SLIS,
-                speculative=False,
-                labels=CONTROL,
-            ),
-            firing={85: QUIET},
         ),
         Case(
             name="a control that drafts is none",
@@ -227,33 +202,6 @@ def test_a_restart_is_not_a_regression(pack: Pack) -> None:
                 labels={"pod": "chat-1", "instance": "10.0.0.1:10409"},
             ),
             firing=dict.fromkeys(range(184, 268, 4), QUIET),
-        ),
-        every=EVERY,
-    )
-
-
-def test_a_spread_that_widens(pack: Pack) -> None:
-    pack.run(
-        Case(
-            name="the mean moves with it",
-            series=service(
-                Phase(minutes=180),
-                Phase(minutes=80, latency={**STEADY, "tpot": with_tail(STEADY["tpot"], 0.08, 0.05)}),
-                families=SLIS,
-            ),
-            firing={255: {P99}},
-        ),
-        Case(
-            name="the rest faster for it",
-            series=service(
-                Phase(minutes=180),
-                Phase(
-                    minutes=80,
-                    latency={**STEADY, "tpot": with_tail(slower(STEADY["tpot"], 0.9), 0.08, 0.03)},
-                ),
-                families=SLIS,
-            ),
-            firing={255: {P99}},
         ),
         every=EVERY,
     )

@@ -88,19 +88,6 @@ def test_nothing_about_acceptance_fires_at_a_measured_speed_up(pack: Pack) -> No
     )
 
 
-def test_the_same_without_the_sidecar(vllm_pack: Pack) -> None:
-    vllm_pack.run(
-        *per_curve("against a control", (beside_control(curve, 1.6, "vllm") for curve in CURVES)),
-        *per_curve("in 60 requests", (beside_control(curve, 1.6, "vllm", 2) for curve in CURVES)),
-        Case(
-            name="without a control",
-            series=service(Phase(minutes=MINUTES, curve=LOW), source="vllm"),
-            firing={95: {TICKET}},
-        ),
-        every=SLOW_MINUTES,
-    )
-
-
 def test_what_is_no_measured_speed_up_leaves_the_alerts_as_they_are(pack: Pack) -> None:
     both = {PAGE, TICKET}
     speculative = Series(
@@ -197,19 +184,6 @@ def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
             series=service(Phase(minutes=MINUTES, curve=FAIR, drafts_per_minute=20)) + measured(MINUTES, 0.8),
             firing={95: set()},
         ),
-        every=SLOW_MINUTES,
-    )
-
-
-def test_a_measured_loss_without_the_sidecar(vllm_pack: Pack) -> None:
-    vllm_pack.run(
-        Case(
-            name="a live control",
-            series=beside_control(FAIR, 0.8, "vllm"),
-            firing={60: {HARM, MEAN}},
-            values={50: {VERDICT: HARMFUL}},
-        ),
-        Case(name="hardly faster", series=beside_control(FAIR, 0.95, "vllm"), firing={95: {LOSS}}),
         every=SLOW_MINUTES,
     )
 

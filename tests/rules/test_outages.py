@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -122,11 +121,6 @@ def test_what_is_away_is_told_until_it_is_back(presence: Pack, source: Source) -
             values={END - 2: steady(DOWN_PAGE, 224)},
         ),
         Case(
-            name="down, then gone",
-            series=one(WELL, Phase(minutes=60, up=False), Phase(minutes=180, present=False)),
-            values={END - 2: steady(DOWN_PAGE, 230)},
-        ),
-        Case(
             name="scaled in",
             series=one(ALWAYS) + one(WELL, gone, labels=SECOND),
             firing=throughout(HOURS),
@@ -169,11 +163,6 @@ def test_what_is_away_is_told_until_it_is_back(presence: Pack, source: Source) -
             firing=throughout(range(0, END, 4)),
         ),
         Case(
-            name="it makes embeddings, and requests wait",
-            series=service(dataclasses.replace(hung, minutes=END), source=source, speculative=False),
-            firing=throughout(range(0, END, 20)),
-        ),
-        Case(
             name="it stays up in the end",
             series=one(WELL, *again_and_again(Phase(minutes=4, up=False), Phase(minutes=4, restart=True))[1:8], ALWAYS),
             firing={BEFORE + 40: {LOOP_PAGE, LOOP}, BEFORE + 150: QUIET},
@@ -184,20 +173,10 @@ def test_what_is_away_is_told_until_it_is_back(presence: Pack, source: Source) -
             firing=throughout(range(BEFORE + 90, END, 10), LOOP),
         ),
         Case(
-            name="two deployments",
-            series=one(WELL, Phase(minutes=30, restart=True), Phase(minutes=210, restart=True)),
-            firing=throughout(HOURS),
-        ),
-        Case(
             name="a hung engine of two",
             series=one(WELL, hung, Phase(minutes=120)) + one(ALWAYS, labels=SECOND),
             firing={BEFORE + 6: QUIET, BEFORE + 14: {STALLED}, BEFORE + 118: {STALLED}, BEFORE + 130: QUIET},
             values={BEFORE + 118: steady(STALLED, 100)},
-        ),
-        Case(
-            name="idle",
-            series=one(WELL, Phase(minutes=120, drafts_per_minute=0, requests_per_minute=0, running=0)),
-            firing=throughout(range(BEFORE, BEFORE + 120, 20)),
         ),
         Case(
             name="no scrape for 20 minutes",
@@ -209,11 +188,6 @@ def test_what_is_away_is_told_until_it_is_back(presence: Pack, source: Source) -
             series=one(*again_and_again(Phase(minutes=40, drafts_per_minute=0), Phase(minutes=20))),
             firing=throughout(range(BEFORE + 50, END, 10)),
             values={END - 2: {f"{fired(NOT_DRAFTING, '4h')} <= bool {40 // EVERY}": 1}},
-        ),
-        Case(
-            name="no drafts at all any more",
-            series=one(WELL, Phase(minutes=240, drafts_per_minute=0)),
-            values={END - 2: steady(NOT_DRAFTING, 210)},
         ),
         every=EVERY,
     )

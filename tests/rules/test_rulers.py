@@ -8,7 +8,6 @@ import re
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import promql_parser as promql
 import pytest
@@ -16,11 +15,7 @@ import rjsonnet
 import yaml
 
 import yamltext
-from demo.processes import free_port, running
-from deploy.asking import until
-from deploy.manifests import KUBERNETES, read
-from deploy.test_podmonitor import as_prometheus_has_it
-from fieldtools import ROOT, tool
+from fieldtools import ROOT
 from promtool import Promtool
 from rules.conftest import RENDERED
 from rules.scenario import Case, Groups, Pack, Phase, Series, Source, rule_groups, service
@@ -133,40 +128,6 @@ def test_rules_of_one_namespace_see_that_namespace_alone(source: Source, promtoo
         ]
 
     Pack(promtool, tmp_path / "enforced.yaml", tmp_path).run(*cases)
-
-
-@pytest.mark.nightly
-@pytest.mark.debian
-async def test_the_operators_relabelling_gives_each_monitor_its_own_namespace(tmp_path: Path) -> None:
-    """A real Prometheus, which scrapes itself: the rules above see the series of their own namespace, `up` as well."""
-    port = free_port()
-    (endpoint,) = read(KUBERNETES / "monitoring/podmonitor.yaml")["spec"]["podMetricsEndpoints"]
-    jobs = []
-    for namespace in ("prod", "dev"):
-        last = {"targetLabel": "namespace", "replacement": namespace}  # the operator appends it to both
-        jobs.append(
-            {
-                "job_name": namespace,
-                "scrape_interval": "1s",
-                "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": "somewhere"}}],
-                "relabel_configs": as_prometheus_has_it([*endpoint["relabelings"], last]),
-                "metric_relabel_configs": as_prometheus_has_it([*endpoint["metricRelabelings"], last]),
-            }
-        )
-    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": jobs}), encoding="utf-8")
-    command = [
-        tool("prometheus"),
-        f"--config.file={tmp_path}/prometheus.yaml",
-        f"--storage.tsdb.path={tmp_path}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    (rule,) = rules_of(enforced([{"name": "all", "rules": [{"expr": '{__name__=~"up|prometheus_build_info"}'}]}]))
-    async with running("prometheus", command, port=port, ready="/-/ready", directory=tmp_path) as server:
-        await until(server.url, "/api/v1/query?query=prometheus_build_info", lambda data: len(data["result"]) == 2)
-        found = await until(server.url, f"/api/v1/query?query={quote(rule['expr'])}", lambda data: data["result"])
-
-    own = [(sample["metric"]["__name__"], sample["metric"]["job"]) for sample in found["result"]]
-    assert sorted(own) == [("prometheus_build_info", "prod"), ("up", "prod")]
 
 
 # --- The page --------------------------------------------------------------------------------------------------------

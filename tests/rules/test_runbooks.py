@@ -247,24 +247,6 @@ def test_every_call_of_the_exporter_is_one_that_it_takes(page: Path) -> None:
             command.make_context(name, arguments)  # raises for what it does not take
 
 
-def test_commands_are_found_behind_pipes_and_in_substitutions() -> None:
-    block = (
-        "A=$(specdec-exporter check x) # specdec-exporter none\nkubectl logs 'a | b' | specdec-exporter analyze -; wait"
-    )
-
-    found = [words[words.index("specdec-exporter") :] for words in commands(block) if "specdec-exporter" in words]
-
-    assert found == [["specdec-exporter", "check", "x"], ["specdec-exporter", "analyze", "-"]]
-
-
-def test_every_json_in_a_command_parses(page: Path) -> None:
-    for block in code(page.read_text(), "sh"):
-        for words in commands(block):
-            for word in words:
-                if word.startswith(('{"', "[{")):
-                    json.loads(word)
-
-
 def test_every_speculative_configuration_is_one(page: Path) -> None:
     for block in code(page.read_text(), "yaml"):
         flag, configuration = yamltext.load(block)

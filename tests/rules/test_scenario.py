@@ -42,23 +42,3 @@ def test_each_case_is_judged_by_its_own_services(pack: Pack) -> None:
 def test_a_wrong_expectation_fails_with_the_name_of_its_case(wrong: Case, said: str, pack: Pack) -> None:
     with pytest.raises(PromtoolError, match=said):
         pack.run(*(case for case in (down, well) if case.name != wrong.name), wrong, beside)
-
-
-def test_what_fires_is_told_by_case_with_the_names_that_it_has_there(pack: Pack) -> None:
-    found = pack.fired((20, down), (20, well), (20, beside))
-
-    assert [[one.labels["inference_service"] for one in alerts] for alerts in found] == [
-        ["chat"],
-        [],
-        ["chat-control"],
-    ]
-    assert "chat" in str(found[0][0])
-    assert "nobody" not in str(found[0][0].annotations)
-
-
-def test_a_run_refuses_what_would_mix_two_cases(pack: Pack) -> None:
-    with pytest.raises(AssertionError, match="two cases of one name"):
-        pack.run(well, well)
-    nameless = [dataclasses.replace(one, labels={"instance": "a"}) for one in well.series]
-    with pytest.raises(AssertionError, match="a series of no service"):
-        pack.run(*(Case(name=name, series=nameless) for name in ("one", "other")))

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copytree, ignore_patterns
 from typing import NamedTuple
 
 import pytest
@@ -126,30 +125,6 @@ def test_vmalert_s_values_are_prometheus_values(databases: Databases) -> None:
         wanted, found = values(databases.prometheus, rule), values(databases.victoria_metrics, rule)
 
         assert found == {series: pytest.approx(value, rel=1e-9) for series, value in wanted.items()}, str(rule)
-
-
-@pytest.mark.nightly
-@pytest.mark.debian
-def test_both_tell_how_old_a_record_is(databases: Databases) -> None:
-    """So SpecDecodeRulesLagging notices a late ruler. The last evaluation is less than a minute before the end."""
-    age = "max(time() - timestamp(inference_service:specdec_generation_tokens:rate5m))"
-
-    for url in (databases.prometheus, databases.victoria_metrics):
-        assert 60 <= query(url, age, END + 60)[()] < 120
-
-
-@pytest.mark.nightly
-@pytest.mark.field
-def test_a_current_prometheus_has_the_same_values(databases: Databases, tmp_path: Path) -> None:
-    """From the same blocks, rule by rule at one instant. Since 3.0 a range no longer holds the sample at its start."""
-    blocks = copytree(databases.blocks, tmp_path / "blocks", ignore=ignore_patterns("lock", "queries.active"))
-    with prometheus(blocks, "prometheus3") as current:
-        for rule in rulelint.load(COMPAT, {}).rules:
-            wanted = query(databases.prometheus, rule.text, END)
-
-            found = query(current, rule.text, END)
-
-            assert found == {series: pytest.approx(value, rel=1e-9) for series, value in wanted.items()}, str(rule)
 
 
 @pytest.mark.nightly

@@ -18,8 +18,8 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from report import DOCS, measured_by, record, recording
 from running import Exporter, exporter
-from soak.report import record, seeded
 
 KEPT_FILES = 40
 KILL_WITHIN_SECONDS = 1.0
@@ -172,8 +172,9 @@ async def caught_up(running: Exporter, expected: int) -> int:
 
 
 def main() -> None:
-    """Run it and write the table."""
-    parser = seeded(__doc__)
+    """Run it and print the table."""
+    parser = recording(__doc__)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="repeats a run")
     parser.add_argument("--kills", type=int, default=200)
     options = parser.parse_args()
     print(f"seed {options.seed}")
@@ -191,7 +192,9 @@ def main() -> None:
         ("lines read between the last scrape and the kill, lost with the process", f"{tally.unscraped:,}"),
     ]
     print(*(f"{what}: {number}" for what, number in rows), sep="\n")
-    record("killed", f"make soak-killed KILLS={options.kills}", ("", "number"), rows)
+    if options.record:
+        command = f"make soak-killed KILLS={options.kills} ARGS=--record"
+        record(DOCS / "reliability.md", "killed", ("", "number"), rows, measured_by(command))
     sys.exit(1 if tally.torn or tally.lost or tally.doubled else 0)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""``make soak-memory``: every bomb against one exporter; the table goes into docs/reliability.md."""
+"""``make soak-memory``: every bomb against one exporter; with ``--record`` the table goes into docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from report import DOCS, measured_by, record, recording
 from soak.bombs import ALL, LIMIT_MIB, target
-from soak.report import record
 
 
-async def main() -> int:
+async def main(*, recorded: bool) -> int:
     """Run the bombs one after the other in one process, so that leaks add up; 1 if memory went beyond the limit."""
     rows, worst = [], 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -35,10 +35,10 @@ async def main() -> int:
                 sys.stdout.write("\t".join(rows[-1]) + "\n")
                 sys.stdout.flush()
     header = ("Bomb", "Predictor's metrics", "Peak memory", "Longest scrape", "Longest wait for health", "Dropped")
-    if len(sys.argv) == 1:
-        record("memory", "make soak-memory", header, rows)
+    if recorded:
+        record(DOCS / "reliability.md", "memory", header, rows, measured_by("make soak-memory ARGS=--record"))
     return worst > LIMIT_MIB
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(asyncio.run(main(recorded=recording(__doc__).parse_args().record)))

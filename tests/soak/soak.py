@@ -1,12 +1,11 @@
 """``make soak``: weeks of work in an hour; it fails when memory, descriptors or threads grow, or a counter is wrong.
 
-Two phases, one exporter each: many scrapes, and much log. Amounts grow with ``--minutes``; the table in
-docs/reliability.md has the amounts that were done.
+One exporter gets many scrapes and much log at once. Amounts grow with ``--minutes``; the table in docs/reliability.md
+has the amounts that were done.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import dataclasses
@@ -17,23 +16,22 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 
 from bench.processes import ENVIRONMENT
+from report import DOCS, measured_by, record, recording
 from running import Exporter, exporter
 from soak.growinglog import ROTATED_FILES, GrowingLog
 from soak.predictors import Counting, Predictor
-from soak.report import record
-from soak.watch import HEADER, Phase
+from soak.watch import HEADER, Watch
 from specdec_exporter.predictor.sources.tail import ROTATE_WAIT_SECONDS
 
 # In an hour.
-SCRAPES = 200_000
-LOG_BYTES = 20_000_000_000
-PHASES = ("scrapes", "log")
+SCRAPES = 150_000
+LOG_BYTES = 10_000_000_000
 WARM_UP_SHARE = 0.1
 LEAST_WARM_UP = 1500  # scrapes: bounded windows are full (docs/benchmarks.md)
 
@@ -50,159 +48,136 @@ _UP = re.compile(rb"^specdec_up\{.*\} (\S+)$", re.MULTILINE)
 _DRAFTS = re.compile(rb"^specdec_drafts_total\{.*\} (\S+)$", re.MULTILINE)
 
 
-class Soak:
-    """The phases of a soak of so many minutes."""
+async def soak(minutes: float, directory: Path) -> Watch:
+    """Scrape an exporter without a pause, while it reads a log that grows as fast as it is read and is rotated."""
+    share = minutes / 60
+    scrapes, log_bytes = round(SCRAPES * share), round(LOG_BYTES * share)
+    counting = Counting()
+    predictor = Predictor(counting)
+    await predictor.open()
+    log = GrowingLog(directory)
+    flags = (f"--predictor.url={predictor.url}", f"--predictor.log-path={log.path}", "--predictor.log-from=start")
+    try:
+        async with (
+            asyncio.timeout(180 * minutes + 600),
+            exporter(*flags, stdin=None, **ENVIRONMENT) as running,
+        ):
+            watch = Watch(running.process.pid, more_descriptors=ROTATED_FILES)
+            # As many reloads in every run, however long it is.
+            async with _busy(running, watch, counting, reload_seconds=minutes):
+                warm_up = max(LEAST_WARM_UP, round(WARM_UP_SHARE * scrapes))
+                await asyncio.gather(
+                    _scrape(running, Watch(0), warm_up), _write(running, log, round(WARM_UP_SHARE * log_bytes))
+                )
+            written = log.bytes
+            async with watch.measured(), _busy(running, watch, counting, reload_seconds=minutes) as asked:
+                await asyncio.gather(_scrape(running, watch, scrapes), _write(running, log, log_bytes))
+                await asyncio.sleep(2 * ROTATE_WAIT_SECONDS)  # rotated files are left alone for so long
+            await _check_totals(running, watch, log)
+            watch.amount = (
+                f"{scrapes:,} scrapes, {asked.statuses:,} reads of the status, {asked.reloads} reloads, "
+                f"{(log.bytes - written) / 1e9:.1f} GB of log, {log.rotations} rotations"
+            )
+            return watch
+    finally:
+        log.close()
+        await predictor.close()
 
-    def __init__(self, minutes: float, directory: Path) -> None:
-        self._share = minutes / 60
-        self._minute = minutes  # seconds: every run has as many reloads
-        self._directory = directory
 
-    # --- Many scrapes ---
+async def _scrape(running: Exporter, watch: Watch, amount: int) -> None:
+    """Two scrapers: one keeps its connection and wants OpenMetrics and gzip, one wants neither."""
+    numbers = itertools.count()
 
-    async def scrapes(self) -> Phase:
-        """Scrape one exporter without a pause, while others read its status and its configuration is reloaded."""
-        amount = round(SCRAPES * self._share)
-        counting = Counting()
-        predictor = Predictor(counting)
-        await predictor.open()
-        try:
-            async with exporter(f"--predictor.url={predictor.url}", stdin=None, **ENVIRONMENT) as running:
-                phase = Phase("scrapes", running.process.pid)
-                async with self._busy(running, phase, counting):
-                    await self._scrape(running, Phase("", 0), max(LEAST_WARM_UP, round(WARM_UP_SHARE * amount)))
-                before = predictor.seen.requests["/metrics"]
-                async with phase.measured(), self._busy(running, phase, counting) as asked:
-                    await self._scrape(running, phase, amount)
-                fetches = predictor.seen.requests["/metrics"] - before
-                requests = amount + asked.statuses
-                phase.check(fetches <= requests, f"{fetches:,} fetches for {requests:,} requests")
-                phase.amount = f"{amount:,} scrapes, {asked.statuses:,} reads of the status, {asked.reloads} reloads"
-                return phase
-        finally:
-            await predictor.close()
-
-    async def _scrape(self, running: Exporter, phase: Phase, amount: int) -> None:
-        """Two scrapers: one keeps its connection and wants OpenMetrics and gzip, one wants neither."""
-        numbers = itertools.count()
-
-        async def scraper(headers: dict[str, str]) -> None:
-            drafts = 0.0
-            async with aiohttp.ClientSession(auto_decompress=False) as session:
-                while next(numbers) < amount:
-                    began = time.perf_counter()
-                    async with session.get(running.url + "/metrics", headers=headers) as response:
-                        body = await response.read()
-                    phase.latencies.append(time.perf_counter() - began)
-                    if response.headers.get("Content-Encoding") == "gzip":
-                        body = gzip.decompress(body)
-                    phase.check(response.status == 200, f"a scrape was answered with {response.status}")
-                    phase.check(_UP.findall(body) == [b"1.0"], "specdec_up was not 1")
-                    found = sum(map(float, _DRAFTS.findall(body)))
-                    phase.check(found >= drafts, "specdec_drafts_total fell")
-                    drafts = found
-
-        await asyncio.gather(scraper(_OPENMETRICS), scraper(_TEXT))
-
-    # --- Much log ---
-
-    async def log(self) -> Phase:
-        """Write a log at the speed at which the exporter reads it, rotate it, and count what the exporter found."""
-        amount = round(LOG_BYTES * self._share)
-        counting = Counting()
-        predictor = Predictor(counting)
-        await predictor.open()
-        log = GrowingLog(self._directory)
-        reading = (f"--predictor.log-path={log.path}", "--predictor.log-from=start")
-        try:
-            async with exporter(f"--predictor.url={predictor.url}", *reading, stdin=None, **ENVIRONMENT) as running:
-                phase = Phase("log", running.process.pid, more_descriptors=ROTATED_FILES)
-                async with self._busy(running, phase, counting):
-                    await self._write(running, Phase("", 0), log, round(WARM_UP_SHARE * amount))
-                before = log.bytes
-                async with phase.measured(), self._busy(running, phase, counting):
-                    await self._write(running, phase, log, amount)
-                    await asyncio.sleep(2 * ROTATE_WAIT_SECONDS)  # rotated files are left alone for so long
-                samples = await running.samples(**_TEXT)
-                for what, expected in {
-                    "specdec_log_reader_lines_total": log.lines,
-                    "specdec_log_reader_rotations_total": log.renamed,
-                    "specdec_log_reader_truncations_total": log.truncated,
-                    "specdec_log_reader_parse_errors_total": 0,
-                    "specdec_log_reader_oversized_lines_total": 0,
-                    "specdec_log_reader_read_errors_total": 0,
-                    "specdec_log_windows_total": log.windows,
-                    "specdec_log_accepted_tokens_total": log.accepted_tokens,
-                    "specdec_log_draft_tokens_total": log.draft_tokens,
-                }.items():
-                    phase.equal(what, _total(samples, what), expected)
-                # The part of a line that was read before its file was cut is read again in the copy.
-                read = _total(samples, "specdec_log_reader_bytes_total")
-                phase.check(read >= log.bytes, f"{read:,.0f} bytes read, {log.bytes:,} written")
-                written = log.bytes - before
-                speed = written / 1e6 / phase.seconds
-                phase.amount = f"{written / 1e9:.1f} GB of log at {speed:.0f} MB/s, {log.rotations} rotations"
-                return phase
-        finally:
-            log.close()
-            await predictor.close()
-
-    async def _write(self, running: Exporter, phase: Phase, log: GrowingLog, amount: int) -> None:
-        """Write so many bytes and wait until they are read; scrape all the while."""
-        read = lines = 0.0
-        wanted = log.bytes + amount
-        async with asyncio.timeout(120 * self._minute + 600):
-            while lines < log.lines or log.bytes < wanted:
+    async def scraper(headers: dict[str, str]) -> None:
+        drafts = 0.0
+        async with aiohttp.ClientSession(auto_decompress=False) as session:
+            while next(numbers) < amount:
                 began = time.perf_counter()
-                samples = await running.samples(**_TEXT)
-                phase.latencies.append(time.perf_counter() - began)
-                read = _total(samples, "specdec_log_reader_bytes_total")
-                lines = _total(samples, "specdec_log_reader_lines_total")
-                for _ in range(25):  # 100 MB to a scrape
-                    if log.bytes < wanted and log.may_grow(read):
-                        log.write()
-                    await asyncio.sleep(0.005)
+                async with session.get(running.url + "/metrics", headers=headers) as response:
+                    body = await response.read()
+                watch.latencies.append(time.perf_counter() - began)
+                if response.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                watch.check(response.status == 200, f"a scrape was answered with {response.status}")
+                watch.check(_UP.findall(body) == [b"1.0"], "specdec_up was not 1")
+                found = sum(map(float, _DRAFTS.findall(body)))
+                watch.check(found >= drafts, "specdec_drafts_total fell")
+                drafts = found
 
-    # --- What goes on in every phase ---
+    await asyncio.gather(scraper(_OPENMETRICS), scraper(_TEXT))
 
-    @contextlib.asynccontextmanager
-    async def _busy(self, running: Exporter, phase: Phase, counting: Counting) -> AsyncIterator[Asked]:
-        """Move the counters, read the status, reload."""
-        asked, loaded = Asked(), _loaded(running)
 
-        async def count() -> None:
-            while True:
-                counting.go_on()
-                await asyncio.sleep(_TICK_SECONDS)
+async def _write(running: Exporter, log: GrowingLog, amount: int) -> None:
+    """Write so many bytes and wait until they are read."""
+    read = lines = 0.0
+    wanted = log.bytes + amount
+    while lines < log.lines or log.bytes < wanted:
+        samples = await running.samples(**_TEXT)
+        read = _total(samples, "specdec_log_reader_bytes_total")
+        lines = _total(samples, "specdec_log_reader_lines_total")
+        for _ in range(25):  # 100 MB to a scrape
+            if log.bytes < wanted and log.may_grow(read):
+                log.write()
+            await asyncio.sleep(0.005)
 
-        async def read() -> None:
-            while True:
-                for path in ("/-/healthy", "/-/ready", "/", "/api/v1/status"):
-                    await running.get(path, **_TEXT)
-                asked.statuses += 1
-                await asyncio.sleep(_READ_SECONDS)
 
-        async def reload() -> None:
-            while True:
-                await asyncio.sleep(self._minute)
-                running.process.send_signal(signal.SIGHUP)
-                asked.reloads += 1
+async def _check_totals(running: Exporter, watch: Watch, log: GrowingLog) -> None:
+    samples = await running.samples(**_TEXT)
+    for what, expected in {
+        "specdec_log_reader_lines_total": log.lines,
+        "specdec_log_reader_rotations_total": log.renamed,
+        "specdec_log_reader_truncations_total": log.truncated,
+        "specdec_log_reader_parse_errors_total": 0,
+        "specdec_log_reader_oversized_lines_total": 0,
+        "specdec_log_reader_read_errors_total": 0,
+        "specdec_log_windows_total": log.windows,
+        "specdec_log_accepted_tokens_total": log.accepted_tokens,
+        "specdec_log_draft_tokens_total": log.draft_tokens,
+    }.items():
+        watch.equal(what, _total(samples, what), expected)
+    # The part of a line that was read before its file was cut is read again in the copy.
+    read = _total(samples, "specdec_log_reader_bytes_total")
+    watch.check(read >= log.bytes, f"{read:,.0f} bytes read, {log.bytes:,} written")
 
-        tasks = [asyncio.create_task(each()) for each in (count, read, reload)]
-        try:
-            yield asked
-            for task in tasks:
-                if task.done():
-                    task.result()  # raises what ended it
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        complaints = [line for line in running.log if "level=error" in line or "Traceback" in line]
-        phase.check(not complaints, f"the exporter said: {complaints[:1]}")
-        async with asyncio.timeout(60):
-            while _loaded(running) < loaded + asked.reloads:
-                await asyncio.sleep(0.1)
+
+@contextlib.asynccontextmanager
+async def _busy(running: Exporter, watch: Watch, counting: Counting, *, reload_seconds: float) -> AsyncIterator[Asked]:
+    """Move the counters, read the status, reload."""
+    asked, loaded = Asked(), _loaded(running)
+
+    async def count() -> None:
+        while True:
+            counting.go_on()
+            await asyncio.sleep(_TICK_SECONDS)
+
+    async def read() -> None:
+        while True:
+            for path in ("/-/healthy", "/-/ready", "/", "/api/v1/status"):
+                await running.get(path, **_TEXT)
+            asked.statuses += 1
+            await asyncio.sleep(_READ_SECONDS)
+
+    async def reload() -> None:
+        while True:
+            await asyncio.sleep(reload_seconds)
+            running.process.send_signal(signal.SIGHUP)
+            asked.reloads += 1
+
+    tasks = [asyncio.create_task(each()) for each in (count, read, reload)]
+    try:
+        yield asked
+        for task in tasks:
+            if task.done():
+                task.result()  # raises what ended it
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    complaints = [line for line in running.log if "level=error" in line or "Traceback" in line]
+    watch.check(not complaints, f"the exporter said: {complaints[:1]}")
+    async with asyncio.timeout(60):
+        while _loaded(running) < loaded + asked.reloads:
+            await asyncio.sleep(0.1)
 
 
 @dataclasses.dataclass(slots=True)
@@ -223,32 +198,20 @@ def _total(samples: dict[str, float], family: str) -> float:
     return sum(value for series, value in samples.items() if series.partition("{")[0] == family)
 
 
-async def _soak(minutes: float, only: Sequence[str]) -> int:
+def main() -> int:
+    """Return 0 if every limit held."""
+    parser = recording(__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    arguments = parser.parse_args()
     memory = Path("/dev/shm")  # a log at speed is no test of the disk
     with tempfile.TemporaryDirectory(prefix="specdec-soak-", dir=memory if memory.is_dir() else None) as directory:
-        soak = Soak(minutes, Path(directory))
-        phases: list[Phase] = []
-        for name in only or PHASES:
-            phases.append(phase := await getattr(soak, name)())
-            print(" | ".join(phase.row()), flush=True)
-            for limit in phase.broken:
-                print(f"  BROKEN: {limit}", flush=True)
-    if any(phase.broken for phase in phases):
-        return 1
-    if not only:
-        record("soak", f"make soak MINUTES={minutes:g}", HEADER, [phase.row() for phase in phases])
-    return 0
-
-
-def main() -> int:
-    """Return 0 if every limit held; then the tables are written, unless only some phases ran."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("phases", nargs="*", metavar="PHASE", help=f"only these of {', '.join(PHASES)}")
-    arguments = parser.parse_args()
-    if unknown := set(arguments.phases) - set(PHASES):
-        parser.error(f"no such phase: {', '.join(sorted(unknown))}")
-    return asyncio.run(_soak(arguments.minutes, arguments.phases))
+        watch = asyncio.run(soak(arguments.minutes, Path(directory)))
+    print(*(f"{what}: {measured}" for what, measured in zip(HEADER, watch.row(), strict=True)), sep="\n")
+    print(*(f"BROKEN: {limit}" for limit in watch.broken), sep="\n")
+    if arguments.record:
+        command = f"make soak MINUTES={arguments.minutes:g} ARGS=--record"
+        record(DOCS / "reliability.md", "soak", HEADER, [watch.row()], measured_by(command))
+    return bool(watch.broken)
 
 
 if __name__ == "__main__":

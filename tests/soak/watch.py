@@ -37,10 +37,9 @@ class Rest:
 
 
 @dataclasses.dataclass(slots=True)
-class Phase:
-    """One phase of the soak: its amount in words, what was measured, and the limits that did not hold."""
+class Watch:
+    """A soak: its amount in words, what was measured, and the limits that did not hold."""
 
-    name: str
     pid: int
     more_descriptors: int = 0  # at the end than at the start: rotated files stay open while they exist
     amount: str = ""
@@ -78,7 +77,6 @@ class Phase:
     def row(self) -> tuple[str, ...]:
         """The cells under :data:`HEADER`."""
         return (
-            self.name,
             self.amount,
             f"{self.seconds / 60:.1f} min",
             f"{self.start.rss:.1f}, {self.end.rss:.1f}, {self.peak:.1f}",
@@ -97,7 +95,6 @@ def _percentiles(seconds: list[float]) -> str:
 
 
 HEADER = (
-    "Phase",
     "Amount",
     "Time",
     "RSS at start, end, peak (MiB)",

@@ -468,6 +468,11 @@ async def test_a_request_that_nobody_waits_for_is_given_up(session: aiohttp.Clie
         assert gate.requests > given_up
 
 
+@pytest.mark.parametrize("url", ["http://u:p@h:1/x?token=p", "http://h:1/x?token=p#p", "http://u@h:1/x"])
+def test_a_shown_url_has_no_credentials(url: str) -> None:
+    assert fetch.without_credentials(url) == "http://h:1/x"
+
+
 # -- version ---------------------------------------------------------------------------------------------------------
 
 

@@ -5,25 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
-import re
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from running import wait_until
+import tsdb
 from vllm.server import get
 
 SERVICE_NAME: Final = "tiny-service"
-_START_SECONDS: Final = 30.0
-_STOP_SECONDS: Final = 10.0
-_COMMAND_SECONDS: Final = 60.0
-_LISTENING: Final = re.compile(r"msg=listening address=127\.0\.0\.1:(\d+)")
 
 
 class Exposition:
@@ -91,58 +84,13 @@ class Exporter:
 def serving(
     predictor_url: str, predictor_log: Path, *, own_log: Path, baseline: Path | None = None
 ) -> Iterator[Exporter]:
-    """Run the exporter beside a predictor, on a port of its own choice; its log goes to ``own_log``."""
-    pinned = [] if baseline is None else [f"--baseline.file={baseline}"]
-    with own_log.open("wb") as log:
-        process = subprocess.Popen(
-            _command(
-                "serve",
-                "--web.listen-address=127.0.0.1:0",
-                f"--predictor.url={predictor_url}",
-                f"--predictor.log-path={predictor_log}",
-                f"--predictor.name={SERVICE_NAME}",
-                *pinned,
-            ),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=_environment(),
-        )
-    try:
-
-        def listens() -> bool:
-            assert process.poll() is None, f"the exporter ended: {own_log.read_text()}"
-            return _LISTENING.search(own_log.read_text()) is not None
-
-        wait_until(listens, seconds=_START_SECONDS, what="listening exporter")
-        found = _LISTENING.search(own_log.read_text())
-        assert found is not None
-        yield Exporter(f"http://127.0.0.1:{found[1]}")
-    finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS)
-        finally:
-            process.kill()
-            process.wait()
-
-
-def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run another command of the exporter to its end, whatever its exit code."""
-    return subprocess.run(
-        _command(*arguments),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_SECONDS,
-        env=_environment(),
-        check=False,
+    """Run the exporter beside a predictor; its log goes to ``own_log``."""
+    address = f"127.0.0.1:{tsdb.free_port()}"
+    command = (
+        *(sys.executable, "-m", "specdec_exporter", "serve", f"--web.listen-address={address}"),
+        *(f"--predictor.url={predictor_url}", f"--predictor.log-path={predictor_log}"),
+        f"--predictor.name={SERVICE_NAME}",
+        *(() if baseline is None else (f"--baseline.file={baseline}",)),
     )
-
-
-def _command(*arguments: str) -> Sequence[str]:
-    return (sys.executable, "-m", "specdec_exporter", *arguments)
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("SPECDEC_")}
+    with tsdb.serving(command, f"http://{address}", "/-/ready", own_log) as url:
+        yield Exporter(url)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from deploy.cli import exporter as run
 from running import wait_until
 from specdec_exporter.predictor.versions import parse_release
 from vllm import hostile
-from vllm.exporter import Exposition, run_command
+from vllm.exporter import Exposition
 from vllm.language import CHORUS, Prompt, excerpt, flawed_copy
 from vllm.server import Installation, Server, running
 from vllm.test_real_server import VLLM
@@ -75,7 +76,7 @@ def test_saved_responses_sum_up_to_the_counters(installation: Installation, mode
         drafted = await_drafts_in_log(server)
     responses.write_text("\n".join(lines) + "\n")
 
-    result = run_command("analyze", str(server.log_path), "--responses", str(responses), "--output", "jsonl")
+    result = run("analyze", str(server.log_path), "--responses", str(responses), "--output", "jsonl")
     assert result.returncode == 0, result.stderr
     objects = [json.loads(line) for line in result.stdout.splitlines()]
     # The log is full of forged lines, and has the server's own numbers all the same.
@@ -100,5 +101,5 @@ def test_saved_responses_sum_up_to_the_counters(installation: Installation, mode
     by_temperature = {group["temperature"]: group["group"]["requests"] for group in summary["by_temperature"]}
     assert by_temperature == {0.0: 5, 0.7: 1}
     assert summary["requests_without_temperature"] == 0
-    report = run_command("analyze", str(server.log_path), "--responses", str(responses))
+    report = run("analyze", str(server.log_path), "--responses", str(responses))
     assert "By temperature" in report.stdout

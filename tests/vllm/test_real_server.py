@@ -11,13 +11,14 @@ from typing import Final
 
 import pytest
 
+from deploy.cli import exporter as run
 from vllm import scenarios
-from vllm.exporter import SERVICE_NAME, Exporter, Exposition, run_command, serving
+from vllm.exporter import SERVICE_NAME, Exporter, Exposition, serving
 from vllm.language import Language
 from vllm.play import await_log, send, sum_log
 from vllm.predict import Counts
 from vllm.scenarios import Scenario
-from vllm.server import MODEL_NAME, Installation, Server, running
+from vllm.server import Installation, Server, running
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,14 +186,8 @@ def test_the_start_is_told_by_log_and_metrics(observation: Observation) -> None:
     assert (start["kv_cache_tokens"], start["max_num_seqs"], start["quantization"]) == (capacity, 8, None)
     assert {"load_weights", "init_engine"} <= start["phases"].keys()
     assert 0 < start["phases"]["init_engine"] < start["ready_seconds"] + 1
-    analysed = run_command("analyze", str(observation.server.log_path))
+    analysed = run("analyze", str(observation.server.log_path))
     assert f"KV cache of {capacity:,} tokens" in " ".join(analysed.stdout.split())
-
-
-def test_every_series_carries_the_predictors_labels(observation: Observation) -> None:
-    ((labels, _),) = observation.after.select(OURS.generation_tokens)
-    assert labels == {"inference_service": SERVICE_NAME, "model_name": MODEL_NAME, "engine": "0"}
-    assert observation.after.value("specdec_up", inference_service=SERVICE_NAME) == 1.0
 
 
 @pytest.mark.parametrize(("theirs", "ours"), HISTOGRAMS.items(), ids=HISTOGRAMS.values())
@@ -271,17 +266,6 @@ def test_the_predictor_is_described(observation: Observation, installation: Inst
     assert observation.after.value("specdec_num_speculative_tokens") == (scenario.k or None)
 
 
-def test_the_state_follows_the_traffic(observation: Observation) -> None:
-    def states(exposition: Exposition) -> set[str]:
-        return {state for state, value in exposition.by("state", "specdec_predictor_state").items() if value == 1.0}
-
-    if observation.scenario.method is None:
-        assert states(observation.before) == states(observation.after) == {"speculation_off"}
-    else:
-        assert states(observation.before) == {"idle"}
-        assert states(observation.after_phases[0][1]) == {"drafting"}
-
-
 def test_the_status_api_agrees(observation: Observation) -> None:
     status = observation.exporter.status()
     assert status["inference_service"] == SERVICE_NAME
@@ -300,7 +284,7 @@ def test_the_status_api_agrees(observation: Observation) -> None:
 
 def test_analyze_reads_the_same_from_the_log(observation: Observation) -> None:
     scenario = observation.scenario
-    result = run_command("analyze", str(observation.server.log_path), "--output", "jsonl")
+    result = run("analyze", str(observation.server.log_path), "--output", "jsonl")
     assert result.returncode == 0, result.stderr
     events = [json.loads(line) for line in result.stdout.splitlines()]
     windows = [event for event in events if event["kind"] == "spec_decoding"]
@@ -316,7 +300,7 @@ def test_analyze_reads_the_same_from_the_log(observation: Observation) -> None:
 
 
 def test_check_passes_judgement(observation: Observation) -> None:
-    result = run_command("check", observation.server.url)
+    result = run("check", observation.server.url)
     assert "Traceback" not in result.stderr
     # Speculation that is off, or accepts less than half over all traffic, is worth a warning; nothing here fails.
     pays = 2 * observation.expected.accepted_tokens >= observation.expected.draft_tokens > 0
@@ -326,7 +310,7 @@ def test_check_passes_judgement(observation: Observation) -> None:
 def test_the_doctor_finds_no_fault_in_a_server_that_runs(observation: Observation) -> None:
     server, scenario = observation.server, observation.scenario
     log = ("--predictor.log-path", str(server.log_path))
-    result = run_command("doctor", server.url, "--args", shlex.join(server.command), *log, "--output", "json")
+    result = run("doctor", server.url, "--args", shlex.join(server.command), *log, "--output", "json")
     assert result.returncode in (0, 2), result.stdout + result.stderr
     found = json.loads(result.stdout)
     assert "Not the same" not in {each["subject"] for each in found["findings"]}
@@ -354,7 +338,7 @@ def test_a_restart_neither_doubles_nor_negates_anything(
         assert down.value("specdec_up") == 0.0
         assert down.select(OURS.drafts) == []
         assert down.value("specdec_predictor_state", state="unreachable") == 1.0
-        assert run_command("check", server.url).returncode == 1
+        assert run("check", server.url).returncode == 1
 
         server.start()
         assert OURS.count(exporter.scrape()) == nothing(scenario)

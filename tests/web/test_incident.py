@@ -67,7 +67,7 @@ async def scraped(incident: Iterable[Step], timeout_seconds: float) -> tuple[lis
                     scrapes.append(Scrape(at, {_key(each.name, each.labels): each.value for each in samples}))
         finally:
             await runtime.stop()
-    return scrapes, judge(scrapes, predictor.answers, WINDOW_SECONDS)
+    return scrapes, judge(scrapes, predictor.answers)
 
 
 def _key(name: str, labels: dict[str, str]) -> str:
