@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES
-from loglines import ARGUMENTS, ARGUMENTS_HEADER, HEADER, SPEC_0_9, SPEC_V0, without_place
+from loglines import ARGUMENTS, ARGUMENTS_HEADER, HEADER, SPEC_V0, without_place
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor.log import joining
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -50,7 +50,13 @@ def drafts(accepted: int = 9, writer: str = "APIServer pid=7") -> bytes:
     ).encode()
 
 
-OLD_DRAFTS, V0_DRAFTS = ((HEADER + message).encode() for message in (SPEC_0_9, SPEC_V0))
+# Cut within its list, this line is whole: its other positions are 0.
+OLD_DRAFTS = (
+    b"INFO 11-20 22:04:52 [metrics.py:87] SpecDecoding metrics: Draft acceptance rate: 25.0%, "
+    b"Mean acceptance length: 1.50, Accepted: 3 tokens, Drafted: 12 tokens, "
+    b"Per-position acceptance rate: 0.500, 0.000, 0.000"
+)
+V0_DRAFTS = (HEADER + SPEC_V0).encode()
 
 
 @dataclasses.dataclass

@@ -135,26 +135,6 @@ kinds = pytest.mark.parametrize(("reader", "error"), READERS, ids=["config", "we
 
 
 @kinds
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"nonsense: 1", ": nonsense: unknown key"),
-        (b"a: 1\na: 2", "line 2: a: expected every key once"),
-    ],
-)
-def test_every_kind_of_file_is_refused_alike(
-    reader: Callable[[str], object], error: type[SpecdecError], content: bytes, words: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "file.yaml"
-    path.write_bytes(content)
-    with pytest.raises(error) as caught:
-        reader(str(path))
-    assert str(caught.value).startswith(str(path))
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@kinds
 @pytest.mark.parametrize("name", ["missing.yaml", ".", "a\x00b", "\ud800"])
 def test_a_file_that_cannot_be_read_is_one_clear_line(
     reader: Callable[[str], object], error: type[SpecdecError], name: str, tmp_path: Path
