@@ -36,15 +36,14 @@ Output = Literal["text", "markdown", "json"]
 def command(
     *, baseline: str, candidates: tuple[str, ...], output: Output, plot: str | None, fail_on_regression: bool
 ) -> int:
-    r"""Compare recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
+    """Compare recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
 
     All are files of `baseline record`.
 
     With three or more, one of them was recorded without speculation. The others may have any methods and k. The answer
     is the fastest one at each load, the load at which speculation stops paying, and the --speculative-config to use.
 
-    \b
-    compare plain.yaml k1.yaml k3.yaml k6.yaml --plot speedup.svg
+    For example: compare plain.yaml k1.yaml k3.yaml k6.yaml --plot speedup.svg
     """
     if plot is not None:
         from specdec_exporter.terminal.plot import check_plot
