@@ -294,6 +294,8 @@ def look_at_serve(old: Side, new: Side, player: Player, folder: Path, *, quick: 
         for _, url in sides:
             wait_for_logs(url, predictors)
         time.sleep(0.0 if quick else SHORT_WINDOW_SECONDS)
+        for _, url in sides:
+            get(f"{url}/metrics")  # what grows now grew within the window that decides whether it drafts
         player.stage = "after"
         wait_and_look()
 
