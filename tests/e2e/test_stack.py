@@ -120,7 +120,7 @@ async def stack_beside(server: Server, baseline: Path, directory: Path) -> Async
 async def record_baseline(server: Server, file: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "specdec_exporter", "baseline", "record", f"--predictor.url={server.url}"),
-        *(f"--predictor.log-path={server.log_path}", f"--duration={BASELINE_SECONDS}s", f"--output={file}"),
+        *(f"--predictor.log-path={server.log_path}", f"--duration={BASELINE_SECONDS}s", f"--file={file}"),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
