@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import yaml
 
 from demo.pager import Pager, pager
 from demo.processes import Server as Process
@@ -110,7 +110,7 @@ async def stack_beside(server: Server, baseline: Path, directory: Path) -> Async
     }
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        exp = await stack.enter_async_context(exporter(yaml.safe_dump(config), directory))
+        exp = await stack.enter_async_context(exporter(json.dumps(config), directory))
         receiver = await stack.enter_async_context(pager(shown_nowhere))
         alerts_to = await stack.enter_async_context(alertmanager(receiver.url, directory))
         prom = await stack.enter_async_context(prometheus({"tiny-0": exp}, alerts_to, directory, PACK_CONFIG))
