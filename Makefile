@@ -1,5 +1,5 @@
 # Two commands do all the set-up: `make demo` and `make test`. Everything else is for developers; `make help` lists it.
-# `make check` is for every edit; `make test`, `make test-tools`, `make test-vllm` and `make test-e2e` are .ci/run; what
+# `make check` is for every edit; `make test`, the demo, `make test-tools` and `make test-vllm` are .ci/run; what
 # takes too long for it is `make ci-nightly`.
 
 PYTHON ?= python3

@@ -15,7 +15,7 @@ test-vllm: $(VENV)/.dev ## The exporter beside real vLLM servers; VLLM="0.21.0 0
 test-vllm-nightly: MARKED = nightly
 test-vllm-nightly: test-vllm ## What is measured beside real servers: comparisons, the speed-up
 
-ci-nightly: test-vllm-nightly
+ci-nightly: test-vllm-nightly test-e2e
 
 test-e2e: $(VENV)/.dev ## From a real vLLM's dying draft head to a page: exporter, Prometheus, Alertmanager
 	@tests/debian.sh prometheus prometheus-alertmanager
