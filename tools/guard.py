@@ -43,6 +43,7 @@ FIRST = "57d14fd"
 BASELINE_MODEL = "simulated/target-8b"
 FORMATS = {"text": "text/plain;version=0.0.4", "OpenMetrics": "application/openmetrics-text;version=1.0.0"}
 SHORT_WINDOW_SECONDS = 61.0  # history begins after the policy's short_window_seconds
+INTERVAL_SECONDS = 20.0  # long enough to be kept as a sample of its own, and as an interval of a load
 READ_SECONDS = 60.0
 
 LEFT_OUT = re.compile(r"# HELP |(# TYPE )?(process|python)_")
@@ -293,9 +294,12 @@ def look_at_serve(old: Side, new: Side, player: Player, folder: Path, *, quick: 
                 file.write(log.read_bytes()[copy.stat().st_size :])
         for _, url in sides:
             wait_for_logs(url, predictors)
-        time.sleep(0.0 if quick else SHORT_WINDOW_SECONDS)
-        for _, url in sides:
-            get(f"{url}/metrics")  # what grows now grew within the window that decides whether it drafts
+            get(f"{url}/metrics")  # a scrape samples what of the log was read before it
+        if not quick:
+            time.sleep(SHORT_WINDOW_SECONDS)
+            for _, url in sides:
+                get(f"{url}/metrics")  # what grows now grew within the window that decides whether it drafts
+            time.sleep(INTERVAL_SECONDS)
         player.stage = "after"
         wait_and_look()
 
