@@ -33,7 +33,7 @@ Fields = dict[str, str]
 Known = Mapping[str, tuple[str, re.Pattern[str]]]
 
 
-class Unreadable(Exception):  # noqa: N818  caught by message.py, which makes it a Malformed
+class UnreadableError(Exception):  # caught by message.py, which makes it a Malformed
     """One of vLLM's lines cannot be read. ``incomplete``: it is right as far as it goes."""
 
     def __init__(self, reason: str, *, incomplete: bool = False) -> None:
@@ -51,7 +51,7 @@ def read_fields(body: str, known: Known, *, joined: bool, rename: Callable[[str]
     """``"A: 1 x, B: 2"`` -> ``{"A": "1", "B": "2"}``: the number of each known field, without its unit.
 
     ``rename`` gets the names that are not known. ``joined``: every field must be known by name. Raises
-    :class:`Unreadable`.
+    :class:`UnreadableError`.
     """
     fields: Fields = {}
     pieces = _SEPARATOR.split(body)
@@ -63,19 +63,19 @@ def read_fields(body: str, known: Known, *, joined: bool, rename: Callable[[str]
                 continue
         elif (match := field[1].fullmatch(value)) is not None:
             if field[0] in fields:
-                raise Unreadable(f"the field {field[0]!r} occurs twice")
+                raise UnreadableError(f"the field {field[0]!r} occurs twice")
             fields[field[0]] = match[1]
             continue
         breaks_off = piece is pieces[-1] and _BROKEN_OFF.fullmatch(piece) is not None
-        raise Unreadable(f"cannot read the field {piece[:60]!r}", incomplete=breaks_off)
+        raise UnreadableError(f"cannot read the field {piece[:60]!r}", incomplete=breaks_off)
     return fields
 
 
 def require(fields: Fields, *names: str) -> None:
-    """Raise :class:`Unreadable` if a field is missing: the line breaks off before it."""
+    """Raise :class:`UnreadableError` if a field is missing: the line breaks off before it."""
     for name in names:
         if name not in fields:
-            raise Unreadable(f"the field {name!r} is missing", incomplete=True)
+            raise UnreadableError(f"the field {name!r} is missing", incomplete=True)
 
 
 def number(fields: Fields, name: str) -> float | None:

@@ -24,7 +24,7 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.log.fields import Unreadable
+from specdec_exporter.predictor.log.fields import UnreadableError
 from specdec_exporter.predictor.log.startline import parse_start_line
 from specdec_exporter.predictor.log.statistics import read_engine_stats, read_spec_decoding, read_speculative_v0
 from specdec_exporter.predictor.log.writers import module, writes
@@ -71,7 +71,7 @@ def read_message(message: str, origin: Origin = NOWHERE, how: How = SERVERS_OWN)
     """Return the event of a message; ``None`` where it is of no known kind, or not of the server's own statistics."""
     try:
         said = _read(message.rstrip(), origin, how)
-    except Unreadable as error:
+    except UnreadableError as error:
         return Malformed(reason=str(error), incomplete=error.incomplete)
     if said is None or isinstance(said, Malformed):
         return said
@@ -114,7 +114,7 @@ def _read_other(message: str, origin: Origin, how: How) -> Event | None:
     if origin.timestamp and len(message) >= len("SpecDec") and SPEC_DECODING.startswith(message):
         if not writes(origin.tag, SpecDecoding, any_writer=how.any_writer):
             return None
-        raise Unreadable("the line breaks off in its first words", incomplete=True)
+        raise UnreadableError("the line breaks off in its first words", incomplete=True)
     if (progress := parse_start_line(message)) is not None:
         return progress if writes(origin.tag, type(progress), any_writer=how.any_writer) else None
     return _warning(message, origin, how)

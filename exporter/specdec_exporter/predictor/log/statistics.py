@@ -1,7 +1,7 @@
 """The periodic statistics of vLLM, without header or name -> their events. Pure.
 
-All functions raise :class:`fields.Unreadable`. ``joined``: the text consists of several lines, so every field must be
-known by name: text at a wrong seam may look like a new field.
+All functions raise :class:`fields.UnreadableError`. ``joined``: the text consists of several lines, so every field must
+be known by name: text at a wrong seam may look like a new field.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from specdec_exporter.predictor.log.fields import (
     PERCENT,
     VALUE,
     Fields,
-    Unreadable,
+    UnreadableError,
     half_unit,
     known_fields,
     number,
@@ -66,7 +66,7 @@ def read_spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | N
         # The accepted tokens per draft are the sum over positions (three decimals each), plus 1 for the bonus token.
         tolerance = half_unit(fields["Mean acceptance length"]) + 0.0005 * len(curve)
         if abs(length - sum(curve) - (1 if bonus_included else 0)) > tolerance:
-            raise Unreadable(
+            raise UnreadableError(
                 f"a mean length of {length} contradicts per-position rates that sum to {sum(curve):.3f}",
                 # Where the list comes last (0.8.5-0.10.1), its end may be missing.
                 incomplete=body.endswith(fields["Per-position acceptance rate"]) and length > sum(curve),
@@ -89,7 +89,7 @@ def _spec_fields(body: str, *, joined: bool) -> Fields:
     """Return the fields; none for another server's wording."""
     try:
         return read_fields(body, _SPEC_FIELDS, joined=joined)
-    except Unreadable:
+    except UnreadableError:
         first_name = body.partition(":")[0]
         ours = any(f"{name}: " in body or name.startswith(first_name) for name in _SPEC_FIELDS)
         if ours or _ANOTHER_WRITER.search(body):
@@ -112,11 +112,11 @@ def _curve(fields: Fields, drafted: int) -> _Curve | None:
     curve = tuple(map(float, printed.split(", ")))
     if math.isnan(curve[0]):
         if drafted:
-            raise Unreadable(f"the per-position rates are nan for {drafted} draft tokens")
+            raise UnreadableError(f"the per-position rates are nan for {drafted} draft tokens")
         return None  # its length is unknown as well: if it comes last, part of it would look whole
     # A position is accepted only if the one before it was, so these shares of all drafts never rise.
     if any(later > earlier for earlier, later in itertools.pairwise((1.0, *curve))):
-        raise Unreadable("the per-position rates rise")
+        raise UnreadableError("the per-position rates rise")
     return curve
 
 
@@ -138,11 +138,11 @@ def _counts(fields: Fields, accepted_name: str, drafted_name: str, *, scale: int
     accepted, drafted, rate = int(fields[accepted_name]), int(fields[drafted_name]), fields["Draft acceptance rate"]
     printed = float(rate)
     if accepted > drafted:
-        raise Unreadable(f"{accepted} tokens were accepted, but only {drafted} drafted")
+        raise UnreadableError(f"{accepted} tokens were accepted, but only {drafted} drafted")
     if math.isnan(printed) != (drafted == 0):
-        raise Unreadable(f"a rate of {rate} contradicts {drafted} draft tokens")
+        raise UnreadableError(f"a rate of {rate} contradicts {drafted} draft tokens")
     if drafted and abs(printed - scale * accepted / drafted) > half_unit(rate):
-        raise Unreadable(f"a rate of {rate} contradicts {accepted} accepted of {drafted} draft tokens")
+        raise UnreadableError(f"a rate of {rate} contradicts {accepted} accepted of {drafted} draft tokens")
     return accepted, drafted
 
 
@@ -168,7 +168,7 @@ def read_speculative_v0(body: str, *, joined: bool) -> SpecDecoding | None:
         return None
     require(fields, *_V0_FIELDS)
     if not body.endswith("."):
-        raise Unreadable("the full stop at the end is missing", incomplete=True)
+        raise UnreadableError("the full stop at the end is missing", incomplete=True)
     accepted, drafted = _counts(fields, "Number of accepted tokens", "Number of draft tokens", scale=1)
     return SpecDecoding(
         accepted_tokens=accepted,
