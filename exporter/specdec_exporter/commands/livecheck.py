@@ -32,7 +32,6 @@ from specdec_exporter.inspection.examination import (
     no_metrics,
 )
 from specdec_exporter.inspection.logstory import LogStory
-from specdec_exporter.predictor.metrics.continuity import Continuity
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.serving.state import PredictorState
@@ -164,8 +163,6 @@ async def observe(
         version = await fetcher.version(timeout_seconds) if error.reason in _ANSWERED else None
         return (no_metrics(error, version),)
     answered = Finding("PASS", "Metrics", f"{state.url} answered in {(time.monotonic() - started) * 1000:.0f} ms")
-    continuity = Continuity()
-    continuity.check(snapshot)
     state.observe_snapshot(snapshot)
     state.observe_version(await fetcher.version(timeout_seconds))
     config = reading.analysis.last_config if reading else None
@@ -178,7 +175,6 @@ async def observe(
         async with window.progress(stderr, state.url):
             while await window.next_reading():
                 snapshot = await fetcher.fetch(timeout_seconds)
-                continuity.check(snapshot)
                 state.observe_snapshot(snapshot)
     except FetchError as error:
         state.observe_failure(str(error))

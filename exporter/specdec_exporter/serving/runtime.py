@@ -18,7 +18,6 @@ from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.metrics.continuity import Continuity
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.logsource import LogSource, open_log_source
@@ -55,7 +54,6 @@ class PredictorRuntime:
         )
         self.metrics_health = CollectorHealth(success=False)
         self.fetcher = MetricsFetcher(session, settings.url, access=settings, large_body=large_body)
-        self._continuity = Continuity()
         self._source: LogSource | None = open_log_source(settings, reader) if reader else None
         self._stop = asyncio.Event()
         self._first_look: asyncio.Task[None] | None = None
@@ -119,11 +117,7 @@ class PredictorRuntime:
         timeout_seconds = min(timeout_seconds, self.settings.timeout)
         try:
             snapshot = await self.fetcher.fetch(timeout_seconds)
-            if snapshot is not self._observed:  # scrapers at once share a fetch
-                self._continuity.check(snapshot)
         except FetchError as error:
-            if error.reason != "went_back":
-                self._continuity.failed(lost=error.reason == "connect")
             self.state.observe_failure(str(error))
             self._say_once(error)
             self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)
