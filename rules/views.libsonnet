@@ -501,6 +501,7 @@ function(config, source, signals, narrow)
             'BaselineMissing',
             'BucketsMixed',
             'RulesLagging',
+            'SeveralProcesses',
             'SidecarDown',
             'TargetDown',
           ]
