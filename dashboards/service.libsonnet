@@ -503,7 +503,7 @@ function(config, common)
       about: 'One line per combination. Two lines at a time are a rollout.',
       targets: [series('method', 'vLLM {{vllm_version}} {{method}} {{draft_model}}')],
       mappings: g.mappings({ '1': ['runs', 'blue'] }),
-      no_data: 'Not known: no release is known yet, and the exporter reads no log.',
+      no_data: 'Not known: no predictor could be read yet, and the exporter reads no log.',
       w: 8,
       h: 7,
     })),
