@@ -125,6 +125,8 @@ function(config, signals, alert)
            level: source.sidecar,
            // Longer than a rollout with both pods behind one name takes, and the 10 minutes that the exporter remembers.
            for_seconds: minutes(15),
+           // By chance, a balancer may choose one pod for longer than the exporter remembers the other.
+           keep_seconds: minutes(15),
            expr: signals.several_processes.expr,
            summary: 'Several processes answer at one URL of a predictor.',
            description: ('%(number)s processes answer at one URL of %(where)s (exporter {{ with $labels.pod }}{{ . }}{{ else }}'

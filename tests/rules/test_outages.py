@@ -272,8 +272,8 @@ def test_replicas_behind_one_url_are_no_restarts(presence: Pack, source: Source)
 
     presence.run(
         Case(
-            name="two and then three",
-            series=one([1.0] * BEFORE + [2.0] * 60 + [3.0] * (END - BEFORE - 60), both),
+            name="two, one by chance, three",
+            series=one([1.0] * BEFORE + [2.0] * 60 + [1.0] * 8 + [3.0] * (END - BEFORE - 68), both),
             firing={BEFORE + 12: QUIET} | throughout(HOURS, SEVERAL),
             values={END - 2: steady(SEVERAL, 220)},
         ),
