@@ -113,7 +113,7 @@ function(config, alerts)
     // --- Words -------------------------------------------------------------------------------------------------------
     // From the most urgent to the least.
     local states = [
-      [9, 'Unreachable', 'dark-purple'],
+      [9, 'No metrics', 'dark-purple'],
       [7, 'Not drafting', 'purple'],
       [6, 'Slower', 'dark-yellow'],
       [5, 'Broken', 'dark-red'],
