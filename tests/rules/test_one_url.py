@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dashboards.cast import BUSY
 from dashboards.traces import END, SCRAPE_SECONDS, START, Replica, scraped
 from promtool import Promtool
-from rules.scenario import Case, Pack, Series
+from rules.scenario import Case, Series
 from rules.test_outages import PRESENCE, SEVERAL, pack_of
 
 MINUTES = (END - START) // SCRAPE_SECONDS

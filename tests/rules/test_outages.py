@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -251,7 +251,7 @@ def test_what_the_exporter_alone_can_tell(promtool: Promtool, tmp_path: Path) ->
 def test_replicas_behind_one_url_are_no_restarts(presence: Pack, source: Source) -> None:
     busy, calm = Phase(minutes=END), Phase(minutes=END, drafts_per_minute=200, requests_per_minute=20)
     if source == "vllm":
-        # Two scrapes in turn: without start times in the counters' own series, each fall looks like a restart.
+        # Nothing in these series tells whose they are, so each fall looks like a restart.
         pairs = zip(service(busy, source="vllm"), service(calm, source="vllm"), strict=True)
         in_turn = [
             dataclasses.replace(
@@ -264,7 +264,7 @@ def test_replicas_behind_one_url_are_no_restarts(presence: Pack, source: Source)
     both = Phase(minutes=END, drafts_per_minute=800, requests_per_minute=80)
     held = 10  # minutes that the exporter remembers the last turn
 
-    def one(known: list[float | None], *phases: Phase, labels: dict[str, str] | None = None) -> list[Series]:
+    def one(known: Sequence[float | None], *phases: Phase, labels: dict[str, str] | None = None) -> list[Series]:
         return [*service(*(phases or [ALWAYS]), labels=labels), processes(known, labels)]
 
     def overlap(begins: int, minutes: int) -> list[float | None]:
