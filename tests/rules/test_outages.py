@@ -248,19 +248,21 @@ def test_what_the_exporter_alone_can_tell(promtool: Promtool, tmp_path: Path) ->
     )
 
 
-def test_replicas_behind_one_url_are_no_restarts(presence: Pack, source: Source) -> None:
-    busy, calm = Phase(minutes=END), Phase(minutes=END, drafts_per_minute=200, requests_per_minute=20)
-    if source == "vllm":
-        # Nothing in these series tells whose they are, so each fall looks like a restart.
-        pairs = zip(service(busy, source="vllm"), service(calm, source="vllm"), strict=True)
-        in_turn = [
-            dataclasses.replace(
-                one, values=[pair[n % 2] for n, pair in enumerate(zip(one.values, other.values, strict=True))]
-            )
-            for one, other in pairs
-        ]
-        presence.run(Case(name="in turn", series=in_turn, firing=throughout(HOURS, LOOP)), every=EVERY)
-        return
+def test_replicas_behind_one_target_look_like_restarts_without_the_exporter(promtool: Promtool, tmp_path: Path) -> None:
+    """Nothing in vLLM's own series tells whose they are."""
+    calm = Phase(minutes=END, drafts_per_minute=200, requests_per_minute=20)
+    pairs = zip(service(ALWAYS, source="vllm"), service(calm, source="vllm"), strict=True)
+    in_turn = [
+        dataclasses.replace(
+            one, values=[pair[n % 2] for n, pair in enumerate(zip(one.values, other.values, strict=True))]
+        )
+        for one, other in pairs
+    ]
+    pack = pack_of(promtool, tmp_path, PRESENCE, "{ source: 'vllm' }")
+    pack.run(Case(name="in turn", series=in_turn, firing=throughout(HOURS, LOOP)), every=EVERY)
+
+
+def test_several_processes_at_one_url_are_told(promtool: Promtool, tmp_path: Path) -> None:
     both = Phase(minutes=END, drafts_per_minute=800, requests_per_minute=80)
     held = 10  # minutes that the exporter remembers the last turn
 
@@ -270,7 +272,7 @@ def test_replicas_behind_one_url_are_no_restarts(presence: Pack, source: Source)
     def overlap(begins: int, minutes: int) -> list[float | None]:
         return [2.0 if begins <= minute < begins + minutes + held else 1.0 for minute in range(END)]
 
-    presence.run(
+    pack_of(promtool, tmp_path, PRESENCE, "{}").run(
         Case(
             name="two, one by chance, three",
             series=one([1.0] * BEFORE + [2.0] * 60 + [1.0] * 8 + [3.0] * (END - BEFORE - 68), both),
