@@ -90,10 +90,10 @@ class Processes:
             return min(len(self._known), 1)
         return sum(now - process.at <= REMEMBERED_SECONDS for process in self._known)
 
-    def take(self, raw: Snapshot, now: float, wall_now: float, *, after_failure: bool = False) -> Answer:
+    def take(self, raw: Snapshot, now: float, wall_now: float, *, lost: bool = False) -> Answer:
         """Take in an answer. ``now`` is monotonic and ``wall_now`` Unix time, seconds.
 
-        ``after_failure``: the fetch before this one failed.
+        ``lost``: nothing answered at the URL since the last answer, so its process may be gone.
         """
         if not raw.stats_present or (raw.process_start_time_seconds is None and not raw.engines):
             return Answer(raw)  # says nothing about a process
@@ -102,9 +102,11 @@ class Processes:
         new, restarted = process is None, False
         if process is None:
             alone = self.count(now) == 1
-            restarted = alone and self._is_restart(raw, values, wall_now, after_failure=after_failure)
+            restarted = alone and self._is_restart(raw, values, wall_now, lost=lost)
             if restarted:
                 self._served = {}
+                # Without a start time, a process that is gone could be taken for one that has counted as much.
+                self._known = [each for each in self._known if each.start is not None]
             process = _Process(raw.process_start_time_seconds, _born(raw, now, wall_now), now)
         elif process is not self._known[-1]:
             self._returns = self._returns[1], now
@@ -136,23 +138,23 @@ class Processes:
     def _is_another_generation(self, raw: Snapshot) -> bool:
         return None not in (self._generation, raw.engine_generation) and raw.engine_generation != self._generation
 
-    def _is_restart(
-        self, raw: Snapshot, values: Mapping[EngineKey, _Values], wall_now: float, *, after_failure: bool
-    ) -> bool:
+    def _is_restart(self, raw: Snapshot, values: Mapping[EngineKey, _Values], wall_now: float, *, lost: bool) -> bool:
         """Whether a process that is not known took the place of the one before it."""
         if self._is_another_generation(raw):
             return True  # another release, which counts other things
-        start = raw.process_start_time_seconds
-        # A start in the future is of another clock, so it proves nothing.
-        if start is None or not self._good_at - _COARSE_SECONDS <= start <= wall_now + _COARSE_SECONDS:
-            return False
-        # By a clock that is wrong, an older process may seem to begin just now. It counted more, and nothing failed.
-        return after_failure or not any(
+        above = any(
             _is_like(served, value) and _growth(value, served) is None
             for key, found in values.items()
             for figure, value in found.items()
             if (served := self._served.get(key, {}).get(figure)) is not None
         )
+        start = raw.process_start_time_seconds
+        if start is None:
+            return lost and not above
+        # A start in the future is of another clock, so it proves nothing. By a wrong clock, an older process may seem
+        # to begin just now: it counted more, and the one before it did not go away.
+        began = self._good_at - _COARSE_SECONDS <= start <= wall_now + _COARSE_SECONDS
+        return began and (lost or not above)
 
     def _keep(self, process: _Process, now: float) -> None:
         """Remember ``process`` as the last that answered, and forget those that are silent or too many."""
