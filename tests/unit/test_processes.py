@@ -202,6 +202,17 @@ def test_many_processes_and_engines_are_forgotten(exporter: Exporter) -> None:
     assert sum(len(each.last) for each in exporter.processes._known) <= bounds.PROCESSES_ENGINES
 
 
+def test_names_that_change_with_every_answer_are_forgotten(exporter: Exporter) -> None:
+    for number in range(1500):
+        raw = answer(100, requests_finished={f"{number} {reason}": 1.0 for reason in range(30)})
+        other = EngineSnapshot(model_name=f"m{number}", engine="0", drafts=1.0)
+        exporter.take(msgspec.structs.replace(raw, engines=(*raw.engines, other)))
+    (process,) = exporter.processes._known
+    for kept in (exporter.processes._served, process.last):
+        assert len(kept) <= bounds.PROCESSES_ENGINES
+        assert len(kept["tiny", "0"]) <= bounds.SERIES + 50
+
+
 Turns = list[tuple[int, int]]  # which process answers, and what each process counts before
 
 

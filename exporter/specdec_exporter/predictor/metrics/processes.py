@@ -8,7 +8,7 @@ here grows only by what a process counted between two of its own answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -71,9 +71,8 @@ class Processes:
 
     A process is known by its start time. Without one (several API servers, the Rust frontend), an answer is of the
     nearest known process whose counts it does not fall below; so the first answer of a second process that counted more
-    looks like growth, once. The counts of a process that began after the last answer
-    replace those before it: a plain restart, shown as vLLM shows it. Of any other new process only the growth from here
-    on is counted.
+    looks like growth, once. The counts of a process that began after the last answer replace those before it: a plain
+    restart, shown as vLLM shows it. Of any other new process only the growth from here on is counted.
     """
 
     def __init__(self) -> None:
@@ -159,9 +158,8 @@ class Processes:
     def _keep(self, process: _Process, now: float) -> None:
         """Remember ``process`` as the last that answered, and forget those that are silent or too many."""
         process.at = now
-        others = [
-            each for each in self._known if each is not process and now - each.at <= REMEMBERED_SECONDS
-        ]  # the longest silent first
+        recent = (each for each in self._known if now - each.at <= REMEMBERED_SECONDS)
+        others = [each for each in recent if each is not process]  # the longest silent first
         while others and (
             len(others) >= bounds.PROCESSES
             or sum(len(each.last) for each in (*others, process)) > bounds.PROCESSES_ENGINES
@@ -195,6 +193,11 @@ class Processes:
                         served[figure] = _zero(value)  # other buckets begin at 0
                 if figure in served:
                     shown[key][figure] = served[figure]
+            for kept in (served, last):
+                _bound(kept, found, bounds.SERIES)
+        _bound(self._served, values, bounds.PROCESSES_ENGINES)
+        _bound(process.last, values, bounds.ENGINES)
+        _bound(process.fallen, {}, bounds.SERIES)
         return shown, left_out
 
     def _grow(self, process: _Process, key: EngineKey, figure: _Figure, value: _Value, now: float) -> None:
@@ -213,6 +216,13 @@ class Processes:
         elif now - process.fallen.setdefault((key, figure), now) >= REMEMBERED_SECONDS:
             last[figure] = value
             del process.fallen[key, figure]
+
+
+def _bound(kept: dict[Any, Any], shown: Container[Any], most: int) -> None:
+    """Forget what is not shown now, if it is more than ``most``: names may change with every answer."""
+    if len(kept) > most:
+        for name in [each for each in kept if each not in shown]:
+            del kept[name]
 
 
 def _born(raw: Snapshot, now: float, wall_now: float) -> float:
