@@ -80,7 +80,7 @@ function(config, common)
         }),
         common.withExporter(graph('Failed reads by reason', [series('fetch_failures', '{{reason}}', {}, 'sum by (reason)')], {
           runbook: 'SpecDecodeTargetDown',
-          no_data: 'No read failed.',
+          no_data: 'No read failed, or no exporter is scraped.',
           w: quarter,
         })),
         graph('Age of the data', [series('data_age', 'oldest', {}, 'max')], {
