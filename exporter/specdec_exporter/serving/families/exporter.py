@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import platform
+from typing import get_args
 
 from specdec_exporter import __version__
+from specdec_exporter.errors import FetchReason
 from specdec_exporter.serving.families.family import SERVICE, Group, counter, gauge
-from specdec_exporter.serving.runtime import CollectorHealth, ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.predictorruntime import CollectorHealth, PredictorRuntime
+from specdec_exporter.serving.runtime import ExporterRuntime
 
 
 def _collectors(predictor: PredictorRuntime) -> dict[str, CollectorHealth]:
@@ -22,6 +25,12 @@ SCRAPE: Group[PredictorRuntime] = Group(
             "1 if this scrape's fetch of the predictor's metrics succeeded, else 0. Never remembered.",
             lambda p: p.state.up,
         ),
+        counter(
+            "specdec_fetch_failures_total",
+            "Requests for the predictor's metrics that gave none, by reason. Log, page and check say it in words.",
+            lambda p: {reason: p.fetcher.failures[reason] for reason in get_args(FetchReason)},
+            labels=("reason",),
+        ),
         gauge(
             "specdec_scrape_collector_duration_seconds",
             "Duration of the last fetch (`metrics`) and of the last round of reading (`log`).",
@@ -31,7 +40,8 @@ SCRAPE: Group[PredictorRuntime] = Group(
         ),
         gauge(
             "specdec_scrape_collector_success",
-            "1 if the last fetch (`metrics`) or round of reading (`log`) succeeded, else 0.",
+            "1 if the last fetch (`metrics`) or round of reading (`log`) succeeded, else 0. `log` is 0 while there is "
+            "no file or one cannot be read. Log, page and check say why.",
             lambda p: {name: health.success for name, health in _collectors(p).items()},
             absent="`log`: no log is read",
             labels=("collector",),
