@@ -84,7 +84,6 @@ class PredictorView:
         self.up = False
         self.up_reason: str | None = "not read yet"
         self.restarts = 0
-        self.processes = 1  # that answer at the URL
         self.snapshot: Snapshot | None = None  # None if the last fetch failed
         self.running = Running()
         self.version_asked = False  # since the last known restart
