@@ -15,7 +15,7 @@ FetchReason = Literal[
     "encoding",
     "not_metrics",
 ]
-"""Why metrics could not be fetched. The label ``reason`` has these values."""
+"""Why metrics could not be fetched."""
 
 
 class SpecdecError(Exception):

@@ -12,6 +12,7 @@ from builders import Clock
 from specdec_exporter.errors import FetchError, FetchReason
 from specdec_exporter.predictor import metrics
 from specdec_exporter.serving.complaints import Complaints
+from specdec_exporter.serving.families.exporter import REASONS
 
 
 def said(story: str, seconds: float = 15) -> list[str]:
@@ -55,4 +56,4 @@ def test_every_reason_is_given_somewhere_and_no_other() -> None:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("FetchError", "ExpositionError")
     ]
     given = {node.args[0].value for node in calls if isinstance(node.args[0], ast.Constant)}
-    assert given == set(get_args(FetchReason))
+    assert given == set(get_args(FetchReason)) == REASONS.keys()
