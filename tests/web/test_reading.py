@@ -150,7 +150,7 @@ async def test_an_error_of_ours_does_not_end_the_reading(
     async def fail(_: PredictorRuntime, timeout_seconds: float) -> None:
         raise ArithmeticError(timeout_seconds)
 
-    monkeypatch.setattr(PredictorRuntime, "_refresh", fail)
+    monkeypatch.setattr(PredictorRuntime, "refresh", fail)
     async with serving(PredictorSettings()) as served:
         (running,) = served.runtime.predictors
         await running.read()

@@ -137,16 +137,11 @@ class PredictorRuntime:
         try:
             await self.refresh(math.inf)
         except Exception:
+            self._read_at = time.monotonic()
             LOG.exception("reading a predictor failed", extra={"predictor": self.state.name})
 
     async def refresh(self, timeout_seconds: float) -> None:
         """Fetch the predictor's metrics within ``timeout_seconds`` and record success or failure."""
-        try:
-            await self._refresh(timeout_seconds)
-        finally:
-            self._read_at = time.monotonic()
-
-    async def _refresh(self, timeout_seconds: float) -> None:
         self._say_untrusted()
         started = time.monotonic()
         timeout_seconds = min(timeout_seconds, self.settings.timeout)
@@ -155,15 +150,19 @@ class PredictorRuntime:
         except FetchError as error:
             self.state.observe_failure(str(error))
             self._complaints.failed(error)
-            self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)
+            self._ended(started, success=False)
             return
         if snapshot is not self._observed or self.state.snapshot is None:  # scrapers at once share a fetch
             self.observe(snapshot)
         self._complaints.succeeded()
-        self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
+        self._ended(started, success=True)
         left = timeout_seconds - (time.monotonic() - started)
         if not self.state.version_asked and left > 0:
             await self._ask_version(left)
+
+    def _ended(self, started: float, *, success: bool) -> None:
+        self._read_at = time.monotonic()
+        self.metrics_health = CollectorHealth(success, self._read_at - started)
 
     async def _ask_version(self, timeout_seconds: float) -> None:
         """Ask once; callers at the same time wait for that answer, each within its own ``timeout_seconds``."""
