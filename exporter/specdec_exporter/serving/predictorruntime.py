@@ -148,7 +148,7 @@ class PredictorRuntime:
         try:
             snapshot = await self.fetcher.fetch(timeout_seconds)
         except FetchError as error:
-            self.state.observe_failure(str(error))
+            self.state.observe_failure(str(error), lost=error.reason == "connect")
             self._complaints.failed(error)
             self._ended(started, success=False)
             return
