@@ -116,6 +116,16 @@ async def test_a_predictor_that_hangs_holds_up_neither_the_status_nor_the_others
             gate.open.set()
 
 
+async def test_a_predictor_that_hangs_delays_neither_readiness_nor_the_end() -> None:
+    async with predictor() as vllm:
+        gate = Gate(vllm)
+        async with exporter(f"--predictor.url={vllm.url}", "--predictor.timeout=10m") as running:
+            async with asyncio.timeout(30):
+                await gate.reached.wait()
+            async with asyncio.timeout(5):
+                assert await running.stop() == 0
+
+
 @pytest.mark.parametrize("change", [{"timeout": PATIENT}, {"server_name": "vllm"}])
 async def test_a_scrape_during_a_reload_shows_the_answer_of_before_or_after(change: dict[str, Any]) -> None:
     async with predictor() as vllm, serving(PredictorSettings(url=vllm.url)) as served, asyncio.timeout(30):

@@ -158,7 +158,7 @@ def _predictor(look: Look, judgement: Judgement, basis: Figures | None, span: st
 def _release(look: Look) -> Finding:
     evidence = look.evidence
     version = evidence.vllm_version
-    release = f"vLLM {version}" if version else "vLLM of unknown release (/version does not answer)"
+    release = f"vLLM {version}" if version else "vLLM of unknown release (/version tells none)"
     engines = f"{evidence.engines} engine{'s' if evidence.engines != 1 else ''}"
     generation = (evidence.engine_generation or "?").upper()
     return Finding("PASS", "Release", f"{release}, {generation}, {engines}, model {', '.join(look.model_names)}")

@@ -93,7 +93,7 @@ class Endpoints:
         return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"} if packed else headers)
 
     async def status(self, request: web.Request) -> web.Response:
-        """Return everything that the page shows, as JSON. A predictor that does not answer delays nobody."""
+        """Return everything that the page shows, as JSON. A predictor that hangs delays nobody."""
         await self._exporter.look()
         return _answer(request, msgspec.json.encode(self._exporter.status()), {"Content-Type": "application/json"})
 
