@@ -601,7 +601,7 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         ("! Not read: there is no log file at /var/log/vllm.log yet",),
     ),
     "old figures": (
-        {"age_seconds": 40.0, "interval_seconds": 15.0},
+        {"age_seconds": 40.0, "old": True},
         ("! Old: figures of 40 s ago",),
     ),
     "no read so far": (

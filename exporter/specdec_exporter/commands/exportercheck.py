@@ -6,7 +6,7 @@ import msgspec
 
 from specdec_exporter.inspection.examination import UNREADABLE, Examination, Look, examine
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
-from specdec_exporter.serving.status import PredictorStatus, Status, is_old
+from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.judging import told
 from specdec_exporter.speculation.policy import Policy
@@ -56,7 +56,7 @@ def _access(exporter: Status, predictor: PredictorStatus) -> tuple[Finding, ...]
     if not predictor.up:
         level: Level = "WARN" if predictor.age_seconds is None else "FAIL"
         findings.append(Finding(level, "Metrics", predictor.up_reason or "no reason given", predictor.verdict.action))
-    elif is_old(predictor):
+    elif predictor.old:
         action = "The read since then has not ended. Look at the predictor's load and at --predictor.timeout."
         findings.append(Finding("WARN", "Metrics", f"figures of {predictor.age_seconds:.0f} s ago", action))
     if (failed := predictor.failed_start) is not None:

@@ -27,6 +27,7 @@ from specdec_exporter.serving.status import BaselineStatus, PredictorStatus
 LOG = logging.getLogger("specdec")
 
 STOP_SECONDS = 2.5  # for reading a log to its end; a process has 5 s to end
+_NOTES = {"too_many_engines": "engines are left out", "several_processes": "several processes answer"}
 
 
 @dataclass(slots=True)
@@ -186,7 +187,7 @@ class PredictorRuntime:
         notes = {note.code: note for note in noted(self.state)}
         for code in notes.keys() - self._noted:
             about = {"predictor": self.state.name, "reason": notes[code].meaning, "action": notes[code].action}
-            LOG.warning(_WORDS[code], extra=about)
+            LOG.warning(_NOTES[code], extra=about)
         self._noted = frozenset(notes)
 
     def pin(self, pinned: PinnedBaseline | None) -> None:
@@ -214,18 +215,15 @@ class PredictorRuntime:
 
     def status(self) -> PredictorStatus:
         """Return the predictor's status."""
-        known = self.state.status()
+        known, age = self.state.status(), self.age_seconds
         log, problem = known.log, self._source.problem if self._source else None
         return msgspec.structs.replace(
             known,
-            age_seconds=self.age_seconds,
-            interval_seconds=float(self.settings.interval),
+            age_seconds=age,
+            old=age is not None and age > 2 * self.settings.interval,
             baseline=_baseline_status(self.pinned) if self.pinned else None,
             log=msgspec.structs.replace(log, problem=problem) if log else None,
         )
-
-
-_WORDS = {"too_many_engines": "engines are left out", "several_processes": "several processes answer"}
 
 
 def _baseline_status(pinned: PinnedBaseline) -> BaselineStatus:

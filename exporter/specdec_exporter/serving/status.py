@@ -113,7 +113,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     inference_service: str
     url: str
     age_seconds: float | None = None  # since the last read ended, well or not; null before the first
-    interval_seconds: float | None = None  # the longest time between two reads
+    old: bool = False  # more than two intervals: the read since then does not end
     processes: int = 1
     up: bool
     up_reason: str | None  # why its metrics cannot be read, in words
@@ -145,12 +145,6 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     log: LogStatus | None
     verdict: Verdict
     baseline: BaselineStatus | None = None  # null: none is configured
-
-
-def is_old(predictor: PredictorStatus) -> bool:
-    """Whether a read is overdue, so that the figures are older than they should be."""
-    age, interval = predictor.age_seconds, predictor.interval_seconds
-    return age is not None and interval is not None and age > 2 * interval
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
