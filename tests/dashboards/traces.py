@@ -104,6 +104,7 @@ class Scraper:
             self._engine, self._behind = self._behind, self._engine
         if self._engine.conditions.metrics_broken or not self._engine.serving:
             self._state.observe_failure("no metrics")
+            self._predictor.fetcher.failures["http_status" if self._engine.serving else "connect"] += 1
         else:
             content_type = self._engine.release.content_type
             self._predictor.observe(parse_exposition(render_metrics(self._engine), content_type))
