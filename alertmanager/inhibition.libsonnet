@@ -22,8 +22,8 @@ function(config)
   };
 
   [
-    // When nothing of a service can be read, nothing else matters. Its other alerts are left over from before. But several
-    // processes behind one URL may be the reason: one of them fails.
+    // When nothing of a service can be read, nothing else matters. Its other alerts are left over from before. Several
+    // processes are told in any case: what looks like restarts may be one of two replicas behind one URL, which fails.
     {
       source: page('SpecDecodeTargetDown'),
       target: [ours] + [
