@@ -54,6 +54,7 @@ class Life:
         self.log = Log(self.directory / scheme.path)
         self.rotations = 0
         self.written: list[str] = []
+        self.halves: set[str] = set()  # of lines that a rotation cut
         self.handler: logging.handlers.BaseRotatingHandler | None = None
         self.late: BinaryIO | None = None  # a writer that stays at the old file
         self._times: dict[tuple[int, int], int] = {}
@@ -111,7 +112,7 @@ class Life:
             self.late.close()
 
     def _set_times(self) -> None:
-        """Give what changed a finer time than the kernel's clock: a test writes within one tick what takes others an hour."""
+        """Give what changed a finer time than the kernel's clock does, within whose tick a test rotates twice."""
         for path in self.files():
             status = path.stat()
             key = (status.st_dev, status.st_ino)
@@ -202,11 +203,12 @@ def copied_to(pattern: str) -> Callable[[Life], None]:
 
 
 def copied_mid_line(life: Life) -> None:
-    """Copy and empty the log in the middle of a line, of which nothing need be read."""
-    life.log.append("half a line ")
+    """Copy and empty the log in the middle of a line, whose halves need not be read."""
+    halves = [f"half of line {len(life.written)}", f"the rest of line {len(life.written)}"]
+    life.log.append(halves[0])
     life.log.copytruncate()
-    life.log.append("and its end\n")
-    life.written += ["half a line ", "and its end"]
+    life.log.write(halves[1])
+    life.halves.update(halves)
 
 
 def moved_away(life: Life) -> None:
@@ -334,7 +336,9 @@ SCHEMES: dict[str, Scheme] = {
     "current -> vllm-0001.log": Scheme(
         linked("vllm-{:04}.log"), path="current", glob="*", start=linked("vllm-{:04}.log")
     ),
-    "current -> 20261127.log": Scheme(linked("202611{:02}.log"), path="current", glob="*", start=linked("202611{:02}.log")),
+    "current -> 20261127.log": Scheme(
+        linked("202611{:02}.log"), path="current", glob="*", start=linked("202611{:02}.log")
+    ),
     "current, @tai64n": Scheme(named("@400000006565{:016x}.s"), path="current", glob="*"),
     "kubelet": Scheme(kubelet, path="0.log", glob="0.log*", removes=True),
     "Docker": Scheme(shifted(f"{CONTAINER}.{{}}"), path=CONTAINER, glob="*-json.log*", beside=a_configuration),
@@ -360,6 +364,7 @@ class Step:
     """What happens between two looks. ``down``: the exporter stops before and starts after it."""
 
     rotations: int
+    lines: int = 3  # in the newest file
     down: bool = False
     again: bool = False  # the exporter starts anew before it
 
@@ -376,7 +381,7 @@ class Verdict:
     gone: int = 0
     gaps: int = 0
     silent: int = 0  # gone without a gap
-    false_gaps: int = 0  # where nothing was removed
+    false_gaps: int = 0  # where nothing was taken away
 
     @property
     def good(self) -> bool:
@@ -387,7 +392,9 @@ def gaps_of(reader: Reader) -> int:
     return int(getattr(reader.counters, "gaps", 0))
 
 
-def judged(scheme: Scheme, home: Path, steps: Iterable[Step], *, positions: bool = True, globs: bool = False) -> Verdict:
+def judged(
+    scheme: Scheme, home: Path, steps: Iterable[Step], *, positions: bool = True, globs: bool = False
+) -> Verdict:
     """Let a reader follow a log through ``steps``, with a position file or without."""
     life = Life(scheme, home)
     for _ in range(scheme.past):
@@ -403,14 +410,14 @@ def judged(scheme: Scheme, home: Path, steps: Iterable[Step], *, positions: bool
             path, state=home / "positions.json" if positions else None, olddir=life.olddir if scheme.olddir else None
         )
 
-    def look(seconds: float = 0.0) -> None:
+    def look(seconds: float = 0.0, *, removed: bool = False) -> None:
         before = gaps_of(reading)
         got.update(line for line in reading.wait(seconds) if not line.startswith("banner"))
-        gone = len(set(life.written) - past - got.keys() - required - {"half a line ", "and its end"})
+        gone = len(set(life.written) - past - got.keys() - required)
         gaps = gaps_of(reading) - before
         verdict.gaps += gaps
         verdict.silent += 0 if gaps else max(0, gone - verdict.gone)
-        verdict.false_gaps += 0 if scheme.removes else gaps
+        verdict.false_gaps += 0 if removed else gaps
         verdict.gone = gone
 
     reading = reader()
@@ -423,16 +430,16 @@ def judged(scheme: Scheme, home: Path, steps: Iterable[Step], *, positions: bool
             look()
         for _ in range(step.rotations):
             life.rotate()
-        life.write(3)
+        life.write(step.lines)
         if step.down:
             reading = reader()
         required |= life.on_disk() - past
-        look()
+        look(removed=scheme.removes and step.rotations > 0)
     look(ROTATE_WAIT_SECONDS + 1)
     got.update(reading.close())
     life.end()
     verdict.lines, verdict.rotations = len(life.written) - len(past), life.rotations
     verdict.lost = len(required - got.keys())
     verdict.twice = sum(count - 1 for count in got.values())
-    verdict.invented = len(got.keys() - life.written) + len(got.keys() & past)
+    verdict.invented = len(got.keys() - life.written - life.halves) + len(got.keys() & past)
     return verdict

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from logfiles import Log, Reader
 from loglife import FAST_DIRECTORY
-from rotation.schemes import LOGROTATE, SCHEMES, Scheme, Step, judged
+from rotation.schemes import LOGROTATE, SCHEMES, Scheme, Step, gaps_of, judged
 
 ALL = [
     *(pytest.param(scheme, id=name) for name, scheme in SCHEMES.items()),
@@ -28,20 +29,20 @@ def home() -> Iterator[Path]:
 @ROTATIONS
 @pytest.mark.parametrize("scheme", ALL)
 def test_what_is_on_disk_is_read_once(scheme: Scheme, rotations: int, home: Path) -> None:
-    verdict = judged(scheme, home, [Step(rotations)] * 3)
+    verdict = judged(scheme, home, [Step(rotations), Step(rotations, lines=0), Step(rotations)])
     assert verdict.good, verdict
 
 
 @ROTATIONS
 @pytest.mark.parametrize("scheme", ALL)
 def test_also_while_the_exporter_was_down(scheme: Scheme, rotations: int, home: Path) -> None:
-    verdict = judged(scheme, home, [Step(rotations, down=True)] * 3)
+    verdict = judged(scheme, home, [Step(rotations, lines=lines, down=True) for lines in (3, 0, 3)])
     assert verdict.good, verdict
 
 
 @pytest.mark.parametrize("scheme", [param for param in ALL if param.id != "a late writer"])
 def test_also_after_a_restart_without_positions(scheme: Scheme, home: Path) -> None:
-    verdict = judged(scheme, home, [Step(2, again=True)] * 3, positions=False)
+    verdict = judged(scheme, home, [Step(2, again=True), Step(2, lines=0), Step(2, again=True)], positions=False)
     assert verdict.good, verdict
 
 
@@ -49,3 +50,28 @@ def test_also_after_a_restart_without_positions(scheme: Scheme, home: Path) -> N
 def test_also_by_a_glob(scheme: Scheme, home: Path) -> None:
     verdict = judged(scheme, home, [Step(2), Step(2, down=True), Step(2)], globs=True)
     assert verdict.good, verdict
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_glob_finds_what_came_while_the_exporter_was_down(home: Path, killed: bool) -> None:
+    """Of what was there before, nothing counts again."""
+    state = home / "positions.json"
+    logs = [Log(home / f"vllm-{name}.log") for name in ("a", "b", "c")]
+    for log in logs[:2]:
+        log.write("before")
+    reader = Reader(home / "vllm-*.log*", state=state)
+    assert reader.read() == []
+    logs[0].write("one")
+    assert reader.read() == ["one"]
+    if killed:
+        reader.kill()
+    else:
+        reader.close()
+    logs[1].write("two")
+    logs[1].rotate()
+    logs[1].write("three")
+    logs[2].write("four", "five")
+    reader = Reader(home / "vllm-*.log*", state=state)
+    assert sorted(reader.read()) == ["five", "four", "three", "two"]
+    assert gaps_of(reader) == 0
+    assert reader.wait() == []
