@@ -14,8 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
+from fieldtools import tool
 from logfiles import ROTATE_WAIT_SECONDS, Log, Reader
 
 BANNER = "".join(f"banner {number} {'=' * 50}\n" for number in range(36))  # over 2 KiB, the same in each file
@@ -272,7 +273,7 @@ def logrotate(*options: str) -> Callable[[Life], None]:
         lines = "\n".join(["rotate 99", *options]).format(olddir=life.olddir)
         (home / "logrotate.conf").write_text(f"{life.log.path} {{\n{lines}\n}}\n")
         (home / "logrotate.conf").chmod(0o644)
-        subprocess.run(["logrotate", "-f", "-s", home / "logrotate.state", home / "logrotate.conf"], check=True)
+        subprocess.run([tool("logrotate"), "-f", "-s", home / "logrotate.state", home / "logrotate.conf"], check=True)
 
     return rotate
 
@@ -359,14 +360,20 @@ LOGROTATE: dict[str, Scheme] = {
 }
 
 
+Exporter = Literal["runs", "restarts", "is stopped", "is killed"]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """What happens between two looks. ``down``: the exporter stops before and starts after it."""
+    """What happens before a look: rotations, ``lines`` in the newest file, and ``seconds`` that pass.
+
+    ``exporter`` is what happens to it before the rotations. A stopped or killed one starts after them.
+    """
 
     rotations: int
-    lines: int = 3  # in the newest file
-    down: bool = False
-    again: bool = False  # the exporter starts anew before it
+    lines: int = 3
+    seconds: float = 0.5
+    exporter: Exporter = "runs"
 
 
 @dataclasses.dataclass(slots=True)
@@ -382,6 +389,9 @@ class Verdict:
     gaps: int = 0
     silent: int = 0  # gone without a gap
     false_gaps: int = 0  # where nothing was taken away
+
+    def __add__(self, other: Verdict) -> Verdict:
+        return Verdict(*(sum(pair) for pair in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
 
     @property
     def good(self) -> bool:
@@ -423,18 +433,20 @@ def judged(
     reading = reader()
     look()
     for step in steps:
-        if step.down or step.again:
+        if step.exporter == "is killed":
+            reading.kill()
+        elif step.exporter != "runs":
             got.update(reading.close())
-        if step.again:
+        if step.exporter == "restarts":
             reading = reader()
             look()
         for _ in range(step.rotations):
             life.rotate()
         life.write(step.lines)
-        if step.down:
+        if step.exporter.startswith("is"):
             reading = reader()
         required |= life.on_disk() - past
-        look(removed=scheme.removes and step.rotations > 0)
+        look(step.seconds, removed=scheme.removes and step.rotations > 0)
     look(ROTATE_WAIT_SECONDS + 1)
     got.update(reading.close())
     life.end()

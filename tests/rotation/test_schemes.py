@@ -10,7 +10,7 @@ import pytest
 
 from logfiles import Log, Reader
 from loglife import FAST_DIRECTORY
-from rotation.schemes import LOGROTATE, SCHEMES, Scheme, Step, gaps_of, judged
+from rotation.schemes import LOGROTATE, SCHEMES, Exporter, Scheme, Step, gaps_of, judged
 
 ALL = [
     *(pytest.param(scheme, id=name) for name, scheme in SCHEMES.items()),
@@ -35,20 +35,26 @@ def test_what_is_on_disk_is_read_once(scheme: Scheme, rotations: int, home: Path
 
 @ROTATIONS
 @pytest.mark.parametrize("scheme", ALL)
-def test_also_while_the_exporter_was_down(scheme: Scheme, rotations: int, home: Path) -> None:
-    verdict = judged(scheme, home, [Step(rotations, lines=lines, down=True) for lines in (3, 0, 3)])
+@pytest.mark.parametrize("exporter", ["is stopped", "is killed"])
+def test_also_while_the_exporter_was_down(scheme: Scheme, rotations: int, exporter: Exporter, home: Path) -> None:
+    verdict = judged(scheme, home, [Step(rotations, lines=lines, exporter=exporter) for lines in (3, 0, 3)])
     assert verdict.good, verdict
 
 
 @pytest.mark.parametrize("scheme", [param for param in ALL if param.id != "a late writer"])
 def test_also_after_a_restart_without_positions(scheme: Scheme, home: Path) -> None:
-    verdict = judged(scheme, home, [Step(2, again=True), Step(2, lines=0), Step(2, again=True)], positions=False)
+    verdict = judged(
+        scheme,
+        home,
+        [Step(2, exporter="restarts"), Step(2, lines=0), Step(2, exporter="restarts")],
+        positions=False,
+    )
     assert verdict.good, verdict
 
 
 @pytest.mark.parametrize("scheme", GLOBS)
 def test_also_by_a_glob(scheme: Scheme, home: Path) -> None:
-    verdict = judged(scheme, home, [Step(2), Step(2, down=True), Step(2)], globs=True)
+    verdict = judged(scheme, home, [Step(2), Step(2, exporter="is stopped"), Step(2)], globs=True)
     assert verdict.good, verdict
 
 
