@@ -25,7 +25,7 @@ FIRST_DAY = dt.datetime(2026, 11, 27, 21, tzinfo=dt.UTC)  # a month ends while t
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scheme:
-    """``rotate`` does one rotation. ``removes``: it may take away bytes that nobody has read.
+    """``rotate`` does one rotation. ``removes``: it may take bytes that nobody has read out of the reader's sight.
 
     ``beside`` writes to other files in the directory, of which nothing may be read. ``glob`` finds the log and what it
     becomes; without one, a glob would find others' lines too. ``past``: rotations before the reader comes.
@@ -45,13 +45,13 @@ class Scheme:
 class Life:
     """A log that rotates by a scheme, and the lines written to it."""
 
-    def __init__(self, scheme: Scheme, home: Path) -> None:
+    def __init__(self, scheme: Scheme, home: Path, tick_ns: int) -> None:
         self.scheme = scheme
+        self.tick_ns = tick_ns  # of the file system's clock
         self.directory = home / "logs"
         self.directory.mkdir()
         self.olddir = home / "old"
-        if scheme.olddir:
-            self.olddir.mkdir()
+        self.olddir.mkdir()
         self.log = Log(self.directory / scheme.path)
         self.rotations = 0
         self.written: list[str] = []
@@ -93,9 +93,11 @@ class Life:
         self._set_times()
 
     def files(self) -> list[Path]:
-        """All that is not compressed; no file twice."""
+        """All in sight that is not compressed; no file twice."""
         folders = [self.directory, self.olddir] if self.scheme.olddir else [self.directory]
-        paths = [path for folder in folders for path in folder.iterdir() if path.suffix != ".gz"]
+        paths = [
+            path for folder in folders for path in folder.iterdir() if path.suffix != ".gz" and path.name[:3] != "old"
+        ]
         return [path for path in paths if path.is_file() and not path.is_symlink()]
 
     def on_disk(self) -> set[str]:
@@ -113,12 +115,12 @@ class Life:
             self.late.close()
 
     def _set_times(self) -> None:
-        """Give what changed a finer time than the kernel's clock does, within whose tick a test rotates twice."""
+        """Let what changed have the time of a clock with another tick than the kernel's."""
         for path in self.files():
             status = path.stat()
             key = (status.st_dev, status.st_ino)
             if self._times.get(key) != status.st_mtime_ns:
-                os.utime(path, ns=(time.time_ns(),) * 2)
+                os.utime(path, ns=(time.time_ns() // self.tick_ns * self.tick_ns,) * 2)
                 self._times[key] = path.stat().st_mtime_ns
 
 
@@ -332,6 +334,8 @@ SCHEMES: dict[str, Scheme] = {
     "copytruncate, ascending": Scheme(copied_to("vllm-{}.log")),
     "copytruncate mid line": Scheme(copied_mid_line),
     "olddir": Scheme(moved_away, olddir=True),
+    "another directory, in silence": Scheme(moved_away, removes=True),
+    "old-1-vllm.log, in silence": Scheme(named("old-{}-vllm.log"), removes=True),
     "olddir, by a copy": Scheme(copied_away, olddir=True),
     "vllm.log -> vllm-0001.log": Scheme(linked("vllm-{:04}.log"), start=linked("vllm-{:04}.log")),
     "current -> vllm-0001.log": Scheme(

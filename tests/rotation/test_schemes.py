@@ -52,6 +52,13 @@ def test_also_after_a_restart_without_positions(scheme: Scheme, home: Path) -> N
     assert verdict.good, verdict
 
 
+@pytest.mark.parametrize("scheme", ALL)
+def test_also_where_files_have_the_same_time(scheme: Scheme, home: Path) -> None:
+    """Network file systems have clocks that tick each second."""
+    verdict = judged(scheme, home, [Step(2)] * 2 + [Step(2, exporter="is stopped")] * 2, tick_ns=10**9)
+    assert verdict.good, verdict
+
+
 @pytest.mark.parametrize("scheme", GLOBS)
 def test_also_by_a_glob(scheme: Scheme, home: Path) -> None:
     verdict = judged(scheme, home, [Step(2), Step(2, exporter="is stopped"), Step(2)], globs=True)

@@ -52,11 +52,12 @@ def life(name: str, scheme: Scheme, chance: random.Random) -> Verdict:
         )
         for _ in range(chance.randint(1, 10))
     ]
+    tick_ns = chance.choice([1, 1, 10**9])
     globs = scheme.glob is not None and chance.random() < 0.3
     with tempfile.TemporaryDirectory(dir=FAST_DIRECTORY) as directory:
-        verdict = judged(scheme, Path(directory), steps, positions=positions, globs=globs)
+        verdict = judged(scheme, Path(directory), steps, positions=positions, globs=globs, tick_ns=tick_ns)
     if not verdict.good:
-        print(f"{name}: {verdict}, positions={positions}, globs={globs}, {steps}")
+        print(f"{name}: {verdict}, positions={positions}, globs={globs}, tick_ns={tick_ns}, {steps}")
     return verdict
 
 
