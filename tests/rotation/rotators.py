@@ -14,7 +14,7 @@ from typing import IO
 
 from fieldtools import tool
 from logfiles import ROTATE_WAIT_SECONDS, Reader
-from rotation.schemes import Verdict, gaps_of
+from rotation.judging import Verdict, gaps_of
 from specdec_exporter.predictor.sources.tail import POLL_SECONDS
 
 FILE_BYTES = 4096  # the smallest that multilog and s6-log take

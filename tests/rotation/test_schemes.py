@@ -10,7 +10,8 @@ import pytest
 
 from logfiles import Log, Reader
 from loglife import FAST_DIRECTORY
-from rotation.schemes import LOGROTATE, SCHEMES, Exporter, Scheme, Step, gaps_of, judged
+from rotation.judging import Exporter, Step, gaps_of, judged
+from rotation.schemes import LOGROTATE, SCHEMES, Scheme
 
 ALL = [
     *(pytest.param(scheme, id=name) for name, scheme in SCHEMES.items()),

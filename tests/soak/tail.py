@@ -18,8 +18,9 @@ from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from loglife import FAST_DIRECTORY, LogLife
 from report import DOCS, measured_by, record, recording
+from rotation.judging import Exporter, Step, Verdict, judged
 from rotation.rotators import ROTATORS, followed
-from rotation.schemes import LOGROTATE, SCHEMES, Exporter, Scheme, Step, Verdict, judged
+from rotation.schemes import LOGROTATE, SCHEMES, Scheme
 
 LIVES = 5  # of each scheme in a turn
 ROTATOR_SECONDS = 5.0
