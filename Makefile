@@ -72,7 +72,7 @@ test: $(TOOLS)/.test ## Lint, types, and all tests that need no vLLM and no Go; 
 tests: $(VENV)/.dev
 	$(PYTEST) -m '$(MARKED)'
 
-test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager; needs Go and npm
+test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager, log rotators; needs Go and npm
 	$(PYTEST) -m 'field and not nightly'
 
 # Real rotators; after the other packages, for two runs of apt-get disturb each other.
