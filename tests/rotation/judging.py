@@ -77,9 +77,12 @@ def judged(
             path, state=home / "positions.json" if positions else None, olddir=life.olddir if scheme.olddir else None
         )
 
+    def take(lines: list[str]) -> None:
+        got.update(line for line in lines if not line.startswith("banner"))
+
     def look(seconds: float = 0.0, *, removed: bool = False) -> None:
         before = gaps_of(reading)
-        got.update(line for line in reading.wait(seconds) if not line.startswith("banner"))
+        take(reading.wait(seconds))
         gone = len(set(life.written) - past - got.keys() - required)
         gaps = gaps_of(reading) - before
         verdict.gaps += gaps
@@ -93,7 +96,7 @@ def judged(
         if step.exporter == "is killed":
             reading.kill()
         elif step.exporter != "runs":
-            got.update(reading.close())
+            take(reading.close())
         if step.exporter == "restarts":
             reading = reader()
             look()
@@ -105,7 +108,7 @@ def judged(
         required |= life.on_disk() - past
         look(step.seconds, removed=scheme.removes and step.rotations > 0)
     look(ROTATE_WAIT_SECONDS + 1)
-    got.update(reading.close())
+    take(reading.close())
     life.end()
     verdict.lines, verdict.rotations = len(life.written) - len(past), life.rotations
     verdict.lost = len(required - got.keys())
