@@ -65,7 +65,8 @@ def followed(name: str, home: Path, *, rotations_a_second: float, seconds: float
     directory = home / "logs"
     directory.mkdir()
     lines_a_second = rotations_a_second * ROTATORS[name][1] / LINE_BYTES
-    reader = Reader(directory / "current", start="start")
+    reader = Reader(directory / "current")
+    assert reader.read() == []
     got, required = Counter[str](), set[str]()
     written = looks = 0
     with rotating(name, directory) as pipe:
