@@ -38,12 +38,8 @@ def test_also_while_the_exporter_was_down(scheme: Scheme, rotations: int, export
 
 @pytest.mark.parametrize("scheme", [param for param in ALL if param.id != "a late writer"])
 def test_also_after_a_restart_without_positions(scheme: Scheme, tmp_path: Path) -> None:
-    verdict = judged(
-        scheme,
-        home,
-        [Step(2, exporter="restarts"), Step(2, lines=0), Step(2, exporter="restarts")],
-        positions=False,
-    )
+    steps = [Step(2, exporter="restarts"), Step(2, lines=0), Step(2, exporter="restarts")]
+    verdict = judged(scheme, tmp_path, steps, positions=False)
     assert verdict.good, verdict
 
 
