@@ -10,7 +10,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test tests test-tools test-nightly ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-killed lock clean
+.PHONY: help demo check test tests test-tools test-nightly ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-killed soak-tail lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,7 +32,7 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	@touch $@
 
 $(TOOLS)/.test: tests/debian.sh
-	tests/debian.sh promtool prometheus prometheus-alertmanager vmalert chromedriver
+	tests/debian.sh promtool prometheus prometheus-alertmanager vmalert chromedriver logrotate
 	@mkdir -p $(TOOLS) && touch $@
 
 # The demo renders its rules when it starts, with the jsonnet of the developers' lock file and none of its other packages.
@@ -72,8 +72,14 @@ test: $(TOOLS)/.test ## Lint, types, and all tests that need no vLLM and no Go; 
 tests: $(VENV)/.dev
 	$(PYTEST) -m '$(MARKED)'
 
-test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager; needs Go and npm
+test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager, log rotators; needs Go and npm
 	$(PYTEST) -m 'field and not nightly'
+
+# Real rotators; after the other packages, for two runs of apt-get disturb each other.
+test-tools soak-tail: $(TOOLS)/.rotators
+$(TOOLS)/.rotators: tests/debian.sh | $(TOOLS)/.test
+	tests/debian.sh svlogd multilog s6-log
+	@touch $@
 
 test-nightly: $(VENV)/.dev $(TOOLS)/.test tools schema ## The tests marked nightly, which take too long for `make test`; needs Go and npm
 	$(PYTEST) -m nightly
@@ -117,6 +123,10 @@ fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record 
 
 soak-killed: $(VENV)/.dev ## The exporter killed KILLS times at random moments while it follows a log that rotates
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.killed --kills $(or $(KILLS),200) $(ARGS)
+
+soak-tail: $(VENV)/.dev ## Every scheme of rotation and real rotators for MINUTES; ARGS=--record writes docs/reliability.md
+	PYTHONPATH=tests:tools $(BIN)/python -m soak.tail --minutes $(MINUTES) $(ARGS)
+soak-tail: MINUTES = 10
 
 soak: $(VENV)/.dev ## Scrapes and log of weeks in an hour; MINUTES=10 for a sixth of them
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.soak --minutes $(or $(MINUTES),60) $(ARGS)

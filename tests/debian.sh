@@ -45,6 +45,10 @@ for tool in "$@"; do
             data=usr/share/prometheus/alertmanager unpack prometheus-alertmanager usr/bin/amtool usr/bin/prometheus-alertmanager
             ;;
         etcd) unpack etcd-server usr/bin/etcd ;;
+        logrotate) apt_install libpopt0 && unpack logrotate usr/sbin/logrotate ;; # the package would bring cron
+        svlogd) unpack runit usr/bin/svlogd ;;
+        multilog) unpack daemontools usr/bin/multilog ;;
+        s6-log) apt_install s6 ;;
         mtail) unpack mtail usr/bin/mtail ;;
         chromedriver) apt_install chromium chromium-driver ;;
         systemd-analyze) apt_install systemd ;;

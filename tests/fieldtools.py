@@ -29,6 +29,10 @@ FROM_DEBIAN = {
     "runc": "runc",
     "umoci": "umoci",
     "etcd": "etcd",
+    "logrotate": "logrotate",
+    "svlogd": "svlogd",
+    "multilog": "multilog",
+    "s6-log": "s6-log",
 }
 FOR_CLUSTER = {
     "kube-apiserver",

@@ -154,6 +154,7 @@ class Reader:
         start: Literal["end", "start"] = "end",
         state: Path | None = None,
         search_history: bool = False,
+        olddir: Path | None = None,
     ) -> None:
         self.now = 1000.0
         self.counters = ReaderCounters()
@@ -166,6 +167,7 @@ class Reader:
             state_path=str(state) if state else None,
             rotate_wait_seconds=ROTATE_WAIT_SECONDS,
             clock=lambda: self.now,
+            **({"olddir": str(olddir)} if olddir else {}),
         )
 
     def events(self) -> list[Event]:

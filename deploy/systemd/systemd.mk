@@ -18,6 +18,6 @@ install: packages ## Install command, unit and settings below DESTDIR, as a Debi
 
 test-tools: $(TOOLS)/.systemd
 # Not at the same time as the other packages: one apt-get at a time.
-$(TOOLS)/.systemd: tests/debian.sh | $(TOOLS)/.test
+$(TOOLS)/.systemd: tests/debian.sh | $(TOOLS)/.rotators
 	tests/debian.sh systemd-analyze
 	@mkdir -p $(TOOLS) && touch $@

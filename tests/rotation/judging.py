@@ -1,0 +1,118 @@
+"""What a reader must give of a log that rotates: lines on disk once, and a gap for lines that went."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from logfiles import ROTATE_WAIT_SECONDS, Reader
+from rotation.schemes import Life, Scheme
+
+Exporter = Literal["runs", "restarts", "is stopped", "is killed"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """What happens before a look: rotations, ``lines`` in the newest file, and ``seconds`` that pass.
+
+    ``exporter`` is what happens to it before the rotations. A stopped or killed one starts after them.
+    """
+
+    rotations: int
+    lines: int = 3
+    seconds: float = 0.5
+    exporter: Exporter = "runs"
+
+
+@dataclasses.dataclass(slots=True)
+class Verdict:
+    """What a reader made of a scheme. ``lost`` stood on disk at a look; ``gone`` did not."""
+
+    lines: int = 0
+    rotations: int = 0
+    lost: int = 0
+    twice: int = 0
+    invented: int = 0
+    gone: int = 0
+    gaps: int = 0
+    silent: int = 0  # gone without a gap
+    false_gaps: int = 0  # where nothing can have been missed
+
+    def __add__(self, other: Verdict) -> Verdict:
+        return Verdict(*(sum(pair) for pair in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
+
+    @property
+    def good(self) -> bool:
+        return not (self.lost or self.twice or self.invented or self.silent or self.false_gaps)
+
+
+def gaps_of(reader: Reader) -> int:
+    return int(getattr(reader.counters, "gaps", 0))
+
+
+def judged(
+    scheme: Scheme,
+    home: Path,
+    steps: Iterable[Step],
+    *,
+    positions: bool = True,
+    globs: bool = False,
+    tick_ns: int = 1,
+) -> Verdict:
+    """Let a reader follow a log through ``steps``, with a position file or without."""
+    life = Life(scheme, home, tick_ns)
+    for _ in range(scheme.past):
+        life.rotate()
+    life.write(3)
+    past = set(life.written)
+    path = life.directory / (scheme.glob if globs and scheme.glob else scheme.path)
+    verdict = Verdict()
+    got, required = Counter[str](), set[str]()
+
+    def reader() -> Reader:
+        return Reader(
+            path, state=home / "positions.json" if positions else None, olddir=life.olddir if scheme.olddir else None
+        )
+
+    def take(lines: list[str]) -> None:
+        got.update(line for line in lines if not line.startswith("banner"))
+
+    def look(seconds: float = 0.0, *, may_miss: bool = False) -> None:
+        before = gaps_of(reading)
+        take(reading.wait(seconds))
+        gone = len(set(life.written) - past - got.keys() - required)
+        gaps = gaps_of(reading) - before
+        verdict.gaps += gaps
+        verdict.silent += 0 if gaps else max(0, gone - verdict.gone)
+        verdict.false_gaps += 0 if may_miss else gaps
+        verdict.gone = gone
+
+    reading = reader()
+    look()
+    for step in steps:
+        if step.exporter == "is killed":
+            reading.kill()
+        elif step.exporter != "runs":
+            take(reading.close())
+        if step.exporter == "restarts":
+            reading = reader()
+            look()
+        recognisable = life.log.path.stat().st_size > 0  # a copy of an empty file could be of any
+        for _ in range(step.rotations):
+            life.rotate()
+        life.write(step.lines)
+        if step.exporter.startswith("is"):
+            reading = reader()
+        required |= life.on_disk() - past
+        look(step.seconds, may_miss=step.rotations > 0 and (scheme.removes or not recognisable))
+    look(ROTATE_WAIT_SECONDS + 1)
+    take(reading.close())
+    life.end()
+    verdict.lines, verdict.rotations = len(life.written) - len(past), life.rotations
+    verdict.lost = len(required - got.keys())
+    verdict.twice = sum(count - 1 for count in got.values())
+    verdict.invented = len(got.keys() - life.written - life.halves) + len(got.keys() & past)
+    return verdict

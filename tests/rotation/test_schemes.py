@@ -1,0 +1,81 @@
+"""Every scheme of rotation, seen from outside.
+
+The files are on a disk where there is one: there, a new file often has the inode of a deleted one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logfiles import Log, Reader
+from rotation.judging import Exporter, Step, gaps_of, judged
+from rotation.schemes import LOGROTATE, SCHEMES, Scheme
+
+ALL = [
+    *(pytest.param(scheme, id=name) for name, scheme in SCHEMES.items()),
+    *(pytest.param(scheme, id=name, marks=pytest.mark.debian) for name, scheme in LOGROTATE.items()),
+]
+GLOBS = [param for param in ALL if isinstance(scheme := param.values[0], Scheme) and scheme.glob]
+ROTATIONS = pytest.mark.parametrize("rotations", [0, 1, 3])
+
+
+@ROTATIONS
+@pytest.mark.parametrize("scheme", ALL)
+def test_what_is_on_disk_is_read_once(scheme: Scheme, rotations: int, tmp_path: Path) -> None:
+    verdict = judged(scheme, tmp_path, [Step(rotations), Step(rotations, lines=0), Step(rotations)])
+    assert verdict.good, verdict
+
+
+@ROTATIONS
+@pytest.mark.parametrize("scheme", ALL)
+@pytest.mark.parametrize("exporter", ["is stopped", "is killed"])
+def test_also_while_the_exporter_was_down(scheme: Scheme, rotations: int, exporter: Exporter, tmp_path: Path) -> None:
+    verdict = judged(scheme, tmp_path, [Step(rotations, lines=lines, exporter=exporter) for lines in (3, 0, 3)])
+    assert verdict.good, verdict
+
+
+@pytest.mark.parametrize("scheme", [param for param in ALL if param.id != "a late writer"])
+def test_also_after_a_restart_without_positions(scheme: Scheme, tmp_path: Path) -> None:
+    steps = [Step(2, exporter="restarts"), Step(2, lines=0), Step(2, exporter="restarts")]
+    verdict = judged(scheme, tmp_path, steps, positions=False)
+    assert verdict.good, verdict
+
+
+@pytest.mark.parametrize("scheme", ALL)
+def test_also_where_files_have_the_same_time(scheme: Scheme, tmp_path: Path) -> None:
+    """Network file systems have clocks that tick each second."""
+    verdict = judged(scheme, tmp_path, [Step(2)] * 2 + [Step(2, exporter="is stopped")] * 2, tick_ns=10**9)
+    assert verdict.good, verdict
+
+
+@pytest.mark.parametrize("scheme", GLOBS)
+def test_also_by_a_glob(scheme: Scheme, tmp_path: Path) -> None:
+    verdict = judged(scheme, tmp_path, [Step(2), Step(2, exporter="is stopped"), Step(2)], globs=True)
+    assert verdict.good, verdict
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_glob_finds_what_came_while_the_exporter_was_down(tmp_path: Path, killed: bool) -> None:
+    """Of what was there before, nothing counts again."""
+    state = tmp_path / "positions.json"
+    logs = [Log(tmp_path / f"vllm-{name}.log") for name in ("a", "b", "c")]
+    for log in logs[:2]:
+        log.write("before")
+    reader = Reader(tmp_path / "vllm-*.log*", state=state)
+    assert reader.read() == []
+    logs[0].write("one")
+    assert reader.read() == ["one"]
+    if killed:
+        reader.kill()
+    else:
+        reader.close()
+    logs[1].write("two")
+    logs[1].rotate()
+    logs[1].write("three")
+    logs[2].write("four", "five")
+    reader = Reader(tmp_path / "vllm-*.log*", state=state)
+    assert sorted(reader.read()) == ["five", "four", "three", "two"]
+    assert gaps_of(reader) == 0
+    assert reader.wait() == []
