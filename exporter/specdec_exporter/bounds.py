@@ -23,7 +23,8 @@ SMALL_BODY_BYTES: Final = 256 * 1024  # of a body that is read at once; larger o
 LARGE_BODY_SECONDS: Final = 2.0  # for the rest of a larger body to arrive, as others wait; refused
 VERSION_BODY_BYTES: Final = 64 * 1024  # of /version; refused
 MODELS_BODY_BYTES: Final = 1024 * 1024  # of /v1/models; refused
-DOUBT_SECONDS: Final = 60  # of refusing what cannot follow from the answer before; then it counts as a restart
+PROCESSES: Final = 8  # behind one URL, for 10 minutes after their last answer; the longest silent is forgotten
+PROCESSES_ENGINES: Final = 1024  # of these processes; as above
 
 # 300 data-parallel engines behind one server is the most that is known; one is usual.
 ENGINES: Final = 512  # of the process, in equal shares; known engines stay, new ones are left out; counted as engines
@@ -34,7 +35,7 @@ LABEL_CHARACTERS: Final = 256  # of a model, an engine or a finished reason; its
 POSITIONS: Final = 64  # of a draft; left out; counted as positions, and log_positions
 BUCKETS: Final = 100  # of a histogram; the whole histogram is left out; counted as histograms
 COUNT: Final = 2.0**53  # of any value: no float is exact beyond; left out, as NaN and negative ones; counted as values
-COUNT_PER_SECOND: Final = 1e7  # of an engine's counter: more is a glitch; the jump adds nothing; counted as values
+COUNT_PER_SECOND: Final = 1e9  # of growth of a counter: more is a glitch; left out; counted as values
 
 # --- What files with a predictor's certificates and token hold --------------------------------------------------------
 TOKEN_BYTES: Final = 16 * 1024  # of a token, where a server takes 8 KiB of headers; the fetch fails

@@ -236,21 +236,20 @@ RUNNING = msgspec.structs.replace(
 )
 
 
+LATER = msgspec.structs.replace(RUNNING, process_start_time_seconds=1_790_000_900.0)
+
+
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (changed(RUNNING, drafts=99.0), "drafts fell from 100 to 99 of engine 0"),
-        (changed(RUNNING, requests_finished={"stop": 4.0, "length": 9.0}), "requests_finished stop fell from 5 to 4"),
-        (changed(RUNNING, accepted_tokens_per_position={0: 90.0, 1: 80.0, 2: 1.0}), "per_position 2 fell"),
-        (changed(RUNNING, time_to_first_token=latency(4)), "time_to_first_token fell"),
-        (changed(RUNNING, request_latency=Histogram((1.0, INF), (5.0, 5.0), 1.0)), "buckets of request_latency"),
-        (changed(RUNNING, engine="1"), "1 engines became 1, or others"),
-        (msgspec.structs.replace(RUNNING, engine_generation="v0"), "another kind"),
-        (msgspec.structs.replace(RUNNING, process_start_time_seconds=1_790_000_900.0), "another start time"),
+        (LATER, "another process"),
+        (changed(LATER, drafts=99.0), "another process"),
+        (msgspec.structs.replace(changed(RUNNING, drafts=99.0), process_start_time_seconds=None), "another process"),
+        (changed(RUNNING, engine="1"), "other engines"),
     ],
 )
 def test_a_restart_in_between_is_refused(after: Snapshot, said: str) -> None:
-    with pytest.raises(BaselineError, match=rf"the predictor restarted 1 s into the recording \(.*{said}"):
+    with pytest.raises(BaselineError, match=rf"{said} answered 1 s into the recording"):
         recorded(RUNNING, after)
 
 
@@ -357,8 +356,15 @@ async def test_an_answer_missed_in_between_is_no_harm() -> None:
         assert (await record(server.url, duration_seconds=0.4)).requests_finished == 8
 
 
-async def test_a_restart_is_seen_though_both_ends_alone_would_not_show_it() -> None:
+async def test_an_old_answer_in_between_counts_nothing_twice() -> None:
     async with playing(BEFORE, AFTER, BEFORE, AFTER) as server:
+        assert (await record(server.url, duration_seconds=1.0)).requests_finished == 8
+
+
+async def test_a_restart_is_seen_though_both_ends_alone_would_not_show_it() -> None:
+    ended = AFTER.replace(b"process_start_time_seconds ", b"# ")
+    begun = BEFORE.replace(b"process_start_time_seconds ", b"# ")
+    async with playing(begun, ended, begun, ended) as server:
         with pytest.raises(BaselineError, match="restarted"):
             await record(server.url, duration_seconds=1.0)
 

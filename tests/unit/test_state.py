@@ -100,13 +100,14 @@ vllm:cache_config_info{block_size="128",engine="0"} 1.0
 def test_a_restarted_predictor_without_a_sample_yet_leaves_nothing_stale(
     state: PredictorState, clock: Clock, before: bytes, after: bytes
 ) -> None:
-    state.observe_snapshot(parse_exposition(before))
+    state.observe_snapshot(msgspec.structs.replace(parse_exposition(before), process_start_time_seconds=1000.0))
+    begun = clock.wall() + 5
     (former,) = state.engines()
     assert former.snapshot is not None
     state.observe_version("0.9.2")
     for _ in range(2):
         clock.advance(15)
-        state.observe_snapshot(parse_exposition(after))
+        state.observe_snapshot(msgspec.structs.replace(parse_exposition(after), process_start_time_seconds=begun))
         (view,) = state.engines()
         assert view.snapshot == EngineSnapshot(model_name=former.model_name, engine=former.engine)
         assert (view.window, view.has_windows) == (None, False)
@@ -117,7 +118,7 @@ def test_a_restarted_predictor_without_a_sample_yet_leaves_nothing_stale(
     state.observe_event(config())
     assert state.state == "idle"
     clock.advance(15)
-    state.observe_snapshot(parse_exposition(before))
+    state.observe_snapshot(msgspec.structs.replace(parse_exposition(before), process_start_time_seconds=begun))
     assert state.restarts == 1
     assert state.status().requests_running is not None
 
@@ -126,36 +127,33 @@ def started(at: float | None, engine: EngineSnapshot) -> Snapshot:
     return msgspec.structs.replace(snapshot(engine), process_start_time_seconds=at)
 
 
-@pytest.mark.parametrize("between", [None, "failure", "no statistics"])
-def test_a_later_start_time_is_a_restart_though_every_counter_is_higher(
-    state: PredictorState, clock: Clock, between: str | None
-) -> None:
+def test_a_restart_empties_the_windows_and_counts_anew(state: PredictorState, clock: Clock) -> None:
     state.observe_snapshot(started(1000.0, drafting(100, 300, 60, 160)))
+    clock.advance(60)
+    state.observe_snapshot(started(1000.0, drafting(200, 600, 120, 320)))
     state.observe_version("0.32.0")
     clock.advance(60)
-    if between == "failure":
-        state.observe_failure("GET http://x answered 503")
-    elif between == "no statistics":
-        state.observe_snapshot(
-            Snapshot(engines=(), engine_generation=None, stats_present=False, process_start_time_seconds=2000.0)
-        )
+    begun = clock.wall() - 30
+    state.observe_snapshot(started(begun, drafting(10, 30, 24, 34)))
+    assert (state.restarts, state.version_asked, state.window()) == (1, False, None)
+    assert known(state.lifetime()).drafts == 10
     clock.advance(60)
-    state.observe_snapshot(started(2000.0, drafting(1000, 3000, 2400, 3400)))
-    window = known(state.window())
-    assert (window.drafts, window.accepted_tokens) == (1000, 2400)
-    assert (state.restarts, state.version_asked) == (1, False)
+    state.observe_snapshot(started(begun, drafting(15, 45, 30, 51)))
+    assert known(state.window()).drafts == 5
 
 
-@pytest.mark.parametrize("times", [(2000.0, 1000.0, 2000.0, 1000.0), (None, 1000.0, None, 1000.0), (None,) * 4])
-def test_processes_that_answer_in_turn_or_tell_no_start_time_are_no_restart(
+@pytest.mark.parametrize("times", [(2000.0, 1000.0), (None, None), (1000.0, 1_790_003_600.0)])
+def test_of_processes_that_answer_in_turn_only_the_growth_is_counted(
     state: PredictorState, clock: Clock, times: tuple[float | None, ...]
 ) -> None:
-    for step, at in enumerate(times):
-        state.observe_snapshot(started(at, drafting(1000 + step, 3000, 2400, 3400)))
+    for turn in range(6):
+        other = turn % 2
+        state.observe_snapshot(started(times[other], drafting(5000 - 3000 * other + turn, 15_000, 12_000, 17_000)))
         clock.advance(60)
-    assert state.restarts == 0
+    assert (state.restarts, state.processes) == (0, 2)
     window = known(state.window())
-    assert window.drafts == 3
+    assert window.drafts == 8  # the first answer of the second process adds nothing
+    assert window.draft_tokens == 0
 
 
 def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(

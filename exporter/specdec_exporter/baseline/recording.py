@@ -6,6 +6,7 @@ The difference is valid only if no counter restarted in between, so every snapsh
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import add
@@ -17,7 +18,8 @@ from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.continuity import fallen
+from specdec_exporter.predictor.metrics.admission import EngineKey
+from specdec_exporter.predictor.metrics.processes import Answer, Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks
@@ -56,7 +58,8 @@ class Recorder:
         self._wanted = model
         self.model_name = _choose(first, model)
         self._v0 = first.engine_generation == "v0"
-        self._first = self._last = first
+        self._processes = Processes()
+        self._first = self._last = self._take(first, at).snapshot
         self._started = self._at = at
         self._loads = LoadBins()
         self._blocks: Blocks[Block] = Blocks()
@@ -76,10 +79,13 @@ class Recorder:
 
     def observe(self, snapshot: Snapshot, at: float) -> None:
         """Take the next snapshot."""
-        if broken := discontinuity(self._last, snapshot):
+        answer = self._take(snapshot, at)
+        snapshot = answer.snapshot
+        if self._last.engines and (answer.new or _engines(snapshot) != _engines(self._last)):
+            found = "another process answered" if answer.new else "other engines answered"
             raise BaselineError(
-                f"the predictor restarted {at - self._started:.0f} s into the recording ({broken}), and its counters "
-                "started from zero. Record again"
+                f"{found} {at - self._started:.0f} s into the recording: the predictor restarted, or several answer at "
+                "this URL. Record again, from one of them"
             )
         self.model_name = self.model_name or _choose(snapshot, self._wanted)
         waiting = set()
@@ -93,6 +99,10 @@ class Recorder:
                 waiting.add(now.engine)
         self._waiting = waiting
         self._last, self._at = snapshot, at
+
+    def _take(self, snapshot: Snapshot, at: float) -> Answer:
+        # Whether a new process took the place of the old one does not matter: no recording goes on over it.
+        return self._processes.take(snapshot, at, math.inf)
 
     def increases(self) -> Increases:
         """What happened between the first snapshot and the last, summed over engines."""
@@ -133,20 +143,8 @@ def _choose(snapshot: Snapshot, model: str | None) -> str | None:
     raise BaselineError(f"the predictor serves {len(names)} models: choose one with --model from {shown}")
 
 
-def discontinuity(before: Snapshot, now: Snapshot) -> str | None:
-    """Return in words what proves a restart."""
-    times = (before.process_start_time_seconds, now.process_start_time_seconds)
-    if None not in times and times[0] != times[1]:
-        return "its process has another start time"
-    if before.engine_generation != now.engine_generation:
-        return "its metrics are of another kind"
-    engines = [{(engine.model_name, engine.engine): engine for engine in shot.engines} for shot in (before, now)]
-    if engines[0] and engines[0].keys() != engines[1].keys():
-        return f"{len(engines[0])} engines became {len(engines[1])}, or others"
-    for key, engine in engines[0].items():
-        if problem := fallen(engine, engines[1][key]):
-            return f"{problem} of engine {plain(key[1])}"
-    return None
+def _engines(snapshot: Snapshot) -> set[EngineKey]:
+    return {(engine.model_name, engine.engine) for engine in snapshot.engines}
 
 
 _Pairs = Sequence[tuple[EngineSnapshot, EngineSnapshot]]

@@ -13,7 +13,7 @@ from specdec_exporter.speculation.windows import Sample
 
 
 class EngineLoads:
-    """The last intervals of one engine since its restart. They are kept for ``seconds``."""
+    """The last intervals of one engine. They are kept for ``seconds``."""
 
     def __init__(self, policy: CostPolicy, seconds: float) -> None:
         self.shortest = policy.interval_seconds  # of an interval
@@ -26,15 +26,17 @@ class EngineLoads:
         """The intervals, in the order of time."""
         return [load for _, load in self._kept]
 
+    def interrupt(self) -> None:
+        """Begin the next interval anew: the last sample was of another process."""
+        self._start = None
+
     def take(self, sample: Sample) -> Load | None:
         """Take in the newest sample; return the interval that it ends, if that is long enough.
 
-        Intervals with a restart or its slow first time are left out. So are long ones: their mean would hide the load.
+        The slow first time after a start is left out. So are long intervals: their mean would hide the load.
         """
         start, load = self._start, None
-        if start is not None and start.resets != sample.resets:
-            self._kept.clear()  # another configuration may run now
-        if start is None or not start.settled or start.resets != sample.resets:
+        if start is None or not start.settled:
             self._start = sample
         elif sample.at - start.at >= self.shortest:
             self._start = sample

@@ -15,10 +15,8 @@ from specdec_exporter.predictor.log.events import (
     StartFailure,
 )
 from specdec_exporter.predictor.metrics.snapshot import (
-    EngineGeneration,
     EngineSnapshot,
     Snapshot,
-    started_later,
     without_drafts,
 )
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC
@@ -41,8 +39,6 @@ from specdec_exporter.speculation.windows import SampleRing
 class PredictorState(PredictorView):
     """What is known of one predictor, while it changes."""
 
-    _generation: EngineGeneration | None = None  # of the last engines
-    _process_start: float | None = None  # the latest that came with statistics, Unix time
     _settled_at = -math.inf  # monotonic: until then the process is in its slow first time
     _verdict: Remembered | None = None  # None: nothing is remembered
 
@@ -54,13 +50,19 @@ class PredictorState(PredictorView):
         self._sample_log(now)
         if self.running.method in NOT_SPECULATIVE:
             snapshot = without_drafts(snapshot)
-        self.up, self.up_reason, self.snapshot = True, None, snapshot
+        answer = self._processes.take(snapshot, now, self._wall_clock(), after_failure=not self.up)
+        self.up, self.up_reason, self.snapshot = True, None, answer.snapshot
         self.failed_start = None
         self._dropped.update(snapshot.dropped)
-        if self._take_engines(snapshot, now):
-            self.restarts += 1
+        self._dropped["values"] += answer.left_out
+        if answer.new:
+            self._settled_at = self._warm_until(snapshot.process_start_time_seconds, now)
             self.version_asked = False
             self.forget_verdict()  # what runs now may be something else
+            for track in self._tracks.values():
+                track.loads.interrupt()
+        self.restarts += answer.restarted
+        self._take_engines(answer.snapshot, now, restarted=answer.restarted)
         if self.engine_generation != "v0":  # its counters sum lifetime totals, so they give no windows
             for track in self._tracks.values():
                 track.close_short_window(now, self.policy)
@@ -68,52 +70,46 @@ class PredictorState(PredictorView):
         self._measure_cost()
         self._verdict = self._said(judge(self.evidence(), self.policy).verdict)
 
-    def _take_engines(self, snapshot: Snapshot, now: float) -> bool:
-        """Take in the counters of every engine; return whether the predictor restarted."""
+    def _warm_until(self, start: float | None, now: float) -> float:
+        """Return when a process that began at ``start``, Unix time, leaves its slow first time, monotonic."""
+        if start is None:
+            return (
+                -math.inf
+                if self._processes.count(now) == 1 and not self._tracks
+                else now + self.policy.cost.warm_up_seconds
+            )
+        # The wall clock is asked once for each process: somebody may set it later, even to 1970.
+        return now + self.policy.cost.warm_up_seconds - max(self._wall_clock() - start, 0.0)
+
+    def _take_engines(self, snapshot: Snapshot, now: float, *, restarted: bool) -> None:
+        """Take in the counters of every engine."""
         engines = snapshot.engines
         if snapshot.stats_present and not engines:
             # V0 shows no engine before the first request: only the names of the earlier engines stay valid.
             engines = tuple(EngineSnapshot(model_name=model, engine=name) for model, name in self._tracks)
-        restarted = another_process = self._is_another_process(snapshot, now)
-        if snapshot.engines:
-            if self._generation not in (None, snapshot.engine_generation):
-                restarted, self._tracks = True, {}  # V0 counts something else, so nothing of it may stay in a window
-            self._generation = snapshot.engine_generation
         self._engines_found = len(engines) + snapshot.dropped.get("engines", 0)
         self._positions = max((len(engine.accepted_tokens_per_position or ()) for engine in engines), default=0)
         tracks: dict[tuple[str, str], EngineTrack] = {}
         for engine in engines:
             key = (engine.model_name, engine.engine)
-            tracks[key] = track = self._tracks.get(key) or self._new_track(engine, now)
+            track = self._tracks.get(key)
+            if track is None:
+                track = EngineTrack(SampleRing(self.window_seconds), engine, self._new_loads())
+            elif restarted:
+                track.begin_anew(SampleRing(self.window_seconds), self._new_loads())
+            tracks[key] = track
             samples = samples_each(len(engines))
             track.ring.spacing = self.window_seconds / samples
             track.loads.shortest = self.policy.cost.interval_seconds * MOST_SAMPLES / samples
-            if self._take_engine(track, engine, now, another_process=another_process):
-                restarted = True
+            track.snapshot = engine
+            track.ring.add(now, timed_counts_of(engine), settled=now >= self._settled_at)
+            self._take_load(track)
         if engines:  # a snapshot without statistics says nothing about the engines: keep the earlier ones
             self._tracks = tracks
             self._engine_names = tuple(sorted({engine for _, engine in tracks}))
-        return restarted
 
-    def _take_engine(self, track: EngineTrack, engine: EngineSnapshot, now: float, *, another_process: bool) -> bool:
-        """Take in the counters of one engine; return whether they began anew."""
-        resets, glitches = track.ring.resets, track.ring.glitches
-        track.snapshot = engine
-        settled = now >= self._settled_at
-        track.ring.add(now, timed_counts_of(engine), restarted=another_process, settled=settled)
-        if track.ring.glitches > glitches:
-            self._dropped["values"] += 1
-        reset = track.ring.resets > resets
-        if reset and self._process_start is None:
-            self._settled_at = now + self.policy.cost.warm_up_seconds
-        self._take_load(track)
-        return reset
-
-    def _new_track(self, engine: EngineSnapshot, now: float) -> EngineTrack:
-        loads = EngineLoads(self.policy.cost, self.window_seconds)
-        # V0 adds up lifetime totals, ever faster.
-        fastest = math.inf if self.engine_generation == "v0" else bounds.COUNT_PER_SECOND
-        return EngineTrack(SampleRing(self.window_seconds, fastest=fastest), engine, now, loads)
+    def _new_loads(self) -> EngineLoads:
+        return EngineLoads(self.policy.cost, self.window_seconds)
 
     def _take_load(self, track: EngineTrack) -> None:
         """Sort the interval that has just ended by its concurrency."""
@@ -144,19 +140,6 @@ class PredictorState(PredictorView):
             for load in track.loads.loads
         ]
         self.cost = measure(loads, baseline.step_times, self.policy.cost)
-
-    def _is_another_process(self, snapshot: Snapshot, now: float) -> bool:
-        """Whether the process started later than the one before; processes without statistics are ignored."""
-        start = snapshot.process_start_time_seconds
-        if not snapshot.stats_present or start is None:
-            return False
-        later = started_later(self._process_start, start)
-        if later or self._process_start is None:
-            self._process_start = start
-            # The wall clock is asked once for each process: somebody may set it later, even to 1970.
-            age = max(self._wall_clock() - start, 0.0)
-            self._settled_at = now + self.policy.cost.warm_up_seconds - age
-        return later
 
     def observe_failure(self, reason: str) -> None:
         """Take in a failed fetch; ``reason`` is in words."""

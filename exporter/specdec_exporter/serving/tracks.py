@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from specdec_exporter.histogram import HistogramCounter
@@ -28,18 +29,26 @@ class EngineTrack:
 
     ring: SampleRing
     snapshot: EngineSnapshot
-    short_window_start: float
     loads: EngineLoads
-    short_window_totals: Counts = field(default_factory=Counts)
+    short_window_start: float = -math.inf
+    short_window_totals: Counts | None = None
     ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
     ratios_by_draft: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
+
+    def begin_anew(self, ring: SampleRing, loads: EngineLoads) -> None:
+        """Forget the samples of a process that is gone."""
+        self.ring, self.loads = ring, loads
+        self.short_window_start, self.short_window_totals = -math.inf, None
 
     def close_short_window(self, now: float, policy: Policy) -> None:
         """Count the short window, if it has lasted long enough."""
         if now - self.short_window_start < policy.short_window_seconds:
             return
-        counts = self.ring.totals - self.short_window_totals
-        self.short_window_start, self.short_window_totals = now, self.ring.totals
+        before, totals = self.short_window_totals, self.ring.last.totals
+        self.short_window_start, self.short_window_totals = now, totals
+        if before is None:
+            return
+        counts = totals - before
         rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
         enough = counts.drafts is None or counts.drafts >= policy.min_drafts
         if rate is not None and enough:

@@ -15,6 +15,7 @@ from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import StartFailure
 from specdec_exporter.predictor.log.start import StartSummary, summarise
+from specdec_exporter.predictor.metrics.processes import Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.predictor.versions import SYNTHETIC
 from specdec_exporter.serving.history import History
@@ -97,6 +98,7 @@ class PredictorView:
         self._wall_clock = wall_clock
         self._born = clock()
         self._dropped: Counter[str] = Counter()  # what the metrics held beyond a bound
+        self._processes = Processes()
         self._tracks: dict[tuple[str, str], EngineTrack] = {}
         self._engine_names: tuple[str, ...] = ()
         self._engines_found = 0  # in the last snapshot, with those that were left out
@@ -110,6 +112,11 @@ class PredictorView:
         """What metrics and log held beyond a bound, by what (see :mod:`specdec_exporter.bounds`)."""
         of_reader = dict(self.reader.dropped) if self.reader else {}  # a copy: its thread goes on counting
         return self._dropped + self.log.dropped + Counter(of_reader)
+
+    @property
+    def processes(self) -> int:
+        """How many processes answer in turn; 0 before the first answer."""
+        return self._processes.count(self._clock())
 
     @property
     def too_many_engines(self) -> str | None:

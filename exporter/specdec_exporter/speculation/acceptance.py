@@ -74,18 +74,6 @@ class Counts(msgspec.Struct, frozen=True):
             },
         )
 
-    def fell_below(self, earlier: Counts) -> bool:
-        """Whether any count is lower than before: the series was reset in between."""
-        pairs = [(getattr(self, name), getattr(earlier, name)) for name in SCALARS]
-        pairs += zip(self.accepted_per_position, earlier.accepted_per_position, strict=False)
-        return any(now is not None and before is not None and now < before for now, before in pairs)
-
-    @property
-    def largest(self) -> float:
-        """The largest figure; 0 if none is known."""
-        known = [value for name in SCALARS if (value := getattr(self, name)) is not None]
-        return max((*known, *self.accepted_per_position), default=0.0)
-
 
 _TUPLES = frozenset({"accepted_per_position", "timed_bounds", "timed_within"})
 SCALARS = tuple(name for name in Counts.__struct_fields__ if name not in _TUPLES)

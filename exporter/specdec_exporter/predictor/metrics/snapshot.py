@@ -85,13 +85,3 @@ def without_drafts(snapshot: Snapshot) -> Snapshot:
         for engine in snapshot.engines
     )
     return msgspec.structs.replace(snapshot, engines=tuple(engines))
-
-
-def started_later(before: float | None, now: float | None) -> bool:
-    """Tell by two start times (Unix time) whether the predictor restarted between them.
-
-    Counters that grew past their old values hide a restart; start times do not. If one of the two is unknown
-    (multiprocess mode, Rust frontend), the answer is no. An earlier time is no restart either: then several processes
-    answer in turn.
-    """
-    return before is not None and now is not None and now > before

@@ -1,0 +1,208 @@
+"""Which process answered, and what its counts add."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import Clock, engine, latency, snapshot
+from specdec_exporter import bounds
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.processes import Answer, Processes
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+
+STARTED = 1_789_000_000.0  # long before the clock of the tests
+
+
+def answer(steps: float, start: float | None = STARTED, **changes: object) -> Snapshot:
+    whole = engine(steps, (steps * 0.8, steps * 0.6, steps * 0.4), requests=steps / 100)
+    return msgspec.structs.replace(
+        snapshot(msgspec.structs.replace(whole, **changes)), process_start_time_seconds=start
+    )
+
+
+class Exporter:
+    """Takes one answer every 15 s."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.processes = Processes()
+
+    def take(self, raw: Snapshot, seconds: float = 15.0, *, after_failure: bool = False) -> Answer:
+        self.clock.advance(seconds)
+        now, wall = self.clock.monotonic(), self.clock.wall()
+        return self.processes.take(raw, now, wall, after_failure=after_failure)
+
+    def serves(self, *answers: Snapshot) -> list[float | None]:
+        return [self.take(each).snapshot.engines[0].drafts for each in answers]
+
+    @property
+    def count(self) -> int:
+        return self.processes.count(self.clock.monotonic())
+
+
+@pytest.fixture
+def exporter() -> Exporter:
+    return Exporter()
+
+
+@pytest.mark.parametrize("start", [STARTED, None])
+def test_of_one_process_every_answer_is_served_as_it_is(exporter: Exporter, start: float | None) -> None:
+    for steps in (0, 7, 7, 100, 1000.1, 9000.3):
+        raw = answer(steps, start, step_latency=latency(steps, 0.1))
+        assert exporter.take(raw).snapshot == raw
+    assert exporter.count == 1
+
+
+def test_a_process_that_began_after_the_last_answer_is_a_restart(exporter: Exporter) -> None:
+    assert exporter.serves(answer(100), answer(200)) == [100, 200]
+    for early in (1, -1):  # start times are coarse
+        raw = answer(20, exporter.clock.wall() - early)
+        assert exporter.take(raw) == Answer(raw, new=True, restarted=True)
+    assert exporter.count == 1
+
+
+def test_a_restart_that_counted_more_is_told_by_the_time_without_answer(exporter: Exporter) -> None:
+    exporter.take(answer(100))
+    raw = answer(300, exporter.clock.wall() + 5)
+    assert not exporter.take(raw).restarted  # by a wrong clock, it could be an older process
+    raw = answer(700, exporter.clock.wall() + 5)
+    assert exporter.take(raw, after_failure=True) == Answer(raw, new=True, restarted=True)
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, -10.0, 10.0, 300.0, 3600.0])
+@pytest.mark.parametrize("steps", [20, 50_000])
+def test_a_process_on_a_machine_with_another_clock_adds_what_it_counts_from_now_on(
+    exporter: Exporter, ahead: float, steps: float
+) -> None:
+    exporter.serves(answer(1000, exporter.clock.wall() + ahead))
+    other = exporter.clock.wall() + 5 + (ahead if ahead < 0 else 300.0)
+    assert exporter.serves(answer(steps, other), answer(steps + 7, other)) == [1000, 1007]
+
+
+@pytest.mark.parametrize(
+    ("starts", "levels"),
+    [
+        ((STARTED, STARTED + 500), (1500, 4000)),
+        ((STARTED, STARTED + 500), (4000, 1500)),
+        ((STARTED, STARTED + 0.5), (4000, 1500)),
+        ((None, None), (4000, 1500)),
+        ((None, None), (4000, 3900)),
+    ],
+)
+def test_of_processes_in_turn_the_growth_of_each_is_added(
+    exporter: Exporter, starts: tuple[float | None, float | None], levels: tuple[float, float]
+) -> None:
+    answers = [answer(levels[turn % 2] + turn, starts[turn % 2]) for turn in range(8)]
+    assert exporter.serves(*answers) == [levels[0] + counted for counted in (0, 0, 2, 4, 6, 8, 10, 12)]
+    assert exporter.count == 2
+    assert exporter.serves(*(answer(levels[0] + 20, starts[0]) for _ in range(50)))[-1] == levels[0] + 26
+    assert exporter.count == 1
+
+
+def test_without_start_time_a_second_process_that_counted_more_looks_like_growth_once(exporter: Exporter) -> None:
+    answers = [answer((1500, 2500)[turn % 2] + turn, None) for turn in range(6)]
+    assert exporter.serves(*answers) == [1500, 2501, 2501, 2503, 2505, 2507]
+
+
+def test_a_failover_to_an_older_process_has_no_step(exporter: Exporter) -> None:
+    standby = STARTED - 9000
+    assert exporter.serves(answer(100), answer(49_000, standby), answer(49_010, standby)) == [100, 100, 110]
+    assert exporter.count == 1
+    assert exporter.serves(answer(130)) == [140]
+    assert exporter.count == 1
+    assert exporter.serves(answer(49_020, standby), answer(140)) == [150, 160]
+    assert exporter.count == 2
+
+
+@pytest.mark.parametrize("start", [STARTED + 37, STARTED + 1, STARTED - 1])
+def test_a_start_time_that_moves_costs_an_interval_at_most(exporter: Exporter, start: float) -> None:
+    served = exporter.serves(answer(100), answer(110, start), answer(120, start))
+    assert served in ([100, 110, 120], [100, 100, 110])
+    assert exporter.count == 1
+
+
+def test_an_old_answer_of_the_same_process_adds_nothing_twice(exporter: Exporter) -> None:
+    assert exporter.serves(*map(answer, (100, 90, 110, 95, 120))) == [100, 100, 110, 110, 120]
+
+
+def test_a_process_that_counts_anew_by_itself_goes_on_after_ten_minutes(exporter: Exporter) -> None:
+    assert exporter.serves(answer(100), *(answer(10 + turn) for turn in range(45)))[-1] == 100 + 44 - 40
+    assert exporter.count == 1
+
+
+@pytest.mark.parametrize("start", [STARTED, None])
+def test_a_glitch_leaves_out_that_figure_alone(exporter: Exporter, start: float | None) -> None:
+    exporter.take(answer(100, start))
+    found = exporter.take(answer(110, start, drafts=1e15))
+    assert (found.left_out, found.snapshot.engines[0].drafts, found.snapshot.engines[0].draft_tokens) == (1, None, 330)
+    assert exporter.serves(answer(120, start)) == [120]
+    assert exporter.count == 1
+
+
+def test_the_first_answer_may_have_a_glitch_too(exporter: Exporter) -> None:
+    assert exporter.take(answer(100, exporter.clock.wall(), drafts=1e15)).left_out == 1
+    assert exporter.serves(answer(110, exporter.clock.wall() - 15)) == [110]
+
+
+def test_a_figure_that_is_missing_is_not_served_and_goes_on_later(exporter: Exporter) -> None:
+    cut = answer(110, accepted_tokens_per_position={0: 88.0}, drafts=None, step_latency=None)
+    exporter.take(answer(100))
+    (shown,) = exporter.take(cut).snapshot.engines
+    assert (shown.drafts, shown.accepted_tokens_per_position, shown.step_latency) == (None, {0: 88.0}, None)
+    assert exporter.take(answer(120)).snapshot == answer(120)
+
+
+def test_a_sum_that_falls_stays_while_its_count_grows(exporter: Exporter) -> None:
+    sums = []
+    for count, mean in ((100, 0.5), (110, 0.1), (120, 0.1)):
+        raw = answer(200, request_latency=latency(count, mean))
+        (shown,) = exporter.take(raw).snapshot.engines
+        assert shown.request_latency is not None
+        sums.append(shown.request_latency.sum)
+    assert sums == [50.0, 50.0, 51.0]
+
+
+def test_buckets_of_another_release_begin_at_zero(exporter: Exporter) -> None:
+    exporter.take(answer(100))
+    other = Histogram((1.0, math.inf), (5.0, 9.0), 4.0)
+    for grown in (0.0, 1.0):
+        found = exporter.take(
+            answer(1, STARTED - 500, request_latency=Histogram(other.bounds, (5.0 + grown, 9.0 + grown), 4.0))
+        )
+        assert found.snapshot.engines[0].request_latency == Histogram(other.bounds, (grown, grown), 0.0)
+
+
+def test_many_processes_and_engines_are_forgotten(exporter: Exporter) -> None:
+    for number in range(30):
+        exporter.take(answer(100, STARTED + 10 * number))
+    assert len(exporter.processes._known) == bounds.PROCESSES
+    wide = [EngineSnapshot(model_name="m", engine=str(number), drafts=1.0) for number in range(bounds.ENGINES)]
+    for number in range(5):
+        exporter.take(msgspec.structs.replace(snapshot(*wide), process_start_time_seconds=STARTED + 10 * number))
+    assert sum(len(each.last) for each in exporter.processes._known) <= bounds.PROCESSES_ENGINES
+
+
+Turns = list[tuple[int, int]]  # which process answers, and what each process counts before
+
+
+@given(
+    turns=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50)), min_size=2, max_size=30),
+    levels=st.lists(st.integers(0, 100_000), min_size=3, max_size=3, unique=True),
+)
+def test_prometheus_never_counts_more_than_happened(turns: Turns, levels: Sequence[int]) -> None:
+    """Processes that began at different times, in any order."""
+    exporter, totals, begun = Exporter(), list(levels), list[int](levels)
+    served: list[float] = []
+    for which, counted in turns:
+        totals = [total + counted for total in totals]
+        served += [each or 0.0 for each in exporter.serves(answer(totals[which], STARTED + 100 * which))]
+    growth = sum(now - before for before, now in pairwise(served))
+    assert all(now >= before for before, now in pairwise(served))
+    assert growth <= sum(totals) - sum(begun)
