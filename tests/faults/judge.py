@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 from faults.kinds import Kind
 from faults.processes import Figures
 from faults.wire import Fault
+
+RATIOS = {"specdec_acceptance_ratio": 0.6, "specdec_mean_acceptance_length": 2.8}  # of every process
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,13 +36,12 @@ class Truth:
     """One series over all scrapes. ``least`` and ``most`` are growth since the first scrape as far as it was seen.
 
     Growth between two answers of a process was seen. What a process counted before its first answer was not, but if it
-    began after the first scrape, it may count. ``interval``: the most that all processes together count between two
-    scrapes.
+    began after the first scrape, it may count. ``room``: how much more may be counted.
     """
 
     least: list[float] = dataclasses.field(default_factory=list)
     most: list[float] = dataclasses.field(default_factory=list)
-    interval: float = 0.0
+    room: float = 0.0
 
 
 def truths(kind: Kind, scrapes: Sequence[Scrape]) -> dict[str, Truth]:
@@ -63,7 +65,7 @@ def truths(kind: Kind, scrapes: Sequence[Scrape]) -> dict[str, Truth]:
         for name, truth in found.items():
             truth.least.append(least[name])
             truth.most.append(most[name])
-    for before, now in islice(pairwise(scrapes), 0, None, 10):  # the pace is steady
+    for before, now in islice(pairwise(scrapes), 0, None, 3):  # the pace is steady
         growth: dict[str, float] = defaultdict(float)
         for process in map(kind.who.get, set(kind.order)):
             if process and process.began < now.at:
@@ -71,7 +73,7 @@ def truths(kind: Kind, scrapes: Sequence[Scrape]) -> dict[str, Truth]:
                 for name, value in process.figures(now.at).items():
                     growth[name] += value - min(earlier.get(name, 0.0), value)
         for name in names:
-            found[name].interval = max(found[name].interval, growth[name])
+            found[name].room = max(found[name].room, kind.over * (growth[name] + 1))  # 1: counts are whole
     return found
 
 
@@ -94,13 +96,13 @@ def problems(kind: Kind, scrapes: Sequence[Scrape]) -> Iterator[str]:
         yield from (f"{number}: {problem}" for problem in _problems_of(kind, scrape))
     for name, truth in truths(kind, scrapes).items():
         values = counted(scrapes, name)
-        room, lowest, worst = kind.over * (truth.interval + 1), math.inf, 0.0  # 1: counts are whole
+        lowest, worst = math.inf, 0.0
         for value, most in zip(values, truth.most, strict=True):
             lowest = min(lowest, value - most)
             worst = max(worst, value - most - lowest)
-        if worst > room:
-            yield f"{name} increased by {worst:g} more than in truth, expected at most {room:g}"
-        if not name.startswith(kind.loses or "-") and values[-1] < kind.least * truth.least[-1] - 1e-6:
+        if worst > truth.room:
+            yield f"{name} increased by {worst:g} more than in truth, expected at most {truth.room:g}"
+        if values[-1] < kind.least_of(name) * truth.least[-1] - 1e-6:
             yield f"{name} increased by {values[-1]:g}, in truth by {truth.least[-1]:g}"
     told = [scrape.samples.get("specdec_predictor_processes{}", math.nan) for scrape in scrapes if scrape.up]
     if told[-1] != kind.processes or max(told) > max(kind.most, kind.processes):
@@ -119,7 +121,32 @@ def _problems_of(kind: Kind, scrape: Scrape) -> Iterator[str]:
         wrong = {name: (shown.get(name), value) for name, value in scrape.figures.items() if shown.get(name) != value}
         yield f"shown and true: {wrong}"
     for name, value in scrape.samples.items() if not kind.loses else ():
-        expected = 0.6 if name.startswith("specdec_acceptance_ratio{") else 2.8
-        if name.startswith(("specdec_acceptance_ratio{", "specdec_mean_acceptance_length{")):
-            if abs(value - expected) > 0.03:
-                yield f"{name} is {value:g}, expected {expected}"
+        expected = RATIOS.get(name.partition("{")[0], value)
+        if abs(value - expected) > 0.03:
+            yield f"{name} is {value:g}, expected {expected}"
+
+
+class Increase(NamedTuple):
+    """Prometheus' ``increase(name[seconds])``, ``at`` seconds after the first scrape."""
+
+    name: str
+    at: float
+    seconds: float
+    value: float
+
+
+def increase_problems(kind: Kind, scrapes: Sequence[Scrape], increases: Iterable[Increase]) -> Iterator[str]:
+    """Compare with the truth. Prometheus extrapolates what it saw by at most 1.1 intervals at each end."""
+    found = truths(kind, scrapes)
+    for name, at, seconds, value in increases:
+        inside = [
+            number for number, each in enumerate(scrapes) if at - seconds <= each.at <= at and name in each.samples
+        ]
+        first, last, truth = inside[0], inside[-1], found[name]
+        covered = scrapes[last].at - scrapes[first].at
+        stretched = min(seconds, covered * (1 + 2.2 / (len(inside) - 1))) / covered
+        happened = truth.most[last] - truth.most[first]
+        if value > (happened + truth.room) * stretched:
+            yield f"increase({name}[{seconds:g}s]) at {at} is {value:g}, in truth {happened:g}"
+        if first == 0 and last == len(scrapes) - 1 and value < kind.least_of(name) * truth.least[-1]:
+            yield f"increase({name}[{seconds:g}s]) at {at} is {value:g}, in truth {truth.least[-1]:g}"

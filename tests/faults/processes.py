@@ -12,7 +12,8 @@ Figures = dict[str, float]  # by series of the exporter
 
 def series(name: str, labels: Mapping[str, str]) -> str:
     """The exporter's series without the label of the predictor."""
-    return f"{name}{ {label: labels[label] for label in sorted(labels) if label != 'inference_service'} }"
+    told = (f'{label}="{labels[label]}"' for label in sorted(labels) if label != "inference_service")
+    return f"{name}{{{','.join(told)}}}"
 
 
 class Sample(NamedTuple):
