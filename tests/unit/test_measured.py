@@ -273,6 +273,7 @@ def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
     ((_, before),) = benefit(state).loads
     seconds = before.load.seconds
     second = Server(first.clock, (0.5,))
+    second.started = first.clock.wall() + 115.0
     first.clock.advance(100.0)
     run(state, second, 1, 0.5)
     run(state, second, 4, 0.5)  # still slow: within the first minute

@@ -34,10 +34,10 @@ class Exporter:
         self.clock = Clock()
         self.processes = Processes()
 
-    def take(self, raw: Snapshot, seconds: float = 15.0, *, after_failure: bool = False) -> Answer:
+    def take(self, raw: Snapshot, seconds: float = 15.0, *, lost: bool = False) -> Answer:
         self.clock.advance(seconds)
         now, wall = self.clock.monotonic(), self.clock.wall()
-        return self.processes.take(raw, now, wall, after_failure=after_failure)
+        return self.processes.take(raw, now, wall, lost=lost)
 
     def serves(self, *answers: Snapshot) -> list[float | None]:
         return [self.take(each).snapshot.engines[0].drafts for each in answers]
@@ -73,7 +73,7 @@ def test_a_restart_that_counted_more_is_told_by_the_time_without_answer(exporter
     raw = answer(300, exporter.clock.wall() + 5)
     assert not exporter.take(raw).restarted  # by a wrong clock, it could be an older process
     raw = answer(700, exporter.clock.wall() + 5)
-    assert exporter.take(raw, after_failure=True) == Answer(raw, new=True, restarted=True)
+    assert exporter.take(raw, lost=True) == Answer(raw, new=True, restarted=True)
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, -10.0, 10.0, 300.0, 3600.0])
@@ -109,6 +109,19 @@ def test_of_processes_in_turn_the_growth_of_each_is_added(
 def test_without_start_time_a_second_process_that_counted_more_looks_like_growth_once(exporter: Exporter) -> None:
     answers = [answer((1500, 2500)[turn % 2] + turn, None) for turn in range(6)]
     assert exporter.serves(*answers) == [1500, 2501, 2501, 2503, 2505, 2507]
+
+
+def test_without_start_time_a_restarted_process_may_pass_what_the_dead_one_counted(exporter: Exporter) -> None:
+    before = [answer(steps, None) for steps in (0, 100, 200, 300)]
+    after = [answer(steps, None) for steps in (50, 150, 250, 350, 450)]
+    assert exporter.serves(*before, *after) == [0, 100, 200, 300, 300, 400, 500, 550, 650]  # half an interval less
+    assert exporter.count == 1
+
+
+def test_without_start_time_a_restart_shows_by_a_time_without_answer(exporter: Exporter) -> None:
+    assert exporter.serves(answer(300, None)) == [300]
+    assert exporter.take(answer(50, None), lost=True).restarted
+    assert exporter.serves(answer(350, None)) == [350]
 
 
 def test_a_failover_to_an_older_process_has_no_step(exporter: Exporter) -> None:
@@ -187,6 +200,17 @@ def test_many_processes_and_engines_are_forgotten(exporter: Exporter) -> None:
     for number in range(5):
         exporter.take(msgspec.structs.replace(snapshot(*wide), process_start_time_seconds=STARTED + 10 * number))
     assert sum(len(each.last) for each in exporter.processes._known) <= bounds.PROCESSES_ENGINES
+
+
+def test_names_that_change_with_every_answer_are_forgotten(exporter: Exporter) -> None:
+    for number in range(1500):
+        raw = answer(100, requests_finished={f"{number} {reason}": 1.0 for reason in range(30)})
+        other = EngineSnapshot(model_name=f"m{number}", engine="0", drafts=1.0)
+        exporter.take(msgspec.structs.replace(raw, engines=(*raw.engines, other)))
+    (process,) = exporter.processes._known
+    for kept in (exporter.processes._served, process.last):
+        assert len(kept) <= bounds.PROCESSES_ENGINES
+        assert len(kept["tiny", "0"]) <= bounds.SERIES + 50
 
 
 Turns = list[tuple[int, int]]  # which process answers, and what each process counts before

@@ -158,6 +158,7 @@ def watched(state: PredictorState, clock: Clock, *rates: float) -> list[str]:
     """Show the state a window of 20 requests by each rate; what it says after each."""
     said: list[str] = []
     drafts = accepted = requests = 0.0
+    state.observe_failure("nothing answers", lost=True)
     state.observe_snapshot(snapshot(engine()))
     for rate in rates:
         clock.advance(WINDOW)

@@ -118,7 +118,7 @@ class PredictorRuntime:
         try:
             snapshot = await self.fetcher.fetch(timeout_seconds)
         except FetchError as error:
-            self.state.observe_failure(str(error))
+            self.state.observe_failure(str(error), lost=error.reason == "connect")
             self._say_once(error)
             self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)
             return

@@ -39,6 +39,7 @@ from specdec_exporter.speculation.windows import SampleRing
 class PredictorState(PredictorView):
     """What is known of one predictor, while it changes."""
 
+    _lost = False  # nothing answered since the last answer
     _settled_at = -math.inf  # monotonic: until then the process is in its slow first time
     _verdict: Remembered | None = None  # None: nothing is remembered
 
@@ -50,9 +51,9 @@ class PredictorState(PredictorView):
         self._sample_log(now)
         if self.running.method in NOT_SPECULATIVE:
             snapshot = without_drafts(snapshot)
-        answer = self._processes.take(snapshot, now, self._wall_clock(), after_failure=not self.up)
+        answer = self._processes.take(snapshot, now, self._wall_clock(), lost=self._lost)
         self.up, self.up_reason, self.snapshot = True, None, answer.snapshot
-        self.failed_start = None
+        self.failed_start, self._lost = None, False
         self._dropped.update(snapshot.dropped)
         self._dropped["values"] += answer.left_out
         if answer.new:
@@ -141,8 +142,9 @@ class PredictorState(PredictorView):
         ]
         self.cost = measure(loads, baseline.step_times, self.policy.cost)
 
-    def observe_failure(self, reason: str) -> None:
-        """Take in a failed fetch; ``reason`` is in words."""
+    def observe_failure(self, reason: str, *, lost: bool = False) -> None:
+        """Take in a failed fetch; ``reason`` is in words. ``lost``: nothing answered at all."""
+        self._lost |= lost
         self._sample_log(self._clock())
         self.up, self.up_reason, self.snapshot, self.cost = False, reason, None, None
         self.version_asked = False  # the next answer may come from another release

@@ -8,7 +8,7 @@ here grows only by what a process counted between two of its own answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -71,9 +71,8 @@ class Processes:
 
     A process is known by its start time. Without one (several API servers, the Rust frontend), an answer is of the
     nearest known process whose counts it does not fall below; so the first answer of a second process that counted more
-    looks like growth, once. The counts of a process that began after the last answer
-    replace those before it: a plain restart, shown as vLLM shows it. Of any other new process only the growth from here
-    on is counted.
+    looks like growth, once. The counts of a process that began after the last answer replace those before it: a plain
+    restart, shown as vLLM shows it. Of any other new process only the growth from here on is counted.
     """
 
     def __init__(self) -> None:
@@ -90,10 +89,10 @@ class Processes:
             return min(len(self._known), 1)
         return sum(now - process.at <= REMEMBERED_SECONDS for process in self._known)
 
-    def take(self, raw: Snapshot, now: float, wall_now: float, *, after_failure: bool = False) -> Answer:
+    def take(self, raw: Snapshot, now: float, wall_now: float, *, lost: bool = False) -> Answer:
         """Take in an answer. ``now`` is monotonic and ``wall_now`` Unix time, seconds.
 
-        ``after_failure``: the fetch before this one failed.
+        ``lost``: nothing answered at the URL since the last answer, so its process may be gone.
         """
         if not raw.stats_present or (raw.process_start_time_seconds is None and not raw.engines):
             return Answer(raw)  # says nothing about a process
@@ -102,9 +101,11 @@ class Processes:
         new, restarted = process is None, False
         if process is None:
             alone = self.count(now) == 1
-            restarted = alone and self._is_restart(raw, values, wall_now, after_failure=after_failure)
+            restarted = alone and self._is_restart(raw, values, wall_now, lost=lost)
             if restarted:
                 self._served = {}
+                # Without a start time, a process that is gone could be taken for one that has counted as much.
+                self._known = [each for each in self._known if each.start is not None]
             process = _Process(raw.process_start_time_seconds, _born(raw, now, wall_now), now)
         elif process is not self._known[-1]:
             self._returns = self._returns[1], now
@@ -136,30 +137,29 @@ class Processes:
     def _is_another_generation(self, raw: Snapshot) -> bool:
         return None not in (self._generation, raw.engine_generation) and raw.engine_generation != self._generation
 
-    def _is_restart(
-        self, raw: Snapshot, values: Mapping[EngineKey, _Values], wall_now: float, *, after_failure: bool
-    ) -> bool:
+    def _is_restart(self, raw: Snapshot, values: Mapping[EngineKey, _Values], wall_now: float, *, lost: bool) -> bool:
         """Whether a process that is not known took the place of the one before it."""
         if self._is_another_generation(raw):
             return True  # another release, which counts other things
-        start = raw.process_start_time_seconds
-        # A start in the future is of another clock, so it proves nothing.
-        if start is None or not self._good_at - _COARSE_SECONDS <= start <= wall_now + _COARSE_SECONDS:
-            return False
-        # By a clock that is wrong, an older process may seem to begin just now. It counted more, and nothing failed.
-        return after_failure or not any(
+        above = any(
             _is_like(served, value) and _growth(value, served) is None
             for key, found in values.items()
             for figure, value in found.items()
             if (served := self._served.get(key, {}).get(figure)) is not None
         )
+        start = raw.process_start_time_seconds
+        if start is None:
+            return lost and not above
+        # A start in the future is of another clock, so it proves nothing. By a wrong clock, an older process may seem
+        # to begin just now: it counted more, and the one before it did not go away.
+        began = self._good_at - _COARSE_SECONDS <= start <= wall_now + _COARSE_SECONDS
+        return began and (lost or not above)
 
     def _keep(self, process: _Process, now: float) -> None:
         """Remember ``process`` as the last that answered, and forget those that are silent or too many."""
         process.at = now
-        others = [
-            each for each in self._known if each is not process and now - each.at <= REMEMBERED_SECONDS
-        ]  # the longest silent first
+        recent = (each for each in self._known if now - each.at <= REMEMBERED_SECONDS)
+        others = [each for each in recent if each is not process]  # the longest silent first
         while others and (
             len(others) >= bounds.PROCESSES
             or sum(len(each.last) for each in (*others, process)) > bounds.PROCESSES_ENGINES
@@ -193,6 +193,11 @@ class Processes:
                         served[figure] = _zero(value)  # other buckets begin at 0
                 if figure in served:
                     shown[key][figure] = served[figure]
+            for kept in (served, last):
+                _bound(kept, found, bounds.SERIES)
+        _bound(self._served, values, bounds.PROCESSES_ENGINES)
+        _bound(process.last, values, bounds.ENGINES)
+        _bound(process.fallen, {}, bounds.SERIES)
         return shown, left_out
 
     def _grow(self, process: _Process, key: EngineKey, figure: _Figure, value: _Value, now: float) -> None:
@@ -211,6 +216,13 @@ class Processes:
         elif now - process.fallen.setdefault((key, figure), now) >= REMEMBERED_SECONDS:
             last[figure] = value
             del process.fallen[key, figure]
+
+
+def _bound(kept: dict[Any, Any], shown: Container[Any], most: int) -> None:
+    """Forget what is not shown now, if it is more than ``most``: names may change with every answer."""
+    if len(kept) > most:
+        for name in [each for each in kept if each not in shown]:
+            del kept[name]
 
 
 def _born(raw: Snapshot, now: float, wall_now: float) -> float:

@@ -122,5 +122,5 @@ COPIED: Group[EngineSnapshot] = Group(
             "`request_decode_time_seconds`",
         ),
     ),
-    remark="Copied from vLLM's {source}.",
+    remark="From vLLM's {source}.",
 )

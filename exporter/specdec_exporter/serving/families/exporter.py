@@ -23,6 +23,13 @@ SCRAPE: Group[PredictorRuntime] = Group(
             lambda p: p.state.up,
         ),
         gauge(
+            "specdec_predictor_processes",
+            "How many processes answer in turn at the predictor's URL. From 2 on, counters add up what each of them "
+            "counts, and gauges show one at a time. A restart or a rollout ends with 1.",
+            lambda p: p.state.processes or None,
+            absent="before the first answer",
+        ),
+        gauge(
             "specdec_scrape_collector_duration_seconds",
             "Duration of the last fetch (`metrics`) and of the last round of reading (`log`).",
             lambda p: {name: health.duration_seconds for name, health in _collectors(p).items()},
