@@ -23,7 +23,7 @@ class FetchError(SpecdecError):
     """The predictor's ``/metrics`` could not be fetched or understood.
 
     ``reason`` is a short code from a bounded set (``connect``, ``timeout``, ``http_status``, ``too_large``,
-    ``redirect``, ``not_metrics``, ``truncated``, ``encoding``, ``credentials``, ``went_back``); the message says the
+    ``redirect``, ``not_metrics``, ``truncated``, ``encoding``, ``credentials``); the message says the
     same in words.
     """
 

@@ -63,10 +63,8 @@ def one_process() -> Iterator[Kind]:
         yield Kind(f"not reachable for a while{what}", "A" * 9 + "-" * 9 + "A" * 9, who, exact=True)
         yield Kind(f"a cache of 40 s{what}", "A" * 24, who, age=lambda n: n * 15 % 40, exact=True)
         # Without start times, old answers look like those of a second process: what happened may count twice.
-        over = 24.0 if what else 1.0
-        then = Kind(
-            f"an old answer now and then{what}", "A" * 24, who, age=lambda n: (0, 0, 0, 0, 120)[n % 5], over=over
-        )
+        alike: dict[str, Any] = {"over": 24.0, "processes": 2} if what else {}
+        then = Kind(f"an old answer now and then{what}", "A" * 24, who, age=lambda n: 120.0 * (n % 5 == 4), **alike)
         yield then
         yield dataclasses.replace(then, name=f"two caches in turn{what}", age=lambda n: (5.0, 65.0)[n % 2])
     yield Kind("gzip of several members", "A" * 9, alone, faults=dict.fromkeys(range(9), IN_GZIP), exact=True)
@@ -115,8 +113,9 @@ def restarts() -> Iterator[Kind]:
     between, gap, settled = "A" * 8 + "B" * 8, "A" * 8 + "--" + "B" * 8, "B" * 18
     for what, more in (("", {}), (", no start time", SECRET)):
         yield kind(f"restart between two scrapes{what}", between, ages(OLD, 213, **more), exact=not more)
-        yield kind(f"restart, and nothing answers meanwhile{what}", gap, ages(OLD, 290, **more), exact=not more)
-        yield kind(f"restart of an idle predictor{what}", gap, ages(OLD, 290, rate=0, **more))
+        yield kind(f"restart, and nothing answers meanwhile{what}", gap, ages(OLD, 290, **more), exact=True)
+        idle = {"A": Process(level=5000, rate=0, **more), "B": Process(290, rate=0, **more)}
+        yield kind(f"restart of an idle predictor{what}", gap, idle)
         faster = {"A": Process(-20.0, **more), "B": Process(230.0, 1000.0, **more)}
         yield kind(f"restart with higher counters after{what}", between + settled, faster, most=2)
         yield kind(f"a pod replaced behind a stable name{what}", between + settled, ages(OLD, 180, **more), most=2)
@@ -124,6 +123,9 @@ def restarts() -> Iterator[Kind]:
         node = f"on a node whose clock is {ahead:+} s"
         yield kind(f"restart between two scrapes {node}", between + settled, ages(OLD, 213, clock=ahead), most=2)
         yield kind(f"restart, and nothing answers, {node}", gap + settled, ages(OLD, 290, clock=ahead), most=2)
+    # What falls may be an old answer: it counts anew after ten minutes.
+    anew = {"A": Process(), "B": Process(213, wander=lambda _: OLD - 213)}
+    yield kind("counters that begin anew in the same process", between + settled * 2, anew, least=0.4)
     back = {"A": Process(), "B": Process(290, clock=-3600)}
     yield kind("restart after the predictor's clock was set back", gap + settled, back, most=2)
     turned = {4: -3600.0}
@@ -132,7 +134,9 @@ def restarts() -> Iterator[Kind]:
     )
     buckets = {"A": Process(), "B": Process(213, bounds=(0.02, 0.2, 2.0))}
     yield kind("restart with other buckets", between, buckets, exact=True)
-    v0 = {"A": Process(), "B": Process(213, v0=True), "C": Process(472)}
+    told = {"A": Process(), "B": Process(213, clock=None), "C": Process(453)}
+    yield kind("restart without a start time, and with one again", between + "C" * 8, told)
+    v0 = {"A": Process(), "B": Process(213, v0=True), "C": Process(453)}
     yield kind("restart as a V0 engine, and back", between + "C" * 8, v0, exact=True)
     model = {"A": Process(), "B": Process(213, model="other")}
     yield kind("restart with another model", between, model, exact=True)
@@ -157,30 +161,34 @@ def several() -> Iterator[Kind]:
             yield kind(f"three {age} replicas in turn{what}", "ABC" * 8, who)
             for number, order in (("two", "BA" * 12), ("three", "CBA" * 8)):
                 loose = {"over": looks_grown(who, order), "least": 0.7} if more else {}
+                if more and age == "fresh" and number == "three":
+                    loose |= {"processes": 2, "most": 3}
                 yield kind(f"{number} {age} replicas in turn, the lowest first{what}", order, who, **loose)
         three = ages(OLD, YOUNGER, YOUNGEST, **more)
         yield kind(f"A, A, B, B, A, A, B at scrapes of 60 s{what}", "AABBAAB" * 4, three, interval=60)
-        for name, order, interval, least in (
-            ("three in random order", "".join(random.Random(5).choices("ABC", k=36)), 15, 0.98),
-            ("failover to an older standby and back", "B" * 8 + "A" * 8 + "B" * 8, 15, 0.98),
-            ("back after it was forgotten", "B" * 6 + "A" * 12 + "B" * 6, 60, 0.6),
+        for name, order, processes, settings in (
+            ("three in random order", "".join(random.Random(5).choices("ABC", k=36)), 3, {}),
+            ("failover to an older standby and back", "B" * 8 + "A" * 8 + "B" * 8, 1, {}),
+            ("back after it was forgotten", "B" * 6 + "A" * 12 + "B" * 6, 1, {"interval": 60, "least": 0.6}),
         ):
-            over = looks_grown(three, order, interval) if more else 1.0
-            yield kind(f"{name}{what}", order, three, interval=interval, least=least, over=over)
+            over = looks_grown(three, order, settings.get("interval", 15)) if more else 1.0
+            yield kind(f"{name}{what}", order, three, processes=processes, over=over, **settings)
         rates = {"A": Process(-1000.0, **more), "B": Process(-10.0, 100.0, **more)}
         yield kind(f"the lower counts faster and passes the other{what}", "AB" * 15, rates, least=0.5, over=2.0)
         rollout, one = "A" * 6 + "AB" * 3 + "B" * 24, ages(OLD, 160.0, **more)
         yield kind(f"rollout of one replica{what}", rollout, one, interval=30, processes=1, most=2)
         surge, four = "AB" * 5 + "ABCD" * 3 + "CD" * 12, ages(OLD, YOUNGER, 290.0, 275.0, **more)
         # Without start times, two that began at once may count as one.
-        loose = {"least": 0.4, "over": 3.0} if more else {"least": 0.9}
-        yield kind(f"surge rollout of two replicas{what}", surge, four, interval=30, processes=2, most=4, **loose)
-    ten = ages(*(OLD / 2.3**n for n in range(10)))
-    yield kind("ten replicas in turn, two more than are remembered", "ABCDEFGHIJ" * 3, ten, processes=8, least=0.0)
+        loose = {"least": 0.4, "over": 3.0, "processes": 1} if more else {"least": 0.9, "processes": 2}
+        yield kind(f"surge rollout of two replicas{what}", surge, four, interval=30, most=4, **loose)
+        ten = ages(*(OLD / 2.3**n for n in range(10)), **more)
+        yield kind(f"ten replicas in turn{what}", "ABCDEFGHIJ" * 4, ten)
     for ahead in (-300, 10, 300, 3600):
         for age, two in (("old", (OLD, YOUNGER)), ("fresh", (-80.0, -20.0))):
             yield kind(f"two {age} replicas whose clock is {ahead:+} s", "AB" * 12, ages(*two, clock=ahead))
     yield kind("two replicas of almost the same counts", "BA" * 12, ages(OLD, 0.95 * OLD))
+    told = {"A": Process(), "B": Process(YOUNGER, clock=None)}
+    yield kind("two replicas, of which one tells no start time", "AB" * 12, told)
     models = {"A": Process(), "B": Process(YOUNGER, model="other")}
     yield kind("servers of two models in turn", "AB" * 12, models)
 

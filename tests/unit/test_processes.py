@@ -193,8 +193,8 @@ def test_buckets_of_another_release_begin_at_zero(exporter: Exporter) -> None:
 
 
 def test_many_processes_and_engines_are_forgotten(exporter: Exporter) -> None:
-    for number in range(30):
-        exporter.take(answer(100, STARTED + 10 * number))
+    for number in range(bounds.PROCESSES + 9):
+        exporter.take(answer(100, STARTED + 10 * number), 1.0)
     assert len(exporter.processes._known) == bounds.PROCESSES
     wide = [EngineSnapshot(model_name="m", engine=str(number), drafts=1.0) for number in range(bounds.ENGINES)]
     for number in range(5):
