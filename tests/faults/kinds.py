@@ -187,6 +187,9 @@ def several() -> Iterator[Kind]:
         for age, two in (("old", (OLD, YOUNGER)), ("fresh", (-80.0, -20.0))):
             yield kind(f"two {age} replicas whose clock is {ahead:+} s", "AB" * 12, ages(*two, clock=ahead))
     yield kind("two replicas of almost the same counts", "BA" * 12, ages(OLD, 0.95 * OLD))
+    twins = {"A": Process(), "B": Process(OLD + 0.7, level=50_000)}
+    yield kind("two replicas that started within a second", "AB" * 12, twins)
+    yield kind("two replicas that started within a second, the higher first", "BA" * 12, twins)
     told = {"A": Process(), "B": Process(YOUNGER, clock=None)}
     yield kind("two replicas, of which one tells no start time", "AB" * 12, told)
     models = {"A": Process(), "B": Process(YOUNGER, model="other")}

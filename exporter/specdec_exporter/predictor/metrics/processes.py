@@ -23,6 +23,7 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 REMEMBERED_SECONDS: Final = 600.0  # after its last answer, a process is remembered
 # Start times count from the machine's boot time, which has whole seconds; and an answer is older than its reading.
 _COARSE_SECONDS: Final = 2.0
+_MUCH_FASTER: Final = 3.0  # than in its life before: then it is more likely another process, of nearly the same start time
 
 _SCALARS: Final = (
     *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions"),
@@ -64,6 +65,12 @@ class _Process:
     at: float
     last: dict[EngineKey, _Values] = field(default_factory=dict)
     fallen: dict[tuple[EngineKey, _Figure], float] = field(default_factory=dict)
+
+    def likely_growth(self, now: float) -> float:
+        """Return how much it has counted since its last answer, if not much faster than in its life before."""
+        age = self.at - self.born
+        counted = sum(_height(value) for values in self.last.values() for value in values.values())
+        return _MUCH_FASTER * counted * (now - self.at) / age if age > 0 else math.inf
 
 
 class Processes:
@@ -125,12 +132,14 @@ class Processes:
                 return process
         if self._is_another_generation(raw):
             return None
-        # A start time may jitter, but two replicas that started together have nearly the same one.
         like = [
             (distance, process)
             for process in reversed(self._known)
-            if None in (start, process.start) or abs((start or 0.0) - (process.start or 0.0)) <= _COARSE_SECONDS
             if (distance := _distance(process, values, now)) is not None
+            if start is None
+            or process.start is None
+            # A start time may jitter, but two replicas that started together have nearly the same one.
+            or (abs(start - process.start) <= _COARSE_SECONDS and distance <= process.likely_growth(now))
         ]
         return min(like, key=lambda each: each[0])[1] if like else None
 
