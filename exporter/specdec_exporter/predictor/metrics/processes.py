@@ -23,7 +23,8 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 REMEMBERED_SECONDS: Final = 600.0  # after its last answer, a process is remembered
 # Start times count from the machine's boot time, which has whole seconds; and an answer is older than its reading.
 _COARSE_SECONDS: Final = 2.0
-_MUCH_FASTER: Final = 3.0  # than in its life before: then it is more likely another process, of nearly the same start time
+# Than in its life before. Then it is more likely another process with nearly the same start time.
+_MUCH_FASTER: Final = 3.0
 
 _SCALARS: Final = (
     *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions"),
