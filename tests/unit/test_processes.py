@@ -92,6 +92,7 @@ def test_a_process_on_a_machine_with_another_clock_adds_what_it_counts_from_now_
         ((STARTED, STARTED + 500), (1500, 4000)),
         ((STARTED, STARTED + 500), (4000, 1500)),
         ((STARTED, STARTED + 0.5), (4000, 1500)),
+        ((STARTED, STARTED + 0.5), (1500, 4000)),
         ((None, None), (4000, 1500)),
         ((None, None), (4000, 3900)),
     ],
