@@ -104,7 +104,10 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     type=DURATION,
 )
 def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
-    """Serve the metrics and the status page of a predictor (or of several, from a file)."""
+    """Serve the metrics and the status page of a predictor.
+
+    A configuration file can list several predictors.
+    """
     load = partial(config.load_settings, config_file, overrides(flags))
     settings = load()
     from specdec_exporter.serving import serve

@@ -22,6 +22,7 @@ from yarl import URL
 from specdec_exporter import __version__, bounds
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.access import Credentials
 from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -148,7 +149,7 @@ class MetricsFetcher:
     async def models(self, timeout_seconds: float) -> dict[str, str | None]:
         """Return loaded models by served name, from ``GET /v1/models``; empty if there is no such answer."""
         found = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=bounds.MODELS_BODY_BYTES)
-        return {model.id: model.root for model in found.data} if found else {}
+        return {plain(model.id): model.root and plain(model.root) for model in found.data} if found else {}
 
     async def ask(
         self, path: str, kind: type[_Answer], timeout_seconds: float, *, max_bytes: int = bounds.BODY_BYTES
