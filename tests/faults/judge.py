@@ -7,12 +7,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import NamedTuple
 
 from faults.kinds import Kind
 from faults.processes import Figures
 from faults.wire import Fault
 
+Increase = tuple[str, float, float, float]  # series, seconds after the first scrape, of the span, value
 RATIOS = {"specdec_acceptance_ratio": 0.6, "specdec_mean_acceptance_length": 2.8}  # of every process
 
 
@@ -50,18 +50,13 @@ def truths(kind: Kind, scrapes: Sequence[Scrape]) -> dict[str, Truth]:
     found = {name: Truth() for name in names}
     highest: dict[tuple[str, str], float] = {}
     least, most = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
-    known_processes = set[str]()
     for scrape in scrapes:
-        counts = kind.who[scrape.process].began >= 0 or scrape.process in known_processes if scrape.figures else False
         for name, value in scrape.figures.items() if scrape.fault.up else ():
             known = highest.get((scrape.process, name))
-            if known is not None:
-                least[name] += max(value - known, 0.0)
-                most[name] += max(value - known, 0.0)
-            elif counts:
-                most[name] += value
+            seen = 0.0 if known is None else max(value - known, 0.0)
+            least[name] += seen
+            most[name] += value if known is None and kind.who[scrape.process].began >= 0 else seen
             highest[scrape.process, name] = max(value, known or 0.0)
-        known_processes |= {scrape.process} if scrape.fault.up else set()
         for name, truth in found.items():
             truth.least.append(least[name])
             truth.most.append(most[name])
@@ -126,17 +121,8 @@ def _problems_of(kind: Kind, scrape: Scrape) -> Iterator[str]:
             yield f"{name} is {value:g}, expected {expected}"
 
 
-class Increase(NamedTuple):
-    """Prometheus' ``increase(name[seconds])``, ``at`` seconds after the first scrape."""
-
-    name: str
-    at: float
-    seconds: float
-    value: float
-
-
 def increase_problems(kind: Kind, scrapes: Sequence[Scrape], increases: Iterable[Increase]) -> Iterator[str]:
-    """Compare with the truth. Prometheus extrapolates what it saw by at most 1.1 intervals at each end."""
+    """Compare with the truth what Prometheus says, which extrapolates by at most 1.1 intervals at each end."""
     found = truths(kind, scrapes)
     for name, at, seconds, value in increases:
         inside = [

@@ -16,13 +16,7 @@ def series(name: str, labels: Mapping[str, str]) -> str:
     return f"{name}{{{','.join(told)}}}"
 
 
-class Sample(NamedTuple):
-    """``name`` is vLLM's and ``exported`` the exporter's, both with the suffix of the sample."""
-
-    name: str
-    exported: str
-    labels: dict[str, str]
-    value: float
+Sample = tuple[str, str, dict[str, str], float]  # vLLM's and the exporter's name, with suffix; labels; value
 
 
 class Engine(NamedTuple):
@@ -54,7 +48,7 @@ class Process:
 
     def figures(self, at: float) -> Figures:
         """What an exporter should show of this process alone."""
-        return {series(each.exported, {"engine": "0", **each.labels}): each.value for each in self._samples(at)}
+        return {series(name, {"engine": "0", **labels}): value for _, name, labels, value in self._samples(at)}
 
     def body(self, at: float, unix: float) -> bytes:
         """The answer at a time, which is ``unix`` by a clock that is right."""
@@ -62,13 +56,9 @@ class Process:
         if self.clock is not None:
             started = unix - at + self.began + self.clock + self.wander(at)
             lines += ["# TYPE process_start_time_seconds gauge", f"process_start_time_seconds {started!r}"]
-        heads = set[str]()
         for name, _, labels, value in self._samples(at):
-            if name not in heads:
-                heads.add(name)
-                lines.append(f"# HELP {name} Made up.")
             told = ",".join(f'{label}="{text}"' for label, text in labels.items())
-            lines.append(f"{name}{{{told}}} {value!r}")
+            lines += [f"# HELP {name} Made up.", f"{name}{{{told}}} {value!r}"]
         telling = "spec_decode_draft_acceptance_rate" if self.v0 else "kv_cache_usage_perc"
         return "\n".join([*lines, f'vllm:{telling}{{model_name="{self.model}"}} 0.6', ""]).encode()
 
@@ -83,7 +73,7 @@ class Process:
         requests, accepted = steps // 20, [steps * tenths // 10 for tenths in (9, 6, 3)]
 
         def counted(name: str, exported: str, value: float, **more: str) -> Sample:
-            return Sample(f"vllm:{name}_total", f"specdec_{exported}_total", {**labels, **more}, float(value))
+            return f"vllm:{name}_total", f"specdec_{exported}_total", {**labels, **more}, float(value)
 
         if not self.v0:
             yield counted("spec_decode_num_drafts", "drafts", steps)
@@ -102,6 +92,6 @@ class Process:
             for place, bound in enumerate((*self.bounds, math.inf), 1):
                 within = {**labels, "le": "+Inf" if bound == math.inf else str(bound)}
                 value = float(count * place // (len(self.bounds) + 1))
-                yield Sample(f"vllm:{name}_bucket", f"specdec_{exported}_bucket", within, value)
-            yield Sample(f"vllm:{name}_count", f"specdec_{exported}_count", labels, float(count))
-            yield Sample(f"vllm:{name}_sum", f"specdec_{exported}_sum", labels, count * 0.0371)
+                yield f"vllm:{name}_bucket", f"specdec_{exported}_bucket", within, value
+            yield f"vllm:{name}_count", f"specdec_{exported}_count", labels, float(count)
+            yield f"vllm:{name}_sum", f"specdec_{exported}_sum", labels, count * 0.0371

@@ -93,8 +93,7 @@ async def test_a_real_prometheus_counts_what_happened(tmp_path: Path) -> None:
                         kind = each["metric"].pop("kind")
                         key = series(name, each["metric"])
                         found[kind] += (
-                            Increase(key, float(at) - BEGIN, seconds, float(value) * factor)
-                            for at, value in each["values"]
+                            (key, float(at) - BEGIN, seconds, float(value) * factor) for at, value in each["values"]
                         )
     assert found.keys() == KINDS.keys()
     wrong = {name: list(increase_problems(KINDS[name], SCRAPED[name], increases)) for name, increases in found.items()}
