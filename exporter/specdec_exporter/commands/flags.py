@@ -31,6 +31,7 @@ class Checked(click.ParamType[Any]):
 
 
 DURATION = Checked("duration", Duration)
+INTERVAL = Checked("duration", config.Interval)
 URL = Checked("url", config.url_of)
 LISTEN_ADDRESS = Checked("[host]:port", config.valid_listen_address)
 HEADER = Checked("name", config.valid_header)
