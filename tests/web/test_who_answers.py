@@ -6,6 +6,7 @@ The clocks are turned by hand; HTTP, exporter and Prometheus are real.
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -81,20 +82,19 @@ async def test_a_real_prometheus_counts_what_happened(tmp_path: Path) -> None:
     text.write_text("\n".join([*sorted(lines, key=lambda line: line.partition("{")[0]), "# EOF\n"]))
     promtool().create_blocks(text, data)
     found: dict[str, list[Increase]] = defaultdict(list)
+    times = {"start": f"{BEGIN}", "end": f"{BEGIN + 1800}", "step": "60"}
     with prometheus(data) as url:
-        for name in ASKED:
-            for seconds in SPANS:
-                for expression, factor in (
-                    (f"increase({name}[{seconds}s])", 1),
-                    (f"rate({name}[{seconds}s])", seconds),
-                ):
-                    times = {"start": f"{BEGIN}", "end": f"{BEGIN + 1800}", "step": "60"}
-                    for each in ask(url, "query_range", query=expression, **times)["result"]:
-                        kind = each["metric"].pop("kind")
-                        key = series(name, each["metric"])
-                        found[kind] += (
-                            (key, float(at) - BEGIN, seconds, float(value) * factor) for at, value in each["values"]
-                        )
+        for name, seconds, function in product(ASKED, SPANS, ("increase", "rate")):
+            for each in ask(url, "query_range", query=f"{function}({name}[{seconds}s])", **times)["result"]:
+                kind_name, key = each["metric"].pop("kind"), series(name, each["metric"])
+                for at, value in each["values"]:
+                    increase = float(value) * (seconds if function == "rate" else 1)
+                    found[kind_name].append((key, float(at) - BEGIN, seconds, increase))
     assert found.keys() == KINDS.keys()
     wrong = {name: list(increase_problems(KINDS[name], SCRAPED[name], increases)) for name, increases in found.items()}
     assert {name: problems for name, problems in wrong.items() if problems} == {}
+
+
+async def test_replicas_behind_one_url_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    await _scraped(KINDS["two old replicas in turn"])
+    assert [record.message for record in caplog.records if record.levelname != "INFO"] == ["several processes answer"]
