@@ -192,6 +192,7 @@ def several() -> Iterator[Kind]:
         ("of almost the same counts", Process(0.95 * OLD)),
         ("that started within a second", Process(OLD + 0.7, level=50_000)),
         ("of which one tells no start time", Process(YOUNGER, clock=None)),
+        ("of which one seems to begin just now, by its clock", Process(2 * OLD, clock=10 - 2 * OLD)),
         ("of two models", Process(YOUNGER, model="other")),
     ):
         yield kind(f"two replicas {name}", "AB" * 12, {"A": Process(), "B": other})
