@@ -78,8 +78,8 @@ def one_process() -> Iterator[Kind]:
     yield Kind("a start time that moves once by 37 s", "A" * 32, moved, interval=30, most=2, least=0.95)
     jitter = ages(OLD, wander=lambda at: (0.0, 1.0, 0.0, -0.99)[int(at / 15) % 4])
     yield Kind("a start time that jitters by 1 s", "A" * 24, jitter, exact=True)
-    busy = {"A": dataclasses.replace(jitter["A"], began=-10.0, rate=100.0, wander=lambda at: OLD + at // 15 % 3)}
-    yield Kind("a start time that jitters by 2 s, of a process that was idle for long", "A" * 24, busy, least=0.8)
+    busy = {"A": dataclasses.replace(jitter["A"], began=-10.0, rate=100.0, wander=lambda at: OLD + 0.31 * at % 2)}
+    yield Kind("a start time that always jitters, of a process that was idle for long", "A" * 24, busy, least=0.95)
     ranks = Process(engines=(Engine("0"), Engine("1", until=100), Engine("2", since=150), Engine("1", since=250)))
     yield Kind("engines that appear and vanish", "A" * 30, {"A": ranks})
     for hours in (-1, 1):

@@ -138,8 +138,10 @@ class Processes:
         if not like:
             return None if start is None else same
         growth, nearest = min(like, key=lambda each: each[0])
-        # A start time may jitter, but replicas that started together have nearly the same one.
-        return nearest if same is not None or growth <= nearest.likely_growth(now) else None
+        # A start time may jitter, but replicas that started together have nearly the same one. If an answer can follow
+        # several of them, they were one.
+        jitters = same is not None or len(like) > 1 or growth <= nearest.likely_growth(now)
+        return nearest if jitters else None
 
     def _is_another_generation(self, raw: Snapshot) -> bool:
         return None not in (self._generation, raw.engine_generation) and raw.engine_generation != self._generation
