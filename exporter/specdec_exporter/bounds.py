@@ -23,7 +23,7 @@ SMALL_BODY_BYTES: Final = 256 * 1024  # of a body that is read at once; larger o
 LARGE_BODY_SECONDS: Final = 2.0  # for the rest of a larger body to arrive, as others wait; refused
 VERSION_BODY_BYTES: Final = 64 * 1024  # of /version; refused
 MODELS_BODY_BYTES: Final = 1024 * 1024  # of /v1/models; refused
-PROCESSES: Final = 8  # behind one URL, for 10 minutes after their last answer; the longest silent is forgotten
+PROCESSES: Final = 64  # behind one URL, for 10 minutes after their last answer; the longest silent is forgotten
 PROCESSES_ENGINES: Final = 1024  # of these processes; as above
 
 # 300 data-parallel engines behind one server is the most that is known; one is usual.
