@@ -99,8 +99,7 @@ class FileSet:
             if (file := self._open(place.path, now)) is None:
                 self._unopened[place.identity] = place.size_bytes
                 continue
-            log = self._log(place.path)
-            log.live, log.modified_ns = file, file.modified_ns
+            self._log(place.path).live = file
             self.files.append(file)
         unplaced = [file for file in self.files if not self._is_resumed(file, lost)]
         for position in list(lost.values()):
@@ -119,6 +118,8 @@ class FileSet:
             self._queue([*self._between(log, now, lost=position), *([log.live] if log.live else [])])
         for log in self._logs.values():
             self._note(log, now)
+            if log.live is not None:
+                log.modified_ns = log.live.modified_ns
 
     def _is_resumed(self, file: LogFile, lost: dict[str, Position]) -> bool:
         """Go on in a file whose place was saved; return whether there was one."""
@@ -169,6 +170,7 @@ class FileSet:
         if file is None:
             return
         log.live = file
+        log.modified_ns = log.modified_ns or self._begun_ns  # what was beside a new log before we came is not of it
         self.moved = True
         held = before is not None and not before.closed
         known, unopened = self._known.get(file.identity), self._unopened.pop(file.identity, None)
@@ -390,8 +392,7 @@ class FileSet:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _log(self, path: str) -> _Log:
-        # Of a log that appears later, what was beside it before we came is not to be read.
-        return self._logs.setdefault(path, _Log(path, modified_ns=self._begun_ns))
+        return self._logs.setdefault(path, _Log(path))
 
     def _open(self, path: str, now: float) -> LogFile | None:
         """Open ``path``, unless it is open already."""
