@@ -22,16 +22,20 @@ function(config)
   };
 
   [
-    // When a service does not answer at all, nothing else matters. Its other alerts are left over from before.
+    // When nothing of a service can be read, nothing else matters. Its other alerts are left over from before. Several
+    // processes are told in any case: what looks like restarts may be one of two replicas behind one URL, which fails.
     {
       source: page('SpecDecodeTargetDown'),
-      target: [ours, matchers.not('alertname', 'SpecDecodeTargetDown'), matchers.not('alertname', 'SpecDecodeRestartLoop')],
+      target: [ours] + [
+        matchers.not('alertname', 'SpecDecode' + name)
+        for name in ['TargetDown', 'RestartLoop', 'SeveralProcesses']
+      ],
       equal: service,
     },
     // The same for a service that is down again and again: its restarts are one incident, not one each.
     {
       source: page('SpecDecodeRestartLoop'),
-      target: [ours, matchers.not('alertname', 'SpecDecodeRestartLoop')],
+      target: [ours, matchers.not('alertname', 'SpecDecodeRestartLoop'), matchers.not('alertname', 'SpecDecodeSeveralProcesses')],
       equal: service,
     },
     // Harm is a measured loss, or low acceptance and high latency together. It needs the same action as what it silences: roll

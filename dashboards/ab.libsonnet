@@ -115,7 +115,7 @@ function(config, common)
           ],
           options: { footer: { show: false, enablePagination: false } },  // two rows
           overrides: [],
-          no_data: 'Not known: no release has answered yet, and the exporter reads no log.',
+          no_data: 'Not known: no predictor could be read yet, and the exporter reads no log.',
           w: 7,
           h: 4,
         })),

@@ -29,7 +29,7 @@ function(config, alerts)
     // --- Variables: each offers only values within the choices before it --------------------------------------------------
     local values(query, label) = 'label_values(' + query + ', ' + label + ')',
     local chain(labels) = std.join(', ', ['%(label)s=~"$%(label)s"' % { label: label } for label in labels]),
-    // A series that every scraped service has, also while its predictor does not answer.
+    // A series that every scraped service has, also while its predictor cannot be read.
     local services =
       if config.source == 'exporter' then 'specdec_up' else common.fleet.record('generation_tokens_now'),
     local serviceVariable(name, label, all) =
@@ -113,7 +113,7 @@ function(config, alerts)
     // --- Words -------------------------------------------------------------------------------------------------------
     // From the most urgent to the least.
     local states = [
-      [9, 'Unreachable', 'dark-purple'],
+      [9, 'No metrics', 'dark-purple'],
       [7, 'Not drafting', 'purple'],
       [6, 'Slower', 'dark-yellow'],
       [5, 'Broken', 'dark-red'],
@@ -169,9 +169,9 @@ function(config, alerts)
 
     // Texts of empty panels: why there is no data.
     nothing:: {
-      drafts: 'No drafts: speculation is off, nothing is generated, or the predictor cannot be reached. The status says which.',
-      traffic: 'No finished requests: nothing is generated, or the predictor cannot be reached. The status says which.',
-      predictor: 'No series: the predictor cannot be reached, or nothing scrapes it. The status says which.',
+      drafts: 'No drafts: speculation is off, nothing is generated, or the predictor cannot be read. The status says which.',
+      traffic: 'No finished requests: nothing is generated, or the predictor cannot be read. The status says which.',
+      predictor: 'No series: the predictor cannot be read, or nothing scrapes it. The status says which.',
       baseline: 'No baseline: there is no live control, no baseline file, and not enough history yet.',
       speedup: 'Not measured: this needs requests, and a live control or a baseline file without speculation.',
       cost: 'Not measured: this needs a baseline without speculation (specdec-exporter baseline record) at a like load.',

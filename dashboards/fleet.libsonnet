@@ -18,7 +18,7 @@ function(config, common)
         'status',
         { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 128 },
         {},
-        service,  // a service that does not answer has no model
+        service,  // a service that cannot be read has no model
       ],
       ['Alerts', 'alerts_by_service', narrow({ decimals: 0, 'custom.width': 58 } + colored([[null, 'text'], [1, 'red']])), {}, service],
       ['k', 'positions_configured', { decimals: 0, 'custom.width': 40 }],

@@ -13,6 +13,7 @@ function(config, common)
     thresholds: g.thresholds([[null, 'transparent'], [value, 'red']]),
     custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 2 * value },
   };
+  local quarter = if config.source == 'exporter' then 6 else 12;  // without the exporter, two panels are left
   local level = config.level_labels;
   local service = std.filter(function(label) label != 'model_name', level);
   local colored(steps) = { 'custom.cellOptions': { type: 'color-text' }, thresholds: g.thresholds(steps) };
@@ -34,11 +35,11 @@ function(config, common)
     rows: [
       g.row('Scraping', [
         panel('stat', {
-          title: 'Replicas that answer',
-          targets: [last('replicas_answering', 'answer'), last('replicas_silent', 'silent')],
+          title: 'Replicas that can be read',
+          targets: [last('replicas_read', 'read'), last('replicas_unread', 'not read')],
           overrides: [
-            g.color('answer', 'green'),
-            g.named('silent', { color: { mode: 'thresholds' }, thresholds: g.thresholds([[null, 'text'], [1, 'red']]) }),
+            g.color('read', 'green'),
+            g.named('not read', { color: { mode: 'thresholds' }, thresholds: g.thresholds([[null, 'text'], [1, 'red']]) }),
           ],
           runbook: 'SpecDecodeTargetDown',
           no_data: nothing.exporter,
@@ -71,26 +72,35 @@ function(config, common)
           w: 6,
           h: 4,
         }),
-        graph('Replicas that answer, over time', [series('replicas_answering', 'answer'), series('replicas_silent', 'silent')], {
-          overrides: [g.color('answer', 'green'), g.color('silent', 'red')],
+        graph('Replicas that can be read, over time', [series('replicas_read', 'read'), series('replicas_unread', 'not read')], {
+          overrides: [g.color('read', 'green'), g.color('not read', 'red')],
           runbook: 'SpecDecodeTargetDown',
           no_data: nothing.exporter,
+          w: quarter,
         }),
+        common.withExporter(graph('Failed reads by reason', [series('fetch_failures', '{{reason}}', {}, 'sum by (reason)')], {
+          runbook: 'SpecDecodeTargetDown',
+          no_data: 'No read failed, or no exporter is scraped.',
+          w: quarter,
+        })),
         graph('Age of the data', [series('data_age', 'oldest', {}, 'max')], {
           runbook: 'SpecDecodeTargetDown',
-          no_data: 'No predictor has answered for an hour.',
+          no_data: 'No predictor could be read for an hour.',
+          w: quarter,
         } + limit(config.short_window_seconds)),
         common.withExporter(graph('Duration of reading', [series('collector_seconds', '{{collector}}', {}, 'max by (collector)')], {
           about: 'The slowest replica. A scrape is lost when it takes longer than its timeout.',
           runbook: 'SpecDecodeTargetDown',
           no_data: nothing.exporter,
+          w: quarter,
         })),
         common.servicesTable(query, [
-          ofTarget('Answering', 'up_share', { decimals: 0 } + colored([[null, 'text'], [0, 'red'], [1, 'green']])),
+          ofTarget('Readable', 'up_share', { decimals: 0 } + colored([[null, 'text'], [0, 'red'], [1, 'green']])),
           ofTarget('Data age', 'data_age', colored([[null, 'text'], [config.short_window_seconds, 'red']])),
         ] + (
           if config.source == 'exporter' then read + [
             ofTarget('Duration', 'collector_seconds'),
+            ofTarget('Processes', 'processes', { decimals: 0 } + colored([[null, 'text'], [2, 'orange']])),
             ofTarget('Log lines', 'log_lines_now', { decimals: 1 }),
             ofTarget('Of interest', 'log_matched_lines_now', { decimals: 2 }),
             ofTarget('Log errors', 'log_errors_all_now', { decimals: 2 } + colored([[null, 'text'], [0.0001, 'red']])),
@@ -99,8 +109,8 @@ function(config, common)
           ] else []
         ), {
           title: 'Services',
-          about: 'Services with the fewest answers come first.',
-          sort: [g.sortBy('Answering')],
+          about: 'Services with the fewest readable replicas come first.',
+          sort: [g.sortBy('Readable')],
           runbook: 'SpecDecodeTargetDown',
           no_data: nothing.exporter,
           w: 24,

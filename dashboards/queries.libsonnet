@@ -33,7 +33,7 @@ function(config)
     for other in records
   ]) : 'the name of a record is the beginning of another';
 
-  // Every record in the text also gets the matchers of the level, before its own. Replicas that do not answer have no model.
+  // Every record in the text also gets the matchers of the level, before its own. Replicas that cannot be read have no model.
   local matchers(record) = if record == plain.replica_up.record then service else level;
   local narrowed(text) =
     std.strReplace(

@@ -53,7 +53,7 @@
     // Names of services that scale to zero, for example 'code-.+|batch'. Without a pod they are not down.
     scale_to_zero_service_regex: '',
     // A new pod that loads its model for this long is not down. Nobody is woken meanwhile for a service that scales to zero, or
-    // that has not answered within a day.
+    // that could not be read within a day.
     cold_start_seconds: 20 * 60,
 
     // --- Windows and intervals ---------------------------------------------------------------------------------------
@@ -83,10 +83,10 @@
     // A replica that restarts this often within the window is in a restart loop.
     restart_window_seconds: 3 * 3600,
     restarts_min: 3,
-    // So is one that stops answering this often, and is silent for more than this share of the window. Below, single scrapes
-    // failed.
+    // So is one whose metrics can no longer be read this often, and for more than this share of the window. Below, single
+    // scrapes failed.
     restart_loss_min: 0.1,
-    // It pages when the replicas of the service do not answer for more than this share of an hour.
+    // It pages when the replicas of the service cannot be read for more than this share of an hour.
     restart_loss_critical: 0.25,
 
     // A service that stops drafting again and again within this time does so by itself: dynamic k is 0 in big batches.

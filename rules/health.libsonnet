@@ -17,12 +17,12 @@ function(config, source, signals, narrow)
   local health = {
     up: {
       unit: 'short',
-      help: 'Whether the predictor answered, by replica.',
+      help: "Whether the predictor's metrics could be read, by replica.",
       expr: target.up.expr,
     },
     data_age: {
       unit: 's',
-      help: 'Seconds since the predictor last answered. Absent after an hour.',
+      help: "Seconds since the predictor's metrics were last read. Absent after an hour.",
       expr: 'time() - max by (%(labels)s) (\n  last_over_time(timestamp(%(up)s == 1)[1h:1m])\n)' % {
         labels: promql.list(target.up.labels),
         up: target.up.expr,
@@ -42,6 +42,20 @@ function(config, source, signals, narrow)
       unit: 's',
       help: 'How long the exporter took to read. The slowest replica counts.',
       expr: ofTarget('max', 'scrape_collector_duration_seconds', service + ['collector']),
+    },
+    fetch_failures: {
+      unit: 'short',
+      help: "Failed reads of the predictor's metrics within %s, by reason." % promql.duration(config.long_window_seconds),
+      expr: aggregate(
+        'sum',
+        promql.range('increase', target.family('fetch_failures_total'), config.long_window_seconds),
+        service + ['reason']
+      ) + ' > 0',
+    },
+    processes: {
+      unit: 'short',
+      help: 'Processes that answered within 10 minutes at the URL that an exporter reads. The exporter with the most counts.',
+      expr: ofTarget('max', 'predictor_processes'),
     },
     log_lines_now: {
       unit: 'suffix:/s',
@@ -90,17 +104,17 @@ function(config, source, signals, narrow)
     },
     up_share: {
       unit: 'percentunit',
-      help: 'Share of the replicas of a service whose predictor answers.',
+      help: 'Share of the replicas of a service that can be read.',
       expr: aggregate('avg', target.up.expr, target.up.labels),
     },
-    replicas_answering: {
+    replicas_read: {
       unit: 'short',
-      help: 'Replicas whose predictor answers.',
+      help: 'Replicas whose metrics can be read.',
       expr: 'sum(%s)' % target.up.expr,
     },
-    replicas_silent: {
+    replicas_unread: {
       unit: 'short',
-      help: 'Replicas whose predictor does not answer.',
+      help: 'Replicas whose metrics cannot be read.',
       expr: 'count(%s == 0) or vector(0)' % target.up.expr,
     },
     bounds: {

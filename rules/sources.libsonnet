@@ -158,6 +158,9 @@ function(config)
     // The labels of a service, whichever model it serves.
     service:: [label for label in level if label != 'model_name'],
 
+    // The labels of one exporter: it has figures of its own, of no engine.
+    sidecar:: source.service + [label for label in config.replica_labels if label != 'engine'],
+
     // Tokens that the smallest KV cache of an engine holds.
     cacheTokens:: source.raw.cacheTokens,
 
@@ -219,7 +222,7 @@ function(config)
     // Names the record of the replicas that are known.
     replica_up:: 'inference_service:specdec_replica:up',
 
-    // Whether the predictor answers, by replica: 1 or 0. `labels`: the labels of such a series.
+    // Whether the predictor's metrics can be read, by replica: 1 or 0. `labels`: the labels of such a series.
     up:: {
       local target = ['job', 'instance'],
       local place = [label for label in source.service if label != 'inference_service'],
@@ -245,7 +248,7 @@ function(config)
           promql.group(promql.firstOf([joined(place + target), joined(target)], level + target)),
 
       // The same for the record, which outlives the other series of a replica: it reads its own past. 0 also means that the
-      // target itself does not answer, which with the sidecar is the sidecar.
+      // target itself cannot be scraped, which with the sidecar is the sidecar.
       recorded:
         local facts = {
           known: replicas('last_over_time(%s[2h])' % source.replica_up),

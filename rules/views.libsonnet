@@ -113,7 +113,7 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: 'The verdict over %s: 0 idle, 1 healthy, 2 watch, 3 not paying off, 4 harmful, 5 broken, 6 slower than before. '
             % promql.duration(long)
-            + '9 unreachable (SpecDecodeTargetDown fires), -1 no verdict.',
+            + '9 no metrics (SpecDecodeTargetDown fires), -1 no verdict.',
       expr: statusBy(),
     },
     state: {
@@ -501,6 +501,7 @@ function(config, source, signals, narrow)
             'BaselineMissing',
             'BucketsMixed',
             'RulesLagging',
+            'SeveralProcesses',
             'SidecarDown',
             'TargetDown',
           ]

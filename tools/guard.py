@@ -53,7 +53,7 @@ TIMES = re.compile(
 )
 RELEASE = re.compile(r'(specdec_exporter_build_info{.*?version)="[^"]*"')
 # With what comes from the seconds between two looks, which differ by some milliseconds.
-TIME_KEYS = {"generated_at", "last_line_timestamp", "seconds", "timestamp", "exporter_version"}
+TIME_KEYS = {"generated_at", "age_seconds", "last_line_timestamp", "seconds", "timestamp", "exporter_version"}
 TIME_KEYS |= {"history", "requests", "high", "low", "concurrency", "by_load"}
 CONCURRENCY = re.compile(r'concurrency="\d+"')
 # Removed on purpose: from the old side these are left out before both are compared: keys of the status documents,
@@ -65,7 +65,7 @@ GONE_FAMILIES = re.compile(
     r'|specdec_exporter_dropped_total\{what="(predictors|tap_groups|connections|requests)"'
 )
 GONE_RULES: set[str] = {"inference_service:specdec_acceptance_uneven:quantile3h", "SpecDecodeAcceptanceUneven"}
-SENTENCE_KEYS = {"action", "headline", "meaning", "reasons", "refusal", "releases", "remarks", "up_reason"}
+SENTENCE_KEYS = {"action", "headline", "meaning", "problem", "reasons", "refusal", "releases", "remarks", "up_reason"}
 
 Documents = dict[str, list[str]]  # what it is -> its lines
 

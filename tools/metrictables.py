@@ -12,7 +12,7 @@ from specdec_exporter.serving.families.baseline import BASELINE
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
 from specdec_exporter.serving.families.counts import COPIED
 from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
-from specdec_exporter.serving.families.exporter import EXPORTER, PROCESS, SCRAPE
+from specdec_exporter.serving.families.exporter import EXPORTER, PROCESS, REASONS, SCRAPE
 from specdec_exporter.serving.families.family import ENGINE, MODEL, SERVICE, Family, Group, filled_in
 from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
 from specdec_exporter.serving.families.predictor import PREDICTOR, STATES
@@ -40,6 +40,7 @@ def metrics_page(page: str) -> str:
     tables["states"] = table(
         ("State", "Meaning"), ((f"`{name}`", filled_in(meaning, WINDOW)) for name, meaning in STATES.items())
     )
+    tables["reasons"] = table(("Reason", "Meaning"), ((f"`{name}`", meaning) for name, meaning in REASONS.items()))
     tables["warnings"] = table(
         ("Warning", "Releases", "Meaning", "What to do"),
         (

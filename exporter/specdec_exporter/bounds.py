@@ -23,7 +23,7 @@ SMALL_BODY_BYTES: Final = 256 * 1024  # of a body that is read at once; larger o
 LARGE_BODY_SECONDS: Final = 2.0  # for the rest of a larger body to arrive, as others wait; refused
 VERSION_BODY_BYTES: Final = 64 * 1024  # of /version; refused
 MODELS_BODY_BYTES: Final = 1024 * 1024  # of /v1/models; refused
-PROCESSES: Final = 8  # behind one URL, for 10 minutes after their last answer; the longest silent is forgotten
+PROCESSES: Final = 64  # behind one URL, for 10 minutes after their last answer; the longest silent is forgotten
 PROCESSES_ENGINES: Final = 1024  # of these processes; as above
 
 # 300 data-parallel engines behind one server is the most that is known; one is usual.
@@ -47,7 +47,7 @@ IDLE_SECONDS: Final = 75  # for a whole request head, longer than the usual scra
 ANSWER_SECONDS: Final = 10  # for taking an answer, as long as Prometheus waits by default; the connection is cut
 
 # --- What a log holds -------------------------------------------------------------------------------------------------
-LINE_BYTES: Final = 1 << 20  # of a line; skipped to the next newline; counted as oversized
+LINE_BYTES: Final = 256 * 1024  # of a line, newline included; skipped to the next newline; counted as oversized
 HELD_BYTES: Final = 4 << 20  # of a log's unfinished lines, all containers together; skipped; counted as oversized
 START_LINES: Final = 20_000  # of a start that neither fails nor gets ready; no failure is looked for after them
 START_CHARACTERS: Final = 64 * 1024  # of a line of a start, with a traceback in JSON; the rest is not looked at

@@ -40,6 +40,19 @@ class Duration(float):
         return super().__new__(cls, seconds)
 
 
+class Interval(Duration):
+    """The :class:`Duration` between two reads, at least a second."""
+
+    __slots__ = ()
+
+    def __new__(cls, given: str | float) -> Self:
+        """Read ``given``."""
+        seconds = super().__new__(cls, given)
+        if seconds < 1.0:
+            raise ConfigError(f"expected at least 1s, found {str(given)!r}")
+        return seconds
+
+
 def parse_listen_address(text: str) -> tuple[str | None, int]:
     """Return host and port of ``:10409``, ``127.0.0.1:10409`` or ``[::1]:10409``; no host means every interface."""
     match = re.fullmatch(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\[\]]*)):(?P<port>\d{1,5})", text)
@@ -175,6 +188,7 @@ class PredictorSettings(Access, frozen=True, kw_only=True):
     name: str = msgspec.field(default_factory=default_name)
     url: str = "http://127.0.0.1:8080"
     timeout: Duration = Duration(5)
+    interval: Interval = Interval(15)
     log_paths: tuple[str, ...] = ()
     log_format: PredictorLogFormat = "auto"
     log_trust: Literal["server", "any"] = "server"

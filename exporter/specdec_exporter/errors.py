@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+FetchReason = Literal[
+    "connect",
+    "timeout",
+    "http_status",
+    "redirect",
+    "credentials",
+    "too_large",
+    "truncated",
+    "encoding",
+    "not_metrics",
+]
+"""Why metrics could not be fetched."""
+
 
 class SpecdecError(Exception):
     """An error with a message of our own: one clear line, no traceback."""
@@ -20,14 +35,9 @@ class ComparisonError(SpecdecError):
 
 
 class FetchError(SpecdecError):
-    """The predictor's ``/metrics`` could not be fetched or understood.
+    """The predictor's ``/metrics`` could not be fetched or understood. The message says ``reason`` in words."""
 
-    ``reason`` is a short code from a bounded set (``connect``, ``timeout``, ``http_status``, ``too_large``,
-    ``redirect``, ``not_metrics``, ``truncated``, ``encoding``, ``credentials``, ``went_back``); the message says the
-    same in words.
-    """
-
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: FetchReason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
@@ -35,6 +45,6 @@ class FetchError(SpecdecError):
 class ExpositionError(SpecdecError):
     """A ``/metrics`` body is not an exposition, or is cut off. ``reason`` as in :class:`FetchError`."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: FetchReason, message: str) -> None:
         super().__init__(message)
         self.reason = reason

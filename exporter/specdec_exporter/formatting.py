@@ -1,10 +1,15 @@
-"""Numbers and foreign text for a terminal. A dash means not known."""
+"""Numbers for a terminal, where a dash means not known, and names that others chose."""
 
 from __future__ import annotations
 
 
 def plain(text: str) -> str:
-    """Replace control characters by ``?``, so that foreign text cannot control the reader's terminal."""
+    """Replace what cannot be printed by ``?``, so that foreign text cannot control the reader's terminal.
+
+    That is control characters, line separators, and what changes the direction of the text around it.
+    """
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

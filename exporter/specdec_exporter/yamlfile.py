@@ -23,7 +23,7 @@ _TAG = "tag:yaml.org,2002:"
 # Decimal only. YAML 1.1 also reads 010 as 8 and 1:30 as 90.
 _NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _MAX_DIGITS = 400
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _WORDS = {"object": "a mapping", "array": "a list", "null": "nothing", "str": "text", "bool": "true or false"}
 _WORDS |= {"int": "a whole number", "float": "a number"}
 

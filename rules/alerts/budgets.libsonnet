@@ -45,7 +45,7 @@ function(config, signals, alert)
       for_seconds: 0,
       keep_seconds: config.long_window_seconds,
       summary: 'A latency objective uses up its error budget too fast.',
-      description: ('Over %(windows)s, %(value)s of the requests of %(where)s had a %(title)s above %(bound)s s; the objective '
+      description: ('Over %(windows)s, %(value)s of the requests of %(where)s had %(title)s above %(bound)s s; the objective '
                     + 'allows %(budget)s. At this rate, the budget of 30 days lasts at most %(days).2g days.') % alert.facts {
         windows: std.join(' or ', [promql.duration(row.long_seconds) for row in rows]),
         value: alert.value(alert.percent),

@@ -29,7 +29,7 @@ function(config, signals, alert)
   local exact = 'P99 is interpolated, the share of requests is not.';
   local why = ('Acceptance is %(acceptance)s (minimum %(acceptance_min)s), and mean acceptance length is '
                + '%(acceptance_length)s.') % alert.facts;
-  local beyond = '%(where)s: %(value)s of its requests exceed a %(title)s limit that the baseline (%(baseline_source)s) kept';
+  local beyond = '%(where)s: %(value)s of its requests exceed a limit of %(title)s that the baseline (%(baseline_source)s) kept';
   local told(sentences) = std.join(' ', sentences);
 
   local tail(sli, severity, shift) = {

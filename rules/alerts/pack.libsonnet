@@ -110,13 +110,33 @@ function(config, signals, alert)
            level: source.service,
            for_seconds: minutes(15),
            expr: signals.sidecars_down.expr,
-           summary: 'An exporter beside a predictor does not answer.',
-           description: 'Exporters of %(where)s that have not answered a scrape for 15 minutes: %(number)s.' % {
+           summary: 'An exporter beside a predictor cannot be scraped.',
+           description: 'Exporters of %(where)s that could not be scraped for 15 minutes: %(number)s.' % {
              where: alert.whereOf(source.service),
              number: alert.value(alert.whole),
            },
            impact: 'The figures of the service leave these replicas out. Their predictors may be healthy: users need not notice.',
            action: 'Look at the container specdec-exporter of the pod whose target is down: its exit reason and its log.',
+         },
+         {
+           alert: 'SpecDecodeSeveralProcesses',
+           severity: 'warning',
+           dashboard: config.pack_dashboard_uid,
+           level: source.sidecar,
+           // Longer than a rollout with both pods behind one name takes, and the 10 minutes that the exporter remembers.
+           for_seconds: minutes(15),
+           // By chance, a balancer may choose one pod for longer than the exporter remembers the other.
+           keep_seconds: minutes(15),
+           expr: signals.several_processes.expr,
+           summary: 'Several processes answer at one URL of a predictor.',
+           description: ('%(number)s processes answer at one URL of %(where)s (exporter {{ with $labels.pod }}{{ . }}{{ else }}'
+                         + '{{ $labels.instance }}{{ end }}). Counts add up all of them; gauges show one at a time.') % {
+             where: alert.whereOf(source.service),
+             number: alert.value(alert.whole),
+           },
+           impact: 'Running and waiting requests and the KV cache jump between the processes, so alerts about them can be wrong. '
+                   + 'Nothing tells the replicas apart.',
+           action: 'Point each exporter at one pod, as a sidecar does: --predictor.url must not be a Service or another balancer.',
          },
        ]) + [
     {

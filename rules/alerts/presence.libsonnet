@@ -1,4 +1,4 @@
-// Is there a service to watch, and does it answer?
+// Is there a service to watch, and can its metrics be read?
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
@@ -8,15 +8,16 @@ function(config, signals, alert)
   local whereService = alert.whereOf(service);
   local replicas = signals.replica_up.record;
   local ofService = 'on (%s)' % promql.list(service);
-  local answering = '(%s == 1)' % replicas;
+  local readable = '(%s == 1)' % replicas;
 
-  // A replica whose metrics cannot be read, but whose log is: it never answers, and its log tells that it works.
+  // A replica whose metrics could never be read, but whose log is: the log tells that it works.
   local butLogged =
     if config.source == 'vllm' then ''
     else '\nunless %(of)s\n%(logged)s' % { of: ofService, logged: source.logged };
   // Services whose targets are there.
   local present(matchers) = promql.by('max', service, replicas + matchers) + butLogged;
-  // The same, for so long that the alert's `for` completes the time of a cold start: a service that never answered.
+  // The same, for so long that the alert's `for` completes the time of a cold start: a service that could never
+  // be read.
   local longPresent(matchers) = '%(present)s\nand %(of)s\n%(before)s' % {
     present: present(matchers),
     of: ofService,
@@ -25,12 +26,19 @@ function(config, signals, alert)
       time: promql.duration(std.max(minutes(1), config.cold_start_seconds - minutes(5))),
     },
   };
-  // Services of which a replica answered within a day.
+  // Services of which a replica could be read within a day.
   // A look at every tenth minute of the day is enough, and much cheaper. The last minutes are for a service that is younger.
-  local answered(matchers) = std.join('\nor\n', [
+  local known(matchers) = std.join('\nor\n', [
     promql.by('max', service, 'max_over_time(%(of)s[%(window)s])' % { of: replicas + matchers, window: window }) + ' > 0'
     for window in ['1d:10m', '10m']
   ]);
+
+  // Why fetches failed. An exporter that is gone cannot tell.
+  local reason =
+    if config.source == 'vllm' then ''
+    else
+      '{{ with printf "topk(1, sum by (reason) (increase(specdec_fetch_failures_total%%s[%s])) > 0)" $service | query }}'
+      % promql.duration(minutes(15)) + ' The most frequent reason: {{ . | first | label "reason" }}.{{ end }}';
 
   local down(seconds, services) = {
     alert: 'SpecDecodeTargetDown',
@@ -38,15 +46,15 @@ function(config, signals, alert)
     level: service,
     for_seconds: seconds,
     keep_seconds: minutes(5),
-    expr: '%(services)s\nunless %(of)s\n%(answering)s' % {
+    expr: '%(services)s\nunless %(of)s\n%(readable)s' % {
       services: promql.group(services),
       of: ofService,
-      answering: answering,
+      readable: readable,
     },
-    summary: 'No replica of the predictor answers.',
-    description: 'No replica of %(where)s has answered a scrape for %(time)d minutes.'
-                 % { where: whereService, time: seconds / config.minute_seconds },
-    impact: 'Users probably get errors. Nothing is known about speculation, and no other alert about the service can fire.',
+    summary: "No replica's metrics can be read.",
+    description: 'For %(time)d minutes, the metrics of no replica of %(where)s could be read.%(reason)s'
+                 % { where: whereService, time: seconds / config.minute_seconds, reason: reason },
+    impact: 'Users may get errors. Nothing is known about speculation, and no other alert about the service can fire.',
     action: 'Look at the pods: are they gone, starting, crashed or out of memory? A cold start takes minutes. If users get '
             + 'answers, only the scrape is broken. If somebody removed the service, silence this alert: it ends within a day.',
   };
@@ -56,7 +64,7 @@ function(config, signals, alert)
 
 
   [
-    down(minutes(5), answered(everywhere) + '\nor\n' + longPresent(everywhere)),
+    down(minutes(5), known(everywhere) + '\nor\n' + longPresent(everywhere)),
   ] + (
     if zero == '' then []
     // Without a target, such a service is at zero.
@@ -69,18 +77,18 @@ function(config, signals, alert)
       for_seconds: config.cold_start_seconds,
       keep_seconds: minutes(5),
       expr: promql.by('min', service, if config.source == 'vllm' then replicas else source.family('up')) + ' == 0' + (
-        // No service whose log alone is read: of that, no replica answers.
+        // No service whose log alone is read.
         if config.source == 'vllm' then ''
-        else '\nunless %(of)s\n(%(logged)s unless %(of)s %(answering)s)' % {
+        else '\nunless %(of)s\n(%(logged)s unless %(of)s %(readable)s)' % {
           of: ofService,
           logged: source.logged,
-          answering: answering,
+          readable: readable,
         }
       ),
-      summary: 'A replica of the predictor does not answer.',
-      description: 'At least one replica of %(where)s has not answered a scrape for %(time)d minutes.'
-                   % { where: whereService, time: config.cold_start_seconds / config.minute_seconds },
-      impact: 'The other replicas carry its load. The figures of the service leave it out.',
+      summary: "A replica's metrics cannot be read.",
+      description: 'For %(time)d minutes, the metrics of at least one replica of %(where)s could not be read.%(reason)s'
+                   % { where: whereService, time: config.cold_start_seconds / config.minute_seconds, reason: reason },
+      impact: 'If it is down, the other replicas carry its load. The figures of the service leave it out.',
       action: 'Find the pod whose specdec_up (or up) is 0, and read its log.',
     },
     {

@@ -9,12 +9,12 @@ function(config, signals, alert)
   local where = alert.whereOf(service);
   local window = promql.duration(config.restart_window_seconds);
 
-  // Of a replica that dies before its first token, the counters never begin again: they stay at 0. But it stops answering
-  // again and again. The last of these times also counts while the replica has not come back.
+  // Of a replica that dies before its first token, the counters never begin again: they stay at 0. But again and again it
+  // cannot be read. The last of these times also counts while the replica has not come back.
   local stops(seconds) =
     promql.by('max', service, promql.range('changes', signals.replica_up.record, seconds) + ' / 2%(silent)s') % {
-      silent: if seconds < config.restart_window_seconds then '' else '\nand %(answering)s < %(limit)s' % {
-        answering: promql.range('avg_over_time', signals.replica_up.record, seconds),
+      silent: if seconds < config.restart_window_seconds then '' else '\nand %(readable)s < %(limit)s' % {
+        readable: promql.range('avg_over_time', signals.replica_up.record, seconds),
         limit: number(1 - config.restart_loss_min),
       },
     };
@@ -37,10 +37,10 @@ function(config, signals, alert)
   };
   local lossy = |||
     and %(of)s
-    (%(answering)s < %(limit)s)
+    (%(readable)s < %(limit)s)
   ||| % {
     of: ofService,
-    answering: promql.by('avg', service, promql.range('avg_over_time', signals.replica_up.record, 3600)),
+    readable: promql.by('avg', service, promql.range('avg_over_time', signals.replica_up.record, 3600)),
     limit: number(1 - config.restart_loss_critical),
   };
 
@@ -50,8 +50,8 @@ function(config, signals, alert)
     level: service,
     keep_seconds: 45 * config.minute_seconds,
     expr: expr,
-    summary: 'A replica restarts again and again.',
-    description: 'A replica of %(where)s restarted, or stopped answering, %(times)s times within %(window)s.'
+    summary: 'Again and again, a replica restarts or its metrics cannot be read.',
+    description: 'A replica of %(where)s restarted, or its metrics could no longer be read, %(times)s times within %(window)s.'
                  % { where: where, times: alert.value(alert.whole), window: window },
     impact: impact,
     action: 'Read what ended the last container: its exit reason and the end of its previous log. If it began with a change of '
@@ -62,7 +62,7 @@ function(config, signals, alert)
     loop(
       'critical',
       looping + lossy,
-      'The replicas do not answer for more than %s of the time, and every start drops the requests that ran.'
+      'For more than %s of the time, the metrics of the replicas cannot be read, and every restart drops the requests that ran.'
       % alert.percentOf(config.restart_loss_critical),
     ),
     loop('warning', looping, 'Every restart drops the requests that ran, and the first requests after it are slow.'),

@@ -1,4 +1,4 @@
-// Which replicas are known, which of them answer and work, and which have just started.
+// Which replicas are known, which of them can be read and work, and which have just started.
 local promql = import '../promql.libsonnet';
 
 function(config, source, signals, name)
@@ -10,7 +10,7 @@ function(config, source, signals, name)
     replica_up: {
       record: source.replica_up,
       unit: 'short',
-      help: 'Whether a replica answers. It stays, at 0, as long as its target is there.',
+      help: "Whether a replica's metrics can be read. It stays, at 0, as long as its target is there.",
       expr: source.up.recorded,
     },
     // Not recorded: only alerts read these.
@@ -36,7 +36,7 @@ function(config, source, signals, name)
 
     sidecars_down: {
       unit: 'short',
-      help: 'Exporters whose target is there and does not answer.',
+      help: 'Exporters whose target is there and cannot be scraped.',
       local replica = source.service + ['job', 'instance'],
       expr: |||
         count by (%(labels)s) (
@@ -50,6 +50,12 @@ function(config, source, signals, name)
         replica: promql.list(replica),
         answers: source.family('up'),
       },
+    },
+
+    several_processes: {
+      unit: 'short',
+      help: 'Processes that answer in turn at the URL that one exporter reads, where there are several.',
+      expr: promql.by('max', source.sidecar, source.family('predictor_processes')) + ' > 1',
     },
 
     warming: {

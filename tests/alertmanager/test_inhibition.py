@@ -39,7 +39,7 @@ CASES = {
             "SpecDecodeReplicaOutlier warning",
             "SpecDecodeBaselineMissing info tpot",
         ),
-        ("SpecDecodeRulesLagging warning",),
+        ("SpecDecodeRulesLagging warning", "SpecDecodeSeveralProcesses warning"),
     ),
     "loop": Case(
         "SpecDecodeRestartLoop critical",
@@ -50,7 +50,7 @@ CASES = {
             "SpecDecodeP99Regression critical tpot",
             "SpecDecodeErrorBudgetBurn critical",
         ),
-        ("SpecDecodeRulesLagging warning",),
+        ("SpecDecodeRulesLagging warning", "SpecDecodeSeveralProcesses warning"),
     ),
     "harmful": Case(
         "SpecDecodeHarmful critical tpot",

@@ -12,8 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from fuzz.target import Target, captured, chosen_by, require_numbers, require_one_line
 from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
+from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics import exposition, reading
+from specdec_exporter.predictor.metrics.admission import shown
 from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANINGS
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
@@ -106,7 +108,8 @@ def require_agreement(body: bytes, snapshot: Snapshot) -> None:
     for sample in (sample for family in families for sample in family.samples):
         if (meaning := meanings.get(sample.name)) and meaning.shape != "info":
             key = reading._key(meaning, sample.labels)
-            there: Place = (sample.labels.get("model_name", ""), sample.labels.get("engine", "0"), meaning.field, key)
+            model, engine = shown((sample.labels.get("model_name", ""), sample.labels.get("engine", "0")))
+            there: Place = (model, engine, meaning.field, plain(key) if isinstance(key, str) else key)
             theirs[there].append((meaning.rank, as_float(sample.value)))
     ours: dict[Place, float] = {
         (engine.model_name, engine.engine, field, key): value

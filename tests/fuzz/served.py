@@ -22,7 +22,8 @@ from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.collector import SpecdecCollector
-from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
+from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
 
 SETTINGS = Settings(

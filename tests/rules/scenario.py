@@ -94,7 +94,7 @@ class Phase:
     """Minutes of constant behaviour of one replica.
 
     ``curve`` is accepted at the position / drafts; its length is k. ``present`` false: no samples, as
-    of a pod that is gone. ``up`` false: the target is there and does not answer. ``restart``: counters begin at 0
+    of a pod that is gone. ``up`` false: the target is there and cannot be read. ``restart``: counters begin at 0
     again.
     """
 
@@ -325,6 +325,13 @@ def uneven(
         figure("sum", *ratios),
         figure("by_draft_count", drafts, drafts),
     ]
+
+
+def processes(values: Sequence[float | None], labels: Mapping[str, str] | None = None) -> Series:
+    """How many processes answer at the URL that one exporter reads, minute by minute."""
+    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat"}
+    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
+    return Series("specdec_predictor_processes", {name: value for name, value in given.items() if value}, values)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,13 @@ from rules.scenario import (
     Series,
     Shares,
     pinned,
+    processes,
     service,
     slower,
     with_tail,
 )
 
+EXPORTER = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "instance": "10.0.0.1:10409"}
 CHAT = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
 EXPECTED = Path(__file__).parent / "descriptions.txt"
 SLIS = ("tpot", "ttft", "e2e")
@@ -107,7 +109,23 @@ CASES: tuple[tuple[int, Case], ...] = (
     (105, Case(name="repetition", series=service(Phase(minutes=110, curve=(0.995, 0.99, 0.985))))),
     (65, Case(name="one replica", series=replicas())),
     (95, Case(name="silent", series=service(Phase(minutes=60), Phase(minutes=40, drafts_per_minute=0)))),
-    (50, Case(name="down", series=service(Phase(minutes=20), Phase(minutes=40, up=False)))),
+    (
+        50,
+        Case(
+            name="down",
+            series=[
+                *service(Phase(minutes=20), Phase(minutes=40, up=False)),
+                *(
+                    Series("specdec_fetch_failures_total", EXPORTER | {"reason": reason}, values)
+                    for reason, values in {
+                        "timeout": [2.0] * 25 + [4.0] * 35,
+                        "http_status": [0.0] * 20 + [2.0 * minute for minute in range(40)],
+                    }.items()
+                ),
+            ],
+        ),
+    ),
+    (50, Case(name="gone", series=service(Phase(minutes=20), Phase(minutes=40, present=False)))),
     (
         50,
         Case(
@@ -118,6 +136,7 @@ CASES: tuple[tuple[int, Case], ...] = (
         ),
     ),
     (105, Case(name="loop", series=service(*[Phase(minutes=4, restart=True), Phase(minutes=4, up=False)] * 14))),
+    (50, Case(name="several", series=[*service(Phase(minutes=60)), processes([2.0] * 60)])),
     (
         50,
         Case(

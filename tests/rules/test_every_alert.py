@@ -27,6 +27,7 @@ from rules.scenario import (
     Shares,
     Source,
     pinned,
+    processes,
     rule_groups,
     service,
     slower,
@@ -178,6 +179,8 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         target = {"job": "predictors", "instance": "10.0.0.1:10409"}
         up = [float(not ONSET <= minute < MENDED) for minute in range(MINUTES)]
         told["SidecarDown warning"] = [*one(before, gone, after), Series("up", target, up), *one(well, labels=SECOND)]
+        known = [2.0 if ONSET <= minute < MENDED + 10 else 1.0 for minute in range(MINUTES)]
+        told["SeveralProcesses warning"] = [*one(well), processes(known)]
     found = {alert: Incident(name=alert, series=series) for alert, series in told.items()}
     # Its windows are three hours long, and its record is kept for two.
     found["AcceptanceUneven warning"] = Incident(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,20 @@ import rjsonnet
 import yaml
 
 from promtool import REPOSITORY, Promtool
-from rules.scenario import CONTROL, NOWHERE, SECOND, STEADY, Case, Pack, Phase, Series, Source, service, slower
+from rules.scenario import (
+    CONTROL,
+    NOWHERE,
+    SECOND,
+    STEADY,
+    Case,
+    Pack,
+    Phase,
+    Series,
+    Source,
+    processes,
+    service,
+    slower,
+)
 
 QUIET: set[str] = set()
 DOWN_PAGE = "SpecDecodeTargetDown critical"
@@ -20,6 +34,7 @@ LOOP_PAGE = "SpecDecodeRestartLoop critical"
 LOOP = "SpecDecodeRestartLoop warning"
 STALLED = "SpecDecodeEngineStalled critical"
 SIDECAR = "SpecDecodeSidecarDown warning"
+SEVERAL = "SpecDecodeSeveralProcesses warning"
 NOT_DRAFTING = "SpecDecodeNotDrafting warning"
 P99 = "SpecDecodeP99Regression critical tpot"
 LOW_PAGE = "SpecDecodeAcceptanceLow critical"
@@ -228,6 +243,63 @@ def test_what_the_exporter_alone_can_tell(promtool: Promtool, tmp_path: Path) ->
                 60: {LOW_PAGE, "SpecDecodeAcceptanceLow warning"},
                 110: {LOW_PAGE, "SpecDecodeAcceptanceLow warning"},
             },
+        ),
+        every=EVERY,
+    )
+
+
+def test_replicas_behind_one_target_look_like_restarts_without_the_exporter(promtool: Promtool, tmp_path: Path) -> None:
+    """Nothing in vLLM's own series tells whose they are."""
+    calm = Phase(minutes=END, drafts_per_minute=200, requests_per_minute=20)
+    pairs = zip(service(ALWAYS, source="vllm"), service(calm, source="vllm"), strict=True)
+    in_turn = [
+        dataclasses.replace(
+            one, values=[pair[n % 2] for n, pair in enumerate(zip(one.values, other.values, strict=True))]
+        )
+        for one, other in pairs
+    ]
+    pack = pack_of(promtool, tmp_path, PRESENCE, "{ source: 'vllm' }")
+    pack.run(Case(name="in turn", series=in_turn, firing=throughout(HOURS, LOOP)), every=EVERY)
+
+
+def test_several_processes_at_one_url_are_told(promtool: Promtool, tmp_path: Path) -> None:
+    both = Phase(minutes=END, drafts_per_minute=800, requests_per_minute=80)
+    held = 10  # minutes that the exporter remembers the last turn
+
+    def one(known: Sequence[float | None], *phases: Phase, labels: dict[str, str] | None = None) -> list[Series]:
+        return [*service(*(phases or [ALWAYS]), labels=labels), processes(known, labels)]
+
+    def overlap(begins: int, minutes: int) -> list[float | None]:
+        return [2.0 if begins <= minute < begins + minutes + held else 1.0 for minute in range(END)]
+
+    pack_of(promtool, tmp_path, PRESENCE, "{}").run(
+        Case(
+            name="two, one by chance, three",
+            series=one([1.0] * BEFORE + [2.0] * 60 + [1.0] * 8 + [3.0] * (END - BEFORE - 68), both),
+            firing={BEFORE + 12: QUIET} | throughout(HOURS, SEVERAL),
+            values={END - 2: steady(SEVERAL, 220)},
+        ),
+        Case(
+            name="one of eight exporters",
+            series=one([2.0] * END, both)
+            + [each for number in range(1, 8) for each in one([1.0] * END, labels=replica(number))],
+            firing=throughout(HOURS, SEVERAL),
+            values={END - 2: {"count(ALERTS{alertname='SpecDecodeSeveralProcesses', alertstate='firing'})": 1}},
+        ),
+        Case(
+            name="a rollout with an overlap of four minutes",
+            series=one(overlap(60, 4), Phase(minutes=64), Phase(minutes=END - 64, restart=True)),
+            firing=throughout(range(0, END, 4)),
+        ),
+        Case(
+            name="a rollout of one exporter after the other",
+            series=one(overlap(60, 4)) + one(overlap(72, 4), labels=SECOND) + one(overlap(84, 4), labels=replica(2)),
+            firing=throughout(range(0, END, 4)),
+        ),
+        Case(
+            name="plain restarts",
+            series=one([1.0] * END, Phase(minutes=100), Phase(minutes=END - 100, restart=True)),
+            firing=throughout(range(0, END, 4)),
         ),
         every=EVERY,
     )

@@ -66,8 +66,8 @@ def exported(service: str, n: float, engine: str = "0", bounds: tuple[str, ...] 
 
 
 def of_predictor(n: float) -> dict[str, float]:
-    """The same of a predictor that is scraped itself."""
-    labels = 'model_name="tiny",engine="0",namespace="raw",job="vllm"'
+    """The same of a predictor that is scraped itself; its name holds an escape character."""
+    labels = 'model_name="ti\x1bny",engine="0",namespace="raw",job="vllm"'
     return {
         f"vllm:spec_decode_num_drafts_total{{{labels}}}": 8 * n,
         f"vllm:spec_decode_num_draft_tokens_total{{{labels}}}": 24 * n,
@@ -228,7 +228,7 @@ async def test_a_predictor_that_is_scraped_itself_is_recorded_by_its_own_names(u
     assert found.counts.drafts == pytest.approx(8 * REQUESTS, rel=0.01)
     assert found.counts.steps == pytest.approx(8 * REQUESTS, rel=0.01)
     assert [sli for sli, _ in found.histograms()] == ["time_to_first_token_seconds", "request_latency_seconds"]
-    assert (found.model_name, found.name, found.method) == ("tiny", "tiny", None)
+    assert (found.model_name, found.name, found.method) == ("ti?ny", "ti?ny", None)
 
 
 async def test_of_a_v0_engine_only_latency_is_recorded(url: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from builders import FIXTURES
+from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.commands.responses import analyze_responses
 
@@ -105,9 +106,9 @@ def test_the_least_accepted_requests_are_listed_without_those_that_chance_decide
 
 def test_a_long_line_is_skipped_and_said(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
-    path.write_bytes(b"x" * (300 * 1024) + b"\n" + Path(RESPONSES).read_bytes())
+    path.write_bytes(b"x" * LINE_BYTES + b"\n" + Path(RESPONSES).read_bytes())
     result = Result([], [str(path)])
-    assert "1 lines longer than 256 KiB, which were skipped" in " ".join(result.out.split())
+    assert f"1 lines longer than {LINE_BYTES // 1024} KiB, which were skipped" in " ".join(result.out.split())
     assert "6 responses" in result.out
 
 

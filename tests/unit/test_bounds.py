@@ -140,11 +140,29 @@ async def test_it_says_once_that_engines_are_left_out_and_the_page_shows_it(capl
     body = "".join(RUNNING.format("m", n) for n in range(600)).encode()
     runtime = await serving([parse_exposition(body)] * 2)
     assert [record.reason for record in caplog.records if "left out" in record.message] == [  # type: ignore[attr-defined]
-        "600 engines; 512 are shown"
+        "600 engines; 512 are shown. Every figure is about these alone."
     ]
     (pitfall,) = [each for each in runtime.status().predictors[0].pitfalls if each.code == "too_many_engines"]
     assert pitfall.meaning.startswith("600 engines; 512 are shown")
     assert runtime.dropped["engines"] == 2 * 88
+    await runtime.stop()
+
+
+def of_process(start: float, steps: float) -> Snapshot:
+    return msgspec.structs.replace(snapshot(engine(steps)), process_start_time_seconds=start)
+
+
+async def test_it_says_once_that_several_processes_answer(caplog: pytest.LogCaptureFixture) -> None:
+    turns = [of_process(1e9 + 1000 * (turn % 2), turn) for turn in range(8)]
+    runtime = await serving(turns)
+    (said,) = [record for record in caplog.records if record.message == "several processes answer"]
+    (status,) = runtime.status().predictors
+    (pitfall,) = status.pitfalls
+    assert (status.up, status.processes, pitfall.code) == (True, 2, "several_processes")
+    assert f"{pitfall.meaning} {pitfall.action}" == (
+        "2 processes answer at this URL. Counts add up both; gauges show one at a time. Point each exporter at one pod."
+    )
+    assert said.reason == pitfall.meaning  # type: ignore[attr-defined]
     await runtime.stop()
 
 

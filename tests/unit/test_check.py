@@ -26,6 +26,7 @@ from specdec_exporter.config import Duration, PredictorSettings, Settings, WebSe
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.serving.state import PredictorState
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 INTERVAL = 0.05
@@ -297,6 +298,43 @@ async def test_an_exporters_baseline_that_does_not_fit_is_a_warning(
     result = await run(await serve(PredictorSettings(name="chat", url=predictor.url, baseline=file)))
     assert result.code == 2
     assert result.finding("Baseline").startswith("WARN Baseline: quiet hour is not compared")
+
+
+async def test_a_log_that_an_exporter_cannot_read_is_a_warning(
+    predictor: Predictor, serve: Serve, run: Check, tmp_path: Path
+) -> None:
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    path = str(tmp_path / "gone" / "vllm.log")
+    result = await run(await serve(PredictorSettings(name="chat", url=predictor.url, log_paths=(path,))))
+    assert result.code == 2
+    assert f"WARN Log: there is no log file at {path} yet" in result.flat
+
+
+@pytest.mark.parametrize("by_exporter", [False, True])
+async def test_several_processes_behind_a_url_are_a_warning(
+    predictor: Predictor, serve: Serve, run: Check, monkeypatch: pytest.MonkeyPatch, by_exporter: bool
+) -> None:
+    monkeypatch.setattr(PredictorState, "processes", 3)
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    result = await run(await serve(PredictorSettings(url=predictor.url)) if by_exporter else predictor.url)
+    assert result.code == 2
+    assert result.finding("Predictor").startswith("WARN Predictor: 3 processes answer at this URL. Counts add up all")
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [({"status": 500}, "answered 500 Internal Server Error"), ({"body": b"<html>"}, "found '<html>'")],
+)
+async def test_a_server_that_answers_is_never_said_not_to(
+    predictor: Predictor, serve: Serve, run: Check, answers: dict[str, Any], found: str
+) -> None:
+    vars(predictor).update(answers)
+    for url in (predictor.url, await serve(PredictorSettings(url=predictor.url))):
+        result = await run(url)
+        assert result.code == 1
+        assert found in result.finding("Metrics")
+        assert "not answer" not in result.flat
+        assert "reach" not in result.flat
 
 
 @pytest.mark.parametrize(

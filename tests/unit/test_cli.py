@@ -101,10 +101,12 @@ def closed_port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_names_every_command(flag: str) -> None:
+def test_help_names_every_command_and_cuts_no_sentence(flag: str) -> None:
     run = Run(flag)
     assert (run.code, run.err) == (0, "")
-    assert re.findall(r"^  (\w+)  +\w", run.out.partition("Commands:")[2], re.MULTILINE) == COMMANDS
+    listed = run.out.partition("Commands:")[2]
+    assert re.findall(r"^  (\w+)  +\w", listed, re.MULTILINE) == COMMANDS
+    assert "..." not in listed
 
 
 @pytest.mark.parametrize("program", [MODULE, SCRIPT], ids=["module", "script"])

@@ -175,7 +175,7 @@ def test_where_two_names_of_a_figure_stand_the_newer_wins(order: int) -> None:
 
 def test_labels_are_unescaped_and_may_hold_anything() -> None:
     body = r'vllm:num_requests_running{ engine = "0" , model_name="a\\b\"c\nd},{e=\"f\" é", } 3 1700000000000' + "\n"
-    assert only_engine(body) == EngineSnapshot(model_name='a\\b"c\nd},{e="f" é', engine="0", requests_running=3.0)
+    assert only_engine(body) == EngineSnapshot(model_name='a\\b"c?d},{e="f" é', engine="0", requests_running=3.0)
 
 
 # -- values that are none --------------------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ HISTOGRAMS = {
 
 NUMBERS = st.one_of(st.integers(0, 10**15).map(float), st.floats(0, bounds.COUNT))
 NAMES = st.one_of(
-    st.sampled_from(["tiny", "meta-llama/Llama-3.1-8B", 'q"uo\\te', "new\nline", "a,b}{=", '"} 1', " ", ""]),
-    st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=8),
+    st.sampled_from(["tiny", "meta-llama/Llama-3.1-8B", 'q"uo\\te', "a,b}{=", '"} 1', " ", ""]),
+    st.text(st.characters(codec="utf-8"), max_size=8).filter(str.isprintable),  # others: test_names.py
 )
 
 

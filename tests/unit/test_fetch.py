@@ -457,6 +457,19 @@ async def test_a_caller_that_leaves_or_runs_out_of_time_does_not_disturb_the_oth
         assert gate.requests == 1
 
 
+async def test_a_request_that_fails_is_counted_once_whoever_waits_for_it(session: aiohttp.ClientSession) -> None:
+    gate = Gate()
+    async with serving(("/metrics", gate.metrics), ("/bad/metrics", answer(status=500))) as url:
+        fetcher = MetricsFetcher(session, url)
+        found = await asyncio.gather(*(fetcher.fetch(0.05) for _ in range(8)), return_exceptions=True)
+        assert [type(each) for each in found] == [FetchError] * 8
+        assert fetcher.failures == {"timeout": 1}
+        fetcher = MetricsFetcher(session, f"{url}/bad")
+        for number in (1, 2):
+            await asyncio.gather(*(fetcher.fetch(5) for _ in range(8)), return_exceptions=True)
+            assert fetcher.failures == {"http_status": number}
+
+
 async def test_a_request_that_nobody_waits_for_is_given_up(session: aiohttp.ClientSession) -> None:
     gate = Gate()
     async with serving(("/metrics", gate.metrics)) as url:

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfiles import LineScanner, Log, Reader, texts
-from specdec_exporter.predictor.log import lines
+from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources import logfile, stream, tail
 from specdec_exporter.predictor.sources.stream import read_stream
 
-LIMIT = 64  # instead of 256 KiB, so that small examples reach it
+LIMIT = 64  # instead of LINE_BYTES, so that small examples reach it
 
 
 class Pieces(io.RawIOBase):
@@ -97,4 +97,13 @@ def test_the_scanner_never_sees_less_than_whole_lines(tmp_path: Path) -> None:
         got = texts(itertools.chain.from_iterable(read_stream(file, LineScanner())))  # which asserts it
     assert len(got) == 20_000
     assert got[-1] == f"19999 {'x' * (19_999 % 300)}"
-    assert lines.CHUNK_BYTES == 256 * 1024
+
+
+@pytest.mark.parametrize(("size", "oversized"), [(LINE_BYTES, 0), (LINE_BYTES + 1, 1)])
+def test_the_longest_line_is_as_long_as_the_bound_says(tmp_path: Path, size: int, oversized: int) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * (size - 1) + b"\nend\n")
+    counters = ReaderCounters()
+    with path.open("rb") as file:
+        got = texts(itertools.chain.from_iterable(read_stream(file, LineScanner(), counters=counters)))
+    assert (len(got), counters.oversized_lines) == (2 - oversized, oversized)

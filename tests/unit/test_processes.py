@@ -92,6 +92,7 @@ def test_a_process_on_a_machine_with_another_clock_adds_what_it_counts_from_now_
         ((STARTED, STARTED + 500), (1500, 4000)),
         ((STARTED, STARTED + 500), (4000, 1500)),
         ((STARTED, STARTED + 0.5), (4000, 1500)),
+        ((STARTED, STARTED + 0.5), (1500, 4000)),
         ((None, None), (4000, 1500)),
         ((None, None), (4000, 3900)),
     ],
@@ -193,8 +194,8 @@ def test_buckets_of_another_release_begin_at_zero(exporter: Exporter) -> None:
 
 
 def test_many_processes_and_engines_are_forgotten(exporter: Exporter) -> None:
-    for number in range(30):
-        exporter.take(answer(100, STARTED + 10 * number))
+    for number in range(bounds.PROCESSES + 9):
+        exporter.take(answer(100, STARTED + 10 * number), 1.0)
     assert len(exporter.processes._known) == bounds.PROCESSES
     wide = [EngineSnapshot(model_name="m", engine=str(number), drafts=1.0) for number in range(bounds.ENGINES)]
     for number in range(5):

@@ -353,11 +353,6 @@ def test_a_line_of_too_many_pieces_is_dropped_and_counted() -> None:
     assert (found.accepted, found.counters.oversized_lines, found.counters.parse_errors) == ([3], 1, 0)
 
 
-def test_a_line_too_long_to_be_ours_is_skipped_and_counted() -> None:
-    found = read(lines(drafts() + b" " * LINE_BYTES, drafts(3)))
-    assert (found.accepted, found.counters.oversized_lines) == ([3], 1)
-
-
 def test_a_wrapped_line_is_read_inside_a_containers_framing() -> None:
     for column in range(1, len(drafts())):
         first, second = drafts()[:column], drafts()[column:]

@@ -1,9 +1,11 @@
-"""SECURITY.md: its limits are those of bounds.py."""
+"""SECURITY.md, and what other pages say of limits: they are those of bounds.py."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+import pytest
 
 from specdec_exporter import bounds
 
@@ -12,9 +14,11 @@ PAGE = (ROOT / "SECURITY.md").read_text()
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024}
 
 
-def test_limits_are_those_of_the_code() -> None:
-    found = re.findall(r"([\d,.]+) ?(KiB|MiB|) \(`([A-Z_]+)`\)", PAGE)
-    assert len(found) == len(re.findall(r"\(`[A-Z_]+`\)", PAGE)) > 0
+@pytest.mark.parametrize("page", ["SECURITY.md", "CHANGELOG.md", "docs/configuration.md", "docs/verdict.md"])
+def test_limits_are_those_of_the_code(page: str) -> None:
+    text = (ROOT / page).read_text()
+    found = re.findall(r"([\d,.]+) ?(KiB|MiB|) \(`([A-Z_]+)`\)", text)
+    assert len(found) == len(re.findall(r"\(`[A-Z_]+`\)", text)) > 0
     for number, unit, name in found:
         assert float(number.replace(",", "")) * UNITS[unit] == getattr(bounds, name), name
 

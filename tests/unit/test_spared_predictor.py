@@ -14,10 +14,11 @@ import pytest
 
 from bench.processes import descriptors
 from soak.predictors import Counting, Mood, Predictor
-from specdec_exporter.config import Duration, PredictorSettings, Settings
+from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
-from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
+from specdec_exporter.serving.runtime import ExporterRuntime
 
 SCRAPERS = 8
 
@@ -113,10 +114,10 @@ async def test_a_reload_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(PredictorRuntime, "stop", stop)
     monkeypatch.setattr(PredictorRuntime, "start", lambda self: late.append(self) if self in stopped else None)
-    timeouts = itertools.count(1.0)
+    number = itertools.count()
 
     def changing() -> Settings:
-        return Settings(predictors=(PredictorSettings(timeout=Duration(next(timeouts))),))
+        return Settings(predictors=(PredictorSettings(server_name=f"vllm-{next(number)}"),))
 
     runtime = ExporterRuntime(changing(), changing)
     await runtime.start()
@@ -129,14 +130,14 @@ async def test_no_task_and_no_descriptor_stays_after_scrapes_failures_and_reload
     moods: tuple[Mood, ...] = ("well", "silent", "cut", "refused")
     async with serving() as one, serving() as other:
         settings = Settings(predictors=tuple(PredictorSettings(name=each.url, url=each.url) for each in (one, other)))
-        timeouts = [1.0, 2.0]
+        names = ["here", "there"]
 
         def load() -> Settings:
             """Change the predictors' settings, so that they are built anew."""
-            timeouts.reverse()
+            names.reverse()
             return msgspec.structs.replace(
                 settings,
-                predictors=tuple(msgspec.structs.replace(each, timeout=timeouts[0]) for each in settings.predictors),
+                predictors=tuple(msgspec.structs.replace(each, server_name=names[0]) for each in settings.predictors),
             )
 
         runtime = ExporterRuntime(settings, load)

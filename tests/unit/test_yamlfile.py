@@ -100,6 +100,7 @@ def test_what_is_empty_is_the_default(text: str) -> None:
         ("- a", "FILE: top level: expected a mapping, found a list"),
         ("name: 7", "FILE: name: expected text in quotes, found a number"),
         ('name: "\\ud800"', "FILE, line 1: expected printable text"),
+        ("name: a\u202eb", "FILE, line 1: expected printable text"),
         ("name: !!python/name:os.system x", "FILE, line 1: expected no tags, found tag:yaml.org,2002:python/name"),
         ("name: &a x\nnames: [*a]", "FILE, line 1: expected no anchors and aliases, found a"),
         ("count: 2.5", "FILE: count: expected a whole number, found a number"),

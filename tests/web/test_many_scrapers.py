@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterable
 import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -29,7 +28,7 @@ class Counting(Collector):
     def describe(self) -> Iterable[Metric]:
         return ()
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self, fetched: object = None) -> Iterable[Metric]:
         self.collected += 1
         if self.fails:
             raise ArithmeticError
@@ -48,6 +47,9 @@ class SlowExporter:
     async def refresh(self, timeout_seconds: float) -> None:
         self.asked += 1
         await self.answered.wait()
+
+    async def look(self) -> None:
+        raise NotImplementedError
 
     async def reload(self) -> str | None:
         raise NotImplementedError
@@ -82,10 +84,8 @@ class Served:
 @contextlib.asynccontextmanager
 async def served() -> AsyncIterator[Served]:
     found = Served()
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(found.counting)
     app = web.Application(middlewares=[found.watch])
-    app.add_routes(Endpoints(found.exporter, registry).routes())
+    app.add_routes(Endpoints(found.exporter, found.counting.collect).routes())
     async with listening(app) as found.port, asyncio.timeout(30):
         yield found
 

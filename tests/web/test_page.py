@@ -20,6 +20,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from builders import known
 from demo.simulator.server import serving as simulator
 from demo.simulator.settings import SimulatorSettings
 from fieldtools import tool
@@ -454,7 +455,7 @@ async def cards(browser: Browser) -> dict[str, str]:
 
 
 STATE_WORDS: dict[StateName, str] = {
-    "unreachable": "No current figures: the exporter could not read the predictor",
+    "unreachable": "No current figures: the exporter has no metrics of the predictor",
     "stats_disabled": "Start vLLM without --disable-log-stats",
     "speculation_off": "decodes without speculation, so there is nothing to measure",
     "idle": "No drafts in the last 5 min, because the predictor generated nothing",
@@ -469,6 +470,7 @@ def without_figures(state: StateName) -> PredictorStatus:
         state=state,
         up=state != "unreachable",
         up_reason="connection refused" if state == "unreachable" else None,
+        age_seconds=1.0,
         window=None,
         lifetime=None,
         history=(),
@@ -495,7 +497,7 @@ async def test_without_figures_the_page_says_why_and_what_to_do(browser: Browser
     for state, words in STATE_WORDS.items():
         text = found[state]
         assert words in text
-        assert ("Not answering: connection refused" in text) == (state == "unreachable")
+        assert ("✕ Cannot be read: connection refused" in text) == (state == "unreachable")
         assert "Acceptance rate 0" not in text
         assert "Method not known" in text
         assert "The exporter reads no log" in text
@@ -511,6 +513,13 @@ NO_DRAFTS = figures(
     mean_draft_length=None,
     per_position=(),
     conditional=(),
+)
+SEVERAL = KnownPitfall(
+    code="several_processes",
+    releases="",
+    meaning="2 processes answer at this URL. Counts add up both; gauges show one at a time.",
+    action="Point each exporter at one pod.",
+    costly=True,
 )
 BASELINE = BaselineStatus(
     name="no speculation",
@@ -583,6 +592,26 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
             "! 1 unreadable line, 3.3 MiB behind.",
         ),
     ),
+    "a log that cannot be read": (
+        {
+            "log": msgspec.structs.replace(
+                known(predictor().log), problem="there is no log file at /var/log/vllm.log yet"
+            )
+        },
+        ("! Not read: there is no log file at /var/log/vllm.log yet",),
+    ),
+    "old figures": (
+        {"age_seconds": 40.0, "old": True},
+        ("! Old: figures of 40 s ago",),
+    ),
+    "no read so far": (
+        {"age_seconds": None, "up": False, "up_reason": "not read yet", "state": "unreachable"},
+        ("no metrics", "… Not read yet"),
+    ),
+    "several processes": (
+        {"processes": 2, "pitfalls": (SEVERAL,)},
+        ("! 2 processes answer at this URL. Counts add up both; gauges show one at a time. Point each exporter at",),
+    ),
     "a baseline": (
         {"baseline": BASELINE},
         (
@@ -640,7 +669,7 @@ async def test_a_young_exporter_has_a_history_that_agrees_with_the_headline(brow
     simulated = SimulatorSettings(speed=20.0, listen_address="127.0.0.1:0", log_path=os.devnull)
     async with simulator(simulated) as url, exporter(f"--predictor.url={url}") as running:
         await running.until(lambda samples: any(name.startswith("specdec_acceptance_ratio") for name in samples))
-        for _ in range(5):
+        for _ in range(6):
             await running.samples()
         history = json.loads(await running.get("/api/v1/status"))["predictors"][0]["history"]
         await browser.open(running.url)

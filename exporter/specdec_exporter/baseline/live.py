@@ -14,7 +14,6 @@ from specdec_exporter.baseline.file import Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError, FetchError
-from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
@@ -129,5 +128,4 @@ def _filled(context: Context, config: EngineConfig | None, version: str | None, 
     """Fill the gaps in ``context`` with what the predictor says about itself."""
     model = root or (config.model if config else None)
     runtime = f"vLLM {version}" if version else None
-    model = plain(model) if model else None
     return msgspec.structs.replace(context, model=context.model or model, runtime=context.runtime or runtime)

@@ -11,7 +11,6 @@ from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
@@ -112,21 +111,21 @@ async def compare_with(
         raise BaselineError("the predictor's metrics show no engine")
     found = fit(baseline, snapshot, version)
     if found.refusal is not None:
-        raise BaselineError(f"{plain(baseline.name)} does not fit: {found.refusal}")
+        raise BaselineError(f"{baseline.name} does not fit: {found.refusal}")
     return found.differences
 
 
 def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit:
     """Decide whether ``baseline`` fits the model that this predictor serves. ``snapshot`` has at least one engine."""
     names = sorted({engine.model_name for engine in snapshot.engines})
-    shown = ", ".join(plain(name) for name in names)
+    shown = ", ".join(names)
     model = baseline.model_name
     if model is None and len(names) == 1:
         model = names[0]
     if model is None:
         return Fit(None, f"it names no model_name, and the predictor serves several: {shown}")
     if model not in names:
-        return Fit(None, f"it is of model {plain(model)!r}, the predictor serves {shown}")
+        return Fit(None, f"it is of model {model!r}, the predictor serves {shown}")
     differences = []
     if None not in (baseline.vllm_version, vllm_version) and baseline.vllm_version != vllm_version:
         differences.append(f"recorded with vLLM {baseline.vllm_version}, now it is {vllm_version}")

@@ -154,7 +154,7 @@ class _Range:
         if len(services) > 1:
             shown = "; ".join("{" + ", ".join(f'{k}="{plain(v)}"' for k, v in each if v) + "}" for each in services[:8])
             raise BaselineError(f"{len(services)} services or models match, expected one: {shown}. Narrow --selector")
-        self.identity = {key: value for key, value in services[0] if value}
+        self.identity = {key: plain(value) for key, value in services[0] if value}
         # V1 labels every series with the engine.
         self.v0 = self._names is not _exported_names and not all("engine" in series.labels for series in found)
 

@@ -16,7 +16,6 @@ import msgspec
 
 from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block
 from specdec_exporter.errors import BaselineError
-from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.processes import Answer, Processes
@@ -139,8 +138,7 @@ def _choose(snapshot: Snapshot, model: str | None) -> str | None:
         return names[0] if names else None
     if model in names:
         return model
-    shown = ", ".join(plain(name) for name in names)
-    raise BaselineError(f"the predictor serves {len(names)} models: choose one with --model from {shown}")
+    raise BaselineError(f"the predictor serves {len(names)} models: choose one with --model from {', '.join(names)}")
 
 
 def _engines(snapshot: Snapshot) -> set[EngineKey]:

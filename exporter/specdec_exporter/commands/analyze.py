@@ -170,7 +170,10 @@ def command(
     responses: tuple[str, ...],
     header: str | None,
 ) -> int:
-    """Report what a predictor's log says about speculation: kubectl logs POD | specdec-exporter analyze -"""
+    """Report what a predictor's log says about speculation.
+
+    For example: kubectl logs POD | specdec-exporter analyze -
+    """
     if responses:
         if last is not None:
             raise click.UsageError("--last and --responses exclude each other: a response has no time")

@@ -84,7 +84,7 @@ def record(
     file: str,
     **context: str | None,
 ) -> int:
-    """Record a baseline from a running predictor, or from a range of a Prometheus.
+    """Record a running predictor, or a range of a Prometheus.
 
     The figures are the predictor's own counters and histograms. The load may be live traffic or a load generator. The
     recording has the name of its file.

@@ -29,11 +29,12 @@ def command(
     baseline_file: str | None,
     output: Literal["text", "json"],
 ) -> int:
-    """Examine the predictor at URL: what is well, what is not, and what to do.
+    """Examine the predictor at URL, and say what to do.
 
     If URL is that of a running exporter, such as http://127.0.0.1:10409, the figures of its last minutes count at once,
-    with its log and its baseline. A pod with the sidecar needs nothing else: kubectl exec POD -c specdec-exporter --
-    specdec-exporter check http://127.0.0.1:10409
+    with its log and its baseline. A pod with the sidecar needs nothing else:
+
+    kubectl exec POD -c specdec-exporter -- specdec-exporter check http://127.0.0.1:10409
 
     Exit codes: 0 everything passed, 2 there are warnings, 1 something failed.
     """

@@ -36,9 +36,10 @@ Output = Literal["text", "markdown", "json"]
 def command(
     *, baseline: str, candidates: tuple[str, ...], output: Output, plot: str | None, fail_on_regression: bool
 ) -> int:
-    """Compare recordings: is CANDIDATE faster than BASELINE, is its tail, and is the difference more than chance?
+    """Tell whether CANDIDATE is faster than BASELINE.
 
-    All are files of `baseline record`.
+    It compares the mean and the tail of each latency, and says whether chance explains the difference. All files come
+    from `baseline record`.
 
     With three or more, one of them was recorded without speculation. The others may have any methods and k. The answer
     is the fastest one at each load, the load at which speculation stops paying, and the --speculative-config to use.

@@ -41,7 +41,9 @@ def command(
     access: Access,
     output: Literal["text", "json"],
 ) -> int:
-    """Judge a server of vLLM by its arguments, its log and its metrics: any of them, or all together.
+    """Judge a vLLM server by its arguments, log and metrics.
+
+    Give any of them, or all together.
 
     Before a deployment: doctor --args "vllm serve MODEL ..." --release 0.32.0, or doctor --manifest FILE. After a
     start: doctor --predictor.log-path FILE. On a running server: doctor URL.

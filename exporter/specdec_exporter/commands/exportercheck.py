@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from specdec_exporter.inspection.examination import Examination, Look, examine
+from specdec_exporter.inspection.examination import UNREADABLE, Examination, Look, examine
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.judging import told
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.verdict import Finding
+from specdec_exporter.speculation.verdict import Finding, Level
 
 STATUS_PATH = "api/v1/status"
 
@@ -54,10 +54,16 @@ def _access(exporter: Status, predictor: PredictorStatus) -> tuple[Finding, ...]
     found = f"{exporter.exporter_version} reads {predictor.inference_service} at {predictor.url}"
     findings = [Finding("PASS", "Exporter", f"{found}; figures of its window of {exporter.window_seconds:g} s")]
     if not predictor.up:
-        findings.append(Finding("FAIL", "Metrics", predictor.up_reason or "not read yet", predictor.verdict.action))
+        level: Level = "WARN" if predictor.age_seconds is None else "FAIL"
+        findings.append(Finding(level, "Metrics", predictor.up_reason or "no reason given", predictor.verdict.action))
+    elif predictor.old:
+        action = "The read since then has not ended. Look at the predictor's load and at --predictor.timeout."
+        findings.append(Finding("WARN", "Metrics", f"figures of {predictor.age_seconds:.0f} s ago", action))
     if (failed := predictor.failed_start) is not None:
         findings.append(Finding("FAIL", "Start", failed.told, failed.action))
     if (log := predictor.log) is not None:
+        if log.problem is not None:
+            findings.append(Finding("WARN", "Log", log.problem, UNREADABLE))
         findings.append(Finding("PASS", "Log", f"{log.windows:,} spec-decode lines in {log.lines:,} lines read"))
     if (baseline := predictor.baseline) is not None:
         name = baseline.name

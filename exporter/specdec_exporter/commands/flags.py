@@ -31,6 +31,7 @@ class Checked(click.ParamType[Any]):
 
 
 DURATION = Checked("duration", Duration)
+INTERVAL = Checked("duration", config.Interval)
 URL = Checked("url", config.url_of)
 LISTEN_ADDRESS = Checked("[host]:port", config.valid_listen_address)
 HEADER = Checked("name", config.valid_header)
@@ -90,7 +91,7 @@ def access_flag(command: Callable[..., Any]) -> Callable[..., Any]:
         predictor = config.listed_predictor(config_file, url)
         return command(url=predictor.url, access=predictor, **given)
 
-    text = "Configuration of serve: URL is a name or URL in it, and its TLS and token count."
+    text = "Configuration of serve. URL is the name or the URL of a predictor in it, whose TLS and token are used."
     return option("--config.file", text, metavar="PATH")(with_access)
 
 

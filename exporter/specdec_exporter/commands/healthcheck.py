@@ -34,11 +34,12 @@ def _address(text: str) -> tuple[str, int]:
 )
 @flag("--web.config.file", "The same as for serve. With it, the exporter may speak TLS.", metavar="PATH")
 def command(web_listen_address: tuple[tuple[str, int], ...], web_config_file: str | None) -> int:
-    """Ask the exporter in this container whether it is healthy: a probe for images without a shell.
+    """Ask the exporter in this container whether it is healthy.
 
-    Exits with 0 if the exporter answers, else with 1 and one line on stderr. Any status below 500 passes, because a
-    healthy exporter with basic authentication answers 401. The probe does not verify certificates, because it asks its
-    own container, and it has none: if the exporter demands one, it is enough that it begins a TLS handshake.
+    This is a probe for images without a shell. It exits with 0 if the exporter answers, else with 1 and one line on
+    stderr. Any status below 500 passes, because a healthy exporter with basic authentication answers 401. The probe
+    asks its own container, so it verifies no certificate. It has no certificate of its own: if the exporter demands
+    one, it is enough that the exporter begins a TLS handshake.
     """
     host, port = (*web_listen_address, ("127.0.0.1", 10409))[0]
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -30,10 +30,12 @@ from specdec_exporter.inspection.examination import (
     examine,
     is_foreign,
     no_metrics,
+    pitfall_finding,
 )
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
+from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.speculation.verdict import Finding, Level
@@ -97,7 +99,7 @@ async def check(
     if exporter is not None:
         found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
         return max((_report(*each, output, stdout) for each in found), key=_SEVERITY.index)
-    fetches += _baseline(pinned, state)
+    fetches += (*_baseline(pinned, state), *map(pitfall_finding, noted(state)))
     look = look_at(state)
     return _report(examine(fetches, look, reading, state.policy), look, state.status(), output, stdout)
 

@@ -11,7 +11,7 @@ import click
 
 from specdec_exporter import __version__, config
 from specdec_exporter.commands import PROG
-from specdec_exporter.commands.flags import DURATION, LISTEN_ADDRESS, URL, Checked, flag, option
+from specdec_exporter.commands.flags import DURATION, INTERVAL, LISTEN_ADDRESS, URL, Checked, flag, option
 
 # Flags whose setting has another section or name than the flag.
 _SECTIONS = {"window": ("top", "", "window"), "baseline_file": ("predictor", "", "baseline")}
@@ -64,6 +64,7 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     type=Checked("name", config.valid_name),
 )
 @flag("--predictor.timeout", "Longest time for each request.  [default: 5s]", type=DURATION)
+@flag("--predictor.interval", "Time after which the exporter reads it if nobody asks.  [default: 15s]", type=INTERVAL)
 @flag("--predictor.ca-file", "CA certificates for its TLS.  [default: those of the system]", metavar="PATH")
 @flag("--predictor.cert-file", "Client certificate, if it demands one.", metavar="PATH")
 @flag("--predictor.key-file", "Key of the client certificate.", metavar="PATH")
@@ -104,7 +105,10 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     type=DURATION,
 )
 def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
-    """Serve the metrics and the status page of a predictor (or of several, from a file)."""
+    """Serve the metrics and the status page of a predictor.
+
+    A configuration file can list several predictors.
+    """
     load = partial(config.load_settings, config_file, overrides(flags))
     settings = load()
     from specdec_exporter.serving import serve

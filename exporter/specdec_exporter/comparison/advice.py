@@ -11,7 +11,6 @@ from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.decision import times
 from specdec_exporter.comparison.fastest import Fastest, Line, stops_paying
 from specdec_exporter.comparison.schedule import Plan, in_words, plan
-from specdec_exporter.formatting import plain as printable
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.policy import Policy
 
@@ -93,14 +92,14 @@ def _k(code: AdviceCode, line: Line | None) -> int | None:
 def called(line: Line) -> str:
     """Return what a recording is called: ``k3.yaml (eagle3, k = 3)``."""
     k = f", k = {line.num_speculative_tokens}" if line.num_speculative_tokens else ""
-    return f"{printable(line.recording)} ({printable(line.method or 'method unknown')}{k})"
+    return f"{line.recording} ({line.method or 'method unknown'}{k})"
 
 
 def _words(code: AdviceCode, present: Fastest, line: Line | None, found: Plan) -> tuple[str, str]:
     """Return headline and next step."""
     here = f"at {present.concurrency:.1f} running"
     measured = f"{times(present.speedup)} {here}"
-    run = "Run this configuration" if found.config else f"Run {printable(present.recording or 'without speculation')}"
+    run = "Run this configuration" if found.config else f"Run {present.recording or 'without speculation'}"
     if code == "use" and found.by_load:
         return f"The fastest k by load: {in_words(found.by_load)}", f"{run}, record it, and compare again."
     if code == "use" and line:
@@ -124,7 +123,7 @@ def _withheld(fastest: Sequence[Fastest], unjudged: Sequence[Line], policy: Poli
         headline = (
             f"{_list([called(line) for line in unjudged])} may be the fastest, but was not compared at every load"
         )
-        ran = [f"{printable(line.recording)} ran at about {_own_load(line):.1f}" for line in unjudged if line.by_load]
+        ran = [f"{line.recording} ran at about {_own_load(line):.1f}" for line in unjudged if line.by_load]
         action = f"Record all at the same loads ({', '.join((*ran, least))})."
     return Advice(
         code=code,
@@ -190,7 +189,7 @@ def _where_it_pays(fastest: Sequence[Fastest]) -> str:
 def _unjudged_loads(fastest: Sequence[Fastest]) -> Iterator[str]:
     for each in fastest:
         if each.unjudged:
-            names = _list([printable(name) for name in each.unjudged])
+            names = _list(each.unjudged)
             yield f"at {each.concurrency:.1f} running nothing is recommended: {names} may be faster, not compared there"
 
 

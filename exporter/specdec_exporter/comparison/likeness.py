@@ -13,7 +13,6 @@ from specdec_exporter.comparison.distribution import Sample
 from specdec_exporter.comparison.latency import SLIS, Sli
 from specdec_exporter.comparison.traffic import Difference
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.quantization import quantization_of, without_precision
 from specdec_exporter.predictor.speculativeconfig import given_config
@@ -101,8 +100,8 @@ def refuse_other_model(baseline: Baseline, candidate: Baseline) -> None:
     if one is None or other is None or not _differ(_last_part(one), _last_part(other)):
         return
     raise ComparisonError(
-        f"expected recordings of one model, found {key} {plain(one)!r} in {plain(baseline.name)} and "
-        f"{plain(other)!r} in {plain(candidate.name)}. If both names mean the same model, give both files the same "
+        f"expected recordings of one model, found {key} {one!r} in {baseline.name} and "
+        f"{other!r} in {candidate.name}. If both names mean the same model, give both files the same "
         "`model`"
     )
 
@@ -146,12 +145,12 @@ def setting_flags(baseline: Baseline, candidate: Baseline) -> list[Flag]:
         ("request_parameters_differ", "request parameters", before.request_parameters, after.request_parameters),
     ]
     found = [
-        Flag(code, f"{name}: {plain(one or '')} in the baseline, {plain(other or '')} in the candidate", again)
+        Flag(code, f"{name}: {one or ''} in the baseline, {other or ''} in the candidate", again)
         for code, name, one, other in facts
         if _differ(one, other)
     ]
     if before.model is not None and after.model is not None and _differ(baseline.model_name, candidate.model_name):
-        names = f"{plain(baseline.model_name or '')} and {plain(candidate.model_name or '')}"
+        names = f"{baseline.model_name or ''} and {candidate.model_name or ''}"
         found.append(
             Flag("served_name_differs", f"the same model is served as {names}", "Check that it is the same model.")
         )

@@ -17,7 +17,6 @@ from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.comparison.fastest import Fastest, Line, fastest_by_load, line_of, seconds_per_token
 from specdec_exporter.comparison.loads import is_plain
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.formatting import plain as printable
 from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.policy import Policy
 
@@ -44,9 +43,7 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
     candidates = [each for each in recordings if each is not baseline]
     repeated = [name for name, number in Counter(each.name for each in recordings).items() if number > 1]
     if repeated:
-        raise ComparisonError(
-            f"expected a name for each recording, found {printable(repeated[0])} twice: change `name`"
-        )
+        raise ComparisonError(f"expected a name for each recording, found {repeated[0]} twice: change `name`")
     times = step_times(baseline.by_load, policy.cost)
     lines = tuple(line_of(each, times, policy) for each in candidates)
     fastest = fastest_by_load(lines, seconds_per_token(baseline))
@@ -61,7 +58,7 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
 def _plain_one(recordings: Sequence[Baseline]) -> Baseline:
     found = [each for each in recordings if is_plain(each)]
     if len(found) != 1 or len(recordings) < 2:
-        names = ", ".join(printable(each.name) for each in found) or "none"
+        names = ", ".join(each.name for each in found) or "none"
         raise ComparisonError(
             f"expected one recording without speculation and others with it, found {names} without speculation of "
             f"{len(recordings)}"

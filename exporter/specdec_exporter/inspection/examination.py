@@ -158,7 +158,7 @@ def _predictor(look: Look, judgement: Judgement, basis: Figures | None, span: st
 def _release(look: Look) -> Finding:
     evidence = look.evidence
     version = evidence.vllm_version
-    release = f"vLLM {version}" if version else "vLLM of unknown release (/version does not answer)"
+    release = f"vLLM {version}" if version else "vLLM of unknown release (/version tells none)"
     engines = f"{evidence.engines} engine{'s' if evidence.engines != 1 else ''}"
     generation = (evidence.engine_generation or "?").upper()
     return Finding("PASS", "Release", f"{release}, {generation}, {engines}, model {', '.join(look.model_names)}")
@@ -193,14 +193,15 @@ def _drafting(look: Look, basis: Figures | None, span: str) -> Finding:
 def pitfall_finding(pitfall: KnownPitfall) -> Finding:
     """Return the finding that a pitfall is."""
     level: Level = "WARN" if pitfall.costly else "PASS"
-    return Finding(level, f"vLLM {pitfall.releases}", pitfall.meaning, pitfall.action)
+    subject = f"vLLM {pitfall.releases}" if pitfall.releases else "Predictor"
+    return Finding(level, subject, pitfall.meaning, pitfall.action)
 
 
 def _log(reading: LogReading, look: Look) -> list[Finding]:
     """Judge the log alone, and against the counters."""
     log, version = reading.analysis, look.evidence.vllm_version
     findings = failed_starts(log, up=look.up)
-    findings += [Finding("FAIL", "Log", words, _UNREADABLE) for words in reading.failures]
+    findings += [Finding("FAIL", "Log", words, UNREADABLE) for words in reading.failures]
     if reading.counters.parse_errors:
         found = f"{reading.counters.parse_errors} lines of vLLM's statistics could not be read"
         findings.append(
@@ -274,4 +275,4 @@ _HINTS = {
     "credentials": "The file is yours: mend it, or give another one.",
     "encoding": "A proxy may compress or damage the answer: ask the predictor directly.",
 }
-_UNREADABLE = "The exporter needs to read the log too: mount it readable, and give its path in this container."
+UNREADABLE = "The exporter needs to read the log too: mount it readable, and give its path in this container."

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 
 from specdec_exporter import bounds
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.saved import Asked, NoResponseError, Saved, read_saved
 
@@ -139,7 +140,7 @@ def _checked(saved: Saved, found: _Speculation) -> ResponseSpeculation | Junk:
 def _name(value: object) -> str | None:
     """Return a short name. What is longer than a name is text of somebody's, so nothing of it is kept."""
     name = value.strip() if isinstance(value, str) else ""
-    return name if 0 < len(name) <= bounds.LABEL_CHARACTERS else None
+    return plain(name) if 0 < len(name) <= bounds.LABEL_CHARACTERS else None
 
 
 class ResponseScanner:

@@ -22,7 +22,8 @@ from specdec_exporter.serving.families.exporter import EXPORTER, SCRAPE
 from specdec_exporter.serving.families.family import Group, help_text
 from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
 from specdec_exporter.serving.families.predictor import PREDICTOR
-from specdec_exporter.serving.runtime import ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
+from specdec_exporter.serving.runtime import ExporterRuntime
 
 _METRICS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 S = TypeVar("S")
@@ -39,12 +40,14 @@ class SpecdecCollector(Collector):
             ProcessCollector(registry=self._process)
             PlatformCollector(registry=self._process)
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self, predictors: Sequence[PredictorRuntime] | None = None) -> Iterator[Metric]:
         """Return the families in a fixed order, leaving out those without a sample.
 
+        ``predictors`` are those that were fetched for this; by default those of the configuration.
         The states are looked at here and now. The metrics are made as they are wanted, so another thread may do that.
         """
-        taken = [*of_predictors(self._runtime.predictors, self._window), *shown(EXPORTER, [([], self._runtime)])]
+        shown_predictors = self._runtime.predictors if predictors is None else predictors
+        taken = [*of_predictors(shown_predictors, self._window), *shown(EXPORTER, [([], self._runtime)])]
         return chain(filter(None, map(_metric, taken)), self._process.collect())
 
 

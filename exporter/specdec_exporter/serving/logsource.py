@@ -36,8 +36,8 @@ class LogSource(Protocol):
     """Follows a log and passes its events to a sink until it is stopped or cancelled; raises nothing else."""
 
     @property
-    def healthy(self) -> bool:
-        """Whether the last round of reading succeeded."""
+    def problem(self) -> str | None:
+        """Why the log cannot be read, in words; ``None`` if the last round of reading succeeded."""
 
     async def begin(self) -> None:
         """Note what the log holds already; awaited before the exporter reports that it is ready."""

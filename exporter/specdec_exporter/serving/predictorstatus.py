@@ -21,6 +21,7 @@ def status_of(known: PredictorView, verdict: Verdict, pitfalls: tuple[KnownPitfa
     return PredictorStatus(
         inference_service=known.name,
         url=known.url,
+        processes=known.processes,
         up=known.up,
         up_reason=known.up_reason,
         failed_start=explained(failed.failure, failed.message, failed.timestamp) if failed else None,
@@ -52,7 +53,7 @@ def status_of(known: PredictorView, verdict: Verdict, pitfalls: tuple[KnownPitfa
         ),
         history=known.shown_history(window),
         warnings=warning_counts(known.warnings),
-        pitfalls=(*_left_out(known.too_many_engines), *pitfalls),
+        pitfalls=(*noted(known), *pitfalls),
         log=_log(known),
         verdict=verdict,
     )
@@ -104,9 +105,30 @@ def _log(known: PredictorView) -> LogStatus | None:
     )
 
 
-def _left_out(engines: str | None) -> tuple[KnownPitfall, ...]:
-    if engines is None:
-        return ()
-    action = "Run one exporter for each predictor; it shows more engines. If there should be fewer, see who answers."
-    meaning = f"{engines}. Every figure is about these alone"
-    return (KnownPitfall(code="too_many_engines", releases="all", meaning=meaning, action=action, costly=False),)
+def noted(known: PredictorView) -> tuple[KnownPitfall, ...]:
+    """Return what the figures leave out or mix up here, whatever the release."""
+    found = []
+    if known.too_many_engines is not None:
+        found.append(
+            KnownPitfall(
+                code="too_many_engines",
+                releases="",
+                meaning=f"{known.too_many_engines}. Every figure is about these alone.",
+                action="Run one exporter for each predictor; it shows more engines. If there should be fewer, see who "
+                "answers.",
+                costly=False,
+            )
+        )
+    if known.processes > 1:
+        both = "both" if known.processes == 2 else "all of them"
+        found.append(
+            KnownPitfall(
+                code="several_processes",
+                releases="",
+                meaning=f"{known.processes} processes answer at this URL. Counts add up {both}; gauges show one at a "
+                "time.",
+                action="Point each exporter at one pod.",
+                costly=True,
+            )
+        )
+    return tuple(found)

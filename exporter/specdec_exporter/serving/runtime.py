@@ -1,14 +1,12 @@
-"""The running exporter: each predictor with its fetcher and log reader, and reloading of the configuration."""
+"""The running exporter: its predictors, and reloading of the configuration."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import aiohttp
 import msgspec
@@ -16,183 +14,16 @@ import msgspec
 from specdec_exporter import __version__, bounds
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.config import PredictorSettings, Settings
-from specdec_exporter.errors import FetchError, SpecdecError
-from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
-from specdec_exporter.predictor.metrics.snapshot import Snapshot
-from specdec_exporter.serving.logsource import LogSource, open_log_source
-from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.serving.status import BaselineStatus, PredictorStatus, Status
+from specdec_exporter.errors import SpecdecError
+from specdec_exporter.predictor.metrics.fetch import open_session
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
+from specdec_exporter.serving.status import Status
 
 LOG = logging.getLogger("specdec")
 
-STOP_SECONDS = 2.5  # for reading a log to its end; a process has 5 s to end
-
-
-@dataclass(slots=True)
-class CollectorHealth:
-    """The outcome of the last round of one source."""
-
-    success: bool = True
-    duration_seconds: float = 0.0
-
-
-class PredictorRuntime:
-    """One predictor: its state, and the fetcher and the log reader that feed it."""
-
-    def __init__(
-        self,
-        settings: PredictorSettings,
-        window_seconds: float,
-        session: aiohttp.ClientSession,
-        large_body: asyncio.Lock,
-    ) -> None:
-        self.settings = settings
-        reader = ReaderCounters() if settings.log_paths or settings.log_source == "kubernetes" else None
-        self.state: PredictorState = PredictorState(
-            settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
-        )
-        self.metrics_health = CollectorHealth(success=False)
-        self.fetcher = MetricsFetcher(session, settings.url, access=settings, large_body=large_body)
-        self._source: LogSource | None = open_log_source(settings, reader) if reader else None
-        self._stop = asyncio.Event()
-        self._first_look: asyncio.Task[None] | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._failure: str | None = None
-        self._left_out = False
-        self._said_untrusted = False
-        self._asking_version = asyncio.Lock()
-        self.pinned: PinnedBaseline | None = None
-        self._refusal: str | None = None
-        self._observed: Snapshot | None = None  # the last
-        self._seen: Snapshot | None = None  # the last with an engine
-
-    @property
-    def log_health(self) -> CollectorHealth | None:
-        """Health of the log reader; ``None`` when no log is read."""
-        if self._source is None or self.state.reader is None:
-            return None
-        return CollectorHealth(self._source.healthy, self.state.reader.round_seconds)
-
-    def start(self) -> None:
-        """Begin to follow the log."""
-        if self._source is not None:
-            self._first_look = asyncio.create_task(self._source.begin())
-            self._task = asyncio.create_task(self._follow(self._source, self._first_look))
-
-    async def _follow(self, source: LogSource, first_look: asyncio.Task[None]) -> None:
-        await first_look
-        await source.follow(self.state.observe_event, self._stop)
-
-    async def begun(self) -> None:
-        """Wait until the reader knows what the log held at the start."""
-        if self._first_look is not None:
-            await asyncio.wait({self._first_look})
-
-    def _say_untrusted(self) -> None:
-        """Log once that lines which look like statistics do not count."""
-        reader = self.state.reader
-        if reader is not None and reader.dropped["untrusted_lines"] and not self._said_untrusted:
-            self._said_untrusted = True
-            reason = (
-                "they name none of vLLM's loggers, so a user's text may have written them; if your log format prints "
-                "no logger and no file, set --predictor.log-trust=any"
-            )
-            LOG.warning("lines of the log do not count", extra={"predictor": self.state.name, "reason": reason})
-
-    async def stop(self) -> None:
-        """Read the log to its end and close it; give it up if that takes too long."""
-        self._stop.set()
-        if self._task is None:
-            return
-        _, late = await asyncio.wait({self._task}, timeout=STOP_SECONDS)
-        for task in late:
-            task.cancel()
-            LOG.warning("stopped before the end of the log was read", extra={"predictor": self.state.name})
-
-    async def refresh(self, timeout_seconds: float) -> None:
-        """Fetch the predictor's metrics within ``timeout_seconds`` and record success or failure."""
-        self._say_untrusted()
-        started = time.monotonic()
-        timeout_seconds = min(timeout_seconds, self.settings.timeout)
-        try:
-            snapshot = await self.fetcher.fetch(timeout_seconds)
-        except FetchError as error:
-            self.state.observe_failure(str(error), lost=error.reason == "connect")
-            self._say_once(error)
-            self.metrics_health = CollectorHealth(success=False, duration_seconds=time.monotonic() - started)
-            return
-        if snapshot is not self._observed or self.state.snapshot is None:  # scrapers at once share a fetch
-            self.observe(snapshot)
-        self._say_once(None)
-        self.metrics_health = CollectorHealth(success=True, duration_seconds=time.monotonic() - started)
-        left = timeout_seconds - (time.monotonic() - started)
-        if not self.state.version_asked and left > 0:
-            await self._ask_version(left)
-
-    async def _ask_version(self, timeout_seconds: float) -> None:
-        """Ask once; callers at the same time wait for that answer, each within its own ``timeout_seconds``."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                await self._asking_version.acquire()
-            try:
-                if not self.state.version_asked:
-                    self.state.observe_version(await self.fetcher.version(timeout_seconds))
-                    self._look_at_baseline()
-            finally:
-                self._asking_version.release()
-
-    def observe(self, snapshot: Snapshot) -> None:
-        """Take in a snapshot of the predictor's metrics."""
-        self.state.observe_snapshot(snapshot)
-        self._observed = snapshot
-        if snapshot.engines:
-            self._seen = snapshot
-        self._look_at_baseline()
-        found = self.state.too_many_engines
-        if found and not self._left_out:
-            LOG.warning("engines are left out", extra={"predictor": self.state.name, "reason": found})
-        self._left_out = found is not None
-
-    def pin(self, pinned: PinnedBaseline | None) -> None:
-        """Use this baseline from now on, or none."""
-        self.pinned, self._refusal = pinned, None
-        self.state.forget_verdict()
-        self._look_at_baseline()
-
-    def _look_at_baseline(self) -> None:
-        """Check that the baseline fits what runs; log each change once."""
-        if self.pinned is None or self._seen is None:
-            self.state.observe_baseline(None)
-            return
-        self.pinned.observe(self._seen, self.state.running.vllm_version)
-        self.state.observe_baseline(self.pinned.decoding)
-        refusal = self.pinned.fit.refusal or ""
-        if refusal == self._refusal:
-            return
-        self._refusal = refusal
-        about = {"predictor": self.state.name, "path": self.pinned.path}
-        if refusal:
-            LOG.warning("baseline is not served", extra={**about, "reason": refusal})
-        else:
-            LOG.info("baseline is served", extra={**about, "baseline": self.pinned.baseline.name})
-
-    def status(self) -> PredictorStatus:
-        """Return the predictor's status."""
-        baseline = _baseline_status(self.pinned) if self.pinned else None
-        return msgspec.structs.replace(self.state.status(), baseline=baseline)
-
-    def _say_once(self, error: FetchError | None) -> None:
-        """Log a failure or a recovery once, not at every scrape."""
-        failure = error.reason if error else None
-        if failure == self._failure:
-            return
-        self._failure = failure
-        if error:
-            about = {"predictor": self.state.name, "reason": str(error)}
-            LOG.warning("predictor's metrics cannot be read", extra=about)
-        else:
-            LOG.info("predictor's metrics are readable again", extra={"predictor": self.state.name})
+FRESH_SECONDS = 1.0  # known figures that are no older are not read again for a look
+LOOK_SECONDS = 0.2  # a look waits no longer for a read
+_NAP_SECONDS = 1.0  # then a reload has been noticed
 
 
 class ExporterRuntime:
@@ -240,9 +71,29 @@ class ExporterRuntime:
         if self._session is not None:
             await self._session.close()
 
-    async def refresh(self, timeout_seconds: float) -> None:
-        """Fetch all predictors' metrics at once, each within ``timeout_seconds``."""
-        await asyncio.gather(*(predictor.refresh(timeout_seconds) for predictor in self.predictors))
+    async def refresh(self, timeout_seconds: float) -> list[PredictorRuntime]:
+        """Fetch all predictors' metrics at once, each within ``timeout_seconds``; return those that were fetched.
+
+        A reload may replace them meanwhile. The new ones know nothing yet.
+        """
+        predictors = self.predictors
+        await asyncio.gather(*(predictor.refresh(timeout_seconds) for predictor in predictors))
+        return predictors
+
+    async def look(self) -> None:
+        """Begin to read the predictors that were not read lately, and wait a moment for what they answer."""
+        ages = [(predictor, predictor.age_seconds) for predictor in self.predictors]
+        reads = [predictor.read() for predictor, age in ages if age is None or age > FRESH_SECONDS]
+        if reads:
+            await asyncio.wait(reads, timeout=LOOK_SECONDS)
+
+    async def keep_reading(self) -> None:
+        """Read each predictor that nobody has asked for its interval; the first time at once. Cancel it to stop."""
+        while True:
+            for predictor in self.predictors:
+                if predictor.due_seconds <= 0:
+                    predictor.read()
+            await asyncio.sleep(min(_NAP_SECONDS, *(predictor.due_seconds for predictor in self.predictors)))
 
     async def reload(self) -> str | None:
         """Load the configuration again; return what is wrong with it. After an error the old one stays in force.
@@ -276,7 +127,7 @@ class ExporterRuntime:
         wanted: dict[str, PredictorRuntime] = {}
         for predictor in settings.predictors:
             current = self._predictors.get(predictor.name)
-            if current is not None and _same_but_baseline(current.settings, predictor) and same_window:
+            if current is not None and same_window and _may_run_on(current.settings, predictor):
                 wanted[predictor.name] = current
             else:
                 wanted[predictor.name] = PredictorRuntime(predictor, settings.window, self._session, self._large_body)
@@ -287,6 +138,9 @@ class ExporterRuntime:
         wanted, pinned = self._build(settings)
         replaced, self._predictors = self._predictors, wanted
         self._share_engines()
+        for own in settings.predictors:
+            wanted[own.name].settings = own
+            wanted[own.name].pin(pinned.get(own.name))  # before a scrape can see it
         for name, old in replaced.items():
             if wanted.get(name) is not old:
                 self.left_out += old.state.dropped
@@ -294,7 +148,6 @@ class ExporterRuntime:
         for name, predictor in wanted.items():
             if replaced.get(name) is not predictor:
                 predictor.start()
-            predictor.pin(pinned.get(name))
 
     def _share_engines(self) -> None:
         """Give every predictor its share of the engines of the process."""
@@ -319,24 +172,7 @@ def read_pinned(settings: Settings) -> dict[str, PinnedBaseline]:
     return {name: PinnedBaseline(path) for name, path in paths.items()}
 
 
-def _baseline_status(pinned: PinnedBaseline) -> BaselineStatus:
-    baseline = pinned.baseline
-    return BaselineStatus(
-        name=baseline.name,
-        recorded_at=baseline.recorded_at,
-        recorded_timestamp=baseline.recorded_timestamp,
-        duration_seconds=baseline.duration_seconds,
-        interrupted=baseline.interrupted,
-        model_name=baseline.model_name,
-        vllm_version=baseline.vllm_version,
-        served=pinned.fit.refusal is None,
-        refusal=pinned.fit.refusal,
-        remarks=pinned.remarks,
-        acceptance_ratio=pinned.acceptance_ratio,
-        mean_acceptance_length=pinned.mean_acceptance_length,
-        mean_latency_seconds={sli: histogram.mean for sli, histogram in baseline.histograms()},
-    )
-
-
-def _same_but_baseline(one: PredictorSettings, other: PredictorSettings) -> bool:
-    return msgspec.structs.replace(one, baseline=other.baseline) == other
+def _may_run_on(one: PredictorSettings, other: PredictorSettings) -> bool:
+    """Whether a predictor goes on, with its history, when its settings change from ``one`` to ``other``."""
+    same = msgspec.structs.replace(one, timeout=other.timeout, interval=other.interval, baseline=other.baseline)
+    return same == other

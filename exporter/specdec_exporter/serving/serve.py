@@ -24,7 +24,7 @@ from specdec_exporter.web.server import Endpoints, one_line_errors
 
 LOG = logging.getLogger("specdec")
 
-# With runtime.STOP_SECONDS, shutdown must end within 5 s, because the grace period is the operator's setting.
+# With predictorruntime.STOP_SECONDS, shutdown must end within 5 s, because the grace period is the operator's setting.
 SHUTDOWN_REQUESTS_SECONDS = 2.0
 # A file system that hangs may delay readiness no longer than this.
 FIRST_LOOK_SECONDS = 5.0
@@ -54,12 +54,14 @@ async def _live(settings: Settings, load: Callable[[], Settings]) -> int:
     except BaseException:
         await runtime.stop()
         raise
+    reading = asyncio.create_task(runtime.keep_reading())
     await _first_look(runtime, stop)
     if not stop.is_set():
         site.endpoints.ready = True
         LOG.info("ready", extra={"version": __version__, "predictors": len(runtime.predictors)})
     await stop.wait()
     site.endpoints.ready = False
+    reading.cancel()
     await _shut_down(runtime, runner)
     return 0
 
@@ -118,7 +120,7 @@ def _site(runtime: ExporterRuntime) -> _Site:
         basicauth.protect(app, protection.current)
         tls = protection.ssl_context()
     app.middlewares.append(Admission(runtime.left_out).middleware)  # who has no password yet takes no place of others
-    endpoints = Endpoints(runtime, SpecdecCollector(runtime))
+    endpoints = Endpoints(runtime, SpecdecCollector(runtime).collect)
     app.add_routes(endpoints.routes())
     return _Site(endpoints, app, tls)
 

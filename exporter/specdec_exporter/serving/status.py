@@ -40,13 +40,14 @@ class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The log reader's health."""
+    """The log reader's health. ``problem`` says in words why the log cannot be read; null if it can."""
 
     windows: int
     lines: int
     parse_errors: int
     bytes_behind: int
     last_line_timestamp: float | None
+    problem: str | None = None
 
 
 class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,12 +105,18 @@ class LoadStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One predictor."""
+    """One predictor. The figures are those of the last read, ``age_seconds`` ago.
+
+    ``processes`` answer at ``url``. Counts add up all of them; gauges show one at a time.
+    """
 
     inference_service: str
     url: str
+    age_seconds: float | None = None  # since the last read ended, well or not; null before the first
+    old: bool = False  # more than two intervals: the read since then does not end
+    processes: int = 1
     up: bool
-    up_reason: str | None  # why it is down, in words
+    up_reason: str | None  # why its metrics cannot be read, in words
     failed_start: FailedStart | None = None  # the last start by the log, if it failed
     state: StateName
     model_names: tuple[str, ...]

@@ -82,7 +82,7 @@ class PredictorView:
         self.policy = policy or load_policy()
         self.reader = reader
         self.up = False
-        self.up_reason: str | None = "not asked yet"
+        self.up_reason: str | None = "not read yet"
         self.restarts = 0
         self.snapshot: Snapshot | None = None  # None if the last fetch failed
         self.running = Running()

@@ -13,7 +13,6 @@ from itertools import pairwise
 import msgspec
 
 from specdec_exporter import bounds
-from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.speculation.acceptance import (
     acceptance_ratio,
@@ -198,7 +197,7 @@ class RequestGroups:
         if by == "temperature":
             known = record.temperature
             return UNKNOWN if known is None else self._names[bisect_left(self._bands, known)]
-        return plain((record.model if by == "adapter" else record.header) or UNKNOWN)
+        return (record.model if by == "adapter" else record.header) or UNKNOWN
 
 
 def band_names(upper: Sequence[float]) -> list[str]:

@@ -144,7 +144,7 @@ _SUBJECTS: dict[str, tuple[Level, str]] = {
 _WITHOUT_DRAFTS: dict[str, Verdict] = {
     "unreachable": Verdict(
         code="unknown",
-        headline="The predictor does not answer, so nothing is known",
+        headline="No metrics of the predictor, so nothing is known",
         reasons=(),
         action="Check that the predictor runs and that --predictor.url points at the port of its /metrics.",
     ),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from specdec_exporter import bounds
 from specdec_exporter.formatting import count, decimal, percent, plain
 from specdec_exporter.inspection.requests import RequestsAnalysis
-from specdec_exporter.predictor.log.lines import CHUNK_BYTES
 from specdec_exporter.speculation.requests import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
 from specdec_exporter.terminal.figures import print_spread
@@ -62,7 +62,7 @@ def _reading(analysis: RequestsAnalysis) -> str:
     if analysis.junk:
         words.append(f"{analysis.junk:,} lines that are no response (the first: {plain(analysis.junk_reason or '')})")
     if analysis.too_long:
-        words.append(f"{analysis.too_long:,} lines longer than {CHUNK_BYTES // 1024} KiB, which were skipped")
+        words.append(f"{analysis.too_long:,} lines longer than {bounds.LINE_BYTES // 1024} KiB, which were skipped")
     return "; ".join(words)
 
 
@@ -138,7 +138,7 @@ def _print_groups(console: Console, title: str, groups: Sequence[KindGroup]) -> 
 def _group_row(each: KindGroup) -> tuple[str, ...]:
     group = each.group
     return (
-        plain(each.value),
+        each.value,
         count(group.requests),
         percent(group.acceptance_ratio),
         *(percent(group.percentiles.get(name)) for name in ("p10", "p50", "p90")),
@@ -154,7 +154,7 @@ def _print_least_accepted(console: Console, analysis: RequestsAnalysis) -> None:
         indented(console, Text(words, style="dim"))
         return
     rows = [
-        (plain(each.request_id), percent(each.acceptance_ratio), count(each.drafts), plain(each.model or "-"))
+        (each.request_id, percent(each.acceptance_ratio), count(each.drafts), each.model or "-")
         for each in analysis.least_accepted
     ]
     indented(console, table("request", "rate", "drafts", "model", rows=rows))

@@ -7,7 +7,7 @@ import gzip
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
@@ -32,8 +32,11 @@ class Exporter(Protocol):
 
     settings: Settings
 
-    async def refresh(self, timeout_seconds: float) -> None:
-        """Fetch everything that is served, within ``timeout_seconds``."""
+    async def refresh(self, timeout_seconds: float) -> Any:
+        """Fetch everything that is served, within ``timeout_seconds``; return what was fetched."""
+
+    async def look(self) -> None:
+        """Begin to fetch what is not fresh, and wait for it a moment at most."""
 
     async def reload(self) -> str | None:
         """Load the configuration again; return the error, if any."""
@@ -43,11 +46,14 @@ class Exporter(Protocol):
 
 
 class Endpoints:
-    """The handlers. The owner sets ``ready`` when the sockets are bound."""
+    """The handlers. ``collect`` gives the metrics of what ``exporter`` fetched.
 
-    def __init__(self, exporter: Exporter, registry: Collector) -> None:
+    The owner sets ``ready`` when the sockets are bound.
+    """
+
+    def __init__(self, exporter: Exporter, collect: Callable[[Any], Iterable[Metric]]) -> None:
         self._exporter = exporter
-        self._registry = registry
+        self._collect = collect
         # Changing a link is allowed: the Content-Security-Policy hashes only script and style.
         link = f'href="{exporter.settings.web.telemetry_path.removeprefix("/")}"'
         self._page = PAGE.replace(b'href="metrics"', link.encode())
@@ -68,7 +74,8 @@ class Endpoints:
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Fetch the predictors within the scraper's timeout, then render their metrics."""
-        await self._exporter.refresh(scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds")))
+        seconds = scrape_timeout(request.headers.get("X-Prometheus-Scrape-Timeout-Seconds"))
+        fetched = await self._exporter.refresh(seconds)
         if request.transport is None:  # the scraper has left; rendering for it would make the next ones leave too
             return web.Response()
         encode, content_type = _encoder(request)
@@ -77,7 +84,7 @@ class Endpoints:
         key = content_type, packed
         if key not in self._renderings:
             # The states are looked at here and now; the thread writes down what they were.
-            taken = _Taken(self._registry.collect())
+            taken = _Taken(self._collect(fetched))
             rendering = asyncio.get_running_loop().run_in_executor(self._renderer, _render, encode, taken, packed)
             self._renderings[key] = rendering
             rendering.add_done_callback(lambda _: self._renderings.pop(key))
@@ -86,8 +93,8 @@ class Endpoints:
         return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"} if packed else headers)
 
     async def status(self, request: web.Request) -> web.Response:
-        """Return everything that the page shows, as JSON."""
-        await self._exporter.refresh(float("inf"))
+        """Return everything that the page shows, as JSON. A predictor that hangs delays nobody."""
+        await self._exporter.look()
         return _answer(request, msgspec.json.encode(self._exporter.status()), {"Content-Type": "application/json"})
 
     async def page(self, request: web.Request) -> web.Response:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from specdec_exporter import bounds
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.facts.deployment import KEPT_ARGUMENTS, KEPT_KEYS
 from specdec_exporter.predictor.log.events import EngineConfig, Malformed, RequestParams, ServerArguments
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE
@@ -101,7 +102,7 @@ def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
     method, draft_model, tokens = _speculative(speculative)
     return EngineConfig(
         speculative=speculative != "None" and method not in NOT_SPECULATIVE,
-        vllm_version=init["version"],
+        vllm_version=plain(init["version"]),
         engine_generation=(init["generation"] or "V0").lower(),
         model=_unquoted(fields.get("model")),
         served_model_name=_unquoted(fields.get("served_model_name")),
@@ -193,8 +194,8 @@ def _unquoted(value: str | None) -> str | None:
         first = re.match(_STRING, value[1:])
         return None if first is None else _unquoted(first[0])
     if value[0] in "'\"" and value[-1] == value[0] and len(value) > 1:
-        return re.sub(r"\\(['\"\\])", r"\1", value[1:-1])
-    return value
+        value = re.sub(r"\\(['\"\\])", r"\1", value[1:-1])
+    return plain(value)
 
 
 def parse_request_params(message: str) -> RequestParams | Malformed | None:
@@ -212,7 +213,7 @@ def parse_request_params(message: str) -> RequestParams | Malformed | None:
     if not closed:
         return Malformed(reason="the sampling parameters break off", incomplete=True)
     return RequestParams(
-        request_id=request["id"],
+        request_id=plain(request["id"]),
         temperature=_number(fields.get("temperature")),
         top_p=_number(fields.get("top_p")),
         top_k=_integer(fields.get("top_k")),

@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from specdec_exporter import bounds
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.counters import ReaderCounters
 
 FramedFormat = Literal["cri", "docker"]
@@ -83,7 +84,7 @@ def _unwrap_docker(line: bytes) -> Piece | None:
         payload=(text[:-1] if complete else text).encode(),
         stream=wrapped.stream,
         partial=not complete,
-        timestamp=wrapped.time,
+        timestamp=wrapped.time and plain(wrapped.time),
     )
 
 

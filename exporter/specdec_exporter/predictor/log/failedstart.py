@@ -21,6 +21,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from specdec_exporter import bounds
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.facts.failures import UNKNOWN, known_cause
 from specdec_exporter.predictor.log.events import EngineConfig, LogEvent, ServerArguments, ServerReady, StartFailure
 
@@ -191,7 +192,7 @@ class StartWatch:
             self._held.append(
                 StartFailure(
                     failure=code,
-                    message=_plain(found.message),
+                    message=_shortened(found.message),
                     timestamp=found.timestamp,
                     process=found.process,
                 )
@@ -217,10 +218,10 @@ def _parts(text: str) -> Iterator[str]:
                 yield from value.split("\n")
 
 
-def _plain(said: str) -> str:
+def _shortened(said: str) -> str:
     """Shorten a line, and drop the values of arguments: one may be a secret."""
     before, found, arguments = said.partition(_ARGUMENTS)
     if found:
         names = [word.partition("=")[0] for word in arguments.split() if word.startswith("-")]
         said = f"{before}{found}{' '.join(names)}"
-    return said[: bounds.MESSAGE_CHARACTERS]
+    return plain(said[: bounds.MESSAGE_CHARACTERS])

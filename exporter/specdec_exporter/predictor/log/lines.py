@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
 
-# The size of one read and the limit of a line. The longest line of interest, the engine-init line, has a few KiB.
-CHUNK_BYTES = 256 * 1024
+# The size of one read, and so of the longest line: a longer one does not fit. The longest line of interest, the
+# engine-init line, has a few KiB.
+CHUNK_BYTES = bounds.LINE_BYTES
 
 
 class Scanner(Protocol):

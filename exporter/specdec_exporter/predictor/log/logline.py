@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.events import EngineConfig, Event, Malformed, SpecDecoding
 from specdec_exporter.predictor.log.message import (
     NOWHERE,
@@ -309,7 +310,7 @@ def _text(fields: Mapping[str, object], keys: tuple[str, ...]) -> str | None:
     for key in keys:
         value = fields.get(key)
         if isinstance(value, str) and value:
-            return value
+            return plain(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
     return None

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.log.configline import (
     SERVER_ARGUMENTS,
@@ -132,5 +133,5 @@ def _warning(message: str, origin: Origin, how: How) -> PredictorWarning | None:
             # The compilation monitor also logs at INFO that it runs.
             found = origin.level == "WARNING" and (found or module(origin.tag or "") == "jit_monitor")
         if found:
-            return PredictorWarning(warning=code, message=message[:_MAX_WARNING_LENGTH])
+            return PredictorWarning(warning=code, message=plain(message[:_MAX_WARNING_LENGTH]))
     return None

@@ -6,7 +6,6 @@ import re
 import time
 from typing import Final, Literal
 
-from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor import versions
 from specdec_exporter.predictor.log.container import PartialLines, Piece, detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -154,7 +153,7 @@ class LogScanner:
 
     def _detect_format(self, buffer: bytearray, end: int) -> None:
         """Detect a framed format by the first line. A plain line decides nothing, because framed lines may follow."""
-        found = detect_format(bytes(buffer[: min(_line_end(buffer, 0, end), LINE_BYTES)]))
+        found = detect_format(bytes(buffer[: _line_end(buffer, 0, end)]))
         if found is not None and found != self._format:
             self._set_format(found)
 
@@ -202,7 +201,7 @@ class LogScanner:
     def _watch_start(self, buffer: bytes | bytearray, position: int, end: int) -> int:
         """Look at the lines from ``position`` to ``end`` while they may tell of a start; return ``end``."""
         while self._events.watches_start and position < end:
-            stop = min(_line_end(buffer, position, end), position + LINE_BYTES)
+            stop = _line_end(buffer, position, end)
             line = bytes(buffer[position:stop])
             piece = self._unwrap(line)
             text, timestamp = (line, None) if piece is None else (piece.payload, piece.timestamp)
@@ -214,11 +213,8 @@ class LogScanner:
 
     def _take_line_at(self, buffer: bytearray, start: int, end: int) -> int:
         stop = _line_end(buffer, start, end)
-        if stop - start > LINE_BYTES:
-            self._counters.oversized_lines += 1
-        else:
-            previous = _line_before(buffer, start) if start else self._last_line
-            self._take_line(bytes(buffer[start:stop]), previous, goes_on=buffer.startswith(b",", stop + 1, end))
+        previous = _line_before(buffer, start) if start else self._last_line
+        self._take_line(bytes(buffer[start:stop]), previous, goes_on=buffer.startswith(b",", stop + 1, end))
         return stop + 1
 
     def _take_line(self, line: bytes, previous: bytes, *, goes_on: bool = False) -> None:

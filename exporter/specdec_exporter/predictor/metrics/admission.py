@@ -6,16 +6,22 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 
 from specdec_exporter import bounds
+from specdec_exporter.formatting import plain
 
-EngineKey = tuple[str, str]  # model_name and engine
+EngineKey = tuple[str, str]  # model_name and engine; until `shown`, as the body spells them
 # Identifies a value within its figure: a bucket's bound (float), a draft position (int), a finished reason or one of
 # the words "", "sum" and "count" (str). None if the label is missing or makes no sense.
 Key = float | int | str | None
 _MOST_TOLD_APART = 16 * bounds.ENGINES  # further engines beyond the bound are not told apart
 
 
+def shown(engine: EngineKey) -> EngineKey:
+    """Return model and engine as the snapshot has them."""
+    return plain(engine[0]), plain(engine[1])
+
+
 class Admission:
-    """Admits the series of one body, up to ``most_engines`` engines; ``known`` ones keep their place.
+    """Admits the series of one body, up to ``most_engines`` engines; ``known`` ones, as shown, keep their place.
 
     ``dropped`` counts what is left out: ``engines``, and single ``series``, ``positions`` and ``labels``.
     """
@@ -55,7 +61,7 @@ class Admission:
         return False
 
     def _has_place(self, engine: EngineKey) -> bool:
-        if engine in self._known:
+        if shown(engine) in self._known:
             return True
         if self._new < self._most:
             self._new += 1
@@ -66,7 +72,7 @@ class Admission:
 
     def engines(self) -> set[EngineKey]:
         """Return the engines that stay: the known ones of this body, then the others in its order."""
-        ordered = sorted(self._series, key=lambda engine: engine not in self._known)
+        ordered = sorted(self._series, key=lambda engine: shown(engine) not in self._known)
         kept = ordered[: self._most]
         if left_out := len(ordered) - len(kept) + len(self._others):
             self.dropped["engines"] += left_out

@@ -10,6 +10,7 @@ import os
 import re
 import traceback
 import zlib
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -21,7 +22,8 @@ from yarl import URL
 
 from specdec_exporter import __version__, bounds
 from specdec_exporter.config import SYSTEM_TRUST, Access
-from specdec_exporter.errors import ConfigError, ExpositionError, FetchError
+from specdec_exporter.errors import ConfigError, ExpositionError, FetchError, FetchReason
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.access import Credentials
 from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -64,6 +66,7 @@ class _Flight:
     def __init__(self, task: asyncio.Task[Snapshot]) -> None:
         self.task = task
         self.waiting = 0
+        self.failed = False  # and counted
         task.add_done_callback(_free_body)
 
 
@@ -106,6 +109,7 @@ class MetricsFetcher:
         large_body: asyncio.Lock | None = None,
     ) -> None:
         self.most_engines = most_engines
+        self.failures: Counter[FetchReason] = Counter()  # requests for the metrics
         self._session = session
         self._lengths = lengths
         self._large_body = large_body or asyncio.Lock()
@@ -127,18 +131,26 @@ class MetricsFetcher:
             flight = self._flight = _Flight(asyncio.create_task(self._fetch()))
         flight.waiting += 1
         try:
-            async with asyncio.timeout(timeout_seconds):
-                return await asyncio.shield(flight.task)
-        except TimeoutError as error:
-            raise FetchError(
-                "timeout", f"GET {_shown(self._metrics_url)} did not answer in full within {timeout_seconds:g} s"
-            ) from error
+            return await self._landed(flight, timeout_seconds)
+        except FetchError as error:
+            self.failures[error.reason] += not flight.failed
+            flight.failed = True
+            raise
         finally:
             flight.waiting -= 1
             if not flight.waiting and (flight.task.done() or not self._parsing):
                 flight.task.cancel()
                 if self._flight is flight:
                     self._flight = None
+
+    async def _landed(self, flight: _Flight, timeout_seconds: float) -> Snapshot:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await asyncio.shield(flight.task)
+        except TimeoutError as error:
+            raise FetchError(
+                "timeout", f"GET {_shown(self._metrics_url)} did not answer in full within {timeout_seconds:g} s"
+            ) from error
 
     async def version(self, timeout_seconds: float) -> str | None:
         """Return the release of vLLM from ``GET /version``, e.g. ``0.32.0``; ``None`` if there is no such answer."""
@@ -148,7 +160,7 @@ class MetricsFetcher:
     async def models(self, timeout_seconds: float) -> dict[str, str | None]:
         """Return loaded models by served name, from ``GET /v1/models``; empty if there is no such answer."""
         found = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=bounds.MODELS_BODY_BYTES)
-        return {model.id: model.root for model in found.data} if found else {}
+        return {plain(model.id): model.root and plain(model.root) for model in found.data} if found else {}
 
     async def ask(
         self, path: str, kind: type[_Answer], timeout_seconds: float, *, max_bytes: int = bounds.BODY_BYTES

@@ -23,6 +23,7 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 REMEMBERED_SECONDS: Final = 600.0  # after its last answer, a process is remembered
 # Start times count from the machine's boot time, which has whole seconds; and an answer is older than its reading.
 _COARSE_SECONDS: Final = 2.0
+_MUCH_FASTER: Final = 3.0
 
 _SCALARS: Final = (
     *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions"),
@@ -64,6 +65,12 @@ class _Process:
     at: float
     last: dict[EngineKey, _Values] = field(default_factory=dict)
     fallen: dict[tuple[EngineKey, _Figure], float] = field(default_factory=dict)
+
+    def likely_growth(self, now: float) -> float:
+        """Return the most that it has counted since its last answer, if not much faster than in its life before."""
+        age = self.at - self.born
+        counted = sum(_height(value) for values in self.last.values() for value in values.values())
+        return _MUCH_FASTER * counted * (now - self.at) / age if age > 0 else math.inf
 
 
 class Processes:
@@ -120,19 +127,21 @@ class Processes:
 
     def _process(self, raw: Snapshot, values: Mapping[EngineKey, _Values], now: float) -> _Process | None:
         start = raw.process_start_time_seconds
-        for process in self._known:
-            if start is not None and process.start == start:
-                return process
-        if self._is_another_generation(raw):
+        same = next((process for process in self._known if process.start == start), None)
+        if (start is None or same is None) and self._is_another_generation(raw):
             return None
-        # A start time may jitter, but two replicas that started together have nearly the same one.
         like = [
             (distance, process)
             for process in reversed(self._known)
-            if None in (start, process.start) or abs((start or 0.0) - (process.start or 0.0)) <= _COARSE_SECONDS
-            if (distance := _distance(process, values, now)) is not None
+            if _is_near(process.start, start) and (distance := _distance(process, values, now)) is not None
         ]
-        return min(like, key=lambda each: each[0])[1] if like else None
+        if not like:
+            return None if start is None else same
+        growth, nearest = min(like, key=lambda each: each[0])
+        # A start time may jitter, but replicas that started together have nearly the same one. If an answer can follow
+        # several of them, they were one.
+        jitters = same is not None or len(like) > 1 or growth <= nearest.likely_growth(now)
+        return nearest if jitters else None
 
     def _is_another_generation(self, raw: Snapshot) -> bool:
         return None not in (self._generation, raw.engine_generation) and raw.engine_generation != self._generation
@@ -223,6 +232,10 @@ def _bound(kept: dict[Any, Any], shown: Container[Any], most: int) -> None:
     if len(kept) > most:
         for name in [each for each in kept if each not in shown]:
             del kept[name]
+
+
+def _is_near(one: float | None, other: float | None) -> bool:
+    return one is other if one is None or other is None else abs(one - other) <= _COARSE_SECONDS
 
 
 def _born(raw: Snapshot, now: float, wall_now: float) -> float:

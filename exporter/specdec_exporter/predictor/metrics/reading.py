@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdec_exporter import bounds
+from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.admission import Admission, EngineKey, Key
+from specdec_exporter.predictor.metrics.admission import Admission, EngineKey, Key, shown
 from specdec_exporter.predictor.metrics.families import COUNTER_FIELDS, Meaning, Shape
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 
@@ -27,7 +28,8 @@ class EngineReader:
 
     A NaN, a negative number and one above :data:`bounds.COUNT` (above 1 for a ratio) give no figure; neither does a map
     or histogram that holds one. If a series appears twice with equal values, it counts once; with different values, it
-    does not count.
+    does not count. Of two engines, or two reasons, that :func:`formatting.plain` makes the same, the first of the body
+    counts.
     """
 
     def __init__(self, admission: Admission) -> None:
@@ -53,19 +55,21 @@ class EngineReader:
         figure[key] = value if figure.get(key, value) == value else math.nan
 
     def engines(self) -> tuple[EngineSnapshot, ...]:
-        """Return the engines that stay. ``dropped`` of the admission then also counts unusable ``values`` and
-        ``histograms`` with too many buckets.
+        """Return the engines that stay. ``dropped`` of the admission then also counts unusable ``values``,
+        ``histograms`` with too many buckets, and ``labels`` that look like earlier ones.
         """
-        kept = self._admission.engines()
-        return tuple(
-            EngineSnapshot(
-                model_name=name[0],
-                engine=name[1],
-                **self._capacity_of(name[1]),
-                **_read(self._figures[name], self._admission.dropped),
-            )
-            for name in sorted(kept)
-        )
+        dropped, kept = self._admission.dropped, self._admission.engines()
+        found: dict[EngineKey, EngineSnapshot] = {}
+        for spelled, figures in self._figures.items():
+            if spelled not in kept:
+                continue
+            if (name := shown(spelled)) in found:
+                dropped["labels"] += sum(map(len, figures.values()))
+                continue
+            model, engine = name
+            capacity = self._capacity_of(spelled[1])
+            found[name] = EngineSnapshot(model_name=model, engine=engine, **capacity, **_read(figures, dropped))
+        return tuple(found[name] for name in sorted(found))
 
     def _capacity_of(self, engine: str) -> dict[str, Any]:
         """Return the KV cache of an engine. vLLM sums the blocks of all engines of a process."""
@@ -118,12 +122,23 @@ def _read(figures: Mapping[_Figure, Mapping[Key, float]], dropped: Counter[str])
             continue
         if None in values or (shape == "histogram" and not _is_whole(values)):
             continue
-        value = _FIGURES[shape](field, values)
+        value = _FIGURES[shape](field, _as_shown(values, dropped) if shape == "map" else values)
         if value is not None:
             found.setdefault(field, value)
         # A gauge without a value yet reads NaN.
         elif shape != "scalar" or field in COUNTER_FIELDS or not math.isnan(values[""]):
             dropped["values"] += 1
+    return found
+
+
+def _as_shown(values: Mapping[Key, float], dropped: Counter[str]) -> Mapping[Key, float]:
+    found: dict[Key, float] = {}
+    for spelled, value in values.items():
+        key = plain(spelled) if isinstance(spelled, str) else spelled
+        if key in found:
+            dropped["labels"] += 1
+        else:
+            found[key] = value
     return found
 
 

@@ -5,8 +5,22 @@ from __future__ import annotations
 import platform
 
 from specdec_exporter import __version__
+from specdec_exporter.errors import FetchReason
 from specdec_exporter.serving.families.family import SERVICE, Group, counter, gauge
-from specdec_exporter.serving.runtime import CollectorHealth, ExporterRuntime, PredictorRuntime
+from specdec_exporter.serving.predictorruntime import CollectorHealth, PredictorRuntime
+from specdec_exporter.serving.runtime import ExporterRuntime
+
+REASONS: dict[FetchReason, str] = {
+    "connect": "no connection: nobody listens, the name has no address, the certificate is not trusted",
+    "timeout": "no complete answer within the scraper's timeout or `--predictor.timeout`",
+    "http_status": "another status than 200",
+    "redirect": "to another host or port, or too often",
+    "credentials": "a file of the token or the certificates cannot be used; nothing was asked",
+    "too_large": "more than any predictor answers",
+    "truncated": "the answer breaks off",
+    "encoding": "neither plain UTF-8 nor gzip",
+    "not_metrics": "something else than metrics, such as HTML",
+}
 
 
 def _collectors(predictor: PredictorRuntime) -> dict[str, CollectorHealth]:
@@ -21,6 +35,12 @@ SCRAPE: Group[PredictorRuntime] = Group(
             "specdec_up",
             "1 if this scrape's fetch of the predictor's metrics succeeded, else 0. Never remembered.",
             lambda p: p.state.up,
+        ),
+        counter(
+            "specdec_fetch_failures_total",
+            "Requests for the predictor's metrics that gave none, by reason. Log, page and check say it in words.",
+            lambda p: {reason: p.fetcher.failures[reason] for reason in REASONS},
+            labels=("reason",),
         ),
         gauge(
             "specdec_predictor_processes",
@@ -38,7 +58,8 @@ SCRAPE: Group[PredictorRuntime] = Group(
         ),
         gauge(
             "specdec_scrape_collector_success",
-            "1 if the last fetch (`metrics`) or round of reading (`log`) succeeded, else 0.",
+            "1 if the last fetch (`metrics`) or round of reading (`log`) succeeded, else 0. `log` is 0 while there is "
+            "no file or one cannot be read. Log, page and check say why.",
             lambda p: {name: health.success for name, health in _collectors(p).items()},
             absent="`log`: no log is read",
             labels=("collector",),
