@@ -80,13 +80,13 @@ def judged(
     def take(lines: list[str]) -> None:
         got.update(line for line in lines if not line.startswith("banner"))
 
-    def look(seconds: float = 0.0, *, may_miss: bool = False) -> None:
+    def look(seconds: float = 0.0, *, may_miss: bool = False, blind: bool = False) -> None:
         before = gaps_of(reading)
         take(reading.wait(seconds))
         gone = len(set(life.written) - past - got.keys() - required)
         gaps = gaps_of(reading) - before
         verdict.gaps += gaps
-        verdict.silent += 0 if gaps else max(0, gone - verdict.gone)
+        verdict.silent += 0 if gaps or blind else max(0, gone - verdict.gone)
         verdict.false_gaps += 0 if may_miss else gaps
         verdict.gone = gone
 
@@ -100,14 +100,15 @@ def judged(
         if step.exporter == "restarts":
             reading = reader()
             look()
-        recognisable = life.log.path.stat().st_size > 0  # a copy of an empty file could be of any
+        # A copy of an empty file could be of any, and after a stop only its inode is known, which may be another's.
+        empty = life.log.path.stat().st_size == 0
         for _ in range(step.rotations):
             life.rotate()
         life.write(step.lines)
-        if step.exporter.startswith("is"):
+        if down := step.exporter in ("is stopped", "is killed"):
             reading = reader()
         required |= life.on_disk() - past
-        look(step.seconds, may_miss=step.rotations > 0 and (scheme.removes or not recognisable))
+        look(step.seconds, may_miss=step.rotations > 0 and (scheme.removes or empty), blind=empty and down)
     look(ROTATE_WAIT_SECONDS + 1)
     take(reading.close())
     life.end()
