@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from specdec_exporter.predictor.sources.rotation import base_of, siblings
 
 

@@ -151,24 +151,6 @@ def test_half_a_line_that_is_read_again_in_a_copy_counts_once(log: Log, copied: 
     assert reader.counters.bytes == len("before\nfirst\nhalf a line\n")
 
 
-@pytest.mark.parametrize("truncates", [False, True])
-def test_a_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_once(log: Log, truncates: bool) -> None:
-    state = log.path.with_name("positions.json")
-    reader = Reader(log.path, state=state)
-    reader.read()
-    log.write("one")
-    log.rotate()
-    log.write("two")
-    assert reader.wait() == ["one", "two"]
-    reader.close()
-    log.write("three")
-    log.sibling(".1").append(log.path.read_bytes())
-    if truncates:
-        log.truncate()
-    log.write("four")
-    assert Reader(log.path, state=state).read() == ["three", "four"]
-
-
 @pytest.mark.parametrize("rotates", [False, True])
 def test_input_output_errors_are_counted_and_lose_nothing(
     log: Log, reader: Reader, monkeypatch: pytest.MonkeyPatch, rotates: bool

@@ -73,7 +73,8 @@ class FileSet:
         self._counters = counters
         self._start = start
         self._directories = directories
-        self._logs = {path: _Log(path) for path in paths if not is_glob(path)}
+        self._paths = [path for path in paths if not is_glob(path)]
+        self._logs = {path: _Log(path) for path in self._paths}
         self._begun_ns = time.time_ns()
         self._here: set[Identity] = set()  # what is under a path of a log
         self._known: dict[Identity, Position] = {}  # closed files: how far they need no reading
@@ -96,7 +97,7 @@ class FileSet:
         self._known = {one.identity: one for one in saved.files}
         lost = {one.path: one for one in saved.files if not one.rotated and not one.foreign}
         for place in findings.places:
-            if (file := self._open(place.path, now)) is None:
+            if (file := self._open(place.path)) is None:
                 self._unopened[place.identity] = place.size_bytes
                 continue
             self._log(place.path).live = file
@@ -115,7 +116,13 @@ class FileSet:
             log = self._log(path)
             log.modified_ns = position.modified_ns
             self._known.pop(position.identity, None)
-            self._queue([*self._between(log, now, lost=position), *([log.live] if log.live else [])])
+            between = self._between(log, now, lost=position)
+            live = [log.live] if log.live else []
+            for file in live:
+                rewritten = file.identity == position.identity and position.begins(file.fd)
+                if not between and rewritten and file.size_bytes >= position.offset:
+                    self._place(file, None if self._start == "end" else 0)  # nothing shows which of it was read
+            self._queue([*between, *live])
         for log in self._logs.values():
             self._note(log, now)
             if log.live is not None:
@@ -140,6 +147,7 @@ class FileSet:
         left_out = {place.identity for place in findings.left_out}
         for file in [file for file in self.files if file.identity in left_out]:
             self.close(file)
+            self._logs.pop(file.path, None)
         places = {place.path: place for place in findings.places}
         paths = {place.identity: place.path for place in findings.places}
         self._here = set(paths)
@@ -166,7 +174,7 @@ class FileSet:
         if place.identity in opened:  # renamed where a glob finds both names
             log.live = opened[place.identity]
             return
-        file = self._open(place.path, now)
+        file = self._open(place.path)
         if file is None:
             return
         log.live = file
@@ -190,6 +198,8 @@ class FileSet:
         before, log.live = log.live, None
         if before is not None or log.unsettled or self._has_changed(log):
             self._follow(log, before, [], now)
+        if log.path not in self._paths and not log.unsettled:
+            del self._logs[log.path]
 
     def _follow(self, log: _Log, before: LogFile | None, live: list[LogFile], now: float) -> None:
         """Queue what was under the path of a log, what it was in between, and what is there now."""
@@ -199,7 +209,7 @@ class FileSet:
         self._queue([*held, *between, *live])
         self._counters.rotations += len(between) + bool(held and live)
         visible = {place.identity for place in log.beside.places} | self._here
-        if held and not log.unsettled and held[0].identity not in visible and not self._has_copy(held[0]):
+        if held and live and not log.unsettled and held[0].identity not in visible and not self._has_copy(held[0]):
             # It was compressed or deleted, and so may be what nobody has seen.
             gone = sum(place.identity not in visible for place in known.places)
             packed = len(log.beside.packed - known.packed)
@@ -218,6 +228,7 @@ class FileSet:
         log.modified_ns = file.modified_ns
         copies = self._between(log, now, lost=file.position())
         for copy in copies[:1]:
+            copy.seen = max(copy.offset, min(file.seen, copy.size_bytes)) if copy.copied else copy.seen
             # The scanner moves to the copy, because lines that belong together may stand on both sides of the place.
             copy.cutter.scanner, file.cutter.scanner = file.cutter.scanner, copy.cutter.scanner
         file.cutter.scanner.reset()
@@ -394,7 +405,7 @@ class FileSet:
     def _log(self, path: str) -> _Log:
         return self._logs.setdefault(path, _Log(path))
 
-    def _open(self, path: str, now: float) -> LogFile | None:
+    def _open(self, path: str) -> LogFile | None:
         """Open ``path``, unless it is open already."""
         try:
             fd, status = open_regular(path)
@@ -407,12 +418,11 @@ class FileSet:
         if any(other.identity == file.identity for other in self.files):
             file.close()
             return None
-        file.grew_at = now
         return file
 
     def _open_beside(self, log: _Log, place: Place, now: float) -> LogFile | None:
         """Open a file that was at the path of a log."""
-        file = self._open(place.path, now)
+        file = self._open(place.path)
         if file is None:
             log.unsettled |= place.path in self.troubles
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import errno
 import hashlib
+import math
 import os
 import stat
 from pathlib import Path
@@ -59,7 +60,14 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
             if not self.marker_bytes <= self.offset <= os.fstat(fd).st_size:
                 return False
             marker = os.pread(fd, self.marker_bytes, self.offset - self.marker_bytes)
-            return digest(os.pread(fd, self.head_bytes, 0)) == self.head_digest and digest(marker) == self.marker_digest
+        except OSError:
+            return False
+        return self.begins(fd) and digest(marker) == self.marker_digest
+
+    def begins(self, fd: int) -> bool:
+        """Whether ``fd`` begins like the file of this place; no if it cannot be read."""
+        try:
+            return digest(os.pread(fd, self.head_bytes, 0)) == self.head_digest
         except OSError:
             return False
 
@@ -119,7 +127,7 @@ class LogFile:
         self.seen = 0  # end of the bytes read: offset, or the end of the unterminated line
         self.drained = False  # read to its end at the last look
         self.retired_at: float | None = None  # when it was found to have left its path
-        self.grew_at = 0.0
+        self.grew_at = -math.inf
         self.flushed = False
         self.predecessor: LogFile | None = None  # to be read to its end first
         self.copied = False  # it was made by copying the log, perhaps in the middle of a line

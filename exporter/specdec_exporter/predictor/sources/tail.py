@@ -264,6 +264,8 @@ class LogFollower:
                 events += piece[0]
                 max_bytes -= piece[1]
                 self.counters.bytes += file.seen - seen
+                if file.seen > seen:
+                    file.grew_at = now
         self.more = busy
         return events
 
