@@ -139,7 +139,8 @@ class FileSet:
     def _resume(self, file: LogFile, position: Position, lost: dict[str, Position]) -> None:
         self._take_up(file, position)
         self._log(file.path).modified_ns = position.modified_ns
-        lost.pop(position.path, None)
+        if lost.get(position.path) is position:
+            del lost[position.path]
 
     def update(self, findings: Findings, now: float) -> None:
         """Take in a further look: which files have left their path, which are new, and what came between them."""
@@ -152,9 +153,9 @@ class FileSet:
         paths = {place.identity: place.path for place in findings.places}
         self._here = set(paths)
         for file in self.files:
-            if file.identity in paths:
-                file.path, file.retired_at = paths[file.identity], None
-            elif file.retired_at is None:
+            if paths.get(file.identity) == file.path:
+                file.retired_at = None
+            elif file.retired_at is None:  # a glob may find it by its new name
                 file.retired_at = now
                 self.moved = True
         for place in findings.places:
@@ -173,6 +174,8 @@ class FileSet:
         opened = {file.identity: file for file in self.files}
         if place.identity in opened:  # renamed where a glob finds both names
             log.live = opened[place.identity]
+            return
+        if self._is_own(place) and self._is_read(place):
             return
         file = self._open(place.path)
         if file is None:
@@ -375,7 +378,8 @@ class FileSet:
 
     def _is_own(self, place: Place) -> bool:
         """Whether it is a closed file of this log."""
-        return self._is_read(place) and not self._known[place.identity].foreign
+        self._is_read(place)  # forgets what another file with its inode was
+        return place.identity in self._known and not self._known[place.identity].foreign
 
     def _has_copy(self, file: LogFile) -> bool:
         """Whether a file that needs no reading is a copy of an open one."""
@@ -472,7 +476,7 @@ def _end_of_copy(log: LogFile, copy: LogFile) -> int:
     """Return how much of ``copy`` was read, or will be, in ``log``, which it replaced; 0 if it is no copy of it."""
     end = at = log.offset
     try:
-        if os.fstat(log.fd).st_nlink or not at or not log.position().holds_in(copy.fd):
+        if os.fstat(log.fd).st_nlink or not log.position().holds_in(copy.fd):
             return 0
         same = CHUNK_BYTES
         while same == CHUNK_BYTES:
