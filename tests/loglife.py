@@ -162,6 +162,7 @@ class LogLife(RuleBasedStateMachine):
             self.newest = self.dated(100 + self.number)
             self.log.path.rename(self.newest.path)
             self.log.path.touch()
+            self.log.stamp()
         self.unread.clear()  # they stand in a file that remains
         self.is_open = self.recognisable = False
 
@@ -336,7 +337,7 @@ class LogLife(RuleBasedStateMachine):
         else:
             self.number += 1
             self.newest = self.dated(100 + self.number)
-            shutil.copyfile(self.log.path, self.newest.path)
+            self.log.copy_to(self.newest)
             self.log.truncate()
         if not self.recognisable:
             self.required -= self.unread  # a file of which nothing was seen cannot be missed

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -229,17 +230,23 @@ class FileSet:
         self._directories.refresh()  # the copy may be new
         log = self._log(file.path)
         log.modified_ns = file.modified_ns
-        copies = self._between(log, now, lost=file.position())
-        for copy in copies[:1]:
-            copy.seen = max(copy.offset, min(file.seen, copy.size_bytes)) if copy.copied else copy.seen
+        with contextlib.suppress(OSError):  # another file may have taken its place by now
+            status = Path(log.path).stat()
+            self._here.add((status.st_dev, status.st_ino))
+        lost = file.position()
+        between = self._between(log, now, lost=lost)
+        for copy in [each for each in between[:1] if each.copied]:
+            copy.seen = max(copy.offset, min(file.seen, copy.size_bytes))
             # The scanner moves to the copy, because lines that belong together may stand on both sides of the place.
             copy.cutter.scanner, file.cutter.scanner = file.cutter.scanner, copy.cutter.scanner
         file.cutter.scanner.reset()
-        self._queue([*copies, file])
         try:
-            file.rewind(anew=bool(copies))
+            file.rewind(anew=bool(between))
         except OSError as error:
             self.lose(file, error)
+        # The log may have been rotated after it was cut.
+        older = [each for each in between if each.copied or each.modified_ns <= file.modified_ns]
+        self._queue([*older, file, *(each for each in between if each not in older)])
 
     def lose(self, file: LogFile, error: OSError) -> None:
         """Close ``file``, which cannot be read any more. If it returns, go on at the same place."""
@@ -463,7 +470,7 @@ class FileSet:
         """Make each file of ``chain`` wait for the one before it."""
         for older, newer in itertools.pairwise(chain):
             newer.predecessor = older
-        self.files = [*(file for file in self.files if file not in chain), *chain]
+        self.files += [file for file in chain if file not in self.files]
 
 
 def _is_new(file: LogFile, saved: Saved) -> bool:

@@ -124,8 +124,8 @@ def _stems(path: str) -> tuple[str, ...]:
     """Return how the names begin that rotation gives to the log at ``path``, whatever it adds."""
     name, target = os.path.basename(path), os.path.basename(os.path.realpath(path))  # noqa: PTH119
     stems = [name.rpartition(".")[0] or name]
-    if target != name:  # a link to the newest of several files: vllm-0001.log
-        stems.append(re.split(r"\d", target)[0])
+    if target != name:  # perhaps a link to the newest of several files: vllm-0001.log
+        stems.append(re.split(r"\d", target.rpartition(".")[0] or target)[0])
     if name == "current":  # of svlogd, multilog and s6-log, which rename it to its time
         stems.append("@")
     return tuple(stems)
