@@ -230,7 +230,11 @@ class LogLife(RuleBasedStateMachine):
         if damage == "gone":
             self.state.unlink()
         elif damage == "older":  # of another log
-            self.state.write_bytes(saved.replace(b'"path":"', b'"path":"/elsewhere').replace(b'"inode":', b'"inode":9'))
+            self.state.write_bytes(
+                saved.replace(b'"path":"', b'"path":"/elsewhere')
+                .replace(b'"paths":["', b'"paths":["/elsewhere')
+                .replace(b'"inode":', b'"inode":9')
+            )
         else:
             content = self.state.read_bytes()
             self.state.write_bytes({"torn": content[: len(content) // 2], "empty": b"", "garbage": b"\0" * 99}[damage])

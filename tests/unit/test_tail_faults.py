@@ -175,6 +175,23 @@ def test_input_output_errors_are_counted_and_lose_nothing(
     assert reader.follower.healthy
 
 
+def test_a_log_that_is_not_there_is_said_once_when_it_has_lasted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = Log(tmp_path / "vllm.log")
+    reader = Reader(log.path)
+    reader.read()
+    assert reader.follower.problem == f"there is no log file at {log.path} yet"
+    for _ in range(10):
+        reader.wait(15)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    log.write("one")
+    assert reader.read() == ["one"]
+    assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.INFO]
+    assert reader.follower.problem is None
+
+
 # --- several paths ----------------------------------------------------------------------------------------------------
 
 

@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.lines import CHUNK_BYTES, LineCutter, Scanner
-from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position, common_length, open_regular
+from specdec_exporter.predictor.log.lines import Scanner
+from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position
+from specdec_exporter.predictor.sources.openfiles import OpenFiles
 from specdec_exporter.predictor.sources.places import Beside, Directories, Findings, Place, is_glob
 from specdec_exporter.predictor.sources.positions import Saved
 
 _logger = logging.getLogger(__name__)
 
-_MOST_KNOWN = 8 * bounds.LOG_FILES  # closed files that are remembered
 _CLOCK_TICK_NS = 1_000_000_000  # the coarsest modification times, on some network file systems
 _SAY_AGAIN_SECONDS = 60.0
+_GONE = "it was cut, or rotated while nobody read it, and its rest is gone"
 
 Start = Literal["end", "start"]
 
@@ -52,12 +49,8 @@ class _Log:
     directories: tuple[int, ...] = ()
 
 
-class FileSet:
-    """The open files of one predictor. ``files`` are in the order of reading: each after its predecessor.
-
-    ``troubles`` maps each unreadable path to the reason. ``moved`` says that the set has changed. Times are seconds of
-    the caller's clock. Problems with files raise nothing.
-    """
+class FileSet(OpenFiles):
+    """The open files of one predictor, look by look. Times are seconds of the caller's clock."""
 
     def __init__(
         self,
@@ -67,25 +60,15 @@ class FileSet:
         start: Start,
         directories: Directories,
     ) -> None:
-        self.files: list[LogFile] = []
-        self.troubles: dict[str, str] = {}
-        self.moved = False
-        self._scanner_factory = scanner_factory
-        self._counters = counters
+        super().__init__(scanner_factory, counters)
         self._start = start
         self._directories = directories
         self._paths = [path for path in paths if not is_glob(path)]
         self._logs = {path: _Log(path) for path in self._paths}
         self._begun_ns = time.time_ns()
         self._here: set[Identity] = set()  # what is under a path of a log
-        self._known: dict[Identity, Position] = {}  # closed files: how far they need no reading
         self._unopened: dict[Identity, int] = {}  # size in bytes at the start of files that were not opened then
         self._said_gap_at = -math.inf
-
-    @property
-    def positions(self) -> list[Position]:
-        """Where reading stands in each file, the open ones last."""
-        return [*self._known.values(), *(file.position() for file in self.files if file.resumable)]
 
     # --- looks --------------------------------------------------------------------------------------------------------
 
@@ -95,47 +78,58 @@ class FileSet:
         self._directories.refresh()
         self._here = {place.identity for place in findings.places}
         self._unopened = {place.identity: place.size_bytes for place in findings.left_out}
-        self._known = {one.identity: one for one in saved.files}
+        for position in saved.files:
+            self._closed.add(position)
+        self._open_all(findings.places)
         lost = {one.path: one for one in saved.files if not one.rotated and not one.foreign}
-        for place in findings.places:
-            if (file := self._open(place.path)) is None:
-                self._unopened[place.identity] = place.size_bytes
-                continue
-            self._log(place.path).live = file
-            self.files.append(file)
-        unplaced = [file for file in self.files if not self._is_resumed(file, lost)]
-        for position in list(lost.values()):
-            # A copy, or the file itself after its volume was mounted anew.
-            copy = next((each for each in unplaced if position.offset and position.holds_in(each.fd)), None)
-            if copy is not None:
-                self._resume(copy, position, lost)
-                unplaced.remove(copy)
+        unplaced = self._resume_all(lost)
         for file in unplaced:
-            if file.path not in lost and not _is_new(file, saved):
+            if file.path not in lost and not saved.is_older_than(file):
                 self._place(file, None if self._start == "end" else 0)
-        for path, position in lost.items():
-            log = self._log(path)
-            log.modified_ns = position.modified_ns
-            self._known.pop(position.identity, None)
-            between = self._between(log, now, lost=position)
-            live = [log.live] if log.live else []
-            for file in live:
-                rewritten = file.identity == position.identity and position.begins(file.fd)
-                if not between and rewritten and file.size_bytes >= position.offset:
-                    self._place(file, None if self._start == "end" else 0)  # nothing shows which of it was read
-            self._queue([*between, *live])
+        for position in lost.values():
+            self._follow_lost(position, now)
         for log in self._logs.values():
             self._note(log, now)
             if log.live is not None:
                 log.modified_ns = log.live.modified_ns
 
-    def _is_resumed(self, file: LogFile, lost: dict[str, Position]) -> bool:
-        """Go on in a file whose place was saved; return whether there was one."""
-        known = self._known.get(file.identity)
-        if known is None or not known.holds_in(file.fd):
-            return False
-        self._resume(file, known, lost)
-        return True
+    def _open_all(self, places: Iterable[Place]) -> None:
+        for place in places:
+            if (file := self._open(place.path)) is None:
+                self._unopened[place.identity] = place.size_bytes
+                continue
+            self._log(place.path).live = file
+            self.files.append(file)
+
+    def _resume_all(self, lost: dict[str, Position]) -> list[LogFile]:
+        """Go on in the files whose places were saved, which are then no longer ``lost``; return the other files."""
+        unplaced = []
+        for file in self.files:
+            known = self._closed.get(file.identity)
+            if known is not None and known.holds_in(file.fd):
+                self._resume(file, known, lost)
+            else:
+                unplaced.append(file)
+        for position in [one for one in lost.values() if one.offset]:
+            # A copy, or the file itself after its volume was mounted anew.
+            for copy in [file for file in unplaced if position.holds_in(file.fd)][:1]:
+                self._resume(copy, position, lost)
+                unplaced.remove(copy)
+        return unplaced
+
+    def _follow_lost(self, lost: Position, now: float) -> None:
+        """Go on where reading of a log stopped: it was rotated or cut while nobody read it."""
+        log = self._log(lost.path)
+        log.modified_ns = lost.modified_ns
+        self._closed.forget(lost.identity)
+        between = self._between(log, now, lost=lost)
+        if (file := log.live) is None:
+            self._queue(between)
+            return
+        rewritten = file.identity == lost.identity and lost.begins(file.fd) and file.size_bytes >= lost.offset
+        if rewritten and not between and self._start == "end":
+            self._place(file, None)  # nothing shows which of it was read
+        self._queue([*between, file])
 
     def _resume(self, file: LogFile, position: Position, lost: dict[str, Position]) -> None:
         self._take_up(file, position)
@@ -166,54 +160,65 @@ class FileSet:
 
     def _arrive(self, log: _Log, place: Place, now: float) -> None:
         """Take in the file that is under the path of a log now."""
-        before = log.live
-        if before is not None and not before.closed and before.identity == place.identity:
+        before = _unless_closed(log.live)
+        if before is not None and before.identity == place.identity:
             self._queue(self._between(log, now) if log.unsettled else [])
             self._note(log, now)
             log.modified_ns = before.modified_ns
             return
-        opened = {file.identity: file for file in self.files}
-        if place.identity in opened:  # renamed where a glob finds both names
-            log.live = opened[place.identity]
+        opened = next((file for file in self.files if file.identity == place.identity), None)
+        if opened is not None:  # renamed where a glob finds both names
+            log.live = opened
             return
-        if self._is_own(place) and self._is_read(place):
-            return
-        file = self._open(place.path)
-        if file is None:
+        if (self._closed.is_own(place) and self._closed.is_read(place)) or (file := self._open(place.path)) is None:
             return
         log.live = file
         log.modified_ns = log.modified_ns or self._begun_ns  # what was beside a new log before we came is not of it
         self.moved = True
-        held = before is not None and not before.closed
-        known, unopened = self._known.get(file.identity), self._unopened.pop(file.identity, None)
+        if not self._begin_in(file) and before is not None and self._is_replaced(before, file):
+            self._queue([before, file])
+        else:
+            self._follow(log, before, [file], now)
+
+    def _begin_in(self, file: LogFile) -> bool:
+        """Go on where reading of a new file stopped, or after what it held at the start; return whether it is known."""
+        known, unopened = self._closed.get(file.identity), self._unopened.pop(file.identity, None)
         if known is not None and not known.foreign and known.holds_in(file.fd):
             self._take_up(file, known)
-        elif unopened is not None and self._start == "end":
+            return True
+        if unopened is not None and self._start == "end":
             self._place(file, None, size_bytes=min(unopened, file.size_bytes))
-        elif before is not None and held and (same := _end_of_copy(before, file)):
-            # An editor, rsync or overlayfs replaced the log by a copy of itself.
-            self._place(file, same, skipping=before.cutter.skipping and same == before.offset, seen=before.seen)
-            self._queue([before, file])
-            return
-        self._follow(log, before, [file], now)
+            return True
+        return False
+
+    def _is_replaced(self, before: LogFile, file: LogFile) -> bool:
+        """Whether an editor, rsync or overlayfs replaced the log by a copy of itself, which then goes on."""
+        with contextlib.suppress(OSError):
+            if same := before.end_in(file):
+                self._place(file, same, skipping=before.cutter.skipping and same == before.offset, seen=before.seen)
+                return True
+        return False
 
     def _leave(self, log: _Log, now: float) -> None:
         """No file is under the path of a log now."""
         before, log.live = log.live, None
-        if before is not None or log.unsettled or self._has_changed(log):
-            self._follow(log, before, [], now)
+        if not log.modified_ns:
+            self._note(log, now)  # there never was one
+        elif before is not None or log.unsettled or self._has_changed(log):
+            self._follow(log, _unless_closed(before), [], now)
         if log.path not in self._paths and not log.unsettled:
             del self._logs[log.path]
 
     def _follow(self, log: _Log, before: LogFile | None, live: list[LogFile], now: float) -> None:
         """Queue what was under the path of a log, what it was in between, and what is there now."""
-        held = [before] if before is not None and not before.closed else []
         known = log.beside
         between = self._between(log, now)
-        self._queue([*held, *between, *live])
-        self._counters.rotations += len(between) + bool(held and live)
+        self._queue([*([before] if before else []), *between, *live])
+        self._counters.rotations += len(between) + bool(before and live)
+        if before is None or not live or log.unsettled:
+            return
         visible = {place.identity for place in log.beside.places} | self._here
-        if held and live and not log.unsettled and held[0].identity not in visible and not self._has_copy(held[0]):
+        if before.identity not in visible and not self._closed.has_copy_of(before):
             # It was compressed or deleted, and so may be what nobody has seen.
             gone = sum(place.identity not in visible for place in known.places)
             packed = len(log.beside.packed - known.packed)
@@ -248,19 +253,6 @@ class FileSet:
         older = [each for each in between if each.copied or each.modified_ns <= file.modified_ns]
         self._queue([*older, file, *(each for each in between if each not in older)])
 
-    def lose(self, file: LogFile, error: OSError) -> None:
-        """Close ``file``, which cannot be read any more. If it returns, go on at the same place."""
-        self.troubles[file.path] = error.strerror or str(error)
-        self.close(file)
-
-    def close(self, file: LogFile) -> None:
-        """Close ``file``, and remember how far it was read."""
-        self._know(file.position())
-        file.close()
-        if file in self.files:
-            self.files.remove(file)
-        self.moved = True
-
     # --- beside a log -------------------------------------------------------------------------------------------------
 
     def _between(self, log: _Log, now: float, *, lost: Position | None = None) -> list[LogFile]:
@@ -269,43 +261,41 @@ class FileSet:
         ``lost`` is a place in a file that is not open, or was cut. The file that holds it comes first.
         """
         places = self._beside(log)
-        # The name of a file that grows beside the log belongs to another log, also after that has rotated.
-        known = [(place, self._known[place.identity]) for place in places if self._is_read(place)]
-        others = {one.path for place, one in known if one.foreign and place.size_bytes > one.offset}
-        files = []
-        if lost is not None:
-            files = self._holders(log, places, lost, now) if lost.offset else []
-            visible = not lost.offset and lost.identity in {place.identity for place in places}
-            if not files and not visible and not log.unsettled:
-                self._note_gap(log.path, "it was cut, or rotated while nobody read it, and its rest is gone", now)
+        others = self._closed.names_of_others(places)
+        files = self._holder(log, places, lost, now) if lost else []
         for place in places:
-            if self._is_open(place.identity) or place.identity in {file.identity for file in files}:
-                continue
-            if self._is_read(place):
+            if place.identity in {file.identity for file in files} or not self._is_unread(place):
                 continue
             if (file := self._open_beside(log, place, now)) is None:
                 continue
-            if (known_place := self._known.get(place.identity)) is not None:
-                self._take_up(file, known_place)
+            if (known := self._closed.get(place.identity)) is not None:
+                self._take_up(file, known)
+                files.append(file)
             elif place.modified_ns < log.modified_ns or place.path in others or self._is_copy(file):
                 self._ignore(file, place)
-                continue
-            files.append(file)
+            else:
+                files.append(file)
         return files
 
-    def _holders(self, log: _Log, places: Iterable[Place], lost: Position, now: float) -> list[LogFile]:
-        """Open the file that holds a lost place, at that place: itself, or the first copy."""
+    def _holder(self, log: _Log, places: Iterable[Place], lost: Position, now: float) -> list[LogFile]:
+        """Open the file that holds a lost place, at that place: itself, or the first copy. Note if there is none."""
+        if not lost.offset:  # every file may hold it
+            if lost.identity not in {place.identity for place in places} and not log.unsettled:
+                self._note_gap(log.path, _GONE, now)
+            return []
         itself = [place for place in places if place.identity == lost.identity]
-        copies = [place for place in places if place.modified_ns >= log.modified_ns and not self._is_own(place)]
+        copies = [one for one in places if one.modified_ns >= log.modified_ns and not self._closed.is_own(one)]
         for place in (*itself, *copies):
             if self._is_open(place.identity) or (file := self._open_beside(log, place, now)) is None:
                 continue
             if lost.holds_in(file.fd):
                 file.copied = file.identity != lost.identity
-                self._known.pop(file.identity, None)
+                self._closed.forget(file.identity)
                 self._take_up(file, lost)
                 return [file]
             file.close()
+        if not log.unsettled:
+            self._note_gap(log.path, _GONE, now)
         return []
 
     def _note(self, log: _Log, now: float) -> None:
@@ -313,11 +303,9 @@ class FileSet:
         if not self._has_changed(log):
             return
         for place in self._beside(log):
-            if self._is_open(place.identity) or self._is_read(place):
+            if not self._is_unread(place) or (file := self._open_beside(log, place, now)) is None:
                 continue
-            if (file := self._open_beside(log, place, now)) is None:
-                continue
-            if (known := self._known.get(place.identity)) is not None:
+            if (known := self._closed.get(place.identity)) is not None:
                 self._take_up(file, known)
                 self.files.insert(0, file)
             elif log.live and 0 < log.modified_ns <= place.modified_ns and self._was(log.live, file):
@@ -329,17 +317,6 @@ class FileSet:
     def _was(self, live: LogFile, file: LogFile) -> bool:
         """Whether ``live`` was ``file`` at the last look, and was cut since. Its beginning may still be the same."""
         return file.size_bytes > 0 and live.position().holds_in(file.fd) and not self._is_copy(file)
-
-    def _is_copy(self, file: LogFile) -> bool:
-        """Whether an open file begins with all that is in ``file``."""
-        if not file.size_bytes:
-            return False
-        with contextlib.suppress(OSError):
-            file.place(file.size_bytes)
-            end = file.position()
-            file.place(0)
-            return any(end.holds_in(other.fd) for other in self.files)
-        return False
 
     def _has_changed(self, log: _Log) -> bool:
         """Whether files may have been created, renamed or deleted beside the log since the last look."""
@@ -365,45 +342,15 @@ class FileSet:
     def _is_open(self, identity: Identity) -> bool:
         return identity in self._here or any(file.identity == identity for file in self.files)
 
-    def _is_read(self, place: Place) -> bool:
-        """Whether a closed file needs no reading. An inode may be of another file by now."""
-        known = self._known.get(place.identity)
-        if known is None:
-            return False
-        if (known.offset, known.modified_ns) != (place.size_bytes, place.modified_ns):
-            try:
-                fd, _ = open_regular(place.path)
-            except OSError:
-                return False
-            try:
-                if not known.holds_in(fd):
-                    del self._known[place.identity]
-                    return False
-            finally:
-                os.close(fd)
-        return known.foreign or place.size_bytes <= known.offset
-
-    def _is_own(self, place: Place) -> bool:
-        """Whether it is a closed file of this log."""
-        self._is_read(place)  # forgets what another file with its inode was
-        return place.identity in self._known and not self._known[place.identity].foreign
-
-    def _has_copy(self, file: LogFile) -> bool:
-        """Whether a file that needs no reading is a copy of an open one."""
-        return any(one.offset and one.holds_in(file.fd) for one in self._known.values() if one.foreign)
+    def _is_unread(self, place: Place) -> bool:
+        return not self._is_open(place.identity) and not self._closed.is_read(place)
 
     def _ignore(self, file: LogFile, place: Place) -> None:
         """Close a file that is not of this log, or was before we came; nothing of it is to be read."""
         with contextlib.suppress(OSError):
             file.place(file.size_bytes)
-            self._know(msgspec.structs.replace(file.position(), path=place.path, foreign=True))
+            self._closed.add(msgspec.structs.replace(file.position(), path=place.path, foreign=True))
         file.close()
-
-    def _know(self, position: Position) -> None:
-        self._known.pop(position.identity, None)
-        self._known[position.identity] = position
-        while len(self._known) > _MOST_KNOWN:
-            del self._known[next(iter(self._known))]
 
     def _note_gap(self, path: str, why: str, now: float) -> None:
         self._counters.gaps += 1
@@ -416,21 +363,6 @@ class FileSet:
     def _log(self, path: str) -> _Log:
         return self._logs.setdefault(path, _Log(path))
 
-    def _open(self, path: str) -> LogFile | None:
-        """Open ``path``, unless it is open already."""
-        try:
-            fd, status = open_regular(path)
-            file = LogFile(path, fd, status, LineCutter(self._scanner_factory(), self._counters))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            self.troubles[path] = error.strerror or str(error)
-            return None
-        if any(other.identity == file.identity for other in self.files):
-            file.close()
-            return None
-        return file
-
     def _open_beside(self, log: _Log, place: Place, now: float) -> LogFile | None:
         """Open a file that was at the path of a log."""
         file = self._open(place.path)
@@ -440,58 +372,6 @@ class FileSet:
         file.path, file.retired_at = log.path, now
         return file
 
-    def _take_up(self, file: LogFile, position: Position) -> None:
-        self._known.pop(position.identity, None)
-        self._place(file, position.offset, skipping=position.skipping)
 
-    def _place(
-        self,
-        file: LogFile,
-        offset: int | None,
-        *,
-        skipping: bool = False,
-        seen: int = 0,
-        size_bytes: int | None = None,
-    ) -> None:
-        """Go on from ``offset``; if None, from the end of the first ``size_bytes`` (default: of the file).
-
-        ``seen``: the end of the bytes that were read already, of a half line.
-        """
-        try:
-            if offset is None:
-                file.place_at_end(file.size_bytes if size_bytes is None else size_bytes)
-            else:
-                file.place(offset, skipping=skipping)
-                file.seen = max(offset, min(seen, file.size_bytes))
-        except OSError as error:
-            self.lose(file, error)
-
-    def _queue(self, chain: Sequence[LogFile]) -> None:
-        """Make each file of ``chain`` wait for the one before it."""
-        for older, newer in itertools.pairwise(chain):
-            newer.predecessor = older
-        self.files += [file for file in chain if file not in self.files]
-
-
-def _is_new(file: LogFile, saved: Saved) -> bool:
-    """Whether a file came after the positions were saved, which knew all files of its path."""
-    known = any(fnmatch(file.path, pattern) or file.path == pattern for pattern in saved.paths)
-    return known and file.modified_ns >= max((one.modified_ns for one in saved.files), default=0)
-
-
-def _end_of_copy(log: LogFile, copy: LogFile) -> int:
-    """Return how much of ``copy`` was read, or will be, in ``log``, which it replaced; 0 if it is no copy of it."""
-    end = at = log.offset
-    try:
-        if os.fstat(log.fd).st_nlink or not log.position().holds_in(copy.fd):
-            return 0
-        same = CHUNK_BYTES
-        while same == CHUNK_BYTES:
-            piece, other = (os.pread(file.fd, CHUNK_BYTES, at) for file in (log, copy))
-            same = common_length(piece, other)
-            if newline := piece.rfind(b"\n", 0, same) + 1:  # there may be none: in a hole, or in a long line
-                end = at + newline
-            at += same
-    except OSError:
-        pass
-    return end
+def _unless_closed(file: LogFile | None) -> LogFile | None:
+    return None if file is None or file.closed else file

@@ -12,6 +12,7 @@ import hashlib
 import math
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -232,6 +233,29 @@ class LogFile:
             self.place_at_end(self.size_bytes)
         else:
             self.place(self.head.rfind(b"\n", 0, same) + 1)
+
+    def is_copy_of(self, others: Iterable[LogFile]) -> bool:
+        """Whether one of ``others`` begins with all that is in this file, of which nothing was read yet."""
+        if not self.size_bytes:
+            return False
+        self.place(self.size_bytes)
+        end = self.position()
+        self.place(0)
+        return any(end.holds_in(other.fd) for other in others)
+
+    def end_in(self, copy: LogFile) -> int:
+        """Return how much of ``copy``, which took the place of this file, was or will be read here; 0 if it is none."""
+        end = at = self.offset
+        if os.fstat(self.fd).st_nlink or not self.position().holds_in(copy.fd):
+            return 0
+        same = CHUNK_BYTES
+        while same == CHUNK_BYTES:
+            piece, other = (os.pread(file.fd, CHUNK_BYTES, at) for file in (self, copy))
+            same = common_length(piece, other)
+            if newline := piece.rfind(b"\n", 0, same) + 1:  # there may be none: in a hole, or in a long line
+                end = at + newline
+            at += same
+        return end
 
     def finish(self) -> list[Event]:
         """Return the events of the unterminated last line and of what the scanner held back.

@@ -107,7 +107,7 @@ class Directories:
         packed: set[str] = set()
         for directory in self._of(path):
             if directory not in self._names:
-                self._names[directory] = os.listdir(directory)  # noqa: PTH208  a Path each would cost ten times as much
+                self._names[directory] = _names(directory)
             for name in self._names[directory]:
                 if not name.startswith(stems):
                     continue
@@ -118,6 +118,13 @@ class Directories:
                         continue
                     found.setdefault(place.identity, place)
         return Beside(_by_time(found.values())[-bounds.ROTATED_FILES :], frozenset(packed))
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208  a Path for each name would cost ten times as much
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _stems(path: str) -> tuple[str, ...]:

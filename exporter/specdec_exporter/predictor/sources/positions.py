@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,7 @@ import msgspec
 
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.sources.logfile import Position, open_regular
+from specdec_exporter.predictor.sources.logfile import LogFile, Position, open_regular
 
 _logger = logging.getLogger(__name__)
 
@@ -31,6 +32,11 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     version: Literal[2] = msgspec.field(name="specdec_log_positions", default=2)
     paths: tuple[str, ...] = ()
     files: tuple[Position, ...] = ()
+
+    def is_older_than(self, file: LogFile) -> bool:
+        """Whether a file came after the positions were saved, when all files of its path were known."""
+        known = any(fnmatch(file.path, pattern) or file.path == pattern for pattern in self.paths)
+        return known and file.modified_ns >= max((one.modified_ns for one in self.files), default=0)
 
 
 class PositionFile:

@@ -36,6 +36,7 @@ _SAVE_SECONDS = 10.0
 _LAST_BYTES = 64 * POLL_BYTES  # read when stopping, which so takes about a second at most
 _LONGEST_BACKOFF_SECONDS = 30.0
 _REST = 20  # rests this many times as long as a round takes, so that a directory of many files costs 5 % of a core
+_MISSING_SECONDS = 20.0  # without a log file before it is said: the predictor may start later
 _LATE_SECONDS = 10.0  # a round that takes longer is a problem: a network file system that does not answer
 _SILENT_SECONDS = 60.0  # then a file may yield its place to one beyond the bound
 
@@ -83,7 +84,8 @@ class LogFollower:
         self._rest_seconds = 0.0
         self._begun = False
         self._closed = False
-        self._saved_at = clock()
+        self._seen_at = self._saved_at = clock()
+        self._said_missing = False
 
     @property
     def problem(self) -> str | None:
@@ -121,6 +123,7 @@ class LogFollower:
         events[:0] = self._search_history(events, max_bytes)
         self.counters.bytes_behind = sum(file.bytes_behind for file in self._set.files)
         self._announce()
+        self._announce_missing(now)
         self._save(now, found=bool(events))
         self.counters.round_seconds = time.perf_counter() - began
         self._rest_seconds = _REST * (time.thread_time() - began_work)
@@ -360,6 +363,16 @@ class LogFollower:
         for path in self._announced.keys() - troubles.keys():
             _logger.info("the problem with the log %s is over", path)
         self._announced = dict(troubles)
+
+    def _announce_missing(self, now: float) -> None:
+        """Say once that there is no file, when that has lasted, and once that there is one."""
+        if self._set.files:
+            if self._said_missing:
+                _logger.info("there is a log file at %s now", ", ".join(self._paths))
+            self._seen_at, self._said_missing = now, False
+        elif now - self._seen_at >= _MISSING_SECONDS and not self._said_missing:
+            self._said_missing = True
+            _logger.warning("there is no log file at %s; waiting for one", ", ".join(self._paths))
 
 
 def _waits(file: LogFile) -> bool:
