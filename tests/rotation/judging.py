@@ -114,6 +114,7 @@ def judged(
     life.end()
     verdict.lines, verdict.rotations = len(life.written) - len(past), life.rotations
     verdict.lost = len(required - got.keys())
-    verdict.twice = sum(count - 1 for count in got.values())
+    # Without positions a start knows no end of a file but its last newline, so half a line there may count again.
+    verdict.twice = sum(count - 1 for line, count in got.items() if positions or line not in life.halves)
     verdict.invented = len(got.keys() - life.written - life.halves) + len(got.keys() & past)
     return verdict
