@@ -23,8 +23,11 @@ RELOADED = "specdec_exporter_config_last_reload_successful"
 
 def baseline(**changes: Any) -> str:
     """A baseline of what the dump ``FIRST`` counts."""
-    recorder = Recorder(parse_exposition(b'vllm:num_requests_running{model_name="tiny",engine="0"} 0\n'), 0.0)
-    recorder.observe(parse_exposition(FIRST), 60.0)
+    first = parse_exposition(FIRST)
+    idle = parse_exposition(b'vllm:num_requests_running{model_name="tiny",engine="0"} 0\n')
+    begun = msgspec.structs.replace(idle, process_start_time_seconds=first.process_start_time_seconds)
+    recorder = Recorder(begun, 0.0)
+    recorder.observe(first, 60.0)
     shell: dict[str, Any] = {"name": "first", "model_name": "tiny", "context": Context(hardware="1x L4")}
     whole = Baseline(recorded_at="2026-01-31T12:00:00Z", duration_seconds=60.0, **(shell | changes))
     return to_yaml(with_increases(whole, recorder.increases()))

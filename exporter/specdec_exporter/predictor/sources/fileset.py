@@ -21,7 +21,7 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position
 from specdec_exporter.predictor.sources.openfiles import OpenFiles
-from specdec_exporter.predictor.sources.places import Beside, Directories, Findings, Place, is_glob
+from specdec_exporter.predictor.sources.places import Beside, Directories, Findings, Place, is_glob, matches
 from specdec_exporter.predictor.sources.positions import Saved
 
 _logger = logging.getLogger(__name__)
@@ -63,6 +63,7 @@ class FileSet(OpenFiles):
         super().__init__(scanner_factory, counters)
         self._start = start
         self._directories = directories
+        self._patterns = paths
         self._paths = [path for path in paths if not is_glob(path)]
         self._logs = {path: _Log(path) for path in self._paths}
         self._begun_ns = time.time_ns()
@@ -81,7 +82,7 @@ class FileSet(OpenFiles):
         for position in saved.files:
             self._closed.add(position)
         self._open_all(findings.places)
-        lost = {one.path: one for one in saved.files if not one.rotated and not one.foreign}
+        lost = self._last_places(saved)
         unplaced = self._resume_all(lost)
         for file in unplaced:
             if file.path not in lost and not saved.is_older_than(file):
@@ -100,6 +101,11 @@ class FileSet(OpenFiles):
                 continue
             self._log(place.path).live = file
             self.files.append(file)
+
+    def _last_places(self, saved: Saved) -> dict[str, Position]:
+        """Return where reading of each log stopped, by its path."""
+        live = [one for one in saved.files if not one.rotated and not one.foreign]
+        return {one.path: one for one in live if matches(one.path, self._patterns)}
 
     def _resume_all(self, lost: dict[str, Position]) -> list[LogFile]:
         """Go on in the files whose places were saved, which are then no longer ``lost``; return the other files."""

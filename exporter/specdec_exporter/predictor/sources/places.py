@@ -8,6 +8,7 @@ import glob
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 from specdec_exporter import bounds
@@ -59,6 +60,11 @@ def look(patterns: Sequence[str], *, ignored: Collection[str] = (), active: Coll
 def is_glob(pattern: str) -> bool:
     """Whether ``pattern`` is a glob now: a path that exists is a path, whatever is in its name."""
     return glob.has_magic(pattern) and not os.path.lexists(pattern)
+
+
+def matches(path: str, patterns: Iterable[str]) -> bool:
+    """Whether one of ``patterns`` is or finds ``path``."""
+    return any(path == pattern or fnmatch(path, pattern) for pattern in patterns)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import errno
 import logging
 import os
 from collections.abc import Iterable
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +19,7 @@ import msgspec
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources.logfile import LogFile, Position, open_regular
+from specdec_exporter.predictor.sources.places import matches
 
 _logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_older_than(self, file: LogFile) -> bool:
         """Whether a file came after the positions were saved, when all files of its path were known."""
-        known = any(fnmatch(file.path, pattern) or file.path == pattern for pattern in self.paths)
+        known = matches(file.path, self.paths)
         return known and file.modified_ns >= max((one.modified_ns for one in self.files), default=0)
 
 
