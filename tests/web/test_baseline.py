@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from builders import CAPTURES
 from running import Exporter, Predictor, exporter, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
