@@ -175,6 +175,7 @@ class LogFile:
         """
         start = max(0, size_bytes - CHUNK_BYTES)
         self.place(start + os.pread(self.fd, size_bytes - start, start).rfind(b"\n") + 1)
+        self.seen = size_bytes
 
     def look(self) -> bool:
         """Update size and times. Return False if the bytes read before are gone: the file was cut or rewritten."""
@@ -264,7 +265,8 @@ class LogFile:
         """
         tail = os.pread(self.fd, min(self.seen - self.offset, CHUNK_BYTES), self.offset)
         self.flushed = True
-        no_line = self.cutter.skipping or self.copied
+        was_there = self.grew_at == -math.inf  # before we came, so it may have counted already
+        no_line = self.cutter.skipping or self.copied or was_there
         events = self.cutter.scanner.finish(b"" if no_line else tail)
         if tail:
             self.place(self.offset + len(tail), skipping=True)
