@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Generic, Literal, Self, TypeVar
@@ -114,6 +116,11 @@ class Log:
         """Append anything."""
         with self.path.open("ab") as file:
             file.write(text.encode() if isinstance(text, str) else text)
+        self.stamp()
+
+    def stamp(self) -> None:
+        """Give the file a time of its own: the kernel's clock ticks more slowly than tests write."""
+        os.utime(self.path, ns=(time.time_ns(),) * 2)
 
     def shift(self) -> None:
         """Make room for a new ``.1``: the number of every older file becomes one more."""
@@ -126,23 +133,30 @@ class Log:
         self.shift()
         self.path.rename(self.sibling(".1").path)
         self.path.touch()
+        self.stamp()
 
     def copytruncate(self) -> None:
         """Copy the log to ``.1``, everything older one further, and empty it."""
         self.shift()
-        shutil.copyfile(self.path, self.sibling(".1").path)
+        self.copy_to(self.sibling(".1"))
         self.truncate()
+
+    def copy_to(self, other: Log) -> None:
+        """Copy the log."""
+        shutil.copyfile(self.path, other.path)
+        other.stamp()
 
     def become_a_copy(self) -> None:
         """Put a copy of the log in its place, as editors do."""
-        copy = self.path.with_name("copy")
-        shutil.copyfile(self.path, copy)
-        copy.rename(self.path.resolve())
+        copy = Log(self.path.with_name("copy"))
+        self.copy_to(copy)
+        copy.path.rename(self.path.resolve())
 
     def truncate(self) -> None:
         """Empty the log."""
         with self.path.open("r+b") as file:
             file.truncate(0)
+        self.stamp()
 
 
 class Reader:

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from logfiles import Log, Reader
 from specdec_exporter import bounds
@@ -24,8 +24,10 @@ from specdec_exporter.predictor.sources.positions import PositionFile
 FAST_DIRECTORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SPELLINGS = ["absolute", "relative", "dotted", "glob", "link to the directory", "link to the file"]
 NUMBERED = ""
-DATED = ["vllm.log-20261123-{:03}", "vllm.log.2026-11-23_{:03}", "vllm.log.20261123-{:03}", "vllm-20261123-{:03}.log"]
-NO_GLOB = precondition(lambda self: self.spelling != "glob")  # at a start it finds files it cannot put in order
+NAMED = [
+    *("vllm.log-20261123-{:03}", "vllm.log.2026-11-23_{:03}", "vllm-20261123-{:03}.log", "vllm.log.{:03}"),
+    *("vllm-{}.log", "vllm.log_{}.bak", "vllm-Nov-{}.log", "../old/vllm.log-{}"),
+]
 PADDING = st.sampled_from([0, 50, 1500])  # files are told apart by their first KiB
 NO_OPENING = ["EMFILE", "ENFILE", "EACCES", "EIO", "ESTALE", "ELOOP"]
 NO_SAVING = ["ENOSPC", "EROFS", "EDQUOT", "EFBIG", "EIO", "EACCES", "ENOENT"]
@@ -44,6 +46,8 @@ class LogLife(RuleBasedStateMachine):
         self.state = self.home / "positions.json"
         self.directory = self.home / "logs"
         self.directory.mkdir()
+        self.olddir = self.home / "old"
+        self.olddir.mkdir()
         self.log = Log(self.directory / "vllm.log")
         self.log.write("0 before")
         self.number = 0
@@ -56,12 +60,11 @@ class LogLife(RuleBasedStateMachine):
         self.is_open = False  # the reader has found the file under the path
         self.recognisable = False  # the reader has seen a line of what is or was in this file
         self.lost_track = False  # since the last look the file was replaced by one that no rotation explains
-        self.has_copies = False  # made by hand, so that their names do not tell their age
         self.got: Counter[str] = Counter()
 
     @initialize(
         spelling=st.sampled_from(SPELLINGS),
-        naming=st.sampled_from([NUMBERED, *DATED]),
+        naming=st.sampled_from([NUMBERED, *NAMED]),
         old=st.integers(0, 2),
         half_a_line=st.booleans(),
     )
@@ -92,7 +95,7 @@ class LogLife(RuleBasedStateMachine):
         (self.directory / "current").symlink_to("vllm.log")
 
     def new_reader(self) -> Reader:
-        reader = Reader(self.path, state=self.state)
+        reader = Reader(self.path, state=self.state, olddir=self.olddir)
         self.take(reader.read())
         return reader
 
@@ -113,8 +116,7 @@ class LogLife(RuleBasedStateMachine):
         if self.is_open:
             assert self.required <= self.got.keys(), sorted(self.required - self.got.keys())
             numbers = [int(line.split()[0]) for line in lines]
-            # The end of a copy by hand, half a line, counts only when the copy has been silent for a while.
-            assert numbers == sorted(numbers) or self.lost_track or self.has_copies, lines
+            assert numbers == sorted(numbers) or self.lost_track, lines
             self.since_look.clear()
             self.lost_track = False
 
@@ -147,7 +149,7 @@ class LogLife(RuleBasedStateMachine):
 
     def dated(self, number: int) -> Log:
         """A rotated file with a date in its name; older than all that rotation makes if the number is below 100."""
-        return Log(self.directory / (self.naming or DATED[0]).format(number))
+        return Log(self.directory / (self.naming or NAMED[0]).format(number))
 
     def move_away(self) -> None:
         """Rename the log, as rotation does, and begin an empty one."""
@@ -160,6 +162,7 @@ class LogLife(RuleBasedStateMachine):
             self.newest = self.dated(100 + self.number)
             self.log.path.rename(self.newest.path)
             self.log.path.touch()
+            self.log.stamp()
         self.unread.clear()  # they stand in a file that remains
         self.is_open = self.recognisable = False
 
@@ -188,16 +191,12 @@ class LogLife(RuleBasedStateMachine):
         self.take(self.reader.wait(seconds))
 
     @rule()
-    @NO_GLOB
     def restart(self) -> None:
         self.take(self.reader.close())
         self.reader = self.new_reader()
 
     @rule()
-    @NO_GLOB
     def crash(self) -> None:
-        if self.lost_track and self.has_copies:
-            self.look()
         self.reader.kill()
         if self.lost_track or not self.recognisable:
             self.required -= self.since_look
@@ -206,21 +205,15 @@ class LogLife(RuleBasedStateMachine):
     @rule(
         count=st.integers(0, 3),
         rotations=st.integers(0, 3),
-        meanwhile=st.sampled_from(["", "copied", "truncated", "appended"]),
-        behind_a_copy=st.booleans(),
+        meanwhile=st.sampled_from(["", "copied", "truncated"]),
     )
-    @NO_GLOB
-    def be_down(self, count: int, rotations: int, meanwhile: str, behind_a_copy: bool) -> None:
+    def be_down(self, count: int, rotations: int, meanwhile: str) -> None:
         """The log goes on without a reader; perhaps it moves to another volume, or copytruncate comes."""
         self.take(self.reader.close())
         if count:
             self.write(20, count)
         for _ in range(rotations):
             self.rotate(1, 20)
-        if meanwhile == "appended":
-            self.has_copies = True
-            copy = self.dated(2) if behind_a_copy or self.newest is self.log else self.newest
-            copy.append(self.log.path.read_bytes())
         if meanwhile == "copied" and self.recognisable:
             self.log.become_a_copy()
         if meanwhile == "truncated" and self.recognisable:
@@ -228,7 +221,6 @@ class LogLife(RuleBasedStateMachine):
         self.reader = self.new_reader()
 
     @rule(damage=st.sampled_from(["torn", "empty", "garbage", "gone", "older"]), count=st.integers(0, 2))
-    @NO_GLOB
     def lose_the_positions(self, damage: str, count: int) -> None:
         """The start begins at the end. What was written meanwhile is lost, but nothing counts twice."""
         self.complete()
@@ -238,7 +230,11 @@ class LogLife(RuleBasedStateMachine):
         if damage == "gone":
             self.state.unlink()
         elif damage == "older":  # of another log
-            self.state.write_bytes(saved.replace(b'"path":"', b'"path":"/elsewhere').replace(b'"inode":', b'"inode":9'))
+            self.state.write_bytes(
+                saved.replace(b'"path":"', b'"path":"/elsewhere')
+                .replace(b'"paths":["', b'"paths":["/elsewhere')
+                .replace(b'"inode":', b'"inode":9')
+            )
         else:
             content = self.state.read_bytes()
             self.state.write_bytes({"torn": content[: len(content) // 2], "empty": b"", "garbage": b"\0" * 99}[damage])
@@ -276,7 +272,7 @@ class LogLife(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4), padding=PADDING)
     def rotate(self, count: int, padding: int) -> None:
         """Lines before each rotation, so that the files can be told apart."""
-        if self.unseen > bounds.ROTATED_FILES // 2 or (self.lost_track and self.has_copies):
+        if self.unseen > bounds.ROTATED_FILES // 2:
             self.look()
         for _ in range(count):
             self.write(padding)
@@ -316,7 +312,7 @@ class LogLife(RuleBasedStateMachine):
         assert line not in self.got
         self.required.add(line)
         self.take(self.reader.wait())
-        if restarts and self.spelling != "glob":
+        if restarts:
             self.restart()
         if goes_on:
             line = self.new_line(0)
@@ -345,68 +341,13 @@ class LogLife(RuleBasedStateMachine):
         else:
             self.number += 1
             self.newest = self.dated(100 + self.number)
-            shutil.copyfile(self.log.path, self.newest.path)
+            self.log.copy_to(self.newest)
             self.log.truncate()
         if not self.recognisable:
             self.required -= self.unread  # a file of which nothing was seen cannot be missed
+            self.lost_track = True
         self.unread.clear()
         self.write(padding)
-
-    @rule(
-        keep=st.sampled_from(["over .1", "over a date", "shift", "behind a copy", "behind the last"]),
-        look_between=st.booleans(),
-        padding=PADDING,
-    )
-    def copy_and_truncate(self, keep: str, look_between: bool, padding: int) -> None:
-        """Copytruncate by hand, again and again to the same names."""
-        self.complete()
-        self.look()
-        self.has_copies = True
-        recognisable = self.recognisable
-        if keep.startswith("behind"):
-            copy = self.newest if keep == "behind the last" and self.newest is not self.log else self.dated(2)
-            copy.append(self.log.path.read_bytes())
-        else:
-            self.write(padding)
-            numbered = keep != "over a date" and self.naming == NUMBERED
-            copy, older = (
-                (self.log.sibling(".1"), self.log.sibling(".2")) if numbered else (self.dated(1), self.dated(0))
-            )
-            if keep == "shift" and copy.path.exists():
-                shutil.copyfile(copy.path, older.path)
-            shutil.copyfile(self.log.path, copy.path)
-        if look_between:
-            self.look()
-        elif not recognisable:
-            self.required -= self.unread
-        self.log.truncate()
-        self.look()
-
-    @rule(number=st.sampled_from([1, 3]), whole=st.booleans())
-    def keep_a_copy(self, number: int, whole: bool) -> None:
-        """Somebody copies the log, once or over the last copy; the log goes on."""
-        self.look()
-        self.has_copies = True
-        content = self.log.path.read_bytes()
-        self.dated(number).path.write_bytes(content if whole else content[:-5])
-
-    def last_rotated(self) -> Path:
-        """A rotated file that was read."""
-        if self.newest is self.log or not self.newest.path.exists():
-            self.rotate(1, 20)
-        self.look()
-        return self.newest.path
-
-    @rule(edit=st.sampled_from(["none", "beginning", "end"]))
-    def replace_a_rotated_file(self, edit: str) -> None:
-        """By a copy of itself, which perhaps begins or ends in another way."""
-        rotated = self.last_rotated()
-        content = rotated.read_bytes()
-        edited = {"none": content, "beginning": content.partition(b"\n")[2], "end": content[:-1] + b", edited\n"}
-        copy = self.directory / "copy"
-        copy.write_bytes(edited[edit])
-        copy.rename(rotated)
-        self.look()
 
     # --- truncation and replacement -----------------------------------------------------------------------------------
 

@@ -195,6 +195,7 @@ class PredictorSettings(Access, frozen=True, kw_only=True):
     log_from: Literal["end", "start"] = "end"
     log_source: Literal["file", "kubernetes"] = "file"
     log_state: str | None = None
+    log_olddir: str | None = None
     baseline: str | None = None
 
 

@@ -151,24 +151,6 @@ def test_half_a_line_that_is_read_again_in_a_copy_counts_once(log: Log, copied: 
     assert reader.counters.bytes == len("before\nfirst\nhalf a line\n")
 
 
-@pytest.mark.parametrize("truncates", [False, True])
-def test_a_log_that_is_appended_to_its_rotated_file_between_two_starts_counts_once(log: Log, truncates: bool) -> None:
-    state = log.path.with_name("positions.json")
-    reader = Reader(log.path, state=state)
-    reader.read()
-    log.write("one")
-    log.rotate()
-    log.write("two")
-    assert reader.wait() == ["one", "two"]
-    reader.close()
-    log.write("three")
-    log.sibling(".1").append(log.path.read_bytes())
-    if truncates:
-        log.truncate()
-    log.write("four")
-    assert Reader(log.path, state=state).read() == ["three", "four"]
-
-
 @pytest.mark.parametrize("rotates", [False, True])
 def test_input_output_errors_are_counted_and_lose_nothing(
     log: Log, reader: Reader, monkeypatch: pytest.MonkeyPatch, rotates: bool
@@ -191,6 +173,23 @@ def test_input_output_errors_are_counted_and_lose_nothing(
         log.write("three")
     assert reader.read() == ["two", *(["three"] if rotates else ())]
     assert reader.follower.healthy
+
+
+def test_a_log_that_is_not_there_is_said_once_when_it_has_lasted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = Log(tmp_path / "vllm.log")
+    reader = Reader(log.path)
+    reader.read()
+    assert reader.follower.problem == f"there is no log file at {log.path} yet"
+    for _ in range(10):
+        reader.wait(15)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    log.write("one")
+    assert reader.read() == ["one"]
+    assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.INFO]
+    assert reader.follower.problem is None
 
 
 # --- several paths ----------------------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     type=click.Choice(["file", "kubernetes"]),
 )
 @flag("--predictor.log-state", "File that keeps the read positions across restarts.", metavar="PATH")
+@flag("--predictor.log-olddir", "Directory that rotation moves the log's files to, if not beside it.", metavar="PATH")
 @flag("--baseline.file", "Baseline to compare the speed with, from `baseline record`.", metavar="PATH")
 @flag(
     "--window",

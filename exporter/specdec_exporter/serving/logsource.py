@@ -67,4 +67,5 @@ def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> Lo
         config_scanner_factory=new_config_scanner,
         start=settings.log_from,
         state_path=settings.log_state,
+        olddir=settings.log_olddir,
     )

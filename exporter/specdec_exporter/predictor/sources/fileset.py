@@ -1,146 +1,229 @@
-"""The files that hold a log now: the one under its path, its rotated files, and the order of reading."""
+"""The files that hold a log now, and the order of reading: the time of a file decides its place, not its name.
+
+When a file has left the log's path, or was cut, the files beside it that were not there at the last look are what the
+log was in between. They are read in the order of their times, each whole. A copy of the file goes on where that stood.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
+import dataclasses
 import logging
-import os
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from specdec_exporter import bounds
+import msgspec
+
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.lines import LineCutter, Scanner
-from specdec_exporter.predictor.sources.contents import (
-    continues,
-    fullest,
-    holds,
-    matching,
-    newer_than,
-    read_of_copy,
-)
-from specdec_exporter.predictor.sources.logfile import (
-    HEAD_BYTES,
-    Identity,
-    LogFile,
-    Position,
-    bases_of,
-    open_regular,
-)
-from specdec_exporter.predictor.sources.places import Findings, Place
-from specdec_exporter.predictor.sources.rotation import (
-    RotatedFiles,
-    Sibling,
-    base_of,
-    begin_alike,
-)
+from specdec_exporter.predictor.log.lines import Scanner
+from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position
+from specdec_exporter.predictor.sources.openfiles import OpenFiles
+from specdec_exporter.predictor.sources.places import Beside, Directories, Findings, Place, is_glob
+from specdec_exporter.predictor.sources.positions import Saved
 
 _logger = logging.getLogger(__name__)
 
-_MAX_PAST = 4 * bounds.LOG_FILES  # remembered positions in closed files
+_CLOCK_TICK_NS = 1_000_000_000  # the coarsest modification times, on some network file systems
+_SAY_AGAIN_SECONDS = 60.0
+_GONE = "it was cut, or rotated while nobody read it, and its rest is gone"
 
 Start = Literal["end", "start"]
 
 
-class FileSet:
-    """The open files of one predictor. ``files`` are in the order of reading: each after its predecessor.
+@dataclasses.dataclass(slots=True)
+class _Log:
+    """A path of a log. ``live`` is its file, and ``modified_ns`` the time of that when it was last intact.
 
-    ``troubles`` maps each unreadable path to the reason. ``moved`` says that the set has changed. Times are seconds of
-    the caller's clock. Problems with files raise nothing.
+    ``unsettled``: what the log was between two live files could not be opened yet. ``beside`` is what was beside it at
+    the last look, and ``directories`` are the modification times then.
     """
 
-    def __init__(
-        self, paths: Sequence[str], scanner_factory: Callable[[], Scanner], counters: ReaderCounters, start: Start
-    ) -> None:
-        self.files: list[LogFile] = []
-        self.troubles: dict[str, str] = {}
-        self.moved = False
-        self._paths = paths
-        self._scanner_factory = scanner_factory
-        self._counters = counters
-        self._start = start
-        self._rotated = RotatedFiles()
-        self._past: deque[Position] = deque(maxlen=_MAX_PAST)  # in closed files, which may return
-        self._unopened: dict[Identity, int] = {}  # size in bytes at the start of files that were not opened then
+    path: str
+    live: LogFile | None = None
+    modified_ns: int = 0
+    unsettled: bool = False
+    beside: Beside = dataclasses.field(default_factory=Beside)
+    directories: tuple[int, ...] = ()
 
-    def begin(self, findings: Findings, positions: Iterable[Position], now: float) -> None:
+
+class FileSet(OpenFiles):
+    """The open files of one predictor, look by look. Times are seconds of the caller's clock."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        scanner_factory: Callable[[], Scanner],
+        counters: ReaderCounters,
+        start: Start,
+        directories: Directories,
+    ) -> None:
+        super().__init__(scanner_factory, counters)
+        self._start = start
+        self._directories = directories
+        self._paths = [path for path in paths if not is_glob(path)]
+        self._logs = {path: _Log(path) for path in self._paths}
+        self._begun_ns = time.time_ns()
+        self._here: set[Identity] = set()  # what is under a path of a log
+        self._unopened: dict[Identity, int] = {}  # size in bytes at the start of files that were not opened then
+        self._said_gap_at = -math.inf
+
+    # --- looks --------------------------------------------------------------------------------------------------------
+
+    def begin(self, findings: Findings, saved: Saved, now: float) -> None:
         """Take up the files of the first look, at their saved positions or where ``start`` says."""
         self.moved = True
-        self._rotated.refresh()
+        self._directories.refresh()
+        self._here = {place.identity for place in findings.places}
         self._unopened = {place.identity: place.size_bytes for place in findings.left_out}
-        for place in findings.places:
-            if file := self._open(place.path, now):
-                if place.rotated:
-                    file.belong(base_of(place.path) or place.path)
-                    file.retired_at = now
-                self.files.append(file)
-            else:
-                self._unopened[place.identity] = place.size_bytes
-        self._place_saved(positions, now)
-        self._note_rotated_files([*map(bases_of, self._paths), *(file.bases for file in self.files)])
+        for position in saved.files:
+            self._closed.add(position)
+        self._open_all(findings.places)
+        lost = {one.path: one for one in saved.files if not one.rotated and not one.foreign}
+        unplaced = self._resume_all(lost)
+        for file in unplaced:
+            if file.path not in lost and not saved.is_older_than(file):
+                self._place(file, None if self._start == "end" else 0)
+        for position in lost.values():
+            self._follow_lost(position, now)
+        for log in self._logs.values():
+            self._note(log, now)
+            if log.live is not None:
+                log.modified_ns = log.live.modified_ns
 
-    def _place_saved(self, positions: Iterable[Position], now: float) -> None:
-        """Place the files of the first look at their saved positions, the others where ``start`` says."""
-        placed: list[LogFile] = []
-        unmatched: list[Position] = []
-        for position in positions:
-            if file := matching(position, [file for file in self.files if file not in placed]):
-                placed.append(file)
-                self._place(file, position.offset, skipping=position.skipping)
+    def _open_all(self, places: Iterable[Place]) -> None:
+        for place in places:
+            if (file := self._open(place.path)) is None:
+                self._unopened[place.identity] = place.size_bytes
+                continue
+            self._log(place.path).live = file
+            self.files.append(file)
+
+    def _resume_all(self, lost: dict[str, Position]) -> list[LogFile]:
+        """Go on in the files whose places were saved, which are then no longer ``lost``; return the other files."""
+        unplaced = []
+        for file in self.files:
+            known = self._closed.get(file.identity)
+            if known is not None and known.holds_in(file.fd):
+                self._resume(file, known, lost)
             else:
-                unmatched.append(position)
-        for position in unmatched:
-            placed += self._resume_rotated(position, placed, now)
-        if self._start == "end":
-            for file in [file for file in self.files if file not in placed]:
-                self._place(file, None)
-        for file in [file for file in placed if file.retired_at is not None]:
-            with contextlib.suppress(OSError):
-                rest = os.pread(file.fd, HEAD_BYTES, file.seen)
-                if any(begin_alike(rest, log.head) for log in self._live(file.path)):
-                    self._place(file, file.size_bytes)  # somebody appended the log itself
+                unplaced.append(file)
+        for position in [one for one in lost.values() if one.offset]:
+            # A copy, or the file itself after its volume was mounted anew.
+            for copy in [file for file in unplaced if position.holds_in(file.fd)][:1]:
+                self._resume(copy, position, lost)
+                unplaced.remove(copy)
+        return unplaced
+
+    def _follow_lost(self, lost: Position, now: float) -> None:
+        """Go on where reading of a log stopped: it was rotated or cut while nobody read it."""
+        log = self._log(lost.path)
+        log.modified_ns = lost.modified_ns
+        self._closed.forget(lost.identity)
+        between = self._between(log, now, lost=lost)
+        if (file := log.live) is None:
+            self._queue(between)
+            return
+        rewritten = file.identity == lost.identity and lost.begins(file.fd) and file.size_bytes >= lost.offset
+        if rewritten and not between and self._start == "end":
+            self._place(file, None)  # nothing shows which of it was read
+        self._queue([*between, file])
+
+    def _resume(self, file: LogFile, position: Position, lost: dict[str, Position]) -> None:
+        self._take_up(file, position)
+        self._log(file.path).modified_ns = position.modified_ns
+        if lost.get(position.path) is position:
+            del lost[position.path]
 
     def update(self, findings: Findings, now: float) -> None:
-        """Take in a further look: which files have left their path, which are new, and what each new file follows."""
-        self._rotated.refresh()
-        self._close_left_out({place.identity for place in findings.left_out if not place.rotated})
-        by_identity = {place.identity: place for place in findings.places}
-        stayed = [file for file in self.files if file.retired_at is None]
-        left = [file for file in self.files if self._has_left(file, by_identity.pop(file.identity, None), now)]
-        for place in by_identity.values():
-            if not place.rotated:  # a rotated file is searched for when a file leaves or takes its path
-                self._adopt(place, now)
-        self._queue_missed(left, now)
-        for file in self.files:
-            if file.retired_at is None and file in stayed:
-                self._note_new_siblings(file)
-
-    def _close_left_out(self, left_out: Collection[Identity]) -> None:
-        for file in [file for file in self.files if file.identity in left_out and file.retired_at is None]:
+        """Take in a further look: which files have left their path, which are new, and what came between them."""
+        self._directories.refresh()
+        left_out = {place.identity for place in findings.left_out}
+        for file in [file for file in self.files if file.identity in left_out]:
             self.close(file)
+            self._logs.pop(file.path, None)
+        places = {place.path: place for place in findings.places}
+        paths = {place.identity: place.path for place in findings.places}
+        self._here = set(paths)
+        for file in self.files:
+            if paths.get(file.identity) == file.path:
+                file.retired_at = None
+            elif file.retired_at is None:  # a glob may find it by its new name
+                file.retired_at = now
+                self.moved = True
+        for place in findings.places:
+            self._arrive(self._log(place.path), place, now)
+        for log in [log for path, log in self._logs.items() if path not in places]:
+            self._leave(log, now)
 
-    def _queue_missed(self, left: Iterable[LogFile], now: float) -> None:
-        """Search for the rotated files that followed those which ``left`` a path that no file has now."""
-        taken = {file.path for file in self.files if file.retired_at is None}
-        for file in [file for file in left if file.path not in taken]:
-            missed = self._missed(file, now)
-            self._counters.rotations += len(missed)
-            self._queue([file, *missed])
+    def _arrive(self, log: _Log, place: Place, now: float) -> None:
+        """Take in the file that is under the path of a log now."""
+        before = _unless_closed(log.live)
+        if before is not None and before.identity == place.identity:
+            self._queue(self._between(log, now) if log.unsettled else [])
+            self._note(log, now)
+            log.modified_ns = before.modified_ns
+            return
+        opened = next((file for file in self.files if file.identity == place.identity), None)
+        if opened is not None:  # renamed where a glob finds both names
+            log.live = opened
+            return
+        if (self._closed.is_own(place) and self._closed.is_read(place)) or (file := self._open(place.path)) is None:
+            return
+        log.live = file
+        log.modified_ns = log.modified_ns or self._begun_ns  # what was beside a new log before we came is not of it
+        self.moved = True
+        if not self._begin_in(file) and before is not None and self._is_replaced(before, file):
+            self._queue([before, file])
+        else:
+            self._follow(log, before, [file], now)
 
-    def _has_left(self, file: LogFile, place: Place | None, now: float) -> bool:
-        """Note where an open file is now; return whether it has just left its path."""
-        if place is not None and not place.rotated:
-            file.belong(place.path)
-            file.retired_at = None
-            file.replaced = False
-        elif file.retired_at is None:
-            file.retired_at = now
-            self.moved = True
+    def _begin_in(self, file: LogFile) -> bool:
+        """Go on where reading of a new file stopped, or after what it held at the start; return whether it is known."""
+        known, unopened = self._closed.get(file.identity), self._unopened.pop(file.identity, None)
+        if known is not None and not known.foreign and known.holds_in(file.fd):
+            self._take_up(file, known)
+            return True
+        if unopened is not None and self._start == "end":
+            self._place(file, None, size_bytes=min(unopened, file.size_bytes))
             return True
         return False
+
+    def _is_replaced(self, before: LogFile, file: LogFile) -> bool:
+        """Whether an editor, rsync or overlayfs replaced the log by a copy of itself, which then goes on."""
+        with contextlib.suppress(OSError):
+            if same := before.end_in(file):
+                self._place(file, same, skipping=before.cutter.skipping and same == before.offset, seen=before.seen)
+                return True
+        return False
+
+    def _leave(self, log: _Log, now: float) -> None:
+        """No file is under the path of a log now."""
+        before, log.live = log.live, None
+        if not log.modified_ns:
+            self._note(log, now)  # there never was one
+        elif before is not None or log.unsettled or self._has_changed(log):
+            self._follow(log, _unless_closed(before), [], now)
+        if log.path not in self._paths and not log.unsettled:
+            del self._logs[log.path]
+
+    def _follow(self, log: _Log, before: LogFile | None, live: list[LogFile], now: float) -> None:
+        """Queue what was under the path of a log, what it was in between, and what is there now."""
+        known = log.beside
+        between = self._between(log, now)
+        self._queue([*([before] if before else []), *between, *live])
+        self._counters.rotations += len(between) + bool(before and live)
+        if before is None or not live or log.unsettled:
+            return
+        visible = {place.identity for place in log.beside.places} | self._here
+        if before.identity not in visible and not self._closed.has_copy_of(before):
+            # It was compressed or deleted, and so may be what nobody has seen.
+            gone = sum(place.identity not in visible for place in known.places)
+            packed = len(log.beside.packed - known.packed)
+            if not packed or packed > gone:
+                self._note_gap(log.path, "it was rotated, and what it was before is gone", now)
 
     def cut(self, file: LogFile, now: float) -> None:
         """Handle a ``file`` whose content was cut: read the rest of it from a copy, and the file itself anew."""
@@ -149,252 +232,146 @@ class FileSet:
             return
         self._counters.truncations += 1
         self.moved = True
-        self._rotated.refresh()  # the copy may be new
-        self._queue([*self._unread_copies(file, now), file])
-        file.cutter.scanner.reset()
-        try:
-            file.rewind()
-        except OSError as error:
-            self.lose(file, error)
-
-    def pass_over_copy(self, file: LogFile) -> None:
-        """Skip what was added to a rotated ``file`` if somebody appended the log itself to it."""
-        if file.retired_at is None:
-            return
-        if any(continues(file, log.position()) for log in self._live(file.path)):
-            self._place(file, file.size_bytes)
-
-    def _live(self, path: str) -> list[LogFile]:
-        return [file for file in self.files if file.path == path and file.retired_at is None]
-
-    def lose(self, file: LogFile, error: OSError) -> None:
-        """Close ``file``, which cannot be read any more. If it returns, go on at the same place."""
-        self.troubles[file.path] = error.strerror or str(error)
-        self._forget(file)
-
-    def close(self, file: LogFile) -> None:
-        """Close ``file``, which was read to its end."""
-        self._rotated.remember(file.bases, file.identity, file.head)
-        self._forget(file)
-
-    def _forget(self, file: LogFile) -> None:
-        self._past.append(file.position())
-        file.close()
-        if file in self.files:
-            self.files.remove(file)
-        self.moved = True
-
-    # --- new files -------------------------------------------------------------------------------------------------
-
-    def _adopt(self, place: Place, now: float) -> None:
-        file = self._open(place.path, now)
-        if file is None:
-            return
-        self.moved = True
-        before = next((old for old in reversed(self.files) if old.path == place.path), None)
-        read_bytes = read_of_copy(before, file)
-        past = self._saved_position(file)
-        if past and past.offset >= read_bytes:
-            self._past.remove(past)
-            self.files.append(file)
-            self._place(file, past.offset, skipping=past.skipping)
-            return
-        self.files.append(file)
-        missed = self._missed(before or file, now)
-        self._counters.rotations += len(missed) + (before is not None)
-        if before is not None and read_bytes:
-            # A log that was replaced by its copy was not rotated, so the files that were are older.
-            skipping = before.cutter.skipping and read_bytes == before.offset
-            self._place(file, read_bytes, skipping=skipping, seen=before.seen)
-            self._queue([*missed, before, file])
-        else:
-            unopened = self._unopened.pop(file.identity, None) if before is None and self._start == "end" else None
-            if unopened is not None:
-                self._place(file, None, size_bytes=min(unopened, file.size_bytes))
-            self._queue([*([before] if before else []), *missed, file])
-        self._note_rotated_files([file.bases])
-
-    def _open(self, path: str, now: float) -> LogFile | None:
-        """Open ``path``, unless it is open already."""
-        try:
-            fd, status = open_regular(path)
-            file = LogFile(path, fd, status, LineCutter(self._scanner_factory(), self._counters))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            self.troubles[path] = error.strerror or str(error)
-            return None
-        if file.identity in self._open_heads():
-            file.close()
-            return None
-        file.grew_at = now
-        return file
-
-    def _place(
-        self,
-        file: LogFile,
-        offset: int | None,
-        *,
-        skipping: bool = False,
-        seen: int = 0,
-        size_bytes: int | None = None,
-    ) -> None:
-        """Go on from ``offset``; if None, from the end of the first ``size_bytes`` (default: of the file).
-
-        ``seen``: the end of the bytes that were read already, of a half line.
-        """
-        try:
-            if offset is None:
-                file.place_at_end(file.size_bytes if size_bytes is None else size_bytes)
-            else:
-                file.place(offset, skipping=skipping)
-                file.seen = max(offset, min(seen, file.size_bytes))
-        except OSError as error:
-            self.lose(file, error)
-
-    def _open_heads(self) -> dict[Identity, bytes]:
-        return {file.identity: file.head for file in self.files}
-
-    def _queue(self, chain: Sequence[LogFile]) -> None:
-        """Make each file of ``chain`` wait for the one before it."""
-        for older, newer in itertools.pairwise(chain):
-            newer.predecessor = older
-        self.files = [*(file for file in self.files if file not in chain), *chain]
-
-    def _note_rotated_files(self, bases: Iterable[Sequence[str]]) -> None:
-        """Note the rotated files that exist when a path is first followed."""
-        for base in dict.fromkeys(itertools.chain.from_iterable(bases)):
-            self._rotated.look(base, self._open_heads())
-
-    # --- rotated files -----------------------------------------------------------------------------------------------
-
-    def rotated_paths(self, base: str) -> list[str]:
-        """Return the rotated files of the log at ``base``, oldest first, as of the last look."""
-        return self._rotated.paths(base)
-
-    def _note_new_siblings(self, file: LogFile) -> None:
-        """Note rotated files that appear while ``file`` stays under its path.
-
-        Rotation did not make them: somebody copied, edited or restored a file. A copy may have taken the name of an
-        open file that still has another, like the target of a link. A later start would read what was added to it.
-        """
-        if not self._rotated.directory_changed(file.path, file.bases):
-            return
-        rotated = self._rotated.of(file.bases, self._open_heads())
-        identities = {sibling.identity for sibling in rotated}
-        with contextlib.suppress(OSError):
-            status = Path(file.path).stat()
-            if (status.st_dev, status.st_ino) != file.identity:
-                return  # a rotation came in between
-            for sibling in rotated:
-                if sibling.new:
-                    self._rotated.remember(file.bases, sibling.identity, sibling.head)
-            for old in self.files:
-                if old.retired_at is not None and old.path == file.path:
-                    copied = any(begin_alike(sibling.head, old.head) for sibling in rotated)
-                    old.replaced = copied and old.identity not in identities
-
-    def _missed(self, file: LogFile, now: float) -> list[LogFile]:
-        """Open rotated files of the same log that were never seen under its path, oldest first."""
-        all_rotated = self._rotated.of(file.bases, self._open_heads())
-        # Files rotated after ``file`` come after it. Somebody edited, restored or copied those before it.
-        begin = next((index for index, sibling in enumerate(all_rotated) if sibling.identity == file.identity), 0)
-        for sibling in all_rotated[:begin]:
-            self._rotated.remember(file.bases, sibling.identity, sibling.head)
-        found: list[LogFile] = []
-        for sibling in all_rotated[begin:]:
-            if sibling.new and (rotated := self._open_retired(sibling.path, file.path, now)):
-                found.append(rotated)
-                if past := self._saved_position(rotated):  # could not be read for a while
-                    self._place(rotated, past.offset, skipping=past.skipping)
-        return found
-
-    def _unread_copies(self, file: LogFile, now: float) -> list[LogFile]:
-        """Return copies from before ``file`` was cut that hold unread bytes: one of ``file``, then of later content.
-
-        The first goes on where ``file`` stood; the others are read whole.
-        """
+        self._directories.refresh()  # the copy may be new
+        log = self._log(file.path)
+        log.modified_ns = file.modified_ns
+        with contextlib.suppress(OSError):  # another file may have taken its place by now
+            status = Path(log.path).stat()
+            self._here.add((status.st_dev, status.st_ino))
         lost = file.position()
-        rotated: list[tuple[Sibling, LogFile]] = []
-        for sibling in self._rotated.of(file.bases, self._open_heads()):
-            if sibling.identity == file.identity:
-                break  # it was cut and then rotated, so newer files are no copies
-            if other := self._open_retired(sibling.path, file.path, now):
-                rotated.append((sibling, other))
-        copy = fullest([other for _, other in rotated if lost.offset and holds(lost, other)])
-        copies: list[LogFile] = []
-        for sibling, other in rotated:
-            if other is copy or (sibling.new and (copies or copy is None)):
-                copies.append(other)
-            else:
-                self._rotated.remember(other.bases, other.identity, other.head)
-                other.close()
-        if copy is not None:  # otherwise they may be files that were renamed
-            for other in copies:
-                other.freeze()
+        between = self._between(log, now, lost=lost)
+        for copy in [each for each in between[:1] if each.copied]:
+            copy.seen = max(copy.offset, min(file.seen, copy.size_bytes))
             # The scanner moves to the copy, because lines that belong together may stand on both sides of the place.
             copy.cutter.scanner, file.cutter.scanner = file.cutter.scanner, copy.cutter.scanner
-            end = lost.offset
-            while holds(lost, copy, start=end):  # somebody appended the log to its copy
-                end += lost.offset
-            self._place(copy, end, skipping=lost.skipping, seen=file.seen)
-        return copies
+        file.cutter.scanner.reset()
+        try:
+            file.rewind(anew=bool(between))
+        except OSError as error:
+            self.lose(file, error)
+        # The log may have been rotated after it was cut.
+        older = [each for each in between if each.copied or each.modified_ns <= file.modified_ns]
+        self._queue([*older, file, *(each for each in between if each not in older)])
 
-    def _open_retired(self, path: str, base: str, now: float) -> LogFile | None:
-        """Open ``path``, a file rotated from ``base``."""
-        file = self._open(path, now)
-        if file is not None:
-            file.belong(base)
-            file.retired_at = now
-        return file
+    # --- beside a log -------------------------------------------------------------------------------------------------
 
-    # --- positions -------------------------------------------------------------------------------------------------
+    def _between(self, log: _Log, now: float, *, lost: Position | None = None) -> list[LogFile]:
+        """Open what the log was since it was last intact, in the order of time.
 
-    def _saved_position(self, file: LogFile) -> Position | None:
-        """Return where reading of ``file`` stopped, if it was read before."""
-        return next((past for past in reversed(self._past) if matching(past, [file])), None)
+        ``lost`` is a place in a file that is not open, or was cut. The file that holds it comes first.
+        """
+        places = self._beside(log)
+        others = self._closed.names_of_others(places)
+        files = self._holder(log, places, lost, now) if lost else []
+        for place in places:
+            if place.identity in {file.identity for file in files} or not self._is_unread(place):
+                continue
+            if (file := self._open_beside(log, place, now)) is None:
+                continue
+            if (known := self._closed.get(place.identity)) is not None:
+                self._take_up(file, known)
+                files.append(file)
+            elif place.modified_ns < log.modified_ns or place.path in others or self._is_copy(file):
+                self._ignore(file, place)
+            else:
+                files.append(file)
+        return files
 
-    def _resume_rotated(self, position: Position, placed: Sequence[LogFile], now: float) -> list[LogFile]:
-        """Find the file of ``position`` among the rotated files and queue it; return all files that this places."""
-        live = next((file for file in self.files if file.path == position.path and file not in placed), None)
-        for base in bases_of(position.path) if position.path in self._paths or live else ():
-            if chain := self._resume_chain(position, base, live, now):
-                return chain
-        for file in placed:
-            if live and file.retired_at is not None and continues(file, position):  # the log was truncated then
-                self._place(file, file.seen + position.offset, skipping=position.skipping)
-                file.freeze()
-                self._queue([file, live])
-                return [live]
-        self._past.append(position)
-        if live and not position.rotated:
-            self._counters.read_errors += 1
-            _logger.warning(
-                "%s is not the file whose position was saved, and no rotated file of it is; reading from its %s",
-                position.path,
-                self._start,
-            )
+    def _holder(self, log: _Log, places: Iterable[Place], lost: Position, now: float) -> list[LogFile]:
+        """Open the file that holds a lost place, at that place: itself, or the first copy. Note if there is none."""
+        if not lost.offset:  # every file may hold it
+            if lost.identity not in {place.identity for place in places} and not log.unsettled:
+                self._note_gap(log.path, _GONE, now)
+            return []
+        itself = [place for place in places if place.identity == lost.identity]
+        copies = [one for one in places if one.modified_ns >= log.modified_ns and not self._closed.is_own(one)]
+        for place in (*itself, *copies):
+            if self._is_open(place.identity) or (file := self._open_beside(log, place, now)) is None:
+                continue
+            if lost.holds_in(file.fd):
+                file.copied = file.identity != lost.identity
+                self._closed.forget(file.identity)
+                self._take_up(file, lost)
+                return [file]
+            file.close()
+        if not log.unsettled:
+            self._note_gap(log.path, _GONE, now)
         return []
 
-    def _resume_chain(self, position: Position, base: str, live: LogFile | None, now: float) -> list[LogFile]:
-        """Go on in the file of ``position``, rotated from ``base``, then in those up to ``live``; none: it is gone."""
-        paths = self.rotated_paths(base)
-        rotated = [file for path in paths if (file := self._open_retired(path, position.path, now))]
-        found = matching(position, rotated, anywhere=True)
-        newer = newer_than(position, found, rotated, live) if found and live else []
-        for file in rotated:
-            if file is not found and file not in newer:
-                file.close()
-        if not found:
-            return []
-        self._place(found, position.offset, skipping=position.skipping)
-        if not live or position.rotated:
-            self.files.insert(0, found)
-            return [found]
-        if live.identity == position.identity:  # all are copies from before it was cut
-            for copy in (found, *newer):
-                copy.freeze()
-        chain = [found, *newer, live]
-        self._counters.rotations += len(chain) - 1
-        self._queue(chain)
-        return chain
+    def _note(self, log: _Log, now: float) -> None:
+        """Note what appears beside an intact log: no rotation made it. Go on in rotated files that have grown."""
+        if not self._has_changed(log):
+            return
+        for place in self._beside(log):
+            if not self._is_unread(place) or (file := self._open_beside(log, place, now)) is None:
+                continue
+            if (known := self._closed.get(place.identity)) is not None:
+                self._take_up(file, known)
+                self.files.insert(0, file)
+            elif log.live and 0 < log.modified_ns <= place.modified_ns and self._was(log.live, file):
+                self._place(file, log.live.offset, skipping=log.live.cutter.skipping)
+                self._queue([file, log.live])
+            else:
+                self._ignore(file, place)
+
+    def _was(self, live: LogFile, file: LogFile) -> bool:
+        """Whether ``live`` was ``file`` at the last look, and was cut since. Its beginning may still be the same."""
+        return file.size_bytes > 0 and live.position().holds_in(file.fd) and not self._is_copy(file)
+
+    def _has_changed(self, log: _Log) -> bool:
+        """Whether files may have been created, renamed or deleted beside the log since the last look."""
+        # The clock of a file system is coarse, so a later change may leave the same time.
+        times = self._directories.times(log.path)
+        return times != log.directories or any(time.time_ns() - each <= _CLOCK_TICK_NS for each in times)
+
+    def _beside(self, log: _Log) -> tuple[Place, ...]:
+        log.directories = self._directories.times(log.path)
+        try:
+            log.beside = self._directories.beside(log.path)
+        except OSError as error:
+            self.troubles[log.path] = error.strerror or str(error)
+            log.unsettled = True
+            return ()
+        log.unsettled = False
+        return log.beside.places
+
+    def beside(self, path: str) -> list[str]:
+        """Return the files beside the log at ``path`` at the last look, oldest first."""
+        return [place.path for place in self._logs[path].beside.places] if path in self._logs else []
+
+    def _is_open(self, identity: Identity) -> bool:
+        return identity in self._here or any(file.identity == identity for file in self.files)
+
+    def _is_unread(self, place: Place) -> bool:
+        return not self._is_open(place.identity) and not self._closed.is_read(place)
+
+    def _ignore(self, file: LogFile, place: Place) -> None:
+        """Close a file that is not of this log, or was before we came; nothing of it is to be read."""
+        with contextlib.suppress(OSError):
+            file.place(file.size_bytes)
+            self._closed.add(msgspec.structs.replace(file.position(), path=place.path, foreign=True))
+        file.close()
+
+    def _note_gap(self, path: str, why: str, now: float) -> None:
+        self._counters.gaps += 1
+        if now - self._said_gap_at >= _SAY_AGAIN_SECONDS:
+            self._said_gap_at = now
+            _logger.warning("lines of the log %s may be missing: %s", path, why)
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _log(self, path: str) -> _Log:
+        return self._logs.setdefault(path, _Log(path))
+
+    def _open_beside(self, log: _Log, place: Place, now: float) -> LogFile | None:
+        """Open a file that was at the path of a log."""
+        file = self._open(place.path)
+        if file is None:
+            log.unsettled |= place.path in self.troubles
+            return None
+        file.path, file.retired_at = log.path, now
+        return file
+
+
+def _unless_closed(file: LogFile | None) -> LogFile | None:
+    return None if file is None or file.closed else file

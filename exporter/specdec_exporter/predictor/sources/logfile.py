@@ -9,8 +9,10 @@ from __future__ import annotations
 import bisect
 import errno
 import hashlib
+import math
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +31,8 @@ _Natural = Annotated[int, msgspec.Meta(ge=0)]
 class Position(msgspec.Struct, frozen=True, kw_only=True):
     """A place in a log file, with digests of the content that identifies it. Offsets and lengths are bytes.
 
-    ``rotated``: the file had left its path. ``skipping``: the place is inside a line whose rest is to be skipped.
+    ``modified_ns`` is the file's time at the last look. ``rotated``: the file had left its path. ``foreign``: it is no
+    file of the log, or older than the first look. ``skipping``: the place is inside a line whose rest is to be skipped.
     """
 
     path: str
@@ -40,7 +43,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     head_digest: str
     marker_bytes: Annotated[int, msgspec.Meta(ge=0, le=MARKER_BYTES)]
     marker_digest: str
+    modified_ns: _Natural = 0
     rotated: bool = False
+    foreign: bool = False
     skipping: bool = False
 
     @property
@@ -48,15 +53,24 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
         """Device and inode when the position was taken."""
         return self.device, self.inode
 
-    def holds_in(self, fd: int, start: int = 0) -> bool:
-        """Whether ``fd`` has this content before this place, ``start`` bytes further on. Raises OSError."""
+    def holds_in(self, fd: int) -> bool:
+        """Whether ``fd`` has this content before this place; no if it cannot be read."""
         if self.offset and not (self.head_bytes and self.marker_bytes):
             return False  # we always write both digests after reading, so this position is not ours
-        if not self.marker_bytes <= self.offset <= os.fstat(fd).st_size - start:
+        try:
+            if not self.marker_bytes <= self.offset <= os.fstat(fd).st_size:
+                return False
+            marker = os.pread(fd, self.marker_bytes, self.offset - self.marker_bytes)
+        except OSError:
             return False
-        if digest(os.pread(fd, self.head_bytes, start)) != self.head_digest:
+        return self.begins(fd) and digest(marker) == self.marker_digest
+
+    def begins(self, fd: int) -> bool:
+        """Whether ``fd`` begins like the file of this place; no if it cannot be read."""
+        try:
+            return digest(os.pread(fd, self.head_bytes, 0)) == self.head_digest
+        except OSError:
             return False
-        return digest(os.pread(fd, self.marker_bytes, start + self.offset - self.marker_bytes)) == self.marker_digest
 
 
 def digest(content: bytes | bytearray) -> str:
@@ -90,11 +104,6 @@ def irregularity(status: os.stat_result) -> str | None:
     return "it is not a regular file"
 
 
-def bases_of(path: str) -> tuple[str, ...]:
-    """``path`` and the file that it links to. Rotation may rename either, so rotated files are named after both."""
-    return tuple(dict.fromkeys((path, os.path.realpath(path))))
-
-
 def common_length(left: bytes, right: bytes) -> int:
     """Return how many bytes both have alike from their beginning."""
     length = min(len(left), len(right))
@@ -109,9 +118,7 @@ class LogFile:
     """
 
     def __init__(self, path: str, fd: int, status: os.stat_result, cutter: LineCutter) -> None:
-        self.path = ""
-        self.bases: tuple[str, ...] = ()
-        self.belong(path)
+        self.path = path
         self.identity: Identity = (status.st_dev, status.st_ino)
         self.size_bytes = status.st_size
         self.modified_ns = status.st_mtime_ns
@@ -121,11 +128,10 @@ class LogFile:
         self.seen = 0  # end of the bytes read: offset, or the end of the unterminated line
         self.drained = False  # read to its end at the last look
         self.retired_at: float | None = None  # when it was found to have left its path
-        self.grew_at = 0.0
+        self.grew_at = -math.inf
         self.flushed = False
-        self.replaced = False  # a copy has taken its name, though it still has another
         self.predecessor: LogFile | None = None  # to be read to its end first
-        self._end: int | None = None  # of a copy: see freeze
+        self.copied = False  # it was made by copying the log, perhaps in the middle of a line
         try:
             self.head = os.pread(fd, HEAD_BYTES, 0)
         except OSError:
@@ -146,33 +152,14 @@ class LogFile:
         return self.fd < 0
 
     @property
-    def frozen(self) -> bool:
-        """Whether :meth:`freeze` was called."""
-        return self._end is not None
-
-    @property
     def resumable(self) -> bool:
         """Whether a later start can find the file and has a reason to."""
-        return self.links > 0 and not (self.drained and (self.frozen or self.replaced))
+        return self.links > 0
 
     @property
     def bytes_behind(self) -> int:
         """Bytes not read yet."""
         return max(0, self.size_bytes - self.seen)
-
-    def belong(self, path: str) -> None:
-        """Note that the file stands under ``path``, or stood there before its rotation."""
-        if path != self.path:
-            self.path = path
-            self.bases = bases_of(path)
-
-    def freeze(self) -> None:
-        """Read no further than the present end. The file is a copy; only another copy could be appended to it."""
-        self._end = self.size_bytes
-
-    def is_linked(self) -> bool:
-        """Whether the file still has a path."""
-        return os.fstat(self.fd).st_nlink > 0
 
     def place(self, offset: int, *, skipping: bool = False) -> None:
         """Go on from ``offset``, which is the start of a line unless ``skipping``."""
@@ -193,20 +180,21 @@ class LogFile:
         """Update size and times. Return False if the bytes read before are gone: the file was cut or rewritten."""
         status = os.fstat(self.fd)
         self.links = status.st_nlink
-        size_bytes = self._bounded(status.st_size)
+        size_bytes = status.st_size
         untouched = size_bytes == self.seen and status.st_mtime_ns == self.modified_ns
         if self.retired_at is not None and self.drained and untouched:
             return True  # retired files can be many
         self.size_bytes = size_bytes
-        self.modified_ns = status.st_mtime_ns
         self.drained = False
         if self.size_bytes < self.seen:
             return False
         head = os.pread(self.fd, HEAD_BYTES, 0)
         if not head.startswith(self.head):
             return False
-        self.head = head
-        return self._marker == os.pread(self.fd, len(self._marker), self.offset - len(self._marker))
+        if self._marker != os.pread(self.fd, len(self._marker), self.offset - len(self._marker)):
+            return False
+        self.head, self.modified_ns = head, status.st_mtime_ns
+        return True
 
     def read(self, buffer: bytearray) -> tuple[list[Event], int] | None:
         """Read one piece into ``buffer``; return its events and the number of bytes read. None: the file was cut.
@@ -219,7 +207,7 @@ class LogFile:
         count = os.preadv(self.fd, [marker, buffer], self.offset - length)
         if count < length or marker != self._marker:
             return None
-        filled = self._bounded(self.offset + count - length) - self.offset
+        filled = count - length
         events, done = self.cutter.cut(buffer, filled)
         self.seen = max(self.seen, self.offset + filled)
         self.drained = not done
@@ -228,23 +216,46 @@ class LogFile:
             self._marker = (self._marker + buffer[max(0, done - MARKER_BYTES) : done])[-MARKER_BYTES:]
         return events, count
 
-    def rewind(self) -> None:
+    def rewind(self, *, anew: bool = False) -> None:
         """Find a new place after the file was cut: the start of the line with the first byte that differs.
 
         If the first KiB is the same, nothing shows which of the rest was read before. Then the place is the end, so
-        that no line counts twice.
+        that no line counts twice. ``anew``: all of it is new, for a copy holds what it was.
         """
         before = self.head
-        self.size_bytes = os.fstat(self.fd).st_size
+        status = os.fstat(self.fd)
+        self.size_bytes, self.modified_ns = status.st_size, status.st_mtime_ns
         self.head = os.pread(self.fd, HEAD_BYTES, 0)
         same = common_length(before, self.head)
-        if same == HEAD_BYTES:
+        if anew:
+            self.place(0)
+        elif same == HEAD_BYTES:
             self.place_at_end(self.size_bytes)
-            return
-        self.place(self.head.rfind(b"\n", 0, same) + 1)
+        else:
+            self.place(self.head.rfind(b"\n", 0, same) + 1)
 
-    def _bounded(self, size_bytes: int) -> int:
-        return size_bytes if self._end is None else min(size_bytes, self._end)
+    def is_copy_of(self, others: Iterable[LogFile]) -> bool:
+        """Whether one of ``others`` begins with all that is in this file, of which nothing was read yet."""
+        if not self.size_bytes:
+            return False
+        self.place(self.size_bytes)
+        end = self.position()
+        self.place(0)
+        return any(end.holds_in(other.fd) for other in others)
+
+    def end_in(self, copy: LogFile) -> int:
+        """Return how much of ``copy``, which took the place of this file, was or will be read here; 0 if it is none."""
+        end = at = self.offset
+        if os.fstat(self.fd).st_nlink or not self.position().holds_in(copy.fd):
+            return 0
+        same = CHUNK_BYTES
+        while same == CHUNK_BYTES:
+            piece, other = (os.pread(file.fd, CHUNK_BYTES, at) for file in (self, copy))
+            same = common_length(piece, other)
+            if newline := piece.rfind(b"\n", 0, same) + 1:  # there may be none: in a hole, or in a long line
+                end = at + newline
+            at += same
+        return end
 
     def finish(self) -> list[Event]:
         """Return the events of the unterminated last line and of what the scanner held back.
@@ -253,7 +264,7 @@ class LogFile:
         """
         tail = os.pread(self.fd, min(self.seen - self.offset, CHUNK_BYTES), self.offset)
         self.flushed = True
-        no_line = self.cutter.skipping or self.frozen  # a copy ends where it was made, perhaps inside a line
+        no_line = self.cutter.skipping or self.copied
         events = self.cutter.scanner.finish(b"" if no_line else tail)
         if tail:
             self.place(self.offset + len(tail), skipping=True)
@@ -261,15 +272,17 @@ class LogFile:
 
     def position(self) -> Position:
         """Return the place to go on from after a restart."""
+        head = self.head[: self.offset]  # what follows was not read, and may be other lines when the log is cut
         return Position(
             path=self.path,
             device=self.identity[0],
             inode=self.identity[1],
             offset=self.offset,
-            head_bytes=len(self.head),
-            head_digest=digest(self.head),
+            head_bytes=len(head),
+            head_digest=digest(head),
             marker_bytes=len(self._marker),
             marker_digest=digest(self._marker),
+            modified_ns=self.modified_ns,
             rotated=self.retired_at is not None,
             skipping=self.cutter.skipping,
         )

@@ -11,22 +11,32 @@ import errno
 import logging
 import os
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.sources.logfile import Position, open_regular
+from specdec_exporter.predictor.sources.logfile import LogFile, Position, open_regular
 
 _logger = logging.getLogger(__name__)
 
 _MAX_BYTES = 4 * 1024 * 1024
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    version: Literal[1] = msgspec.field(name="specdec_log_positions")
-    files: tuple[Position, ...]
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
+    """What a start can go on from: places in the files of the logs at ``paths``."""
+
+    version: Literal[2] = msgspec.field(name="specdec_log_positions", default=2)
+    paths: tuple[str, ...] = ()
+    files: tuple[Position, ...] = ()
+
+    def is_older_than(self, file: LogFile) -> bool:
+        """Whether a file came after the positions were saved, when all files of its path were known."""
+        known = any(fnmatch(file.path, pattern) or file.path == pattern for pattern in self.paths)
+        return known and file.modified_ns >= max((one.modified_ns for one in self.files), default=0)
 
 
 class PositionFile:
@@ -37,10 +47,10 @@ class PositionFile:
         self.temporary_path = f"{path}.tmp"
         self._counters = counters
         self._failing = False
-        self._written: tuple[tuple[Position, ...], bool] | None = None
+        self._written: tuple[Saved, bool] | None = None
 
-    def load(self) -> tuple[Position, ...]:
-        """Return the saved positions; none if the file is missing or unusable."""
+    def load(self) -> Saved:
+        """Return what was saved; nothing if the file is missing or unusable."""
         try:
             fd, status = open_regular(self.path)
             try:
@@ -48,23 +58,30 @@ class PositionFile:
             finally:
                 os.close(fd)
         except FileNotFoundError:
-            return ()
+            return Saved()
         except OSError as error:
             return self._unusable(error.strerror or str(error))
         if status.st_size > len(content):
             return self._unusable(f"it has {status.st_size} bytes, too many for a position file")
         try:
-            return msgspec.json.decode(content, type=_Document).files
+            saved = msgspec.json.decode(content, type=Saved)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             return self._unusable(str(error))
+        if len(saved.files) > bounds.SAVED_POSITIONS:
+            return self._unusable(f"it has {len(saved.files)} positions, more than {bounds.SAVED_POSITIONS}")
+        return saved
 
-    def save(self, positions: Iterable[Position], *, durable: bool = True) -> bool:
-        """Replace the whole file at once; ``durable``: safe from a machine crash. Return whether it was saved."""
+    def save(self, paths: Iterable[str], positions: Iterable[Position], *, durable: bool = True) -> bool:
+        """Replace the whole file at once; ``durable``: safe from a machine crash. Return whether it was saved.
+
+        Beyond the bound, the last positions are kept.
+        """
         # JSON cannot hold a path that is not UTF-8; such a file starts anew.
-        files = tuple(one for one in positions if one.path == one.path.encode("utf-8", "replace").decode())
-        if self._written in ((files, durable), (files, True)):
+        files = [one for one in positions if _is_utf8(one.path)][-bounds.SAVED_POSITIONS :]
+        saved = Saved(paths=tuple(filter(_is_utf8, paths)), files=tuple(files))
+        if self._written in ((saved, durable), (saved, True)):
             return True
-        content = msgspec.json.encode(_Document(version=1, files=files))
+        content = msgspec.json.encode(saved)
         try:
             self._replace(content, durable=durable)
         except OSError as error:
@@ -76,7 +93,7 @@ class PositionFile:
                 self._failing = True
                 _logger.warning("cannot save log positions to %s: %s; going on without them", self.path, error.strerror)
             return False
-        self._written = (files, durable)
+        self._written = (saved, durable)
         if self._failing:
             self._failing = False
             _logger.info("log positions are saved again to %s", self.path)
@@ -86,7 +103,9 @@ class PositionFile:
         path = Path(self.path)
         if path.exists() and not path.is_file():  # a device or a FIFO is no file of ours
             raise OSError(errno.EINVAL, "it is not a regular file")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with contextlib.suppress(FileNotFoundError):
+            Path(self.temporary_path).unlink()  # left by a kill, or another name of somebody's file
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self.temporary_path, flags, 0o600)
         try:
             rest = memoryview(content)
@@ -98,7 +117,11 @@ class PositionFile:
             os.close(fd)
         Path(self.temporary_path).replace(path)
 
-    def _unusable(self, reason: str) -> tuple[Position, ...]:
+    def _unusable(self, reason: str) -> Saved:
         self._counters.read_errors += 1
         _logger.warning("ignoring the log positions in %s: %s", self.path, reason)
-        return ()
+        return Saved()
+
+
+def _is_utf8(path: str) -> bool:
+    return path == path.encode("utf-8", "replace").decode()

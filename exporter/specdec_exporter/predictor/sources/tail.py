@@ -22,8 +22,8 @@ from specdec_exporter.predictor.sources.aside import Aside
 from specdec_exporter.predictor.sources.fileset import FileSet, Start
 from specdec_exporter.predictor.sources.history import search_start
 from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position
-from specdec_exporter.predictor.sources.places import Findings, look
-from specdec_exporter.predictor.sources.positions import PositionFile
+from specdec_exporter.predictor.sources.places import Directories, Findings, look
+from specdec_exporter.predictor.sources.positions import PositionFile, Saved
 
 _logger = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ _SAVE_SECONDS = 10.0
 _LAST_BYTES = 64 * POLL_BYTES  # read when stopping, which so takes about a second at most
 _LONGEST_BACKOFF_SECONDS = 30.0
 _REST = 20  # rests this many times as long as a round takes, so that a directory of many files costs 5 % of a core
+_MISSING_SECONDS = 20.0  # without a log file before it is said: the predictor may start later
 _LATE_SECONDS = 10.0  # a round that takes longer is a problem: a network file system that does not answer
 _SILENT_SECONDS = 60.0  # then a file may yield its place to one beyond the bound
 
@@ -61,15 +62,17 @@ class LogFollower:
         counters: ReaderCounters,
         start: Start = "end",
         state_path: str | None = None,
+        olddir: str | None = None,
         rotate_wait_seconds: float = ROTATE_WAIT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = counters
         self.more = False  # the last poll left work undone
         self._paths = tuple(dict.fromkeys(paths))
-        self._set = FileSet(self._paths, scanner_factory, counters, start)
         self._config_scanner_factory = config_scanner_factory
         self._state = PositionFile(state_path, counters) if state_path else None
+        self._ignored = [self._state.path, self._state.temporary_path] if self._state else []
+        self._set = FileSet(self._paths, scanner_factory, counters, start, Directories(olddir, self._ignored))
         self._rotate_wait_seconds = rotate_wait_seconds
         self._clock = clock
         self._buffer = bytearray(CHUNK_BYTES)
@@ -81,7 +84,8 @@ class LogFollower:
         self._rest_seconds = 0.0
         self._begun = False
         self._closed = False
-        self._saved_at = clock()
+        self._seen_at = self._saved_at = clock()
+        self._said_missing = False
 
     @property
     def problem(self) -> str | None:
@@ -119,6 +123,7 @@ class LogFollower:
         events[:0] = self._search_history(events, max_bytes)
         self.counters.bytes_behind = sum(file.bytes_behind for file in self._set.files)
         self._announce()
+        self._announce_missing(now)
         self._save(now, found=bool(events))
         self.counters.round_seconds = time.perf_counter() - began
         self._rest_seconds = _REST * (time.thread_time() - began_work)
@@ -205,24 +210,17 @@ class LogFollower:
             if not intact:
                 self._set.cut(file, now)
             if file.bytes_behind:
-                self._set.pass_over_copy(file)
                 file.grew_at = now
                 file.flushed = False
-        state_paths = [self._state.path, self._state.temporary_path] if self._state else []
-        positions = self._state.load() if self._state and not self._begun else ()
-        findings = look(
-            self._paths,
-            ignored=state_paths,
-            bases={file.path for file in self._set.files},
-            active=self._active(positions, now),
-        )
+        saved = self._state.load() if self._state and not self._begun else Saved()
+        findings = look(self._paths, ignored=self._ignored, active=self._active(saved.files, now))
         self._set.troubles.update(findings.problems)
         self._note_left_out(findings)
         if self._begun:
             self._set.update(findings, now)
             return
         self._begun = True
-        self._set.begin(findings, positions, now)
+        self._set.begin(findings, saved, now)
         self._begin_history()
 
     def _active(self, positions: Sequence[Position], now: float) -> set[Identity]:
@@ -235,7 +233,7 @@ class LogFollower:
 
     def _note_left_out(self, findings: Findings) -> None:
         """Count the files beyond the bound; log it once when there are any, and once when there are none."""
-        left_out = sum(not place.rotated for place in findings.left_out)
+        left_out = len(findings.left_out)
         self.counters.dropped["log_files"] += max(0, left_out - self._left_out)
         if left_out and not self._left_out:
             files = f"{left_out + bounds.LOG_FILES} log files, of which it reads {bounds.LOG_FILES}"
@@ -269,6 +267,8 @@ class LogFollower:
                 events += piece[0]
                 max_bytes -= piece[1]
                 self.counters.bytes += file.seen - seen
+                if file.seen > seen:
+                    file.grew_at = now
         self.more = busy
         return events
 
@@ -289,7 +289,7 @@ class LogFollower:
                     continue
             # Keep a rotated file: a process may go on writing to it. Nobody writes to a copy, and a deleted file takes
             # disk space as long as it is open.
-            if surplus > 0 or not file.links or file.frozen:
+            if surplus > 0 or not file.links or file.copied:
                 surplus -= 1
                 self._set.close(file)
         return events
@@ -317,7 +317,7 @@ class LogFollower:
         live = {file.path for file in newest_first if file.offset and file.retired_at is None}
         held = {file.path for file in newest_first}
         for base in sorted(live):
-            parts += [(path, None) for path in reversed(self._set.rotated_paths(base)) if path not in held]
+            parts += [(path, None) for path in reversed(self._set.beside(base)) if path not in held]
         if parts:
             self._history = search_start(parts, self._config_scanner_factory, self._buffer)
 
@@ -351,7 +351,7 @@ class LogFollower:
 
     def _save_positions(self, *, durable: bool) -> None:
         if state := self._state:
-            state.save([file.position() for file in self._set.files if file.resumable], durable=durable)
+            state.save(self._paths, self._set.positions, durable=durable)
 
     def _announce(self) -> None:
         """Log each problem once when it begins and once when it ends."""
@@ -363,6 +363,16 @@ class LogFollower:
         for path in self._announced.keys() - troubles.keys():
             _logger.info("the problem with the log %s is over", path)
         self._announced = dict(troubles)
+
+    def _announce_missing(self, now: float) -> None:
+        """Say once that there is no file, when that has lasted, and once that there is one."""
+        if self._set.files:
+            if self._said_missing:
+                _logger.info("there is a log file at %s now", ", ".join(self._paths))
+            self._seen_at, self._said_missing = now, False
+        elif now - self._seen_at >= _MISSING_SECONDS and not self._said_missing:
+            self._said_missing = True
+            _logger.warning("there is no log file at %s; waiting for one", ", ".join(self._paths))
 
 
 def _waits(file: LogFile) -> bool:

@@ -1,0 +1,97 @@
+"""The files that are open, in the order of reading."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.lines import LineCutter, Scanner
+from specdec_exporter.predictor.sources.closed import ClosedFiles
+from specdec_exporter.predictor.sources.logfile import LogFile, Position, open_regular
+
+
+class OpenFiles:
+    """``files`` are in the order of reading: each after its predecessor. ``moved`` says that they have changed.
+
+    ``troubles`` maps each unreadable path to the reason. Problems with files raise nothing.
+    """
+
+    def __init__(self, scanner_factory: Callable[[], Scanner], counters: ReaderCounters) -> None:
+        self.files: list[LogFile] = []
+        self.troubles: dict[str, str] = {}
+        self.moved = False
+        self._scanner_factory = scanner_factory
+        self._counters = counters
+        self._closed = ClosedFiles()
+
+    @property
+    def positions(self) -> list[Position]:
+        """Where reading stands in each file, the open ones last."""
+        return [*self._closed, *(file.position() for file in self.files if file.resumable)]
+
+    def _open(self, path: str) -> LogFile | None:
+        """Open ``path``, unless it is open already."""
+        try:
+            fd, status = open_regular(path)
+            file = LogFile(path, fd, status, LineCutter(self._scanner_factory(), self._counters))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.troubles[path] = error.strerror or str(error)
+            return None
+        if any(other.identity == file.identity for other in self.files):
+            file.close()
+            return None
+        return file
+
+    def lose(self, file: LogFile, error: OSError) -> None:
+        """Close ``file``, which cannot be read any more. If it returns, go on at the same place."""
+        self.troubles[file.path] = error.strerror or str(error)
+        self.close(file)
+
+    def close(self, file: LogFile) -> None:
+        """Close ``file``, and remember how far it was read."""
+        self._closed.add(file.position())
+        file.close()
+        if file in self.files:
+            self.files.remove(file)
+        self.moved = True
+
+    def _is_copy(self, file: LogFile) -> bool:
+        with contextlib.suppress(OSError):
+            return file.is_copy_of(self.files)
+        return False
+
+    def _take_up(self, file: LogFile, position: Position) -> None:
+        self._closed.forget(position.identity)
+        self._place(file, position.offset, skipping=position.skipping)
+
+    def _place(
+        self,
+        file: LogFile,
+        offset: int | None,
+        *,
+        skipping: bool = False,
+        seen: int = 0,
+        size_bytes: int | None = None,
+    ) -> None:
+        """Go on from ``offset``; if None, from the end of the first ``size_bytes`` (default: of the file).
+
+        ``seen``: the end of the bytes that were read already, of a half line.
+        """
+        try:
+            if offset is None:
+                file.place_at_end(file.size_bytes if size_bytes is None else size_bytes)
+            else:
+                file.place(offset, skipping=skipping)
+                file.seen = max(offset, min(seen, file.size_bytes))
+        except OSError as error:
+            self.lose(file, error)
+
+    def _queue(self, chain: Sequence[LogFile]) -> None:
+        """Make each file of ``chain`` wait for the one before it."""
+        for older, newer in itertools.pairwise(chain):
+            newer.predecessor = older
+        self.files += [file for file in chain if file not in self.files]
