@@ -147,8 +147,8 @@ def check_positions(content: bytes) -> None:
     path.write_bytes(content)
     counters = ReaderCounters()
     found = PositionFile(str(path), counters).load()
-    assert not (found and counters.read_errors)
-    assert PositionFile(str(path), counters).save(found, durable=False)
+    assert not (found.files and counters.read_errors)
+    assert PositionFile(str(path), counters).save(found.paths, found.files, durable=False)
     again = PositionFile(str(path), ReaderCounters()).load()
     assert again == found
 
