@@ -181,7 +181,7 @@ class Reader:
             state_path=str(state) if state else None,
             rotate_wait_seconds=ROTATE_WAIT_SECONDS,
             clock=lambda: self.now,
-            **({"olddir": str(olddir)} if olddir else {}),
+            olddir=str(olddir) if olddir else None,
         )
 
     def events(self) -> list[Event]:

@@ -49,10 +49,6 @@ class Verdict:
         return not (self.lost or self.twice or self.invented or self.silent or self.false_gaps)
 
 
-def gaps_of(reader: Reader) -> int:
-    return int(getattr(reader.counters, "gaps", 0))
-
-
 def judged(
     scheme: Scheme,
     home: Path,
@@ -81,10 +77,10 @@ def judged(
         got.update(line for line in lines if not line.startswith("banner"))
 
     def look(seconds: float = 0.0, *, may_miss: bool = False, blind: bool = False) -> None:
-        before = gaps_of(reading)
+        before = reading.counters.gaps
         take(reading.wait(seconds))
         gone = len(set(life.written) - past - got.keys() - required)
-        gaps = gaps_of(reading) - before
+        gaps = reading.counters.gaps - before
         verdict.gaps += gaps
         verdict.silent += 0 if gaps or blind else max(0, gone - verdict.gone)
         verdict.false_gaps += 0 if may_miss else gaps

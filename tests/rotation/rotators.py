@@ -14,7 +14,7 @@ from typing import IO
 
 from fieldtools import tool
 from logfiles import ROTATE_WAIT_SECONDS, Reader
-from rotation.judging import Verdict, gaps_of
+from rotation.judging import Verdict
 from specdec_exporter.predictor.sources.tail import POLL_SECONDS
 
 FILE_BYTES = 4096  # the smallest that multilog and s6-log take
@@ -108,6 +108,6 @@ def followed(name: str, home: Path, *, rotations_a_second: float, seconds: float
         twice=sum(count - 1 for count in got.values()),
         invented=len(got.keys() - everything),
         gone=missing,
-        gaps=gaps_of(reader),
-        silent=0 if gaps_of(reader) else missing,
+        gaps=reader.counters.gaps,
+        silent=0 if reader.counters.gaps else missing,
     )

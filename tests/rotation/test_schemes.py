@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from logfiles import Log, Reader
-from rotation.judging import Exporter, Step, gaps_of, judged
+from rotation.judging import Exporter, Step, judged
 from rotation.schemes import LOGROTATE, SCHEMES, Scheme
 
 ALL = [
@@ -77,5 +77,5 @@ def test_a_glob_finds_what_came_while_the_exporter_was_down(tmp_path: Path, kill
     logs[2].write("four", "five")
     reader = Reader(tmp_path / "vllm-*.log*", state=state)
     assert sorted(reader.read()) == ["five", "four", "three", "two"]
-    assert gaps_of(reader) == 0
+    assert reader.counters.gaps == 0
     assert reader.wait() == []
