@@ -389,6 +389,8 @@ class LogLife(RuleBasedStateMachine):
         self.complete()
         if looks:
             self.look()
+        else:
+            self.lost_track = True
         self.log.become_a_copy()
         self.write(10)
         self.look()
