@@ -165,7 +165,7 @@ async def test_lines_come_as_they_are_written_and_without_their_timestamps(api: 
     await followed.until("one", "two", "2026-01-01T00:00:02Z three")
     query = api.requests[0].query
     assert dict(query) == {"container": "kserve-container", "follow": "true", "timestamps": "true"}
-    assert followed.source.healthy
+    assert followed.source.problem is None
     assert followed.source.counters.bytes == sum(len(line) for line in api.log)
 
 
@@ -178,7 +178,7 @@ async def test_a_cut_connection_loses_and_repeats_nothing(api: Api, followed: Fo
     await followed.until("one", "two", "three", "half a line")
     assert api.requests[1].query["sinceTime"] == f"{LONG_AGO}1Z"
     assert followed.source.counters.read_errors == 1
-    assert followed.source.healthy
+    assert followed.source.problem is None
 
 
 async def test_a_restarted_container_is_followed_on(api: Api, followed: Followed, scanner: EveryLine) -> None:
@@ -212,7 +212,7 @@ async def test_a_renewed_token_is_used(api: Api, followed: Followed, token: Path
     token.write_text("second-token")
     await api.write("2Z two")
     await followed.until("one", "two")
-    assert followed.source.healthy
+    assert followed.source.problem is None
 
 
 @pytest.mark.parametrize(
@@ -230,12 +230,12 @@ async def test_a_refusal_is_reported_once_in_the_api_s_words(
         api.refusal = (status, body)
         async with Following(reader(api.url, token, EveryLine())) as followed:
             await api.requested(4)
-            assert (followed.source.problem, followed.source.healthy) == (problem, False)
+            assert followed.source.problem == problem
             assert followed.source.counters.read_errors >= 2
             api.refusal = None
             await api.write("1Z at last")
             await followed.until("at last")
-            assert (followed.source.problem, followed.source.healthy) == (None, True)
+            assert not followed.source.problem
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == [f"cannot read the log of container kserve-container of pod prod/llama-0: {problem}"]
 

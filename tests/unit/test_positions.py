@@ -140,7 +140,7 @@ def test_saving_is_given_up_quietly_and_taken_up_again(log: Log, state: Path, ca
     for number in range(3):
         log.write(f"line {number}")
         assert reader.read() == [f"line {number}"]
-    assert reader.follower.healthy
+    assert reader.follower.problem is None
     assert len(caplog.records) == 1
     assert reader.counters.read_errors == 4
     assert "going on without" in caplog.text

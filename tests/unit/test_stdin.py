@@ -32,7 +32,7 @@ async def test_the_end_of_the_writer_ends_it_calmly_with_the_last_line(
     await following.ended()
     assert following.lines == ["one", "last, without newline"]
     assert following.source.ended
-    assert following.source.healthy
+    assert following.source.problem is None
     assert not following.stop.is_set()
 
 
@@ -71,5 +71,5 @@ async def test_a_descriptor_that_cannot_be_read_is_a_problem_not_an_exception(tm
     if what == "directory":
         os.close(fd)
         assert "directory" in (following.source.problem or "")
-    assert not following.source.healthy
+    assert following.source.problem
     assert following.source.counters.read_errors == 1

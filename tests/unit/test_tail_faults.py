@@ -76,7 +76,7 @@ def test_permission_denied_and_restored(unprivileged: Path, caplog: pytest.LogCa
     assert len(caplog.records) == 1
     log.path.chmod(0o600)
     assert reader.read() == ["two"]
-    assert reader.follower.healthy
+    assert reader.follower.problem is None
 
 
 def test_a_directory_that_is_closed_for_a_while_loses_nothing(unprivileged: Path) -> None:
@@ -89,11 +89,11 @@ def test_a_directory_that_is_closed_for_a_while_loses_nothing(unprivileged: Path
         log.path.parent.chmod(0)
         writer.write(b"one\n")
         assert reader.wait() == ["one"]
-        assert not reader.follower.healthy
+        assert reader.follower.problem
         log.path.parent.chmod(0o700)
         writer.write(b"two\n")
         assert reader.wait() == ["two"]
-    assert reader.follower.healthy
+    assert reader.follower.problem is None
 
 
 def test_a_fifo_is_never_opened(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_directory_is_refused_with_a_hint_until_it_becomes_a_log(
     log.path.rmdir()
     log.write("one")
     assert reader.read() == ["one"]
-    assert reader.follower.healthy
+    assert reader.follower.problem is None
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.INFO]
 
 
@@ -166,13 +166,13 @@ def test_input_output_errors_are_counted_and_lose_nothing(
 
             patch.setattr(LogFile, "read", failing)
             assert reader.follower.poll() == []
-            assert not reader.follower.healthy
+            assert reader.follower.problem
     assert reader.counters.read_errors == 2
     if rotates:
         log.rotate()
         log.write("three")
     assert reader.read() == ["two", *(["three"] if rotates else ())]
-    assert reader.follower.healthy
+    assert reader.follower.problem is None
 
 
 def test_a_log_that_is_not_there_is_said_once_when_it_has_lasted(
@@ -189,6 +189,21 @@ def test_a_log_that_is_not_there_is_said_once_when_it_has_lasted(
     log.write("one")
     assert reader.read() == ["one"]
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.INFO]
+    assert reader.follower.problem is None
+
+
+def test_a_log_that_was_moved_away_for_good_is_said_although_its_file_is_still_open(
+    log: Log, reader: Reader, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.path.rename(log.sibling(".1").path)
+    reader.read()
+    assert reader.follower.problem is None  # the next one may come
+    reader.wait(25)
+    assert "there is no log file" in caplog.text
+    assert "there is no log file" in str(reader.follower.problem)
+    log.sibling(".1").write("late")
+    log.write("one")
+    assert reader.read() == ["late", "one"]
     assert reader.follower.problem is None
 
 

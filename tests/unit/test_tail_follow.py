@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +50,7 @@ async def test_a_sink_that_fails_is_survived(log: Log, fast: None, caplog: pytes
     async with Following(follower(log)) as following:
         log.write("one")
         await following.until("one")
-        assert following.source.healthy
+        assert following.source.problem is None
         log.write("bad")
         while "bad" not in (following.source.problem or ""):
             await asyncio.sleep(0)
@@ -76,7 +78,7 @@ async def test_a_failure_that_lasts_is_said_once_and_tried_again_less_and_less_o
     gaps = [later - earlier for earlier, later in itertools.pairwise(tries[:6])]  # the last try is the one of stopping
     assert all(gap >= 0.009 * 2**number for number, gap in enumerate(gaps)), gaps
     assert len(caplog.records) == 1
-    assert not reader.healthy
+    assert reader.problem
 
 
 async def test_stopping_does_not_wait_for_the_next_round(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,3 +88,30 @@ async def test_stopping_does_not_wait_for_the_next_round(log: Log, monkeypatch: 
         await following.until("one")
         log.write("two")
     assert following.lines == ["one", "two"]
+
+
+async def test_a_log_that_rotates_is_looked_at_more_often_for_a_while(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, stop, now = follower(log), asyncio.Event(), 1000.0
+    waits: list[float] = []
+
+    async def wait(waiting: Coroutine[Any, Any, Any], seconds: float) -> None:
+        nonlocal now
+        waiting.close()
+        waits.append(seconds)
+        now += seconds
+        if len(waits) == 2:
+            log.rotate()
+            log.write("one")
+        elif now > 1003:
+            stop.set()
+        raise TimeoutError
+
+    monkeypatch.setattr(reader, "_clock", lambda: now)
+    monkeypatch.setattr(tail, "_REST", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "wait_for", wait)
+        await reader.follow(lambda _: None, stop)
+    assert set(waits[:2] + waits[-2:]) == {tail.POLL_SECONDS}
+    assert sum(wait for wait in waits if wait < tail.POLL_SECONDS) == pytest.approx(tail.HURRY_SECONDS, abs=0.03)

@@ -51,7 +51,7 @@ def test_files_beyond_the_bound_are_left_out_counted_and_said_once(
     logs(tmp_path, 6)[5].write("another")
     reader.read()
     assert reader.counters.dropped["log_files"] == 4
-    assert reader.follower.healthy
+    assert reader.follower.problem is None
     for log in made[2:]:
         log.path.unlink()
     Log(tmp_path / "5.log").path.unlink()
@@ -104,7 +104,7 @@ async def test_a_round_that_hangs_is_a_problem_and_hangs_nothing_else(
     monkeypatch.setattr(follower, "poll", hang)
     following = asyncio.create_task(follower.follow(lambda _: None, asyncio.Event()))
     async with asyncio.timeout(20):
-        while follower.healthy or not caplog.records:
+        while follower.problem is None or not caplog.records:
             await asyncio.sleep(0)
     assert "file system may hang" in (follower.problem or "")
     assert follower.counters.read_errors == 1

@@ -62,10 +62,19 @@ class ClosedFiles:
         return known is not None and not known.foreign
 
     def names_of_others(self, places: Iterable[Place]) -> set[str]:
-        """Return the names of other logs: a foreign file that grows had its name, also after that log has rotated."""
+        """Return the names of other logs: a foreign file had such a name before it grew, or before its rotation."""
         read = [(place, self._known[place.identity]) for place in places if self.is_read(place)]
-        return {known.path for place, known in read if known.foreign and place.size_bytes > known.offset}
+        return {
+            known.path
+            for place, known in read
+            if known.foreign and (place.size_bytes > known.offset or _is_rotated(place.path, known.path))
+        }
 
     def has_copy_of(self, file: LogFile) -> bool:
         """Whether a file of which nothing is to be read is a copy of an open one."""
         return any(known.foreign and known.offset and known.holds_in(file.fd) for known in self)
+
+
+def _is_rotated(path: str, log: str) -> bool:
+    """Whether rotation added something to the name of a log."""
+    return path.startswith((f"{log}.", f"{log}-", f"{log}_"))

@@ -9,25 +9,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.sources.logfile import Identity, LogFile, Position
 from specdec_exporter.predictor.sources.openfiles import OpenFiles
-from specdec_exporter.predictor.sources.places import Beside, Directories, Findings, Place, is_glob, matches
+from specdec_exporter.predictor.sources.places import Beside, Directories, Findings, Place, identities, is_glob
 from specdec_exporter.predictor.sources.positions import Saved
 
 _logger = logging.getLogger(__name__)
 
 _CLOCK_TICK_NS = 1_000_000_000  # the coarsest modification times, on some network file systems
-_SAY_AGAIN_SECONDS = 60.0
 _GONE = "it was cut, or rotated while nobody read it, and its rest is gone"
 
 Start = Literal["end", "start"]
@@ -47,6 +43,11 @@ class _Log:
     unsettled: bool = False
     beside: Beside = dataclasses.field(default_factory=Beside)
     directories: tuple[int, ...] = ()
+
+    @property
+    def held(self) -> LogFile | None:
+        """Its file, if that is open."""
+        return None if self.live is None or self.live.closed else self.live
 
 
 class FileSet(OpenFiles):
@@ -69,7 +70,6 @@ class FileSet(OpenFiles):
         self._begun_ns = time.time_ns()
         self._here: set[Identity] = set()  # what is under a path of a log
         self._unopened: dict[Identity, int] = {}  # size in bytes at the start of files that were not opened then
-        self._said_gap_at = -math.inf
 
     # --- looks --------------------------------------------------------------------------------------------------------
 
@@ -82,11 +82,10 @@ class FileSet(OpenFiles):
         for position in saved.files:
             self._closed.add(position)
         self._open_all(findings.places)
-        lost = self._last_places(saved)
+        lost = saved.last_places(self._patterns)
         unplaced = self._resume_all(lost)
         for file in unplaced:
-            if file.path not in lost and not saved.is_older_than(file):
-                self._place(file, None if self._start == "end" else 0)
+            self._begin_at_start(file, saved, is_lost=file.path in lost)
         for position in lost.values():
             self._follow_lost(position, now)
         for log in self._logs.values():
@@ -102,17 +101,24 @@ class FileSet(OpenFiles):
             self._log(place.path).live = file
             self.files.append(file)
 
-    def _last_places(self, saved: Saved) -> dict[str, Position]:
-        """Return where reading of each log stopped, by its path."""
-        live = [one for one in saved.files if not one.rotated and not one.foreign]
-        return {one.path: one for one in live if matches(one.path, self._patterns)}
+    def _begin_at_start(self, file: LogFile, saved: Saved, *, is_lost: bool) -> None:
+        """Place a file of the first look that no saved position is of; ``is_lost``: one of its log is."""
+        log, known = self._log(file.path), self._closed.get(file.identity)
+        foreign = known if known is not None and known.holds_in(file.fd) else None
+        was_there = self._start == "end" and not saved.is_older_than(file)
+        if (foreign or not was_there) and self._is_found_copy(log, file):
+            self._drop(log, file)
+        elif foreign:
+            self._take_up(file, foreign)
+        elif was_there and not is_lost:
+            self._place(file, None)
 
     def _resume_all(self, lost: dict[str, Position]) -> list[LogFile]:
         """Go on in the files whose places were saved, which are then no longer ``lost``; return the other files."""
         unplaced = []
         for file in self.files:
             known = self._closed.get(file.identity)
-            if known is not None and known.holds_in(file.fd):
+            if known is not None and not known.foreign and known.holds_in(file.fd):
                 self._resume(file, known, lost)
             else:
                 unplaced.append(file)
@@ -166,11 +172,9 @@ class FileSet(OpenFiles):
 
     def _arrive(self, log: _Log, place: Place, now: float) -> None:
         """Take in the file that is under the path of a log now."""
-        before = _unless_closed(log.live)
+        before = log.held
         if before is not None and before.identity == place.identity:
-            self._queue(self._between(log, now) if log.unsettled else [])
-            self._note(log, now)
-            log.modified_ns = before.modified_ns
+            self._stay(log, before, now)
             return
         opened = next((file for file in self.files if file.identity == place.identity), None)
         if opened is not None:  # renamed where a glob finds both names
@@ -178,6 +182,11 @@ class FileSet(OpenFiles):
             return
         if (self._closed.is_own(place) and self._closed.is_read(place)) or (file := self._open(place.path)) is None:
             return
+        self._here.discard(place.identity)  # it may have been rotated since
+        if self._is_found_copy(log, file):
+            file.close()
+            return
+        self._here.add(file.identity)
         log.live = file
         log.modified_ns = log.modified_ns or self._begun_ns  # what was beside a new log before we came is not of it
         self.moved = True
@@ -185,6 +194,26 @@ class FileSet(OpenFiles):
             self._queue([before, file])
         else:
             self._follow(log, before, [file], now)
+
+    def _stay(self, log: _Log, live: LogFile, now: float) -> None:
+        """The file is still under the path of a log."""
+        if self._is_found_copy(log, live):
+            self._drop(log, live)
+            return
+        self._queue(self._between(log, now) if log.unsettled else [])
+        self._note(log, now)
+        log.modified_ns = live.modified_ns
+
+    def _is_found_copy(self, log: _Log, file: LogFile) -> bool:
+        """Whether a glob finds a copy of another log: nothing of it is to be read, unless that is cut."""
+        return log.path not in self._paths and not file.seen and self._is_copy_of_another(file)
+
+    def _drop(self, log: _Log, file: LogFile) -> None:
+        """Close a file of which nothing was read, until the next look."""
+        log.live = None
+        self._here.discard(file.identity)
+        self.files.remove(file)
+        file.close()
 
     def _begin_in(self, file: LogFile) -> bool:
         """Go on where reading of a new file stopped, or after what it held at the start; return whether it is known."""
@@ -197,21 +226,13 @@ class FileSet(OpenFiles):
             return True
         return False
 
-    def _is_replaced(self, before: LogFile, file: LogFile) -> bool:
-        """Whether an editor, rsync or overlayfs replaced the log by a copy of itself, which then goes on."""
-        with contextlib.suppress(OSError):
-            if same := before.end_in(file):
-                self._place(file, same, skipping=before.cutter.skipping and same == before.offset, seen=before.seen)
-                return True
-        return False
-
     def _leave(self, log: _Log, now: float) -> None:
         """No file is under the path of a log now."""
-        before, log.live = log.live, None
+        before, held, log.live = log.live, log.held, None
         if not log.modified_ns:
             self._note(log, now)  # there never was one
         elif before is not None or log.unsettled or self._has_changed(log):
-            self._follow(log, _unless_closed(before), [], now)
+            self._follow(log, held, [], now)
         if log.path not in self._paths and not log.unsettled:
             del self._logs[log.path]
 
@@ -308,7 +329,12 @@ class FileSet(OpenFiles):
         """Note what appears beside an intact log: no rotation made it. Go on in rotated files that have grown."""
         if not self._has_changed(log):
             return
-        for place in self._beside(log):
+        before = log.beside, log.directories
+        places = self._beside(log)
+        if not self._is_intact(log):  # a rotation made what has just appeared; the next look tells
+            log.beside, log.directories = before
+            return
+        for place in places:
             if not self._is_unread(place) or (file := self._open_beside(log, place, now)) is None:
                 continue
             if (known := self._closed.get(place.identity)) is not None:
@@ -320,9 +346,12 @@ class FileSet(OpenFiles):
             else:
                 self._ignore(file, place)
 
-    def _was(self, live: LogFile, file: LogFile) -> bool:
-        """Whether ``live`` was ``file`` at the last look, and was cut since. Its beginning may still be the same."""
-        return file.size_bytes > 0 and live.position().holds_in(file.fd) and not self._is_copy(file)
+    def _is_intact(self, log: _Log) -> bool:
+        """Whether the path of a log still has the file that it had in this look, or none."""
+        live = log.held
+        with contextlib.suppress(OSError):
+            return identities([log.path]) == ({live.identity} if live else set()) and (live is None or live.look())
+        return False
 
     def _has_changed(self, log: _Log) -> bool:
         """Whether files may have been created, renamed or deleted beside the log since the last look."""
@@ -351,19 +380,6 @@ class FileSet(OpenFiles):
     def _is_unread(self, place: Place) -> bool:
         return not self._is_open(place.identity) and not self._closed.is_read(place)
 
-    def _ignore(self, file: LogFile, place: Place) -> None:
-        """Close a file that is not of this log, or was before we came; nothing of it is to be read."""
-        with contextlib.suppress(OSError):
-            file.place(file.size_bytes)
-            self._closed.add(msgspec.structs.replace(file.position(), path=place.path, foreign=True))
-        file.close()
-
-    def _note_gap(self, path: str, why: str, now: float) -> None:
-        self._counters.gaps += 1
-        if now - self._said_gap_at >= _SAY_AGAIN_SECONDS:
-            self._said_gap_at = now
-            _logger.warning("lines of the log %s may be missing: %s", path, why)
-
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _log(self, path: str) -> _Log:
@@ -377,7 +393,3 @@ class FileSet(OpenFiles):
             return None
         file.path, file.retired_at = log.path, now
         return file
-
-
-def _unless_closed(file: LogFile | None) -> LogFile | None:
-    return None if file is None or file.closed else file

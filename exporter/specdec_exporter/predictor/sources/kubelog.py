@@ -165,11 +165,6 @@ class KubernetesLogReader:
             start=start,
         )
 
-    @property
-    def healthy(self) -> bool:
-        """Whether the last connection worked, or none has been tried yet."""
-        return self.problem is None
-
     async def begin(self) -> None:
         """Do nothing: the constructor noted the time of the start."""
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
+import math
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import LineCutter, Scanner
 from specdec_exporter.predictor.sources.closed import ClosedFiles
 from specdec_exporter.predictor.sources.logfile import LogFile, Position, open_regular
+from specdec_exporter.predictor.sources.places import Place
+
+_logger = logging.getLogger(__name__)
+
+_SAY_AGAIN_SECONDS = 60.0
 
 
 class OpenFiles:
@@ -25,6 +34,7 @@ class OpenFiles:
         self._scanner_factory = scanner_factory
         self._counters = counters
         self._closed = ClosedFiles()
+        self._said_gap_at = -math.inf
 
     @property
     def positions(self) -> list[Position]:
@@ -89,6 +99,37 @@ class OpenFiles:
                 file.seen = max(offset, min(seen, file.size_bytes))
         except OSError as error:
             self.lose(file, error)
+
+    def _is_replaced(self, before: LogFile, file: LogFile) -> bool:
+        """Whether an editor, rsync or overlayfs replaced the log by a copy of itself, which then goes on."""
+        with contextlib.suppress(OSError):
+            if same := before.end_in(file):
+                self._place(file, same, skipping=before.cutter.skipping and same == before.offset, seen=before.seen)
+                return True
+        return False
+
+    def _was(self, live: LogFile, file: LogFile) -> bool:
+        """Whether ``live`` was ``file`` at the last look, and was cut since. Its beginning may still be the same."""
+        return file.size_bytes > 0 and live.position().holds_in(file.fd) and not self._is_copy(file)
+
+    def _ignore(self, file: LogFile, place: Place) -> None:
+        """Close a file that is not of this log, or was before we came; nothing of it is to be read."""
+        with contextlib.suppress(OSError):
+            file.place(file.size_bytes)
+            self._closed.add(msgspec.structs.replace(file.position(), path=place.path, foreign=True))
+        file.close()
+
+    def _is_copy_of_another(self, file: LogFile) -> bool:
+        """Whether ``file`` is a copy of a log with another path, perhaps while it is being made."""
+        with contextlib.suppress(OSError):
+            return file.is_copy_of(other for other in self.files if other.path != file.path)
+        return False
+
+    def _note_gap(self, path: str, why: str, now: float) -> None:
+        self._counters.gaps += 1
+        if now - self._said_gap_at >= _SAY_AGAIN_SECONDS:
+            self._said_gap_at = now
+            _logger.warning("lines of the log %s may be missing: %s", path, why)
 
     def _queue(self, chain: Sequence[LogFile]) -> None:
         """Make each file of ``chain`` wait for the one before it."""

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +32,11 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     version: Literal[2] = msgspec.field(name="specdec_log_positions", default=2)
     paths: tuple[str, ...] = ()
     files: tuple[Position, ...] = ()
+
+    def last_places(self, patterns: Sequence[str]) -> dict[str, Position]:
+        """Return where reading stopped of each log that ``patterns`` find, by its path."""
+        live = [one for one in self.files if not one.rotated and not one.foreign]
+        return {one.path: one for one in live if matches(one.path, patterns)}
 
     def is_older_than(self, file: LogFile) -> bool:
         """Whether a file came after the positions were saved, when all files of its path were known."""

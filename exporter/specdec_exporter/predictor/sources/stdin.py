@@ -34,11 +34,6 @@ class StreamFollower:
         self._fd = fd
         self._pieces = Pieces(scanner, counters)
 
-    @property
-    def healthy(self) -> bool:
-        """Whether the log is being read or has been read to its end."""
-        return self.problem is None
-
     async def begin(self) -> None:
         """Do nothing: a stream is read from its first byte."""
 

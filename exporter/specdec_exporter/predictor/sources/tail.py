@@ -30,6 +30,7 @@ _logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 POLL_BYTES = 1024 * 1024  # takes one or two milliseconds
 ROTATE_WAIT_SECONDS = 5.0
+HURRY_SECONDS = 1.0  # after a rotation, in which looks are 20 times as frequent: some rotators keep few files
 
 _MAX_RETIRED = 16  # rotated files kept open
 _SAVE_SECONDS = 10.0
@@ -86,6 +87,7 @@ class LogFollower:
         self._closed = False
         self._seen_at = self._saved_at = clock()
         self._said_missing = False
+        self._hurries_until = 0.0  # looks are more frequent until then
 
     @property
     def problem(self) -> str | None:
@@ -94,14 +96,9 @@ class LogFollower:
             return self._failure
         for path, reason in self._announced.items():
             return f"cannot read the log {path}: {reason}"
-        if not self._set.files:
+        if not self._set.files or self._said_missing:
             return f"there is no log file at {', '.join(self._paths)} yet"
         return None
-
-    @property
-    def healthy(self) -> bool:
-        """Whether at least one file exists and all are being read."""
-        return self.problem is None
 
     async def begin(self) -> None:
         """Look for the first time. What the files hold now was there at the start."""
@@ -160,7 +157,8 @@ class LogFollower:
                 failures = 0 if await self._survive(self.poll, sink) else failures + 1
                 if self.more and not failures:
                     continue
-                wait_seconds = max(POLL_SECONDS * 2 ** min(failures, 10), self._rest_seconds)
+                poll_seconds = POLL_SECONDS / (20 if self._clock() < self._hurries_until else 1)
+                wait_seconds = max(poll_seconds * 2 ** min(failures, 10), self._rest_seconds)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), min(wait_seconds, _LONGEST_BACKOFF_SECONDS))
             await self._survive(self.close, sink)
@@ -217,7 +215,10 @@ class LogFollower:
         self._set.troubles.update(findings.problems)
         self._note_left_out(findings)
         if self._begun:
+            rotations = self.counters.rotations
             self._set.update(findings, now)
+            if self.counters.rotations > rotations:
+                self._hurries_until = now + HURRY_SECONDS
             return
         self._begun = True
         self._set.begin(findings, saved, now)
@@ -365,8 +366,8 @@ class LogFollower:
         self._announced = dict(troubles)
 
     def _announce_missing(self, now: float) -> None:
-        """Say once that there is no file, when that has lasted, and once that there is one."""
-        if self._set.files:
+        """Say once that no path has a file, when that has lasted, and once that one has."""
+        if self._announced or any(file.retired_at is None for file in self._set.files):
             if self._said_missing:
                 _logger.info("there is a log file at %s now", ", ".join(self._paths))
             self._seen_at, self._said_missing = now, False
