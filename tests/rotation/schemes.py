@@ -65,9 +65,9 @@ class Life:
         self.log.path.write_text(self.scheme.banner)
 
     def line(self) -> str:
-        """A line like no other."""
+        """A line like no other, at both ends: by its last bytes the reader knows a file of the same length."""
         number = len(self.written)
-        self.written.append(f"{number} {'x' * (number * 37 % 300)}")
+        self.written.append(f"{number} {'x' * (number * 37 % 300)} {number}")
         return self.written[-1]
 
     def write(self, count: int) -> None:
