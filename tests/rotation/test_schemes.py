@@ -21,6 +21,12 @@ GLOBS = [param for param in ALL if isinstance(scheme := param.values[0], Scheme)
 ROTATIONS = pytest.mark.parametrize("rotations", [0, 1, 3])
 
 
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here cuts the power."""
+    monkeypatch.setattr("os.fsync", lambda fd: None)
+
+
 @ROTATIONS
 @pytest.mark.parametrize("scheme", ALL)
 def test_what_is_on_disk_is_read_once(scheme: Scheme, rotations: int, tmp_path: Path) -> None:
