@@ -24,6 +24,7 @@ from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.config import Duration, PredictorSettings, Settings, WebSettings
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.inspection.reference import Reference
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
@@ -81,6 +82,31 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Check:
 
 def log(capture: str) -> str:
     return str(CAPTURES / capture / "server.log")
+
+
+K3 = "0.25.1-draft_model-k3"
+Serve = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Serve an exporter in this process that has read each predictor twice; return its URL."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def serving(*predictors: PredictorSettings, **web_settings: Any) -> str:
+            listening = WebSettings(listen_addresses=("127.0.0.1:0",), **web_settings)
+            settings = Settings(web=listening, window=Duration(600), predictors=predictors)
+            runtime = ExporterRuntime(settings, lambda: settings)
+            await runtime.start()
+            stack.push_async_callback(runtime.stop)
+            site = exporter_process._site(runtime)
+            runner = await exporter_process._bind(site, listening.listen_addresses)
+            stack.push_async_callback(runner.cleanup)
+            for _ in range(2):
+                await runtime.refresh(5)
+            return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+        yield serving
 
 
 # --- what a good predictor looks like ---
@@ -201,6 +227,66 @@ async def test_all_of_it_can_be_had_as_one_json_object(predictor: Predictor, run
     assert found["status"]["model_names"] == ["tiny"]
 
 
+# --- a gate by a reference: that of timed() is 1 + 2,400 / 1,000 drafts ---
+
+
+@pytest.mark.parametrize("by_exporter", [False, True])
+@pytest.mark.parametrize(
+    ("reference", "level", "code"),
+    [
+        (Reference(3.4, 1.0), "PASS", 0),
+        (Reference(3.5, 0.95), "PASS", 0),
+        (Reference(3.6, 0.95), "FAIL", 1),
+        (Reference(3.41, 1.0), "FAIL", 1),
+    ],
+)
+async def test_a_length_below_the_share_of_a_reference_fails(
+    predictor: Predictor, serve: Serve, run: Check, by_exporter: bool, reference: Reference, level: str, code: int
+) -> None:
+    predictor.bodies = [timed(0.02)]
+    url = await serve(PredictorSettings(url=predictor.url)) if by_exporter else predictor.url
+    result = await run(url, reference=reference)
+    assert result.code == code
+    found = f"mean acceptance length 3.40, reference {reference.length:.2f}: {3.4 / reference.length:.3f} of it"
+    assert result.finding("Reference").startswith(f"{level} Reference: {found}, at least {reference.within:g}")
+    result = await run(url, reference=reference, output="json")
+    assert json.loads(result.text)["reference"] == {
+        "mean_acceptance_length": pytest.approx(3.4),
+        "reference": reference.length,
+        "within": reference.within,
+        "reached": level == "PASS",
+    }
+
+
+@pytest.mark.parametrize("by_exporter", [False, True])
+@pytest.mark.parametrize(
+    ("capture", "name", "found"),
+    [
+        (K3, "metrics-0-before-any-request.txt", "no mean acceptance length to compare with 9.00, so it cannot tell"),
+        ("0.20.2-driven", "metrics-1-after.txt", "drafts are too few"),
+    ],
+)
+async def test_few_drafts_cannot_tell_whether_a_reference_is_reached(
+    predictor: Predictor, serve: Serve, run: Check, by_exporter: bool, capture: str, name: str, found: str
+) -> None:
+    predictor.bodies = [body(capture, name)]
+    url = await serve(PredictorSettings(url=predictor.url)) if by_exporter else predictor.url
+    result = await run(url, reference=Reference(9.0, 0.95))
+    assert result.code == 2
+    assert found in result.finding("Reference")
+    assert result.finding("Reference").startswith("WARN Reference")
+
+
+async def test_the_command_line_takes_a_reference(predictor: Predictor) -> None:
+    predictor.bodies = [timed(0.02)]
+    for words, code in (("--reference=3.5",), 0), (("--reference=3.5", "--within=0.99"), 1), (("--within=2",), 64):
+        command = (sys.executable, "-m", "specdec_exporter", "check", predictor.url, "--window=50ms", *words)
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        stdout, _ = await process.communicate()
+        assert process.returncode == code
+        assert (b"mean acceptance length 3.40, reference 3.50" in b" ".join(stdout.split())) == (code != 64)
+
+
 # --- how long it reads ---
 
 
@@ -230,30 +316,6 @@ async def test_a_signal_ends_the_command_with_a_report(predictor: Predictor) -> 
 
 
 # --- a running exporter ---
-
-K3 = "0.25.1-draft_model-k3"
-Serve = Callable[..., Awaitable[str]]
-
-
-@pytest.fixture
-async def serve() -> AsyncIterator[Serve]:
-    """Serve an exporter in this process that has read each predictor twice; return its URL."""
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def serving(*predictors: PredictorSettings, **web_settings: Any) -> str:
-            listening = WebSettings(listen_addresses=("127.0.0.1:0",), **web_settings)
-            settings = Settings(web=listening, window=Duration(600), predictors=predictors)
-            runtime = ExporterRuntime(settings, lambda: settings)
-            await runtime.start()
-            stack.push_async_callback(runtime.stop)
-            site = exporter_process._site(runtime)
-            runner = await exporter_process._bind(site, listening.listen_addresses)
-            stack.push_async_callback(runner.cleanup)
-            for _ in range(2):
-                await runtime.refresh(5)
-            return f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-        yield serving
 
 
 @pytest.mark.parametrize("path", ["", "/", "/metrics", "/api/v1/status"])
