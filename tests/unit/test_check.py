@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import running
-from builders import CAPTURES
+from builders import CAPTURES, rated_metrics
 from running import Predictor
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands import livecheck
@@ -107,6 +107,20 @@ async def serve() -> AsyncIterator[Serve]:
             return f"http://127.0.0.1:{runner.addresses[0][1]}"
 
         yield serving
+
+
+UrlOf = Callable[[bytes], Awaitable[str]]
+
+
+@pytest.fixture(params=["predictor", "exporter"])
+def url_of(request: pytest.FixtureRequest, predictor: Predictor, serve: Serve) -> UrlOf:
+    """What to ask about a predictor with these metrics: itself, or its exporter."""
+
+    async def url(metrics: bytes) -> str:
+        predictor.bodies = [metrics]
+        return await serve(PredictorSettings(url=predictor.url)) if request.param == "exporter" else predictor.url
+
+    return url
 
 
 # --- what a good predictor looks like ---
@@ -230,7 +244,6 @@ async def test_all_of_it_can_be_had_as_one_json_object(predictor: Predictor, run
 # --- a gate by a reference: that of timed() is 1 + 2,400 / 1,000 drafts ---
 
 
-@pytest.mark.parametrize("by_exporter", [False, True])
 @pytest.mark.parametrize(
     ("reference", "level", "code"),
     [
@@ -241,10 +254,9 @@ async def test_all_of_it_can_be_had_as_one_json_object(predictor: Predictor, run
     ],
 )
 async def test_a_length_below_the_share_of_a_reference_fails(
-    predictor: Predictor, serve: Serve, run: Check, by_exporter: bool, reference: Reference, level: str, code: int
+    url_of: UrlOf, run: Check, reference: Reference, level: str, code: int
 ) -> None:
-    predictor.bodies = [timed(0.02)]
-    url = await serve(PredictorSettings(url=predictor.url)) if by_exporter else predictor.url
+    url = await url_of(timed(0.02))
     result = await run(url, reference=reference)
     assert result.code == code
     found = f"mean acceptance length 3.40, reference {reference.length:.2f}: {3.4 / reference.length:.3f} of it"
@@ -258,20 +270,17 @@ async def test_a_length_below_the_share_of_a_reference_fails(
     }
 
 
-@pytest.mark.parametrize("by_exporter", [False, True])
 @pytest.mark.parametrize(
-    ("capture", "name", "found"),
+    ("metrics", "found"),
     [
-        (K3, "metrics-0-before-any-request.txt", "no mean acceptance length to compare with 9.00, so it cannot tell"),
-        ("0.20.2-driven", "metrics-1-after.txt", "drafts are too few"),
+        (body(K3, "metrics-0-before-any-request.txt"), "no mean acceptance length to compare with 9.00, so it cannot"),
+        (body("0.20.2-driven", "metrics-1-after.txt"), "reference 9.00: 5 drafts are too few, or of too few requests"),
     ],
 )
 async def test_few_drafts_cannot_tell_whether_a_reference_is_reached(
-    predictor: Predictor, serve: Serve, run: Check, by_exporter: bool, capture: str, name: str, found: str
+    url_of: UrlOf, run: Check, metrics: bytes, found: str
 ) -> None:
-    predictor.bodies = [body(capture, name)]
-    url = await serve(PredictorSettings(url=predictor.url)) if by_exporter else predictor.url
-    result = await run(url, reference=Reference(9.0, 0.95))
+    result = await run(await url_of(metrics), reference=Reference(9.0, 0.95))
     assert result.code == 2
     assert found in result.finding("Reference")
     assert result.finding("Reference").startswith("WARN Reference")
@@ -285,6 +294,33 @@ async def test_the_command_line_takes_a_reference(predictor: Predictor) -> None:
         stdout, _ = await process.communicate()
         assert process.returncode == code
         assert (b"mean acceptance length 3.40, reference 3.50" in b" ".join(stdout.split())) == (code != 64)
+
+
+# --- acceptance by request, in releases that count it ---
+
+
+async def test_percentiles_by_request_are_shown(url_of: UrlOf, run: Check) -> None:
+    url = await url_of(rated_metrics(*[0] * 5, 10, 20, 10))
+    result = await run(url)
+    assert result.code == 0
+    assert "Acceptance by request, not by window" in result.text
+    assert re.search(r"since start +40 +40% to 50% +50% to 60% +60% to 70%", result.text)
+    assert json.loads((await run(url, output="json")).text)["basis"]["by_request"]["percentiles"]["p50"] == [0.5, 0.6]
+
+
+@pytest.mark.parametrize(
+    ("requests", "what"),
+    [
+        ((60, 0, 0, 0, 0, 0, 50, 50, 50), "29% of 210 requests accept next to nothing, unlike the others"),
+        ((0, 0, 0, 0, 0, 0, 50, 50, 10, 0, 60), "35% of 170 requests accept almost everything, unlike the others"),
+    ],
+)
+async def test_many_requests_that_accept_nothing_or_all_are_a_warning(
+    url_of: UrlOf, run: Check, requests: tuple[int, ...], what: str
+) -> None:
+    result = await run(await url_of(rated_metrics(*requests)))
+    assert result.code == 2
+    assert result.finding("Requests").startswith(f"WARN Requests: {what}")
 
 
 # --- how long it reads ---

@@ -9,6 +9,7 @@ import msgspec
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.byrequest import RequestAcceptance, request_acceptance
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     timed_requests: float | None = None  # the number of these requests
     timed_within: tuple[tuple[float, float], ...] = ()  # upper bounds in seconds, and how many of them are within
     requests: float | None = None  # that decoded in the span: those that began in it, and those in decode before
+    by_request: RequestAcceptance | None = None  # null: this release has no such histogram, or no request finished
 
 
 def counts_of(engine: EngineSnapshot) -> Counts:
@@ -51,12 +53,14 @@ def counts_of(engine: EngineSnapshot) -> Counts:
 
 
 def timed_counts_of(engine: EngineSnapshot) -> Counts:
-    """Return :func:`counts_of` and the time per output token of finished requests."""
-    timed = engine.time_per_output_token
-    if timed is None:
-        return counts_of(engine)
+    """Return :func:`counts_of`, and time per output token and acceptance rate of finished requests."""
+    counts = counts_of(engine)
+    if (rated := engine.request_acceptance) is not None:
+        counts = msgspec.structs.replace(counts, rated_bounds=rated.bounds, rated_within=rated.counts)
+    if (timed := engine.time_per_output_token) is None:
+        return counts
     return msgspec.structs.replace(
-        counts_of(engine),
+        counts,
         timed_requests=timed.count,
         output_token_seconds=timed.sum,
         timed_bounds=timed.bounds,
@@ -98,6 +102,7 @@ def figures(
         timed_requests=counts.timed_requests,
         timed_within=tuple(zip(counts.timed_bounds, counts.timed_within, strict=True))[:-1],  # without +Inf
         requests=_requests(counts, seconds),
+        by_request=request_acceptance(counts.rated_bounds, counts.rated_within),
     )
 
 
