@@ -7,7 +7,8 @@ undefined ratio (nothing drafted, no steps) is ``None``: never 0, never NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -48,7 +49,7 @@ class Counts(msgspec.Struct, frozen=True):
                 at(self.accepted_per_position, i) + at(other.accepted_per_position, i) for i in range(longest)
             ),
             **_buckets(self, other, 1.0),
-            **{name: _sum(getattr(self, name), getattr(other, name)) for name in SCALARS},
+            **_scalars(_sum, self, other),
         )
 
     def __sub__(self, earlier: Counts) -> Counts:
@@ -58,16 +59,14 @@ class Counts(msgspec.Struct, frozen=True):
                 now - at(earlier.accepted_per_position, i) for i, now in enumerate(self.accepted_per_position)
             ),
             **_buckets(self, earlier, -1.0),
-            **{name: _difference(getattr(self, name), getattr(earlier, name)) for name in SCALARS},
+            **_scalars(_difference, self, earlier),
         )
 
     def or_else(self, earlier: Counts) -> Counts:
         """Fill missing figures with ``earlier``'s, so that a gap is not an increase."""
         return Counts(
             **{name: getattr(self, name) or getattr(earlier, name) for name in _TUPLES},
-            **{
-                name: getattr(earlier, name) if getattr(self, name) is None else getattr(self, name) for name in SCALARS
-            },
+            **_scalars(lambda now, before: before if now is None else now, self, earlier),
         )
 
 
@@ -76,9 +75,9 @@ _TUPLES = ("accepted_per_position", *(name for pair in _BUCKETS for name in pair
 SCALARS = tuple(name for name in Counts.__struct_fields__ if name not in _TUPLES)
 
 
-def _buckets(one: Counts, other: Counts, sign: float) -> dict[str, tuple[float, ...]]:
+def _buckets(one: Counts, other: Counts, sign: float) -> dict[str, Any]:
     """Return bounds and counts of ``one`` plus or minus those of ``other``; nothing if their bounds differ."""
-    found: dict[str, tuple[float, ...]] = {}
+    found: dict[str, Any] = {}
     for bounds, within in _BUCKETS:
         mine, theirs = getattr(one, bounds), getattr(other, bounds)
         if mine == theirs:
@@ -89,6 +88,10 @@ def _buckets(one: Counts, other: Counts, sign: float) -> dict[str, tuple[float, 
         elif not mine and sign > 0:
             found |= {bounds: theirs, within: getattr(other, within)}
     return found
+
+
+def _scalars(combine: Callable[[Any, Any], float | None], one: Counts, other: Counts) -> dict[str, Any]:
+    return {name: combine(getattr(one, name), getattr(other, name)) for name in SCALARS}
 
 
 def _sum(one: float | None, other: float | None) -> float | None:
