@@ -30,8 +30,8 @@ PREDICTOR: Group[tuple[PredictorView, StateName]] = Group(  # and the state of t
     (
         gauge(
             "specdec_predictor_info",
-            "1, with what the predictor runs as labels. Unknown facts are empty labels. `verification`: adaptive if vLLM "
-            "verifies only part of each draft (it does not count which), full if all.",
+            "1, with what the predictor runs as labels. Unknown facts are empty labels. `verification`: adaptive if "
+            "vLLM verifies only part of each draft (it does not count which), full if all.",
             lambda s: _facts(s[0]),
             "`/version`, metrics (`v0`, `v1`), the log's engine-init line (method, draft model) and line "
             "of arguments (verification)",
