@@ -53,6 +53,11 @@ def test_a_window_counts_the_requests_that_finished_in_it() -> None:
     assert known(figures(now - before, 3, "metrics", 60.0).by_request).percentiles["p50"] == (0.5, 1.0)
 
 
+def test_of_partly_verified_drafts_it_would_tell_the_load() -> None:
+    (engine,) = parse_exposition(rated_metrics(60, 0, 0, 0, 0, 0, 50, 50, 50)).engines
+    assert figures(timed_counts_of(engine), 3, "metrics", None, adaptive_verification=True).by_request is None
+
+
 def test_without_a_finished_request_there_is_no_spread() -> None:
     assert request_acceptance(BOUNDS, (0.0,) * len(BOUNDS)) is None
     assert request_acceptance((), ()) is None

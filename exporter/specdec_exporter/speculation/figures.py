@@ -132,6 +132,7 @@ def _partly_verified(figures: Figures) -> Figures:
         per_position=figures.per_position[:1],
         conditional=figures.conditional[:1],
         short_drafts=False,
+        by_request=None,
     )
 
 
