@@ -100,7 +100,11 @@ def print_by_request(console: Console, columns: Sequence[tuple[str, Figures]]) -
     heading(console, "Acceptance by request, not by window")
     ranks = tuple(known[0][1].percentiles)
     rows = [
-        (name, count(spread.requests), *(f"{low:.0%} to {high:.0%}" for low, high in spread.percentiles.values()))
+        (
+            name,
+            count(spread.requests),
+            *(" to ".join(f"{edge:.0%}" for edge in sorted({*bucket})) for bucket in spread.percentiles.values()),
+        )
         for name, spread in known
     ]
     indented(console, table("", "requests", *map(str.upper, ranks), rows=rows))
