@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.estimate import Estimate, proportion
 
 RANKS: Final = (10, 50, 90)
@@ -42,15 +42,10 @@ def request_acceptance(bounds: Sequence[float], within: Sequence[float]) -> Requ
     """Return the spread of a histogram with cumulative counts; ``None`` without a request."""
     if not within or within[-1] <= 0:
         return None
-    requests = within[-1]
-    edges = (0.0, *(min(bound, 1.0) for bound in bounds))
-
-    def bucket(rank: int) -> tuple[float, float]:
-        index = bisect_left(within, requests * rank / 100)
-        return edges[index], edges[index + 1]
-
+    histogram = Histogram(tuple(bounds), tuple(within), 0.0)
+    buckets = {f"p{rank}": histogram.bucket_of(rank / 100) for rank in RANKS}
     return RequestAcceptance(
-        requests=requests,
-        percentiles={f"p{rank}": bucket(rank) for rank in RANKS},
+        requests=histogram.count,
+        percentiles={name: (low, min(high, 1.0)) for name, (low, high) in buckets.items()},
         within=tuple(zip(bounds, within, strict=True))[:-1],
     )
