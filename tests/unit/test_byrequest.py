@@ -42,6 +42,11 @@ def test_the_histogram_is_read_where_a_release_has_it() -> None:
     assert by_request.within[:2] == ((0.0, 0.0), (0.1, 1.0))
 
 
+def test_samples_of_a_window_share_the_bounds() -> None:
+    (one,), (other,) = (parse_exposition(rated_metrics(*ORDINARY)).engines for _ in range(2))
+    assert known(one.request_acceptance).bounds is known(other.request_acceptance).bounds
+
+
 def test_a_window_counts_the_requests_that_finished_in_it() -> None:
     before = Counts(rated_bounds=(0.5, math.inf), rated_within=(3.0, 10.0))
     now = Counts(rated_bounds=(0.5, math.inf), rated_within=(4.0, 20.0))
