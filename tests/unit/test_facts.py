@@ -67,7 +67,9 @@ def test_a_fact_holds_for_its_cases_only(fact: Fact) -> None:
 @by_code
 def test_a_fact_is_well_formed(fact: Fact) -> None:
     fields = set(Deployment.__struct_fields__)
-    assert {*fact.when, *fact.unless} <= fields
+    names = {(*field.split("."), None)[:2] for field in (*fact.when, *fact.unless)}
+    assert {name for name, _ in names} <= fields
+    assert {name for name, key in names if key} <= {"speculative_config"}
     since, until = (parse_release(each) if each else None for each in (fact.since, fact.until))
     assert since is None or until is None or since <= until
     assert (since is None) == (fact.since is None)

@@ -126,7 +126,7 @@ def test_arguments_keep_what_a_deployment_needs_and_only_the_names_of_the_rest()
     assert event.arguments["api_key"] is None
     deployment = Start().after(event).deployment
     assert deployment.arguments == frozenset(event.arguments)
-    assert deployment.speculative_keys >= {"method", "parallel_drafting", "sizes", "moe_backend"}
+    assert deployment.speculative_config.keys() >= {"method", "parallel_drafting", "sizes", "moe_backend"}
     assert (deployment.model, deployment.quantization, deployment.tensor_parallel_size) == ("/models/target", "fp8", 4)
     assert (deployment.max_num_seqs, deployment.gpu_memory_utilization) == (8, 0.85)
     assert (deployment.enforce_eager, deployment.enable_lora) == (True, False)
@@ -137,7 +137,7 @@ def test_arguments_keep_what_a_deployment_needs_and_only_the_names_of_the_rest()
         "/models/draft",
         3,
     )
-    assert deployment.draft_tensor_parallel_size == 1
+    assert deployment.speculative_config["draft_tensor_parallel_size"] == 1
 
 
 @given(

@@ -132,7 +132,7 @@ def together(earlier: Deployment, later: Deployment) -> Deployment:
 
     def value(field: str) -> Any:
         before, after = getattr(earlier, field), getattr(later, field)
-        if isinstance(after, frozenset):
+        if isinstance(after, frozenset | dict):
             return before | after
         return max(before, after) if field == "engines" else before if after is None else after
 
