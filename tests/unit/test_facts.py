@@ -75,7 +75,7 @@ def test_a_fact_is_well_formed(fact: Fact) -> None:
     assert (since is None) == (fact.since is None)
     assert fact.when or since or until, "it would hold for everybody"
     for text in (fact.found, fact.action):
-        assert re.fullmatch(r"[A-Z`{].*[a-z0-9)}]\.", text), text
+        assert re.fullmatch(r"(vLLM|[A-Z`{]).*[a-z0-9)}]\.", text), text
         assert "  " not in text
         assert set(re.findall(r"\{(\w*)\}", text)) <= fields
     assert fact.sources
