@@ -18,7 +18,7 @@ from specdec_exporter.doctor.diagnosis import known_facts
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
 from specdec_exporter.predictor.facts.known import Fact, pitfalls_of
-from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, ServerArguments, SpecDecoding
 from specdec_exporter.predictor.versions import parse_release
 from specdec_exporter.serving.state import PredictorState
 
@@ -83,6 +83,28 @@ def test_a_fact_is_well_formed(fact: Fact) -> None:
     assert all(parse_release(each) for each in fact.checked)
 
 
+@pytest.mark.parametrize(
+    ("test", "value", "holds"),
+    [
+        (True, True, True),
+        (True, False, False),
+        (["fp8", "nvfp4"], "fp8", True),
+        ({"above": 5}, 6, True),
+        ({"above": 5}, 5, False),
+        ({"above": 5}, "6", False),
+        ({"matches": "^fp"}, "FP8", True),
+        ({"matches": "^fp"}, 8, False),
+        ({"given": True}, [[1, 8, 4]], True),
+        ({"given": False}, False, False),
+    ],
+)
+def test_a_key_of_the_speculative_config_is_tested_by_its_value(test: Any, value: Any, holds: bool) -> None:
+    told = {"code": "c", "level": "note", "found": "F.", "action": "A.", "sources": ["s"]}
+    fact = msgspec.convert({**told, "when": {"speculative_config.key": test}}, Fact)
+    assert fact.holds(of_arguments({"speculative_config": {"key": value}})) is holds
+    assert fact.holds(Deployment()) is (test == {"given": False})
+
+
 # --- Of servers that started -----------------------------------------------------------------------------------------
 
 STARTS = sorted([*FIXTURES.glob("captures/*/server.log"), *FIXTURES.glob("starts/*.log")])
@@ -125,7 +147,7 @@ def test_the_status_of_a_predictor_has_its_pitfalls() -> None:
     assert state.status().pitfalls == ()
 
 
-def analyzed(*events: EngineConfig | EngineStats | SpecDecoding) -> set[str]:
+def analyzed(*events: EngineConfig | EngineStats | SpecDecoding | ServerArguments) -> set[str]:
     story = LogStory()
     story.add(events)
     return {pitfall.code for pitfall in story.analysis().pitfalls}
@@ -137,6 +159,16 @@ def test_a_log_has_the_pitfalls_of_what_ran_when_it_ended() -> None:
     later = EngineConfig(speculative=True, vllm_version="0.33.0", engine_generation="v1", method="draft_model")
     assert analyzed(NGRAM, window, later, window) == set()
     assert analyzed(window) == set()
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_adaptive_verification_is_told_by_its_value(asked: bool) -> None:
+    arguments = ServerArguments(
+        arguments={"speculative_config": {"method": "eagle3", "enable_adaptive_verification": asked}}
+    )
+    config = EngineConfig(speculative=True, vllm_version="0.33.0", engine_generation="v1", method="eagle3")
+    window = SpecDecoding(accepted_tokens=10, draft_tokens=100)
+    assert analyzed(arguments, config, window) == ({"adaptive_verification"} if asked else set())
 
 
 # --- Arguments as fields of a deployment -----------------------------------------------------------------------------
