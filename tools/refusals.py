@@ -32,7 +32,9 @@ from specdec_exporter.predictor.facts.failures import known_cause
 WAIVED = Path(__file__).with_suffix(".yaml")
 # File -> whether all of it is about speculation.
 FILES = {"vllm/config/speculative.py": True, "vllm/config/vllm.py": False}
-_SPECULATION = re.compile(r"specul|\bspec(_config)?\b|adaptive|draft|dspark|dflash|eagle|\bmtp\b|async_sched_incompat", re.IGNORECASE)
+_SPECULATION = re.compile(
+    r"specul|\bspec(_config)?\b|adaptive|draft|dspark|dflash|eagle|\bmtp\b|async_sched_incompat", re.IGNORECASE
+)
 _LISTS = frozenset({"unsupported.append", "blockers.append"})
 _BOUNDS = frozenset({"gt", "ge", "lt", "le"})
 
