@@ -18,7 +18,7 @@ from specdec_exporter.doctor.diagnosis import known_facts
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
 from specdec_exporter.predictor.facts.known import Fact, pitfalls_of
-from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, ServerArguments, SpecDecoding
+from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
 from specdec_exporter.predictor.versions import parse_release
 from specdec_exporter.serving.state import PredictorState
 
@@ -147,7 +147,7 @@ def test_the_status_of_a_predictor_has_its_pitfalls() -> None:
     assert state.status().pitfalls == ()
 
 
-def analyzed(*events: EngineConfig | EngineStats | SpecDecoding | ServerArguments) -> set[str]:
+def analyzed(*events: EngineConfig | EngineStats | SpecDecoding) -> set[str]:
     story = LogStory()
     story.add(events)
     return {pitfall.code for pitfall in story.analysis().pitfalls}
@@ -159,16 +159,6 @@ def test_a_log_has_the_pitfalls_of_what_ran_when_it_ended() -> None:
     later = EngineConfig(speculative=True, vllm_version="0.33.0", engine_generation="v1", method="draft_model")
     assert analyzed(NGRAM, window, later, window) == set()
     assert analyzed(window) == set()
-
-
-@pytest.mark.parametrize("asked", [True, False])
-def test_adaptive_verification_is_told_by_its_value(asked: bool) -> None:
-    arguments = ServerArguments(
-        arguments={"speculative_config": {"method": "eagle3", "enable_adaptive_verification": asked}}
-    )
-    config = EngineConfig(speculative=True, vllm_version="0.33.0", engine_generation="v1", method="eagle3")
-    window = SpecDecoding(accepted_tokens=10, draft_tokens=100)
-    assert analyzed(arguments, config, window) == ({"adaptive_verification"} if asked else set())
 
 
 # --- Arguments as fields of a deployment -----------------------------------------------------------------------------

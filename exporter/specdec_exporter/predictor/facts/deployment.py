@@ -62,7 +62,6 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     rejection_sample_method: str | None = None
     adaptive_verification: bool | None = None
 
-    kv_cache_tokens: int | None = None
     engines: int = 1
     drafting: bool | None = None
     log_windows: int | None = None
