@@ -148,6 +148,13 @@ def _found(stage: Stage, finding: Finding) -> Diagnosis:
     return Diagnosis(stage=stage, **msgspec.structs.asdict(finding))
 
 
+def _facts(observed: Sequence[Observed], known: Sequence[Deployment]) -> Iterator[Diagnosis]:
+    for fact in known_facts():
+        if fact.holds(known[-1]):
+            stages = (each.stage for each, then in zip(observed, known, strict=True) if fact.holds(then))
+            yield _told(fact, known[-1], next(stages))
+
+
 def _told(fact: Fact, deployment: Deployment, stage: Stage) -> Diagnosis:
     told = fact.told(deployment)
     release = _dotted(deployment)
