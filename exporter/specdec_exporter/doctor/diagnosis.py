@@ -75,15 +75,7 @@ def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Repo
     known = list(accumulate((each.deployment for each in observed), together))
     told = [finding for each in observed for finding in each.findings]
     told += _differences(observed, known)
-    if known[-1].release is None:
-        action = "Give --release: most facts belong to releases."
-        told.append(
-            Diagnosis(stage=observed[-1].stage, level="WARN", subject="Release", found="not known", action=action)
-        )
-    for fact in known_facts():
-        if fact.holds(known[-1]):
-            stages = (each.stage for each, then in zip(observed, known, strict=True) if fact.holds(then))
-            told.append(_told(fact, known[-1], next(stages)))
+    told += _facts(observed, known)
     findings = [finding for finding in told if finding.level != "PASS" or finding.code is None]
     if all(finding.level == "PASS" for finding in findings):
         found = f"none of {len(known_facts())} warns. vLLM checks the arguments itself at its start; doctor does not"
@@ -153,6 +145,9 @@ def _facts(observed: Sequence[Observed], known: Sequence[Deployment]) -> Iterato
         if fact.holds(known[-1]):
             stages = (each.stage for each, then in zip(observed, known, strict=True) if fact.holds(then))
             yield _told(fact, known[-1], next(stages))
+    if known[-1].release is None:
+        action = "Give --release: most facts belong to releases."
+        yield Diagnosis(stage=observed[-1].stage, level="WARN", subject="Release", found="not known", action=action)
 
 
 def _told(fact: Fact, deployment: Deployment, stage: Stage) -> Diagnosis:
