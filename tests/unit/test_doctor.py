@@ -90,9 +90,10 @@ REFUSED = [
     ("0.33.0", "", {"method": "eagle3", "rejection_sample_method": "fly", "fly_window_size": 3}),
     ("0.33.0", "", {"method": "dflash", "draft_lm_head_quantization": "fp8"}),
     ("0.33.0", "", {"method": "mtp", "xpress_topc": 8}),
-    ("0.33.0", "--logits-processors a.B", {"method": "eagle3"}),
+    ("0.30.0", "--logits-processors a.B", {"method": "eagle3"}),
 ]
 ACCEPTED = [
+    ("0.31.0", "--logits-processors a.B", {"method": "eagle3"}),
     ("0.24.0", "--attention-backend TRITON_ATTN", {"method": "dflash"}),
     ("0.33.0", "-pp 2", {"method": "dspark", "enable_adaptive_verification": False}),
 ]
