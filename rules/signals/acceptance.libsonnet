@@ -55,7 +55,8 @@ function(config, source, signals, name)
       else promql.by('group', level, promql.range('last_over_time', told, seconds)),
     whollyVerified(expression, seconds=long)::
       local services = signals.partlyVerified(seconds);
-      if services == null then expression else '%s\nunless %s\n%s' % [promql.strip(expression), on, services],
+      if services == null then expression
+      else '%(expression)s\nunless %(on)s\n%(services)s' % { expression: promql.strip(expression), on: on, services: services },
 
     // --- Acceptance: no drafts, no ratio -----------------------------------------------------------------------------
     acceptance: {
