@@ -81,6 +81,7 @@ class PinnedBaseline:
             step_times=self.step_times,
             seconds=self.baseline.duration_seconds,
             generation_tokens=self.baseline.counts.generation_tokens,
+            mean_prompt_tokens=self.baseline.mean_prompt_tokens,
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
@@ -65,13 +65,24 @@ def _facts(baseline: Baseline) -> Table:
     ):
         rate = None if total is None else total / baseline.duration_seconds
         table.add_row(f"  {title}", count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)")
-    for title, lengths in (("prompt length", baseline.prompt_length), ("answer length", baseline.generation_length)):
-        if lengths is not None:
-            table.add_row(f"  {title}", f"{lengths.mean:,.0f} tokens on average")
+    prompts = [block.mean_prompt_tokens for block in baseline.blocks]
+    contexts = [block.mean_context_tokens for block in baseline.blocks]
+    table.add_row("  prompt length", _length(baseline.mean_prompt_tokens, prompts))
+    if baseline.generation_length is not None:
+        table.add_row("  answer length", _length(baseline.generation_length.mean, ()))
+    table.add_row("  context length", _length(baseline.mean_context_tokens, contexts))
     if baseline.blocks:
         number = len(baseline.blocks)
         table.add_row("  blocks of time", f"{number} of about {baseline.duration_seconds / number:,.0f} s")
     return table
+
+
+def _length(mean: float | None, by_block: Sequence[float | None]) -> str:
+    if mean is None:
+        return "not recorded"
+    known = [each for each in by_block if each is not None]
+    spread = f", {min(known):,.0f} to {max(known):,.0f} by block of time" if len(known) > 1 else ""
+    return f"{mean:,.0f} tokens on average{spread}"
 
 
 def _speculation(baseline: Baseline) -> Iterator[tuple[str, str]]:

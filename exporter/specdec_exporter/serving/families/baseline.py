@@ -47,6 +47,12 @@ BASELINE: Group[PinnedBaseline] = Group(
             absent="end-to-end latency was not recorded",
         ),
         gauge(
+            "specdec_baseline_prompt_tokens_mean",
+            "Mean prompt tokens of a request. With prompts of another length, its speed tells little.",
+            lambda p: p.baseline.mean_prompt_tokens,
+            absent="prompt tokens were not recorded",
+        ),
+        gauge(
             "specdec_baseline_acceptance_ratio",
             "Acceptance rate: accepted draft tokens / draft tokens.",
             lambda p: p.acceptance_ratio,
