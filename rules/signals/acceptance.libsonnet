@@ -177,7 +177,8 @@ function(config, source, signals, name)
     // Not recorded. Null where nothing can tell.
     first_acceptance: {
       unit: 'percentunit',
-      help: 'Per-position rate of position 0 with adaptive verification, which leaves out only later positions.',
+      help: 'Per-position rate of position 0 with adaptive verification. It is the last that goes unverified: only a very busy '
+            + 'batch verifies nothing of a draft.',
       expr: if partly.expr == null then null else 'sum by (%(labels)s) (%(curve)s{position="0"})\nand %(on)s\n%(partly)s' % {
         labels: promql.list(level),
         curve: signals.position_acceptance.record,
