@@ -18,6 +18,7 @@ import msgspec
 
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
+from specdec_exporter.predictor.speculativeconfig import deployment_of
 from specdec_exporter.speculation.acceptance import SCALARS, Counts, ratio
 from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin
 
@@ -111,6 +112,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     def recorded_timestamp(self) -> float:
         """``recorded_at`` as Unix time."""
         return datetime.fromisoformat(self.recorded_at).timestamp()
+
+    @property
+    def adaptive_verification(self) -> bool:
+        """Whether its command made vLLM verify only part of each draft: it counts all of it as drafted."""
+        return bool(deployment_of(self.context.command).adaptive_verification)
 
     @property
     def mean_prompt_tokens(self) -> float | None:
