@@ -266,12 +266,12 @@ function(config, source, signals, narrow)
     },
     wasted_tokens_now: {
       unit: 'suffix:/s',
-      help: 'Wasted draft tokens per second: proposed, verified and rejected.',
-      expr: '%(drafted)s\n- %(on)s\n%(accepted)s' % {
+      help: 'Wasted draft tokens per second: proposed, verified and rejected. Absent with adaptive verification.',
+      expr: signals.whollyVerified('%(drafted)s\n- %(on)s\n%(accepted)s' % {
         drafted: promql.group(views.draft_tokens_now.expr),
         on: on,
         accepted: promql.group(views.accepted_tokens_now.expr),
-      },
+      }),
     },
     acceptance_quantile: {
       unit: 'percentunit',
@@ -370,11 +370,6 @@ function(config, source, signals, narrow)
         replica: promql.group(source.replicaMean('tpot', long, replica)),
       },
       expr: promql.firstOf((if with_exporter then [by_exporter] else []) + [by_mean], level + replica),
-    },
-    prompt_length: {
-      unit: 'short',
-      help: 'Mean prompt length in tokens. Prompts longer than usual delay the first token.',
-      expr: ratio(source.counter('increase', 'prompt_tokens', long), source.histogram('increase', 'ttft', 'count', long)),
     },
     answer_length: {
       unit: 'short',

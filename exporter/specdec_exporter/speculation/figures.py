@@ -121,7 +121,7 @@ def figures(
 
 
 def _partly_verified(figures: Figures) -> Figures:
-    """Withhold what needs the number of verified tokens. The first token of a draft is the last to go unverified."""
+    """Withhold what needs the number of verified tokens. A draft's first token is verified if any of it is."""
     return msgspec.structs.replace(
         figures,
         acceptance_ratio=None,
