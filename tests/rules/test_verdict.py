@@ -346,16 +346,16 @@ def test_nothing_loses_on_a_guess_where_only_part_is_verified() -> None:
     cases = [each for each in SERVICES if each.head is not None and each.drafts == 2000 and each.requests == 1000]
     guessed = {(each.k, each.head, each.rate): each.judged() for each in cases if each.baseline is None}
 
-    assert {code for (_, head, _), code in guessed.items() if head == 0.05} == {"broken"}
-    assert {case: code for case, code in guessed.items() if case[1] != 0.05} == {
-        **{(3, 0.72, 0.0): "watch", (3, 0.72, 0.1): "watch", (3, 1.0, 0.1): "watch", (3, 1.0, 0.5): "healthy"},
-        **{(7, 0.72, 0.0): "watch", (7, 0.72, 0.1): "watch", (7, 1.0, 0.1): "healthy", (7, 1.0, 0.5): "healthy"},
+    assert {case for case, code in guessed.items() if code == "broken"} == {case for case in guessed if case[1] == 0.05}
+    assert {case for case, code in guessed.items() if code == "healthy"} == {
+        (3, 1.0, 0.5),
+        (7, 1.0, 0.1),
+        (7, 1.0, 0.5),
     }
-    measured = {each.baseline: each.judged() for each in cases if each.baseline and (each.head, each.rate) == (0.72, 0)}
-    assert measured == {
-        **{(0.5, False): "healthy", (1.0, False): "not_paying", (1.2, False): "not_paying", (1.6, False): "harmful"},
-        **{(0.5, True): "watch", (1.1, True): "watch", (1.2, True): "slower", (1.6, True): "slower"},
-    }
+    assert set(guessed.values()) == {"broken", "watch", "healthy"}
+    measured = {each.baseline: each.judged() for each in cases if (each.k, each.head, each.rate) == (3, 0.72, 0.0)}
+    without = ["healthy", "not_paying", "not_paying", "harmful"]
+    assert [measured[baseline] for baseline in BASELINES] == ["watch", *without, "watch", "watch", "slower", "slower"]
 
 
 def test_few_requests_prove_harm_only_by_a_wide_margin() -> None:
