@@ -20,7 +20,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     ``arguments`` and ``speculative_keys`` are the names of all arguments, and of all keys of ``speculative_config``,
     that were given. ``method`` is as given or printed. ``engines``: number in metrics or log. ``drafting``: whether it
     drafted while it generated tokens; ``None`` if it generated none. ``log_windows``: number of spec-decode lines;
-    ``None`` without a log. ``warnings``: their codes.
+    ``None`` without a log. ``warnings``: their codes. ``adaptive_verification``: whether it verifies only part of each
+    draft when it is busy, and counts all of it as drafted; false where ``speculative_config`` does not ask for it.
     """
 
     release: Release | None = None
@@ -59,6 +60,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     draft_tensor_parallel_size: int | None = None
     draft_quantization: str | None = None
     rejection_sample_method: str | None = None
+    adaptive_verification: bool | None = None
 
     kv_cache_tokens: int | None = None
     engines: int = 1
@@ -97,6 +99,7 @@ _ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "draft_tensor_parallel_size": [("speculative_config", "draft_tensor_parallel_size")],
     "draft_quantization": [("speculative_config", "quantization"), ("speculative_model_quantization",)],
     "rejection_sample_method": [("speculative_config", "rejection_sample_method")],
+    "adaptive_verification": [("speculative_config", "enable_adaptive_verification")],
 }
 # The arguments whose values are kept. The values of all others may be secrets, so only their names are.
 KEPT_ARGUMENTS: Final = frozenset(path[0] for paths in _ARGUMENTS.values() for path in paths)
@@ -114,13 +117,15 @@ def of_arguments(arguments: Mapping[str, Any]) -> Deployment:
     that take JSON. A value of another type than its field's is left out, as if it was not given.
     """
     found = {
-        field: value
+        field: _value(field, value)
         for field, paths in _ARGUMENTS.items()
         if (value := next((each for path in paths if (each := _at(arguments, path)) is not None), None)) is not None
     }
     speculative = arguments.get("speculative_config")
     keys = frozenset(map(str, speculative)) if isinstance(speculative, Mapping) else frozenset()
     known = {field: value for field, value in found.items() if _fits(field, value)}
+    if keys and "enable_adaptive_verification" not in keys:
+        known["adaptive_verification"] = False  # vLLM's default
     on = bool(keys) or "speculative_model" in arguments
     return Deployment(
         arguments=frozenset(arguments),
@@ -135,6 +140,19 @@ def _at(arguments: Mapping[str, Any], path: Sequence[str]) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
+
+
+# Text and numbers that pydantic takes for a boolean: a key on its own, as in --speculative-config.key True, is text.
+_BOOLEANS: Final[Mapping[str | int, bool]] = {
+    **dict.fromkeys((1, "1", "on", "t", "true", "y", "yes"), True),
+    **dict.fromkeys((0, "0", "off", "f", "false", "n", "no"), False),
+}
+
+
+def _value(field: str, value: Any) -> Any:
+    if _TYPES[field] is not bool or not isinstance(value, str | int):
+        return value
+    return _BOOLEANS.get(value.lower() if isinstance(value, str) else value, value)
 
 
 def _fits(field: str, value: Any) -> bool:

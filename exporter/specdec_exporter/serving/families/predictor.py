@@ -15,10 +15,13 @@ STATES: dict[StateName, str] = {
     "drafting": "drafts in the last {policy.state_window_seconds:g} s",
 }
 
+_VERIFICATION = {True: "adaptive", False: "full"}
+
 
 def _facts(known: PredictorView) -> dict[object, float]:
     running = known.running
-    facts = (running.vllm_version, known.engine_generation, running.method, running.draft_model)
+    verification = _VERIFICATION.get(running.deployment.adaptive_verification)
+    facts = (running.vllm_version, known.engine_generation, running.method, running.draft_model, verification)
     return {tuple(fact or "" for fact in facts): 1} if any(facts) else {}
 
 
@@ -27,11 +30,13 @@ PREDICTOR: Group[tuple[PredictorView, StateName]] = Group(  # and the state of t
     (
         gauge(
             "specdec_predictor_info",
-            "1, with what the predictor runs as labels. Unknown facts are empty labels.",
+            "1, with what the predictor runs as labels. Unknown facts are empty labels. `verification`: adaptive if "
+            "vLLM verifies only part of each draft (it does not count which), full if all.",
             lambda s: _facts(s[0]),
-            "`/version`, metrics (`v0`, `v1`), the log's engine-init line (method, draft model)",
+            "`/version`, metrics (`v0`, `v1`), the log's engine-init line (method, draft model) and line "
+            "of arguments (verification)",
             "until any of them is known",
-            labels=("vllm_version", "engine_generation", "method", "draft_model"),
+            labels=("vllm_version", "engine_generation", "method", "draft_model", "verification"),
         ),
         gauge(
             "specdec_num_speculative_tokens",
