@@ -106,7 +106,7 @@ def test_a_collapse_begins_and_ends_on_time() -> None:
         assert found == pytest.approx(ratio, abs=0.03)
 
 
-TRIMMED = {
+TRIMMED: dict[str, Any] = {
     "k": 7,
     "acceptance": (0.72, 0.52, 0.37, 0.27, 0.19, 0.14, 0.1),
     "latency": LatencyModel(draft_token_seconds=0.0005, batched_token_seconds=0.001),
