@@ -266,12 +266,12 @@ function(config, source, signals, narrow)
     },
     wasted_tokens_now: {
       unit: 'suffix:/s',
-      help: 'Wasted draft tokens per second: proposed, verified and rejected.',
-      expr: '%(drafted)s\n- %(on)s\n%(accepted)s' % {
+      help: 'Wasted draft tokens per second: proposed, verified and rejected. Absent with adaptive verification.',
+      expr: signals.whollyVerified('%(drafted)s\n- %(on)s\n%(accepted)s' % {
         drafted: promql.group(views.draft_tokens_now.expr),
         on: on,
         accepted: promql.group(views.accepted_tokens_now.expr),
-      },
+      }),
     },
     acceptance_quantile: {
       unit: 'percentunit',
