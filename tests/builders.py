@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.log.events import ServerArguments
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -87,6 +88,11 @@ def engine(
         request_latency=latency(requests),
         request_decode=latency(requests),
     )
+
+
+def arguments(**speculative: object) -> ServerArguments:
+    """The line of arguments of a server with these keys of ``--speculative-config``."""
+    return ServerArguments(arguments={"speculative_config": speculative})
 
 
 def snapshot(*engines: EngineSnapshot) -> Snapshot:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import known
+from builders import arguments, known
 from specdec_exporter.inspection.account import HISTORY_PARTS, SERIES_CAPACITY, Account, WindowSeries
 from specdec_exporter.inspection.logstory import (
     MAX_CONFIGURATIONS,
@@ -20,7 +20,6 @@ from specdec_exporter.predictor.log.events import (
     EngineStats,
     Event,
     PredictorWarning,
-    ServerArguments,
     SpecDecoding,
 )
 
@@ -241,16 +240,14 @@ def test_the_verdict_uses_the_policy_of_the_method_under_its_old_names_too() -> 
 
 
 def test_synthetic_acceptance_is_named_and_not_judged_until_another_start() -> None:
-    synthetic = ServerArguments(method="draft_model", rejection_sample_method="synthetic")
+    synthetic = arguments(method="draft_model", rejection_sample_method="synthetic")
     analysis = told(synthetic, config(), window([190, 180, 170], 200))
     assert analysis.verdict.code == "unknown"
     assert "synthetic" in analysis.verdict.headline
-    assert known(analysis.judged).rejection_sampling == "synthetic"
-    again = told(
-        synthetic, config(), window([190, 180, 170], 200), ServerArguments(), config(), window([190, 180, 170], 200)
-    )
+    assert known(analysis.judged).deployment.rejection_sampling == "synthetic"
+    again = told(synthetic, config(), window([190, 180, 170], 200), arguments(), config(), window([190, 180, 170], 200))
     assert again.verdict.code == "healthy"
-    assert [account.rejection_sampling for account in again.accounts] == ["synthetic", None]
+    assert [account.deployment.rejection_sampling for account in again.accounts] == ["synthetic", None]
 
 
 def test_windows_of_a_server_that_extracts_hidden_states_are_not_judged() -> None:

@@ -26,6 +26,7 @@ from loglines import (
     spec,
     without_place,
 )
+from specdec_exporter.predictor.facts.deployment import of_arguments
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
@@ -246,9 +247,11 @@ def test_an_engine_that_only_extracts_hidden_states_does_not_speculate() -> None
 def test_arguments_give_the_keys_of_the_speculative_config_and_nothing_else() -> None:
     event = parse(HEADER + ARGUMENTS.replace("'host'", "'api_key': ['secret'], 'host'"))
     assert isinstance(event, ServerArguments)
-    assert (event.method, event.draft_model, event.num_speculative_tokens, event.rejection_sample_method) == (
-        "draft_model", "/models/draft", 3, "synthetic",
+    deployment = of_arguments(event.arguments)
+    assert (deployment.method, deployment.draft_model, deployment.num_speculative_tokens) == (
+        "draft_model", "/models/draft", 3,
     )  # fmt: skip
+    assert (deployment.rejection_sampling, deployment.adaptive_verification) == ("synthetic", False)
     assert b"secret" not in msgspec.json.encode(event)
 
 
@@ -265,7 +268,8 @@ def test_arguments_give_the_keys_of_the_speculative_config_and_nothing_else() ->
 def test_arguments_without_speculation_of_a_known_shape_say_nothing_of_it(arguments: str) -> None:
     event = parse(f"{HEADER}non-default args: {arguments}")
     assert isinstance(event, ServerArguments)
-    assert (event.method, event.draft_model, event.num_speculative_tokens) == (None, None, None)
+    deployment = of_arguments(event.arguments)
+    assert (deployment.method, deployment.draft_model, deployment.num_speculative_tokens) == (None, None, None)
 
 
 def test_a_configuration_that_breaks_off_never_gives_half_a_value() -> None:

@@ -236,7 +236,7 @@ def test_what_a_start_prints_is_found_in_parts_of_any_size_and_after_statistics(
 def test_a_new_start_replaces_the_last_one_and_of_several_processes_the_slowest_counts() -> None:
     start = Start()
     events: list[Event] = [
-        ServerArguments(timestamp="11-20 21:00:00", method="eagle3", arguments={"max_num_seqs": 8}),
+        ServerArguments(timestamp="11-20 21:00:00", arguments={"max_num_seqs": 8}),
         EngineConfig(method="eagle3", speculative=True),
         phase("load_weights", 10.0), phase("load_weights", 30.0), phase("load_weights", 20.0),
         KVCache(tokens=900), KVCache(tokens_per_request=100, concurrency=9.0), KVCache(tokens=800),

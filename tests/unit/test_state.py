@@ -9,9 +9,9 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from builders import CAPTURES, Clock, engine, known, numbers, snapshot
+from builders import CAPTURES, Clock, arguments, engine, known, numbers, snapshot
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig, ServerArguments, SpecDecoding
+from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.history import HISTORY_POINTS
@@ -309,7 +309,7 @@ def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> 
 
 
 def test_synthetic_acceptance_is_not_judged_and_recommends_nothing(state: PredictorState, clock: Clock) -> None:
-    state.observe_event(ServerArguments(method="draft_model", rejection_sample_method="synthetic"))
+    state.observe_event(arguments(method="draft_model", rejection_sample_method="synthetic"))
     state.observe_event(config())
     state.observe_snapshot(snapshot(engine()))
     clock.advance(60)
@@ -320,13 +320,13 @@ def test_synthetic_acceptance_is_not_judged_and_recommends_nothing(state: Predic
     assert "synthetic" in status.verdict.headline
     assert status.recommended_num_speculative_tokens is None
     assert [view.recommended_num_speculative_tokens for view in state.engines()] == [None]
-    state.observe_event(ServerArguments(method="draft_model"))
+    state.observe_event(arguments(method="draft_model"))
     assert state.status().verdict.code == "not_paying"
 
 
 def test_lossless_rejection_sampling_is_not_mentioned(state: PredictorState) -> None:
     for name, expected in (("standard", None), ("block", None), ("fly", "fly"), (None, None)):
-        state.observe_event(ServerArguments(rejection_sample_method=name))
+        state.observe_event(arguments(rejection_sample_method=name))
         assert state.status().rejection_sampling == expected
 
 

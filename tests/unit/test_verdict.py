@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from builders import known
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures
@@ -182,7 +183,7 @@ def test_a_block_drafter_is_never_told_to_lower_k() -> None:
 def test_lossy_rejection_sampling_is_named_and_changes_no_verdict() -> None:
     evidence = Evidence(state="drafting", figures=drafted(0.9), method="mtp", num_speculative_tokens=3)
     plain = judge(evidence, POLICY)
-    lossy = judge(msgspec.structs.replace(evidence, rejection_sampling="fly"), POLICY)
+    lossy = judge(msgspec.structs.replace(evidence, deployment=Deployment(rejection_sample_method="fly")), POLICY)
     assert lossy.verdict.code == plain.verdict.code == "healthy"
     words = "rejection sampling is lossy (fly): answers may differ from the target's"
     assert lossy.verdict.reasons == (*plain.verdict.reasons, words)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Clock, engine, snapshot
-from specdec_exporter.predictor.log.events import ServerArguments
+from builders import Clock, arguments, engine, snapshot
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts, effective_drafts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
@@ -187,7 +186,7 @@ def test_the_exporter_keeps_a_word_within_chance_and_asking_for_it_changes_nothi
 
 def test_a_restart_of_the_predictor_and_other_settings_forget(state: PredictorState, clock: Clock) -> None:
     assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
-    state.observe_event(ServerArguments(method="eagle3"))
+    state.observe_event(arguments(method="eagle3"))
     assert state.status().verdict.code == "watch"
     assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
     assert watched(state, clock, 0.63) == ["watch"]  # its counters began again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from specdec_exporter.inspection.examination import UNREADABLE, Examination, Look, examine
+from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.facts import Evidence
@@ -31,7 +32,10 @@ def examined(exporter: Status, predictor: PredictorStatus, policy: Policy) -> tu
             method=predictor.method,
             num_speculative_tokens=predictor.num_speculative_tokens,
             engines=len(predictor.engines) or 1,
-            rejection_sampling=predictor.rejection_sampling,
+            deployment=Deployment(
+                rejection_sample_method=predictor.rejection_sampling,
+                adaptive_verification=predictor.adaptive_verification,
+            ),
         ),
         model_names=predictor.model_names,
         draft_model=predictor.draft_model,

@@ -9,6 +9,7 @@ from operator import add
 
 import msgspec
 
+from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.figures import Figures, figures, without_length
@@ -36,11 +37,12 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     ``figures`` is ``None`` without a window. ``spread``, best and worst cover the windows with the policy's minimum
     of drafts. ``history`` has the acceptance of equal shares of the windows, ``None`` without drafts.
     ``thirds`` has the acceptance of the first and the last third. ``lifetime`` has the accepted and draft tokens since
-    a V0 engine started, by its last line. ``rejection_sampling`` is the method if it is synthetic or lossy.
+    a V0 engine started, by its last line. ``deployment`` is what its start says. Where vLLM verifies only part of each
+    draft, a window has no acceptance.
     """
 
     config: EngineConfig | None
-    rejection_sampling: str | None
+    deployment: Deployment
     starts: int
     since: str | None
     windows: int
@@ -93,9 +95,9 @@ class WindowSeries:
 class OpenAccount:
     """An :class:`Account` while it is being summed."""
 
-    def __init__(self, config: EngineConfig | None, rejection_sampling: str | None, min_drafts: int) -> None:
+    def __init__(self, config: EngineConfig | None, deployment: Deployment, min_drafts: int) -> None:
         self.config = config
-        self.rejection_sampling = rejection_sampling
+        self.deployment = deployment
         self.starts = 0
         self.since = config.timestamp if config else None
         self.totals = LogTotals()
@@ -119,7 +121,7 @@ class OpenAccount:
             self.cumulative = True
         k = event.num_speculative_tokens or self._num_speculative_tokens
         window = self.totals.add(event, engine_label(event.engine), k)
-        if window is None:
+        if window is None or self.deployment.adaptive_verification:
             return
         drafts, drafted, accepted = window
         self._series.add(accepted, drafted)
@@ -152,7 +154,7 @@ class OpenAccount:
         summed = self._figures(counts) if totals else None
         return Account(
             config=self.config,
-            rejection_sampling=self.rejection_sampling,
+            deployment=self.deployment,
             starts=self.starts,
             since=self.since,
             windows=self.windows,
@@ -173,7 +175,7 @@ class OpenAccount:
         )
 
     def _figures(self, counts: Counts) -> Figures:
-        found = log_figures(counts, self._num_speculative_tokens)
+        found = log_figures(counts, self._num_speculative_tokens, self.deployment.adaptive_verification)
         return without_length(found) if self.cumulative else found
 
     def _lifetime(self) -> tuple[int, int] | None:
@@ -190,12 +192,12 @@ class OpenAccount:
         return None if first is None or last is None else (first, last)
 
 
-def log_figures(counts: Counts, num_speculative_tokens: int | None) -> Figures:
+def log_figures(counts: Counts, num_speculative_tokens: int | None, adaptive_verification: bool | None) -> Figures:
     """Return the figures of log lines; without length and curve if some drafts could not be reconstructed."""
     most = (counts.drafts or 0.0) * (num_speculative_tokens or math.inf)
     if not counts.drafts or (counts.draft_tokens or 0.0) > most:
         counts = Counts(draft_tokens=counts.draft_tokens, accepted_tokens=counts.accepted_tokens)
-    return figures(counts, num_speculative_tokens, "log", None)
+    return figures(counts, num_speculative_tokens, "log", None, adaptive_verification=adaptive_verification)
 
 
 def _notable(event: SpecDecoding, ratio: float, drafted: float) -> NotableWindow:

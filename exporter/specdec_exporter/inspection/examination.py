@@ -118,7 +118,7 @@ def _basis(look: Look, log: Analysis | None, policy: Policy) -> tuple[Figures | 
         (look.lifetime, "since the predictor started"),
         (log.judged.figures if log and log.judged else None, "in the log"),
     ]
-    known = [(figures, span) for figures, span in candidates if figures and figures.acceptance_ratio is not None]
+    known = [(figures, span) for figures, span in candidates if figures and figures.drafted]
     enough = [(figures, span) for figures, span in known if suffices(figures, policy)]
     return next(iter(enough or known), (None, ""))
 
@@ -169,10 +169,16 @@ def _speculation(look: Look) -> Finding:
     words = ["on"]
     words += [f"method {evidence.method}"] if evidence.method else []
     words += [f"draft model {look.draft_model}"] if look.draft_model else []
-    words += [f"{evidence.rejection_sampling} rejection sampling"] if evidence.rejection_sampling else []
+    words += sampling_words(evidence.deployment)
     words += [f"k = {evidence.num_speculative_tokens}"] if evidence.num_speculative_tokens else []
     note = None if evidence.method else "Only the log names method and draft model: give it with --predictor.log-path."
     return Finding("PASS", "Speculation", ", ".join(words), note)
+
+
+def sampling_words(deployment: Deployment) -> list[str]:
+    """Return what is unusual about how the target samples and verifies."""
+    words = [f"{deployment.rejection_sampling} rejection sampling"] if deployment.rejection_sampling else []
+    return [*words, "adaptive verification"] if deployment.adaptive_verification else words
 
 
 def _drafting(look: Look, basis: Figures | None, span: str) -> Finding:
@@ -182,7 +188,7 @@ def _drafting(look: Look, basis: Figures | None, span: str) -> Finding:
     if look.evidence.state == "drafting" and window is not None:
         found = f"{count(window.drafts)} drafts of {count(window.draft_tokens)} tokens in {seconds}"
         return Finding("PASS", "Drafting", found if basis is window else f"{found}{judged}")
-    if lifetime is not None and lifetime.acceptance_ratio is not None:
+    if lifetime is not None and lifetime.drafted:
         drafted = "it drafted" if lifetime.drafts is None else f"{count(lifetime.drafts)} drafts"
         found = f"no traffic in {seconds}; {drafted} since the predictor started"
         return Finding("PASS", "Drafting", found if basis is lifetime else f"{found}{judged}")

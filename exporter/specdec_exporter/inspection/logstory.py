@@ -7,7 +7,7 @@ Ratios 0..1, timestamps as the log prints them, windows in the log's order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add
 
@@ -27,7 +27,7 @@ from specdec_exporter.predictor.log.events import (
     StartFailure,
 )
 from specdec_exporter.predictor.log.start import Start
-from specdec_exporter.predictor.versions import KnownPitfall, special_rejection_sampling
+from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
 from specdec_exporter.speculation.figures import Figures
@@ -105,6 +105,8 @@ class LogStory:
                 if isinstance(event, EngineConfig):
                     self._configured(event)
                     self._current.started()
+                elif self._current.config is None and not self._current.windows:
+                    self._current.deployment = self._start.deployment
             elif isinstance(event, PredictorWarning):
                 self._warnings[event.warning] += 1
             elif isinstance(event, StartFailure):
@@ -117,7 +119,6 @@ class LogStory:
         """Return what was read so far."""
         accounts = tuple(account.close() for account in self._accounts.values() if account.config or account.windows)
         judged = next((account for account in reversed(accounts) if account.windows and _speculates(account)), None)
-        counts = [account.figures for account in accounts if account.figures]
         evidence = self._evidence(judged)
         last = self._failed
         failed = explained(last.failure, last.message, last.timestamp) if last else None
@@ -129,7 +130,7 @@ class LogStory:
             stats_lines=self._stats_lines,
             accounts=accounts,
             judged=judged,
-            total=_sum_figures(counts) if len(counts) > 1 else None,
+            total=_sum_figures(accounts),
             last_config=self._current.config,
             start=self._start,
             failed_starts=tuple(self._failures.items()),
@@ -158,15 +159,11 @@ class LogStory:
         return msgspec.structs.replace(found, **{field: value for field, value in shown.items() if value is not None})
 
     def _open(self, key: tuple[object, ...], config: EngineConfig | None) -> OpenAccount:
-        account = self._accounts[key] = OpenAccount(config, self._rejection_sampling, self._policy.min_drafts)
+        account = self._accounts[key] = OpenAccount(config, self._start.deployment, self._policy.min_drafts)
         return account
 
-    @property
-    def _rejection_sampling(self) -> str | None:
-        arguments = self._start.arguments
-        return special_rejection_sampling(arguments.rejection_sample_method if arguments else None)
-
     def _configured(self, config: EngineConfig) -> None:
+        deployment = self._start.deployment
         key = (
             config.vllm_version,
             config.engine_generation,
@@ -175,7 +172,8 @@ class LogStory:
             config.draft_model,
             config.num_speculative_tokens,
             config.speculative,
-            self._rejection_sampling,
+            deployment.rejection_sampling,
+            bool(deployment.adaptive_verification),
         )
         known = self._accounts.get(key)
         if known is None and len(self._accounts) < MAX_CONFIGURATIONS:
@@ -190,7 +188,6 @@ class LogStory:
             vllm_version=config.vllm_version if config else None,
             engine_generation=config.engine_generation if config else None,
             method=method_of(config),
-            rejection_sampling=self._rejection_sampling,
             engines=len(judged.engines) if judged else 1,
             log_windows=self.windows,
             warnings=frozenset(self._warnings),
@@ -226,7 +223,7 @@ def _about(account: Account, evidence: Evidence) -> Evidence:
         figures=account.figures,
         method=method_of(account.config),
         num_speculative_tokens=account.num_speculative_tokens,
-        rejection_sampling=account.rejection_sampling,
+        deployment=account.deployment,
     )
 
 
@@ -240,7 +237,11 @@ def method_of(config: EngineConfig | None) -> str | None:
     return config.method if config else None
 
 
-def _sum_figures(parts: list[Figures]) -> Figures:
-    """Sum tokens and drafts over configurations, without positions."""
+def _sum_figures(accounts: Sequence[Account]) -> Figures | None:
+    """Sum tokens and drafts over configurations, without positions; ``None`` for a single one."""
+    parts = [account.figures for account in accounts if account.figures]
+    if len(parts) < 2:
+        return None
     counts = [Counts(part.drafts, part.draft_tokens, part.accepted_tokens) for part in parts]
-    return log_figures(reduce(add, counts), None)
+    partly = any(account.deployment.adaptive_verification for account in accounts if account.figures)
+    return log_figures(reduce(add, counts), None, partly)

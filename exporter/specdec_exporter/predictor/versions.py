@@ -184,12 +184,6 @@ SYNTHETIC: Final = "synthetic"  # since 0.19.0: accepts at random, at the rates 
 LOSSY_REJECTION: Final = frozenset({"fly"})  # since 0.33.0: keeps some tokens that the target rejects
 
 
-def special_rejection_sampling(rejection_sample_method: str | None) -> str | None:
-    """Return the method of rejection sampling if it is synthetic or lossy; ``None`` for all others."""
-    special = rejection_sample_method in {SYNTHETIC, *LOSSY_REJECTION}
-    return rejection_sample_method if special else None
-
-
 class KnownPitfall(msgspec.Struct, frozen=True, kw_only=True):
     """A known problem of some ``releases`` (in words), and what to do about it.
 

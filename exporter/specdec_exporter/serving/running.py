@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from specdec_exporter.predictor.facts.deployment import Deployment
-from specdec_exporter.predictor.log.events import EngineConfig, Event, ServerArguments
+from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.start import Start
-from specdec_exporter.predictor.versions import special_rejection_sampling
 
 
 class Running:
@@ -16,14 +15,13 @@ class Running:
         self.config: EngineConfig | None = None
         self.deployment = Deployment()  # what the start says; a scrape must not work it out again
         self.api_version: str | None = None
-        self._arguments: ServerArguments | None = None
 
     def observe(self, event: Event) -> bool:
         """Take in an event of a start; return whether it names a configuration or arguments."""
         self.start = self.start.after(event)
         self.deployment = self.start.deployment
-        self.config, self._arguments = self.start.config, self.start.arguments
-        return event in (self.config, self._arguments)
+        self.config = self.start.config
+        return event in (self.config, self.start.arguments)
 
     @property
     def speculative(self) -> bool | None:
@@ -49,8 +47,3 @@ class Running:
     def model_name(self) -> str | None:
         """The served model by the log's init line."""
         return (self.config.served_model_name or self.config.model) if self.config else None
-
-    @property
-    def rejection_sampling(self) -> str | None:
-        """The method of rejection sampling by the log's line of arguments, if it is synthetic or lossy."""
-        return special_rejection_sampling(self._arguments.rejection_sample_method if self._arguments else None)

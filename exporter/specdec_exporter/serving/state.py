@@ -64,7 +64,8 @@ class PredictorState(PredictorView):
                 track.loads.interrupt()
         self.restarts += answer.restarted
         self._take_engines(answer.snapshot, now, restarted=answer.restarted)
-        if self.engine_generation != "v0":  # its counters sum lifetime totals, so they give no windows
+        # The counters of a V0 engine sum lifetime totals, so they give no windows.
+        if self.engine_generation != "v0" and not self.running.deployment.adaptive_verification:
             for track in self._tracks.values():
                 track.close_short_window(now, self.policy)
         self.history.keep(now, self.window())
@@ -132,7 +133,11 @@ class PredictorState(PredictorView):
         baseline, self.cost = self.baseline, None
         if baseline is None or baseline.step_times is None or self.engine_generation == "v0":
             return
-        if self.snapshot is None or self.state == "speculation_off" or self.running.rejection_sampling == SYNTHETIC:
+        if (
+            self.snapshot is None
+            or self.state == "speculation_off"
+            or self.running.deployment.rejection_sampling == SYNTHETIC
+        ):
             return
         loads = [
             load

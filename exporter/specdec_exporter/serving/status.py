@@ -127,6 +127,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     num_speculative_tokens: int | None
     start: StartSummary | None = None  # null: neither log nor metrics tell
     rejection_sampling: str | None  # "synthetic" or a lossy method; null: the usual one, or not known
+    adaptive_verification: bool | None = None  # true: part of each draft is verified, which part is not counted
     recommended_num_speculative_tokens: int | None  # 0: off is faster; null without a measured cost
     requests_running: float | None
     requests_waiting: float | None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
+from typing import Literal
 
 import msgspec
 
@@ -196,7 +197,7 @@ class PredictorView:
         if not countable and not counts.draft_tokens:
             return None  # without lines in the window the log says nothing
         seconds = max(window.seconds for window in windows)
-        result = figures(counts, self.num_speculative_tokens, "metrics" if countable else "log", seconds)
+        result = self._figures(counts, "metrics" if countable else "log", seconds)
         return without_length(result) if self.engine_generation == "v0" else result
 
     def _logged(self, engines: Iterable[str]) -> list[SampleRing]:
@@ -221,7 +222,16 @@ class PredictorView:
         counts = reduce(add, (timed_counts_of(track.snapshot) for track in tracks))
         if counts.draft_tokens is None:
             return None
-        return figures(counts, self.num_speculative_tokens, "metrics", None)
+        return self._figures(counts, "metrics", None)
+
+    def _figures(self, counts: Counts, source: Literal["metrics", "log"], seconds: float | None) -> Figures:
+        return figures(
+            counts,
+            self.num_speculative_tokens,
+            source,
+            seconds,
+            adaptive_verification=self.running.deployment.adaptive_verification,
+        )
 
     def shown_history(self, window: Figures | None) -> tuple[HistoryPoint, ...]:
         """Return the windows of the last hour, with ``window`` as the newest."""
@@ -291,7 +301,7 @@ class PredictorView:
 
     def benefits(self) -> list[tuple[str, ModelBenefit]]:
         """Return what speculation gives each served model."""
-        off = self.state == "speculation_off" or self.running.rejection_sampling == SYNTHETIC
+        off = self.state == "speculation_off" or self.running.deployment.rejection_sampling == SYNTHETIC
         measured_model = self.baseline.model_name if self.baseline and not off else None
         assumed = None if off else self.assumed_break_even
         return [
@@ -326,7 +336,7 @@ class PredictorView:
             lifetime=lifetime,
             recommended_num_speculative_tokens=self.recommended(window),
             state=self._state([track], [engine]),
-            has_windows=self._has_windows(track),
+            has_windows=self._has_windows(track) and not self.running.deployment.adaptive_verification,
             kv_cache_tokens=self._kv_cache_tokens(track.snapshot) if self._counted else None,
         )
 
@@ -356,7 +366,6 @@ class PredictorView:
             engine_generation=self.engine_generation,
             method=self.running.method,
             num_speculative_tokens=self.num_speculative_tokens,
-            rejection_sampling=self.running.rejection_sampling,
             engines=len(self._engine_names) or len(windows),
             log_windows=sum(windows.values()) if watched or windows else None,
             warnings=frozenset(self.warnings),

@@ -135,7 +135,7 @@ def _of_requests(figures: Figures, baseline: DecodingBaseline, policy: ResolvedP
         why = "(the load is higher, which may be why)"
         return Speed(speedup=speedup, possible=frozenset(), pays=None, harmful=False, reason=reason + why)
     slower = slowdown > max(limits.harmful_ratio, 1 + limits.z_score * error)
-    rejected = (figures.acceptance_ratio or 0.0) < policy.acceptance_ratio_min
+    rejected = figures.acceptance_ratio is not None and figures.acceptance_ratio < policy.acceptance_ratio_min
     possible = _possible(speedup, limits.speedup_min, 1 / limits.harmful_ratio)
     if baseline.speculative:
         possible &= {"harmful"} if rejected else frozenset()

@@ -49,8 +49,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a judgement of one predictor rests on, from its metrics or its log.
 
     ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline at like load. ``log_windows``
-    counts spec-decode lines; ``None``: no log is read. ``rejection_sampling`` is the method if it is synthetic or
-    lossy. ``deployment`` has what the server's arguments say.
+    counts spec-decode lines; ``None``: no log is read. ``deployment`` has what the server's arguments say.
     """
 
     state: StateName | SilenceName
@@ -64,7 +63,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     warnings: frozenset[str] = frozenset()
     baseline: DecodingBaseline | None = None
     cost: MeasuredCost | None = None
-    rejection_sampling: str | None = None
     deployment: Deployment = Deployment()
 
     def known(self) -> Deployment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -10,9 +10,16 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts
 
+# Why figures are withheld: with adaptive verification, vLLM trims drafts on the GPU and counts all of them as drafted.
+PARTLY_VERIFIED: Final = "vLLM verifies only part of each draft; it does not count which."
+
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Speculation's figures over one span of time, summed over engines before dividing."""
+    """Speculation's figures over one span of time, summed over engines before dividing.
+
+    Where vLLM verifies only part of each draft, the figures that would need to know which part are withheld: the rate,
+    the positions above 0, and the mean draft length.
+    """
 
     source: Literal["metrics", "log"]
     seconds: float | None  # the span; null for a lifetime
@@ -31,6 +38,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     timed_requests: float | None = None  # the number of these requests
     timed_within: tuple[tuple[float, float], ...] = ()  # upper bounds in seconds, and how many of them are within
     requests: float | None = None  # that decoded in the span: those that began in it, and those in decode before
+
+    @property
+    def drafted(self) -> bool:
+        """Whether anything was drafted. A V0 engine tells no more than a rate."""
+        return bool(self.draft_tokens) or self.acceptance_ratio is not None
 
 
 def counts_of(engine: EngineSnapshot) -> Counts:
@@ -71,12 +83,16 @@ def figures(
     seconds: float | None,
     *,
     acceptance_ratio: float | None = None,
+    adaptive_verification: bool | None = None,
 ) -> Figures:
-    """Derive all figures of a span. Pass ``acceptance_ratio`` if the predictor gives a ratio without counts."""
+    """Derive all figures of a span. Pass ``acceptance_ratio`` if the predictor gives a ratio without counts.
+
+    ``adaptive_verification``: vLLM verified only part of each draft and counted all of it as drafted.
+    """
     if source == "log" and sum(counts.accepted_per_position) != counts.accepted_tokens:
         # Some lines had no list (Rust frontend, V0), so the positions do not cover all drafts.
         counts = msgspec.structs.replace(counts, accepted_per_position=())
-    return Figures(
+    found = Figures(
         source=source,
         seconds=seconds,
         drafts=counts.drafts,
@@ -98,6 +114,19 @@ def figures(
         timed_requests=counts.timed_requests,
         timed_within=tuple(zip(counts.timed_bounds, counts.timed_within, strict=True))[:-1],  # without +Inf
         requests=_requests(counts, seconds),
+    )
+    return _partly_verified(found) if adaptive_verification else found
+
+
+def _partly_verified(figures: Figures) -> Figures:
+    """Withhold what needs the number of verified tokens. The first token of a draft is the last to go unverified."""
+    return msgspec.structs.replace(
+        figures,
+        acceptance_ratio=None,
+        mean_draft_length=None,
+        per_position=figures.per_position[:1],
+        conditional=figures.conditional[:1],
+        short_drafts=False,
     )
 
 

@@ -5,24 +5,29 @@ from __future__ import annotations
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
 from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.estimate import Estimate
-from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
 from specdec_exporter.speculation.verdict import Finding, VerdictCode
 
 
 def by_break_even(
-    figures: Figures, rate: float, num_speculative_tokens: int | None, even: BreakEven, policy: ResolvedPolicy
+    figures: Figures, rate: float | None, num_speculative_tokens: int | None, even: BreakEven, policy: ResolvedPolicy
 ) -> list[Finding]:
-    """Judge acceptance, length and curve by the break-even."""
-    text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
-    findings = [Finding("WARN" if rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
-    if _is_suspicious(figures, rate, num_speculative_tokens, policy.general):
-        text = "text that repeats itself is accepted almost always: look at some outputs"
-        findings.append(Finding("PASS", "Acceptance", text))
+    """Judge acceptance, length and curve by the break-even. No ``rate``: vLLM verifies only part of each draft."""
+    findings = [Finding("PASS", "Verification", PARTLY_VERIFIED)]
+    if rate is not None:
+        text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
+        findings = [Finding("WARN" if rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
+        if _is_suspicious(figures, rate, num_speculative_tokens, policy.general):
+            text = "text that repeats itself is accepted almost always: look at some outputs"
+            findings.append(Finding("PASS", "Acceptance", text))
     length = figures.mean_acceptance_length
     if length is not None and even.mean_acceptance_length is not None:
-        text = f"mean acceptance length {length:.2f} (break-even {even.mean_acceptance_length:.2f}, {even.basis})"
-        findings.append(Finding("WARN" if length < even.mean_acceptance_length else "PASS", "Length", text))
+        at_most = rate is None and even.basis == "assumed"  # it assumes that all of each draft is verified
+        bound = f"{'at most ' if at_most else ''}{even.mean_acceptance_length:.2f}"
+        text = f"mean acceptance length {length:.2f} (break-even {bound}, {even.basis})"
+        short = length < even.mean_acceptance_length and not at_most
+        findings.append(Finding("WARN" if short else "PASS", "Length", text))
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
         findings.append(Finding("PASS", "Tokens per step", text))

@@ -4,15 +4,22 @@ A speed-up measured against a baseline without speculation decides, whatever is 
 healthy. Without one, or if chance could explain it, acceptance decides: broken, not paying, watch or healthy. The
 policy's break-even is a guess, and the words say so. Where drafts are fine and decoding is slower than at baseline, the
 word is slower: look elsewhere.
+
+Where vLLM verifies only part of each draft (adaptive verification), it counts all of it as drafted, so that acceptance
+reads too low. Then mean acceptance length is judged instead, and position 0. The break-even assumes that all is
+verified, and is too high: nothing is said to lose without a measurement.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
 from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall
+from specdec_exporter.speculation.acceptance import acceptance_ratio
 from specdec_exporter.speculation.benefit import (
     BreakEven,
     Slowdown,
@@ -74,7 +81,7 @@ def _counted(figures: Figures) -> float | None:
 
 
 def acceptance_interval(figures: Figures, policy: Policy) -> Estimate | None:
-    """Return the acceptance rate with its interval; ``None`` without counts.
+    """Return accepted / draft tokens as counted, with its interval; ``None`` without counts.
 
     Wilson's interval, with as many draws as the drafts are worth: those of one request resemble each other.
     """
@@ -99,15 +106,18 @@ def _few_drafts(figures: Figures, policy: Policy) -> tuple[Verdict, tuple[Findin
     what = "draft tokens" if figures.drafts is None else "drafts"
     reason = f"{_counted(figures):.0f} {what}, at least {policy.min_drafts} are needed"
     unknown, finding = _undecided("few_drafts", reason)
-    interval = acceptance_interval(figures, policy)
+    interval = None if figures.acceptance_ratio is None else acceptance_interval(figures, policy)
     return msgspec.structs.replace(unknown, acceptance_ratio=interval, preliminary=reason), finding
 
 
 class _Weighed(NamedTuple):
-    """What decides. ``measured`` and ``late``: speed and latency against the baseline, as far as it tells."""
+    """What decides. ``measured`` and ``late``: speed and latency against the baseline, as far as it tells.
+
+    ``rate`` and its ``interval`` are ``None`` where vLLM verifies only part of each draft.
+    """
 
     figures: Figures
-    rate: float
+    rate: float | None
     interval: Estimate | None
     even: BreakEven
     measured: Speed | None
@@ -119,15 +129,15 @@ class _Weighed(NamedTuple):
 
 
 def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Finding, ...]]:
-    if evidence.rejection_sampling == SYNTHETIC:
+    if evidence.deployment.rejection_sampling == SYNTHETIC:
         return _undecided("synthetic", "rejection_sample_method is synthetic: the operator set the rates of acceptance")
     figures = evidence.figures
-    if figures is None or figures.acceptance_ratio is None:
+    if figures is None or (rate := _counted_ratio(figures, evidence)) is None:
         return _undecided("no_figures", "two readings of the predictor are needed")
     if not _has_min_drafts(figures, policy):
         return _few_drafts(figures, policy)
     own = policy.for_method(evidence.method)
-    found = _weigh(figures, figures.acceptance_ratio, evidence, own)
+    found = _weigh(figures, rate, evidence, own)
     headline, action = sentence(found.code, found.even, evidence, own, measured=found.measured, late=found.late)
     findings = _findings(found, evidence, own)
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
@@ -146,21 +156,31 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
     return verdict, tuple(findings)
 
 
+def _counted_ratio(figures: Figures, evidence: Evidence) -> float | None:
+    """Return accepted / draft tokens as vLLM counts them: the acceptance rate if it verifies all of each draft."""
+    if evidence.deployment.adaptive_verification:
+        return acceptance_ratio(figures.accepted_tokens, figures.draft_tokens)
+    return figures.acceptance_ratio
+
+
 def _weigh(figures: Figures, rate: float, evidence: Evidence, own: ResolvedPolicy) -> _Weighed:
-    """Choose the word."""
-    policy, k = own.general, evidence.num_speculative_tokens
+    """Choose the word. ``rate``: accepted / draft tokens as counted."""
+    policy, k, partly = own.general, evidence.num_speculative_tokens, evidence.deployment.adaptive_verification
     interval = acceptance_interval(figures, policy)
     measured = speed(figures, evidence.baseline, evidence.cost, own)
     even = measured_break_even(figures, k, evidence.cost) or assumed_break_even(figures, k, own)
-    by_drafts = _code(rate, even, own, measured)
+    head = next(iter(figures.per_position), None)
+    guess = partial(_by_length, head=head, policy=own) if partly else partial(_by_acceptance, even=even, policy=own)
+    by_drafts = _code(rate, guess, measured)
     late = _slowdown(figures, evidence.baseline, measured, own)
     code: VerdictCode = "slower" if late is not None and late.slower and by_drafts in _FINE else by_drafts
     decided = _decides(measured) or code == "slower"
-    possible = _with_slower({by_drafts, *_within_chance(interval, even, own, measured)}, late)
+    limits = (policy.acceptance_ratio_broken, even.acceptance_ratio, own.acceptance_ratio_watch)
+    possible = _with_slower({by_drafts, *_within_chance(interval, guess, limits, measured)}, late)
     return _Weighed(
         figures=figures,
-        rate=rate,
-        interval=interval,
+        rate=None if partly else rate,
+        interval=None if partly else interval,
         even=even,
         measured=measured,
         late=late,
@@ -183,7 +203,7 @@ def _findings(found: _Weighed, evidence: Evidence, own: ResolvedPolicy) -> list[
         *first,
         *by_break_even(found.figures, found.rate, evidence.num_speculative_tokens, found.even, own),
         *chance_findings(found.preliminary, found.within_chance, found.interval),
-        *answer_findings(evidence.rejection_sampling),
+        *answer_findings(evidence.deployment.rejection_sampling),
     ]
 
 
@@ -196,12 +216,12 @@ def _too_few_requests(figures: Figures, policy: Policy) -> str:
     return f"the drafts of {whose} tell as much as {effective:.0f} independent ones: too few to be sure"
 
 
-def _code(rate: float, even: BreakEven, policy: ResolvedPolicy, measured: Speed | None) -> VerdictCode:
+def _code(rate: float, guess: Callable[[float], VerdictCode], measured: Speed | None) -> VerdictCode:
     if measured is not None and measured.harmful:
         return "harmful"
     if measured is not None and measured.pays is not None:
         return "healthy" if measured.pays else "not_paying"
-    return _by_acceptance(rate, even, policy)
+    return guess(rate)
 
 
 def _decides(measured: Speed | None) -> bool:
@@ -228,15 +248,28 @@ def _with_slower(possible: set[VerdictCode], late: Slowdown | None) -> set[Verdi
 
 
 def _within_chance(
-    interval: Estimate | None, even: BreakEven, policy: ResolvedPolicy, measured: Speed | None
+    interval: Estimate | None,
+    guess: Callable[[float], VerdictCode],
+    limits: Sequence[float],
+    measured: Speed | None,
 ) -> set[VerdictCode]:
     """Return the words within the intervals: the speed-up's, and acceptance's unless speed decides."""
     possible: set[VerdictCode] = set(measured.possible) if measured else set()
     if not _decides(measured) and interval is not None and interval.low is not None and interval.high is not None:
-        limits = (policy.general.acceptance_ratio_broken, even.acceptance_ratio, policy.acceptance_ratio_watch)
         between = (limit for limit in limits if interval.low < limit < interval.high)
-        possible |= {_by_acceptance(rate, even, policy) for rate in (interval.low, interval.high, *between)}
+        possible |= {guess(rate) for rate in (interval.low, interval.high, *between)}
     return possible
+
+
+def _by_length(rate: float, head: float | None, policy: ResolvedPolicy) -> VerdictCode:
+    """Choose the word where vLLM verifies only part of each draft. ``head``: acceptance at position 0.
+
+    Mean acceptance length is 1 + ``rate`` * mean draft length, all as counted. Its break-even is too high, because it
+    assumes that all is verified: a length above it pays, and one below it may pay.
+    """
+    if head is not None and head < policy.general.acceptance_ratio_broken:
+        return "broken"
+    return "watch" if rate < policy.acceptance_ratio_watch else "healthy"
 
 
 def _by_acceptance(rate: float, even: BreakEven, policy: ResolvedPolicy) -> VerdictCode:

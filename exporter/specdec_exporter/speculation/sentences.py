@@ -37,7 +37,7 @@ def sentence(
     late: Slowdown | None,
 ) -> tuple[str, str]:
     """Return headline and next step for a word. ``measured`` and ``late``: speed and latency against the baseline."""
-    headline, action = _WORDS[_case(code, even, measured, late)]
+    headline, action = _WORDS[_case(code, even, measured, late, partly=bool(evidence.deployment.adaptive_verification))]
     if code == "not_paying" and measured is not None and measured.pays is False:
         k = evidence.num_speculative_tokens
         return headline, _remedy(k_choice(evidence.figures, k, evidence.cost, policy), k)
@@ -45,7 +45,7 @@ def sentence(
     return headline.format(even=even, speedup=speedup), action.format(measure=_how_to_measure(evidence))
 
 
-def _case(code: VerdictCode, even: BreakEven, measured: Speed | None, late: Slowdown | None) -> str:
+def _case(code: VerdictCode, even: BreakEven, measured: Speed | None, late: Slowdown | None, *, partly: bool) -> str:
     if code == "slower":
         if measured is not None and measured.pays:
             return "slower_paying"
@@ -54,7 +54,9 @@ def _case(code: VerdictCode, even: BreakEven, measured: Speed | None, late: Slow
         return "harmful_at_like_load" if even.basis == "measured" else code
     if measured is not None and measured.pays is not None and not measured.harmful:
         return "measured_paying" if measured.pays else "measured_not_paying"
-    return "undecided" if even.basis == "measured" and code != "broken" else code
+    if even.basis == "measured" and code != "broken":
+        return "undecided"
+    return f"{code}_by_length" if partly else code
 
 
 def _how_to_measure(evidence: Evidence) -> str:
@@ -107,6 +109,10 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Almost nothing that is drafted is accepted",
         "Check that draft and target belong together: model, tokenizer, quantisation, release. Then {measure}.",
     ),
+    "broken_by_length": (
+        "The first token of a draft is almost never accepted",
+        "Check that draft and target belong together. Look at low load too: a busy vLLM may verify none of a draft.",
+    ),
     "harmful": (
         "Decoding is much slower than at baseline",
         "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
@@ -124,8 +130,16 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Speculation may or may not pay at this acceptance; it is not measured here",
         "To know, {measure}.",
     ),
+    "watch_by_length": (
+        "Speculation may or may not pay at this mean acceptance length; it is not measured here",
+        "To know, {measure}.",
+    ),
     "undecided": ("The measurement does not tell yet whether speculation pays", "To know, {measure}."),
     "measured_paying": ("Speculation is paying off", "Nothing to do."),
+    "healthy_by_length": (
+        "Mean acceptance length is good; the speed-up is not measured here",
+        "To know it, {measure}.",
+    ),
     "healthy": ("Acceptance is good; the speed-up is not measured here", "To know it, {measure}."),
 }
 

@@ -33,7 +33,7 @@ def print_examination(
         print_finding(console, finding)
     log = examination.log
     columns: list[tuple[str, Figures]] = []
-    if look.window is not None and look.window.acceptance_ratio is not None:
+    if look.window is not None and look.window.drafted:
         columns.append(("now" if not look.window.seconds else f"{look.window.seconds:.1f} s", look.window))
     if look.lifetime is not None:
         columns.append(("since start", look.lifetime))

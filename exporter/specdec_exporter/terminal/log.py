@@ -9,12 +9,12 @@ from rich.text import Text
 
 from specdec_exporter.formatting import percent, plain, size
 from specdec_exporter.inspection.account import Account, NotableWindow
-from specdec_exporter.inspection.examination import failed_starts
+from specdec_exporter.inspection.examination import failed_starts, sampling_words
 from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.log.start import summarise
-from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.console import heading, indented, is_ascii_only, pairs, sparkline
 from specdec_exporter.terminal.figures import (
@@ -97,9 +97,7 @@ def _print_configurations(console: Console, analysis: Analysis) -> None:
             k = account.num_speculative_tokens
             words = "not in this log (no engine-init line)" + (f"; k = {k} from its lines" if k else "")
         else:
-            words = describe_config(account.config)
-            if account.rejection_sampling:
-                words += f", {account.rejection_sampling} rejection sampling"
+            words = ", ".join([describe_config(account.config), *sampling_words(account.deployment)])
             if account.since:
                 words += f"; since {account.since}"
             if account.starts > 1:
@@ -151,6 +149,8 @@ def _print_windows(console: Console, judged: Account) -> None:
         rows.append(("Best", _notable(judged.best, judged)))
         rows.append(("Worst", _notable(judged.worst, judged)))
         rows.append(("Counted", f"{spread.parts:,} windows with at least {min_drafts} drafts"))
+    elif judged.deployment.adaptive_verification:
+        rows.append(("Acceptance", PARTLY_VERIFIED))
     else:
         rows.append(("Acceptance", f"a percentile needs a window with {min_drafts} drafts; this log has none"))
     if judged.thirds is not None:

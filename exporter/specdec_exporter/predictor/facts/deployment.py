@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from specdec_exporter.predictor.versions import NOT_SPECULATIVE, Release
+from specdec_exporter.predictor.versions import LOSSY_REJECTION, NOT_SPECULATIVE, SYNTHETIC, Release
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +67,12 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     drafting: bool | None = None
     log_windows: int | None = None
     warnings: frozenset[str] = frozenset()
+
+    @property
+    def rejection_sampling(self) -> str | None:
+        """The method of rejection sampling if it is synthetic or lossy; ``None`` for all others."""
+        special = self.rejection_sample_method in {SYNTHETIC, *LOSSY_REJECTION}
+        return self.rejection_sample_method if special else None
 
 
 # Field of Deployment -> where vLLM's arguments have it; of several, the first that is given.

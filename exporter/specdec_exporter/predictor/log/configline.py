@@ -133,16 +133,7 @@ def parse_server_arguments(message: str) -> ServerArguments | Malformed | None:
     fields, closed = split_arguments(message, len(SERVER_ARGUMENTS), name=_KEY)
     if not closed:
         return Malformed(reason="the line of non-default args breaks off", incomplete=True)
-    arguments = _kept(fields)
-    keys = arguments.get("speculative_config")
-    speculative = keys if isinstance(keys, dict) else {}
-    return ServerArguments(
-        method=_text(speculative.get("method")),
-        draft_model=_text(speculative.get("model")),
-        num_speculative_tokens=_whole(speculative.get("num_speculative_tokens")),
-        rejection_sample_method=_text(speculative.get("rejection_sample_method")),
-        arguments=arguments,
-    )
+    return ServerArguments(arguments=_kept(fields))
 
 
 def _kept(printed: Mapping[str, str]) -> dict[str, Any]:
@@ -176,14 +167,6 @@ def _value(text: str, nested: int = 0) -> Any:
     if len(text) > bounds.LABEL_CHARACTERS or text[:1] in ("[", "("):
         return None
     return _unquoted(text.removeprefix("torch."))
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _unquoted(value: str | None) -> str | None:

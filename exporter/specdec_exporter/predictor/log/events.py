@@ -71,14 +71,10 @@ class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
 class ServerArguments(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="server_arguments", gc=False):
     """The ``non-default args`` line: what the operator wrote, before any default.
 
-    The first fields are keys of speculative_config. ``arguments`` has the names of all arguments. Its values are
-    numbers, booleans, text and mappings, and ``None`` for an argument that is not kept: it may be a secret.
+    ``arguments`` has the names of all arguments. Its values are numbers, booleans, text and mappings, and ``None`` for
+    an argument that is not kept: it may be a secret.
     """
 
-    method: str | None = None
-    draft_model: str | None = None
-    num_speculative_tokens: int | None = None
-    rejection_sample_method: str | None = None
     arguments: dict[str, Any] = {}
 
 

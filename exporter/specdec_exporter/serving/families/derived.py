@@ -21,7 +21,7 @@ DERIVED: Group[Figures] = Group(
             "Acceptance rate: accepted draft tokens / draft tokens.",
             lambda f: f.acceptance_ratio,
             "metrics, else log",
-            "until the second reading, without draft tokens in the window",
+            "until the second reading, without draft tokens in the window, adaptive verification",
         ),
         gauge(
             "specdec_mean_acceptance_length",
@@ -35,7 +35,7 @@ DERIVED: Group[Figures] = Group(
             "Mean draft length: draft tokens / drafts. Below k, some drafts are short.",
             lambda f: f.mean_draft_length,
             "metrics, else log",
-            "as `specdec_mean_acceptance_length`",
+            "as `specdec_mean_acceptance_length`; adaptive verification",
         ),
         gauge(
             "specdec_tokens_per_step",
@@ -50,7 +50,7 @@ DERIVED: Group[Figures] = Group(
             "Per-position rate: accepted at the position / drafts.",
             lambda f: _known(f.per_position),
             "metrics, else log",
-            "as `specdec_mean_acceptance_length`",
+            "as `specdec_mean_acceptance_length`; positions above 0 with adaptive verification",
             labels=("position",),
         ),
         gauge(
@@ -76,7 +76,7 @@ WINDOWS: Group[EngineView] = Group(
             "lasts at least {policy.short_window_seconds:g} s and has at least {policy.min_drafts} drafts.",
             lambda v: v.track.ratios.histogram if v.has_windows else None,
             "metrics",
-            "fetch failed, speculation off, V0 engine",
+            "fetch failed, speculation off, V0 engine, adaptive verification",
         ),
         histogram(
             "specdec_window_acceptance_ratio_by_draft",
@@ -101,7 +101,7 @@ WINDOWS: Group[EngineView] = Group(
             "metrics, baseline",
             "no baseline without speculation at a like load; the recorded k does not tell which k is best; fewer than "
             "{policy.min_drafts} drafts in the window; mean draft length more than {policy.short_draft_tolerance:.0%} "
-            "below k",
+            "below k; adaptive verification",
         ),
     ),
 )

@@ -15,12 +15,12 @@ STATES: dict[StateName, str] = {
     "drafting": "drafts in the last {policy.state_window_seconds:g} s",
 }
 
-_VERIFICATION = {True: "adaptive", False: "full"}
+_VERIFICATION = {True: "adaptive", False: "full", None: ""}
 
 
 def _facts(known: PredictorView) -> dict[object, float]:
     running = known.running
-    verification = _VERIFICATION.get(running.deployment.adaptive_verification)
+    verification = _VERIFICATION[running.deployment.adaptive_verification]
     facts = (running.vllm_version, known.engine_generation, running.method, running.draft_model, verification)
     return {tuple(fact or "" for fact in facts): 1} if any(facts) else {}
 
