@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 
 WHY = "vLLM verifies only part of each draft; it does not count which"
-HEAD = "its second token is almost always wrong"
+HEAD = "position 1 almost never"
 BY_POSITION = ("specdec_position_acceptance_ratio", "specdec_position_conditional_acceptance_ratio")
 # What needs the number of verified tokens, beside rates of later positions.
 UNKNOWABLE = {
@@ -126,7 +127,9 @@ async def known(running: Exporter, verification: str) -> None:
 
 async def command(*arguments: str | Path) -> str:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "specdec_exporter", *map(str, arguments)), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "specdec_exporter", *map(str, arguments)),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "400"},  # no line is broken
     )
     out, _ = await process.communicate()
     assert process.returncode in (0, 2), out.decode()
