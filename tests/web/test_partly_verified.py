@@ -90,9 +90,7 @@ class Predictor:
 
     def log(self, folder: Path, *windows: Sequence[float]) -> Path:
         """Its start, and windows of 1,000 drafts, in a file."""
-        settings = SimulatorSettings(
-            vllm_version="0.33.0", method=self.method, k=self.k, adaptive_verification=self.adaptive
-        )
+        settings = SimulatorSettings(method=self.method, k=self.k, adaptive_verification=self.adaptive)
         lines = log_lines(Engine(settings))
         for number, rates in enumerate(windows):
             counts = [round(1000 * rate) for rate in (*rates, *[0.0] * self.k)[: self.k]]
