@@ -273,6 +273,9 @@
     // A speed-up below this at like load pages, whatever is accepted.
     speedup_harmful: config.policy.latency.speedup_harmful,
 
+    // Prompts so many times as long as those of the baseline file are other work, and its speed-up need not hold for them.
+    prompt_length_ratio: config.policy.latency.prompt_length_ratio,
+
     // --- Load --------------------------------------------------------------------------------------------------------
 
     // Verifying drafts is free only while the accelerator waits for memory. In big batches it costs as much as it saves.

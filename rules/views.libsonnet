@@ -371,11 +371,6 @@ function(config, source, signals, narrow)
       },
       expr: promql.firstOf((if with_exporter then [by_exporter] else []) + [by_mean], level + replica),
     },
-    prompt_length: {
-      unit: 'short',
-      help: 'Mean prompt length in tokens. Prompts longer than usual delay the first token.',
-      expr: ratio(source.counter('increase', 'prompt_tokens', long), source.histogram('increase', 'ttft', 'count', long)),
-    },
     answer_length: {
       unit: 'short',
       help: 'Mean length of an answer in tokens: generated tokens / finished requests. Longer answers take longer end to end.',

@@ -64,7 +64,9 @@ def time_blocks(draw: st.DrawFn, recorded: dict[str, Histogram | None]) -> tuple
     for _ in range(draw(st.sampled_from([0, 1, 3, 12]))):
         found = {sli: draw(histograms_in(each.bounds)) for sli, each in recorded.items() if each is not None}
         values = {name: draw(st.just(0.0) | st.floats(0.0, 1e12)) for name in sorted(known)}
-        blocks.append(Block(seconds=draw(st.floats(1e-6, 1e6)), counts=replace(Counts(), **values), **found))
+        mean = st.none() | st.floats(0.0, 1e6)
+        means = {name: draw(mean) for name in ("mean_prompt_tokens", "mean_context_tokens")}
+        blocks.append(Block(seconds=draw(st.floats(1e-6, 1e6)), counts=replace(Counts(), **values), **found, **means))
     return tuple(blocks)
 
 

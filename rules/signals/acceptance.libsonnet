@@ -55,7 +55,8 @@ function(config, source, signals, name)
       else promql.by('group', level, promql.range('last_over_time', told, seconds)),
     whollyVerified(expression, seconds=long)::
       local services = signals.partlyVerified(seconds);
-      if services == null then expression else '%s\nunless %s\n%s' % [promql.strip(expression), on, services],
+      if services == null then expression
+      else '%(expression)s\nunless %(on)s\n%(services)s' % { expression: promql.strip(expression), on: on, services: services },
 
     // --- Acceptance: no drafts, no ratio -----------------------------------------------------------------------------
     acceptance: {
@@ -176,7 +177,8 @@ function(config, source, signals, name)
     // Not recorded. Null where nothing can tell.
     first_acceptance: {
       unit: 'percentunit',
-      help: 'Per-position rate of position 0 with adaptive verification, which leaves out only later positions.',
+      help: 'Per-position rate of position 0 with adaptive verification. It is the last that goes unverified: only a very busy '
+            + 'batch verifies nothing of a draft.',
       expr: if partly.expr == null then null else 'sum by (%(labels)s) (%(curve)s{position="0"})\nand %(on)s\n%(partly)s' % {
         labels: promql.list(level),
         curve: signals.position_acceptance.record,

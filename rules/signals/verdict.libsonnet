@@ -21,7 +21,8 @@ function(config, source, signals, name)
         if signals.first_acceptance.expr == null then null
         else promql.group(promql.group(signals.first_acceptance.expr) + ' < ' + broken_limit),
       local either(condition) =
-        if first_broken == null then condition else '(%s or %s %s)' % [condition, on, first_broken],
+        if first_broken == null then condition
+        else '(%(condition)s or %(on)s %(broken)s)' % { condition: condition, on: on, broken: first_broken },
       // Also slower by more than chance explains. The page and the record judge by one look each, at the same z-score.
       local slowerThan(ratio) = |||
         %(slowdown)s
@@ -51,7 +52,10 @@ function(config, source, signals, name)
         pays_not: promql.group(signals.by_tpot.pays_not),
         on: on,
         // The acceptance rate where all is verified. Where only a part is, at least this share of it is accepted.
-        counted: '%s / (%s > 0)' % [signals.accepted_tokens.record, signals.draft_tokens.record],
+        counted: '%(accepted)s / (%(drafted)s > 0)' % {
+          accepted: signals.accepted_tokens.record,
+          drafted: signals.draft_tokens.record,
+        },
         drafts: signals.sample.record,
         tokens: signals.generation_tokens_now.record,
         enough: '%(drafts)s >= %(min_drafts)d' % { drafts: facts.drafts, min_drafts: config.policy.min_drafts },

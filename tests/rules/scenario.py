@@ -268,6 +268,18 @@ def pinned(
     return series + [Series(f"specdec_baseline_{name}", target, [value] * minutes) for name, value in more.items()]
 
 
+def prompts(lengths: Sequence[float], recorded: float | None, labels: Mapping[str, str] | None = None) -> list[Series]:
+    """Prompts of the given mean length, minute by minute, 60 of them; ``recorded``: that of the baseline file."""
+    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
+    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
+    target = {name: value for name, value in given.items() if value}
+    tokens = list(itertools.accumulate(60 * length for length in lengths))
+    series = [Series("specdec_prompt_tokens_total", target | {"engine": "0"}, tokens)]
+    if recorded is not None:
+        series.append(Series("specdec_baseline_prompt_tokens_mean", target, [recorded] * len(tokens)))
+    return series
+
+
 def measured(
     minutes: int,
     speedup: float,

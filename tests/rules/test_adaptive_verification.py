@@ -1,4 +1,4 @@
-"""vLLM verifies only part of each draft and counts all of it as drafted: what that hides of acceptance is not judged."""
+"""vLLM verifies only part of each draft and counts all of it as drafted: what that hides is not judged."""
 
 from __future__ import annotations
 

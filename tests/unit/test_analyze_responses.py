@@ -51,6 +51,7 @@ def test_what_a_gateway_stored_of_a_real_server_is_told_apart_by_kind() -> None:
     assert by_kind(summary) == {
         "adapter": {"tiny": 7, "sql-lora": 1},
         "temperature": {"0": 5, "(0,0.5]": 1, "(0.5,0.8]": 1, "(0.8,1]": 1},
+        "prompt_length": {"1 to 256": 8},
         "structured": {"no": 7, "yes": 1},
         "header": {"acme": 5, "globex": 3},
     }
@@ -69,6 +70,7 @@ def test_the_report_shows_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
             "sql-lora",
             "By temperature",
             "(0.5,0.8]",
+            "By prompt length, tokens",
             "By structured output",
             "By X-Tenant",
         ),

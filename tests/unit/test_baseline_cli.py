@@ -86,7 +86,20 @@ def test_blocks_and_lengths_are_shown(tmp_path: Path) -> None:
     assert "blocks of time 24 of about 75 s" in shown
     assert "prompt length 150 tokens on average" in shown
     assert "answer length" not in shown
+    assert "context length not recorded" in shown
     assert "100 requests, 24 blocks of time" in run("check", str(path)).output
+
+
+def test_the_range_of_mean_lengths_over_the_blocks_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.yaml"
+    means = ((800.0, 1000.4), (None, None), (3200.0, 3900.0))
+    blocks = tuple(Block(seconds=75.0, mean_prompt_tokens=one, mean_context_tokens=other) for one, other in means)
+    counts = msgspec.structs.replace(BASELINE.counts, prompt_tokens=200_000.0, generation_tokens=20_000.0)
+    counts = msgspec.structs.replace(counts, first_tokens=100.0)
+    path.write_text(to_yaml(msgspec.structs.replace(BASELINE, blocks=blocks, counts=counts)))
+    shown = " ".join(run("show", str(path)).output.split())
+    assert "prompt length 2,000 tokens on average, 800 to 3,200 by block of time" in shown
+    assert "context length 2,200 tokens on average, 1,000 to 3,900 by block of time" in shown
 
 
 def test_show_gives_programs_the_file_as_json(file: str) -> None:

@@ -43,7 +43,7 @@ WITH_SPECULATION = msgspec.structs.replace(
     name="k = 3",
     method="eagle3",
     request_latency_seconds=latency(100),
-    counts=Counts(100.0, 300.0, 180.0, (90.0, 60.0, 30.0)),
+    counts=Counts(100.0, 300.0, 180.0, (90.0, 60.0, 30.0), prompt_tokens=81_250.0, first_tokens=100.0),
 )
 
 

@@ -352,5 +352,5 @@ def test_a_restart_neither_doubles_nor_negates_anything(
     assert seen.value("specdec_log_draft_tokens_total") == logged.draft_tokens == both.draft_tokens
     assert seen.value("specdec_log_accepted_tokens_total") == logged.accepted_tokens == both.accepted_tokens
     assert seen.value("specdec_log_drafts_total") == both.drafts
-    # Both servers' traffic lies within the window.
-    assert seen.value("specdec_acceptance_ratio") == pytest.approx(both.accepted_tokens / both.draft_tokens)
+    # The window begins anew with the process: what was loaded may differ.
+    assert seen.value("specdec_acceptance_ratio") == pytest.approx(second.accepted_tokens / second.draft_tokens)

@@ -367,6 +367,45 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
     assert "null" not in text
 
 
+async def test_figures_that_need_the_number_of_verified_tokens_are_not_shown(browser: Browser) -> None:
+    window = figures(
+        acceptance_ratio=None,
+        mean_draft_length=None,
+        mean_acceptance_length=1.72,
+        per_position=(0.72,),
+        conditional=(0.72,),
+    )
+    points = tuple(msgspec.structs.replace(point, acceptance_ratio=None) for point in an_hour())
+    partly = predictor(
+        adaptive_verification=True,
+        window=window,
+        lifetime=window,
+        history=points,
+        recommended_num_speculative_tokens=None,
+        break_even=BreakEven(basis="assumed", acceptance_ratio=0.5, mean_acceptance_length=2.5),
+        verdict=verdict("watch"),
+        engines=(),
+    )
+    async with Exporter([status(partly)]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+        plots = await browser.script("return document.querySelectorAll('.plot').length")
+    why = "vLLM verifies only part of each draft; it does not count which."
+    for words in (
+        "Verification adaptive",
+        "Figures over the last 5 min from the metrics: 12,345 drafts, 22,665 draft tokens accepted",
+        f"Acceptance rate \u2013 {why} Mean acceptance length 1.72 tokens 1 + accepted / drafts Tokens per step",
+        "Since the predictor started: length 1.72",
+        f"0 72.0 % 72.0 % {why}",
+        f"Acceptance rate, last hour {why}",
+    ):
+        assert words in text
+    assert "Mean draft length \u2013" not in text
+    assert "below the assumed" not in text  # that break-even is too high, so a shorter length may pay
+    assert not plots
+    assert not {"NaN", "undefined", "null"} & set(text.split())
+
+
 async def test_the_page_needs_nothing_but_its_own_origin_and_breaks_no_policy(browser: Browser) -> None:
     async with Exporter([status(predictor())]).serving() as exporter:
         await browser.open(exporter.url)

@@ -57,13 +57,19 @@ class PinnedBaseline:
 
     @property
     def acceptance_ratio(self) -> float | None:
-        """Accepted draft tokens / draft tokens; ``None`` if recorded without speculation."""
+        """Accepted draft tokens / draft tokens; ``None`` without speculation, or with adaptive verification."""
+        if self.baseline.adaptive_verification:
+            return None
         return acceptance_ratio(self.baseline.counts.accepted_tokens, self.baseline.counts.draft_tokens)
+
+    @property
+    def _speculative(self) -> bool:
+        return bool(self.baseline.counts.draft_tokens)
 
     @property
     def step_times(self) -> StepTimes | None:
         """Step times without drafts, by load; ``None`` if it was recorded with drafts, or without loads."""
-        return self._step_times if self._step_times.points and self.acceptance_ratio is None else None
+        return self._step_times if self._step_times.points and not self._speculative else None
 
     @property
     def decoding(self) -> DecodingBaseline | None:
@@ -76,11 +82,12 @@ class PinnedBaseline:
             requests=histogram.count if histogram else 0.0,
             times=histogram,
             mean_acceptance_length=self.mean_acceptance_length,
-            speculative=self.acceptance_ratio is not None,
+            speculative=self._speculative,
             model_name=self.fit.model_name,
             step_times=self.step_times,
             seconds=self.baseline.duration_seconds,
             generation_tokens=self.baseline.counts.generation_tokens,
+            mean_prompt_tokens=self.baseline.mean_prompt_tokens,
         )
 
     @property

@@ -9,18 +9,9 @@ import msgspec
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, WithoutRecord
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.requests import KindGroup, RequestCounter, RequestGroup, RequestGroups
+from specdec_exporter.speculation.verdict import Finding
 
-# Groups are a tenth apart; one group holds this temperature and all above it, which few requests use.
-_HIGHEST_TEMPERATURE = 2.0
 _LEAST_ACCEPTED = 10
-
-
-class TemperatureGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests at one temperature, rounded to a tenth; ``at_least``: at this temperature or above."""
-
-    temperature: float
-    at_least: bool
-    group: RequestGroup
 
 
 class LeastAccepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,14 +26,14 @@ class LeastAccepted(msgspec.Struct, frozen=True, kw_only=True):
 class RequestsAnalysis(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="responses"):
     """All responses. ``junk`` counts lines that are no response, ``without_record`` responses without a record.
 
-    ``groups`` has the kinds of requests. ``least_accepted`` has the requests with the lowest acceptance, of those with
-    at least ``least_accepted_min_drafts`` drafts: with fewer, chance alone gives some requests nearly no acceptance.
+    ``groups`` has the kinds of requests, and ``findings`` what they show. ``least_accepted`` has the requests with the
+    lowest acceptance, of those with at least ``least_accepted_min_drafts`` drafts: with fewer, chance alone gives some
+    requests nearly no acceptance.
     """
 
     all: RequestGroup
-    by_temperature: tuple[TemperatureGroup, ...]
-    requests_without_temperature: int
     groups: tuple[KindGroup, ...]
+    findings: tuple[Finding, ...]
     least_accepted: tuple[LeastAccepted, ...]
     least_accepted_min_drafts: int
     without_record: int
@@ -59,8 +50,6 @@ class RequestStory:
         self._least: list[tuple[float, int, LeastAccepted]] = []  # a heap: of the highest acceptance first
         self._min_drafts = load_policy().min_drafts
         self._all = RequestCounter()
-        self._by_temperature: dict[float, RequestCounter] = {}
-        self._unknown = 0
         self.without_record = 0
         self.junk = 0
         self.junk_reason: str | None = None
@@ -70,14 +59,6 @@ class RequestStory:
         self._all.add(record)
         self._groups.add(record)
         self._rank(record)
-        if record.temperature is None:
-            self._unknown += 1
-            return
-        key = min(round(record.temperature, 1), _HIGHEST_TEMPERATURE)
-        group = self._by_temperature.get(key)
-        if group is None:
-            group = self._by_temperature[key] = RequestCounter()
-        group.add(record)
 
     def _rank(self, record: ResponseSpeculation) -> None:
         ratio = record.acceptance_ratio
@@ -103,12 +84,8 @@ class RequestStory:
         """Return what was read so far; ``too_long`` lines were not."""
         return RequestsAnalysis(
             all=self._all.close(),
-            by_temperature=tuple(
-                TemperatureGroup(temperature=key, at_least=key == _HIGHEST_TEMPERATURE, group=group.close())
-                for key, group in sorted(self._by_temperature.items())
-            ),
-            requests_without_temperature=self._unknown,
             groups=self._groups.closed(),
+            findings=self._groups.findings(),
             least_accepted=tuple(found for _, _, found in sorted(self._least, reverse=True)),
             least_accepted_min_drafts=self._min_drafts,
             without_record=self.without_record,

@@ -31,7 +31,7 @@ def by_break_even(
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
         findings.append(Finding("PASS", "Tokens per step", text))
-    if (curve := curve_finding(figures, policy)) is not None:
+    if (curve := curve_finding(figures, policy, partly=rate is None)) is not None:
         findings.append(curve)
     if figures.short_drafts:
         text = "some drafts are shorter than k, so the curve's tail reads too low"
@@ -39,8 +39,12 @@ def by_break_even(
     return findings
 
 
-def curve_finding(figures: Figures, policy: ResolvedPolicy) -> Finding | None:
-    """Return what is wrong with the curve: its first position is rejected, or only its first is accepted."""
+def curve_finding(figures: Figures, policy: ResolvedPolicy, *, partly: bool = False) -> Finding | None:
+    """Return what is wrong with the curve: its first position is rejected, or only its first is accepted.
+
+    ``partly``: vLLM verifies only part of each draft. Its budget is for the whole batch (``adaptive_verification.py``
+    of 0.28.0 to 0.33.0), so a busy server may verify no token of some drafts.
+    """
     first, second = (*figures.conditional, None, None)[:2]
     if first is None:
         return None
@@ -48,8 +52,10 @@ def curve_finding(figures: Figures, policy: ResolvedPolicy) -> Finding | None:
         return Finding(
             "WARN",
             "Curve",
-            f"position 0 is accepted in {first:.0%} of the drafts only: the draft is wrong from its first token",
-            "Check that draft and target belong together: checkpoint, tokenizer, quantisation, release.",
+            f"position 0 is accepted in {first:.0%} of the drafts only"
+            + ("" if partly else ": the draft is wrong from its first token"),
+            "Check that draft and target belong together: checkpoint, tokenizer, quantisation, release."
+            + (" Look at low load too: a busy vLLM may verify none of a draft." if partly else ""),
         )
     if second is not None and second < policy.general.tail_acceptance_ratio_min and not figures.short_drafts:
         return Finding(

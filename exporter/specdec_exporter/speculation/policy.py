@@ -109,6 +109,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     are shorter than k by a larger share, the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``:
     above it, with at least ``suspicious_positions`` positions, the text probably repeats itself. ``temperature_bands``:
     the highest temperature of each band of requests; the last band is above them, the first is greedy sampling.
+    ``prompt_length_bands``: the most prompt tokens of each band of requests; the last band is above them.
     ``head_acceptance_ratio_min``, ``tail_acceptance_ratio_min``: for the first position, and for the positions after
     it.
     """
@@ -129,6 +130,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_window_seconds: float
     short_draft_tolerance: float
     temperature_bands: tuple[float, ...]
+    prompt_length_bands: tuple[int, ...]
     latency: LatencyPolicy
     comparison: ComparisonPolicy
     cost: CostPolicy

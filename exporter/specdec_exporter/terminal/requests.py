@@ -8,16 +8,17 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter import bounds
-from specdec_exporter.formatting import count, decimal, percent, plain
+from specdec_exporter.formatting import count, decimal, percent, plain, seconds
 from specdec_exporter.inspection.requests import RequestsAnalysis
 from specdec_exporter.speculation.requests import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
-from specdec_exporter.terminal.figures import print_spread
+from specdec_exporter.terminal.figures import print_finding, print_spread
 
 _CELLS = 30
 _GROUPINGS = {
     "adapter": "By adapter or served name",
     "temperature": "By temperature",
+    "prompt_length": "By prompt length, tokens",
     "structured": "By structured output",
 }
 _UNKNOWN_NOTE = (
@@ -49,6 +50,8 @@ def print_requests(
         _print_groups(console, title, [each for each in analysis.groups if each.by == by])
     if UNKNOWN in {each.value for each in analysis.groups if each.by in _GROUPINGS}:
         indented(console, Text(_UNKNOWN_NOTE, style="dim"))
+    for finding in analysis.findings:
+        print_finding(console, finding)
     _print_least_accepted(console, analysis)
 
 
@@ -128,14 +131,19 @@ def _print_groups(console: Console, title: str, groups: Sequence[KindGroup]) -> 
     """Print the groups of a grouping, if they say more than that nothing is known."""
     if all(each.value == UNKNOWN for each in groups):
         return
+    timed = any(each.group.time_per_output_token_seconds is not None for each in groups)
     heading(console, title)
     indented(
         console,
-        table("", "requests", "rate", "P10", "P50", "P90", "length", rows=[_group_row(each) for each in groups]),
+        table(
+            *("", "requests", "rate", "P10", "P50", "P90", "length"),
+            *(("time per token",) if timed else ()),
+            rows=[_group_row(each, timed=timed) for each in groups],
+        ),
     )
 
 
-def _group_row(each: KindGroup) -> tuple[str, ...]:
+def _group_row(each: KindGroup, *, timed: bool) -> tuple[str, ...]:
     group = each.group
     return (
         each.value,
@@ -143,6 +151,7 @@ def _group_row(each: KindGroup) -> tuple[str, ...]:
         percent(group.acceptance_ratio),
         *(percent(group.percentiles.get(name)) for name in ("p10", "p50", "p90")),
         decimal(group.mean_acceptance_length),
+        *((seconds(group.time_per_output_token_seconds),) if timed else ()),
     )
 
 
