@@ -182,7 +182,9 @@ async def test_what_is_served_makes_nothing_of_unverified_tokens(method: str, k:
     withheld = {"acceptance_ratio", "mean_draft_length", "window_acceptance_ratio", "window_acceptance_ratio_by_draft"}
     assert not {f"specdec_{name}" for name in withheld} & {name for name, samples in served.items() if samples}
     for name in ("position_acceptance_ratio", "position_conditional_acceptance_ratio"):
-        assert [(s.labels["position"], s.value) for s in served[f"specdec_{name}"]] == [("0", pytest.approx(0.72))]
+        (sample,) = served[f"specdec_{name}"]
+        assert sample.labels["position"] == "0"
+        assert sample.value == pytest.approx(0.72)
     assert served["specdec_mean_acceptance_length"][0].value == pytest.approx(1.72)
     assert served["specdec_draft_tokens"][0].value == 15_000 * k  # raw counters stay
     assert len(served["specdec_accepted_tokens_per_position"]) == k
