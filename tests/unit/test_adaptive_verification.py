@@ -182,7 +182,9 @@ async def test_what_is_served_makes_nothing_of_unverified_tokens(method: str, k:
     withheld = {"acceptance_ratio", "mean_draft_length", "window_acceptance_ratio", "window_acceptance_ratio_by_draft"}
     assert not {f"specdec_{name}" for name in withheld} & {name for name, samples in served.items() if samples}
     for name in ("position_acceptance_ratio", "position_conditional_acceptance_ratio"):
-        assert [(s.labels["position"], s.value) for s in served[f"specdec_{name}"]] == [("0", pytest.approx(0.72))]
+        (sample,) = served[f"specdec_{name}"]
+        assert sample.labels["position"] == "0"
+        assert sample.value == pytest.approx(0.72)
     assert served["specdec_mean_acceptance_length"][0].value == pytest.approx(1.72)
     assert served["specdec_draft_tokens"][0].value == 15_000 * k  # raw counters stay
     assert len(served["specdec_accepted_tokens_per_position"]) == k
@@ -251,6 +253,14 @@ def test_the_report_of_a_log_says_why_it_tells_no_acceptance(tmp_path: Path, mon
     assert "Mean acceptance length 1.72" in report
     assert "Verdict: watch" in report
     assert "24.0%" in analyzed(log_of(tmp_path, adaptive=False))
+
+
+def test_the_line_of_arguments_suffices_without_an_engine_init_line(tmp_path: Path) -> None:
+    path = tmp_path / "vllm.log"
+    path.write_text("\n".join([LINES["arguments"], *[LINES["window"]] * 20, ""]))
+    report = analyzed(str(path))
+    assert PARTLY_VERIFIED in report
+    assert "24.0%" not in report
 
 
 def test_a_total_over_several_starts_has_no_rate_if_one_of_them_has_none(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def test_a_real_log_gives_its_arguments_its_configuration_and_none_of_its_window
     arguments, config, *progress = events
     assert isinstance(arguments, ServerArguments)
     assert isinstance(config, EngineConfig)
-    assert (arguments.method, arguments.draft_model) == (config.method, config.draft_model)
+    given = arguments.arguments["speculative_config"]
+    assert (given["method"], given.get("model")) == (config.method, config.draft_model)
     assert config.vllm_version == release.partition("-")[0]
     assert {type(event) for event in progress} == {StartPhase, KVCache}
     assert counters.lines == 0
