@@ -267,14 +267,14 @@ def test_a_verdict_against_a_baseline_of_other_prompts_says_so(
     seen = asking(now, 300, seconds=0.015)
     evidence = Evidence(state="drafting", figures=seen, num_speculative_tokens=3, baseline=baseline)
     judgement, plain = judge(evidence, POLICY), judge(replace(evidence, baseline=unknown), POLICY)
-    found = [finding for finding in judgement.findings if finding.subject == "Prompts"]
+    found = [finding for finding in judgement.findings if finding.subject == "Prompt length"]
     assert [finding.found for finding in found] == (
         [f"{words}: its speed was recorded with other prompts"] if words else []
     )
     assert all(finding.level == "WARN" and finding.action for finding in found)
     assert judgement.verdict.reasons == tuple(finding.found for finding in judgement.findings)
     assert judgement.verdict.code == plain.verdict.code
-    assert not [finding for finding in plain.findings if finding.subject == "Prompts"]
+    assert not [finding for finding in plain.findings if finding.subject == "Prompt length"]
 
 
 def test_a_few_requests_tell_nothing_of_the_length_of_prompts() -> None:

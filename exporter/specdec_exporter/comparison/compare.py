@@ -196,10 +196,7 @@ def _speedup(
     source = next((sli for sli in slis if by_sli[sli].mean_ratio is not None), None)
     realised = _inverse(by_sli[source].mean_ratio if source else None)
     ceiling, ceiling_from = _ceiling(candidate) if baseline is None and candidate is not None else (None, None)
-    price = drafting.cost.draft_cost_ratio if drafting else None
-    length = mean_draft_length(candidate.draft_tokens, candidate.drafts) if candidate else None
-    # Where the acceptance rate is withheld, so is what one more draft token costs: both are per token as counted.
-    per_token = price if candidate and candidate.acceptance_ratio is not None else None
+    price, even_length = _break_even(candidate, drafting) if candidate and drafting else (None, None)
     return Speedup(
         realised=realised,
         realised_from=source,
@@ -208,10 +205,20 @@ def _speedup(
         efficiency=realised.scaled(1.0 / ceiling) if realised and ceiling else None,
         at_like_load=like_load.speedup if like_load else None,
         concurrency=like_load.concurrency if like_load else None,
-        draft_cost_ratio=per_token,
-        break_even_acceptance_ratio=per_token,
-        break_even_acceptance_length=price.scaled(length, 1.0) if price and length else None,
+        draft_cost_ratio=price,
+        break_even_acceptance_ratio=price,
+        break_even_acceptance_length=even_length,
     )
+
+
+def _break_even(candidate: Figures, drafting: Drafting) -> tuple[Estimate | None, Estimate | None]:
+    """Return the cost of one more draft token, and the mean acceptance length that breaks even.
+
+    Where the acceptance rate is withheld, so is the cost: both are per draft token as counted. The length is not.
+    """
+    price, length = drafting.cost.draft_cost_ratio, mean_draft_length(candidate.draft_tokens, candidate.drafts)
+    even_length = price.scaled(length, 1.0) if price and length else None
+    return (None if candidate.acceptance_ratio is None else price), even_length
 
 
 def _inverse(found: Estimate | None) -> Estimate | None:

@@ -144,6 +144,8 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if found.code != "healthy":
         findings[0] = msgspec.structs.replace(findings[0], action=action)
+    elif found.decided:  # there is nothing to do, unless a finding says so
+        action = next((finding.action for finding in findings if finding.action), action)
     verdict = Verdict(
         code=found.code,
         basis="measured" if found.decided else found.even.basis,

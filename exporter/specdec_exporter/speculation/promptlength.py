@@ -36,7 +36,7 @@ def prompt_findings(figures: Figures, baseline: DecodingBaseline | None, policy:
         return []
     words = other_prompts(figures.mean_prompt_tokens, baseline.mean_prompt_tokens, policy.latency)
     return (
-        [Finding("WARN", "Prompts", f"{words}: its speed was recorded with other prompts", RECORD_AGAIN)]
+        [Finding("WARN", "Prompt length", f"{words}: its speed was recorded with other prompts", RECORD_AGAIN)]
         if words
         else []
     )

@@ -235,7 +235,7 @@ class RequestGroups:
             f"long prompts gain less: requests with {long} prompt tokens accept {less:.0%} of their draft tokens on "
             f"average, those with {short} accept {usual:.0%}"
         )
-        return (Finding("WARN", "Prompts", words, _LONG_PROMPTS),)
+        return (Finding("WARN", "Prompt length", words, _LONG_PROMPTS),)
 
     def _group(self, by: str, record: ResponseSpeculation) -> str:
         if by == "structured":
