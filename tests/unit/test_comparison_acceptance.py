@@ -55,7 +55,7 @@ ADAPTIVE = f"""{CONTEXT.command} --speculative-config '{{"enable_adaptive_verifi
 
 @pytest.mark.parametrize("sides", [("baseline",), ("candidate",), ("baseline", "candidate")])
 def test_drafts_of_which_only_part_is_verified_have_no_acceptance_to_compare(sides: tuple[str, ...]) -> None:
-    """As counted, acceptance falls from 70 % to 10 %; nothing says that it did."""
+    """As counted, acceptance falls from 70 % to 40 %; nothing says that it did."""
     pair = {name: speculating(rate) for name, rate in (("baseline", 0.7), ("candidate", 0.4))}
     full, fallen = compared(pair["baseline"], pair["candidate"])
     assert fallen.outcome == "dropped"

@@ -164,7 +164,7 @@ _THROUGHPUT = (
     "step_seconds",
     "preemptions",
 )
-# The counts of the blocks of time.
+# The counts and the means of the blocks of time.
 MEANS_OF_TIME = ("mean_prompt_tokens", "mean_context_tokens")
 COUNTS_OF_TIME = tuple(name for name in (*_ACCEPTANCE, *_THROUGHPUT) if name in SCALARS)
 

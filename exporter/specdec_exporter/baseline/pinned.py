@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline
@@ -55,7 +56,7 @@ class PinnedBaseline:
         found = ratio(amount(latency), self.baseline.duration_seconds) if latency else None
         return found if found and found < math.inf else None  # absurd numbers of an edited file may overflow
 
-    @property
+    @cached_property
     def acceptance_ratio(self) -> float | None:
         """Accepted draft tokens / draft tokens; ``None`` without speculation, or with adaptive verification."""
         if self.baseline.adaptive_verification:
