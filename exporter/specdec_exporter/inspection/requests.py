@@ -7,11 +7,13 @@ import heapq
 import msgspec
 
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, WithoutRecord
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.requests import KindGroup, RequestCounter, RequestGroup, RequestGroups
 from specdec_exporter.speculation.verdict import Finding
 
 _LEAST_ACCEPTED = 10
+_PARTLY_VERIFIED = Finding("PASS", "Verification", PARTLY_VERIFIED)
 
 
 class LeastAccepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,8 @@ class RequestsAnalysis(msgspec.Struct, frozen=True, kw_only=True, tag_field="kin
 
     ``groups`` has the kinds of requests, and ``findings`` what they show. ``least_accepted`` has the requests with the
     lowest acceptance, of those with at least ``least_accepted_min_drafts`` drafts: with fewer, chance alone gives some
-    requests nearly no acceptance.
+    requests nearly no acceptance. ``partly_verified``: vLLM verified only part of each draft and counted all of it as
+    drafted, by the log. Then acceptance reads too low, and neither ranks requests nor gives a finding.
     """
 
     all: RequestGroup
@@ -39,6 +42,7 @@ class RequestsAnalysis(msgspec.Struct, frozen=True, kw_only=True, tag_field="kin
     without_record: int
     junk: int
     junk_reason: str | None  # of the first
+    partly_verified: bool = False
     too_long: int = 0  # lines that were skipped for their length
 
 
@@ -80,16 +84,18 @@ class RequestStory:
         self.junk += 1
         self.junk_reason = self.junk_reason or line.reason
 
-    def analysis(self, *, too_long: int = 0) -> RequestsAnalysis:
-        """Return what was read so far; ``too_long`` lines were not."""
+    def analysis(self, *, too_long: int = 0, partly_verified: bool = False) -> RequestsAnalysis:
+        """Return what was read so far; ``too_long`` lines were not. ``partly_verified``: see the result."""
+        least = [] if partly_verified else sorted(self._least, reverse=True)
         return RequestsAnalysis(
             all=self._all.close(),
             groups=self._groups.closed(),
-            findings=self._groups.findings(),
-            least_accepted=tuple(found for _, _, found in sorted(self._least, reverse=True)),
+            findings=(_PARTLY_VERIFIED,) if partly_verified else self._groups.findings(),
+            least_accepted=tuple(found for _, _, found in least),
             least_accepted_min_drafts=self._min_drafts,
             without_record=self.without_record,
             junk=self.junk,
             junk_reason=self.junk_reason,
+            partly_verified=partly_verified,
             too_long=too_long,
         )
