@@ -48,10 +48,7 @@ def print_requests(
         _print_distribution(console, group)
     if group.exact is not None and not partly:
         _print_exact(console, group, group.exact)
-    for by, title in {**_GROUPINGS, "header": f"By {plain(header or '')}"}.items():
-        _print_groups(console, title, [each for each in analysis.groups if each.by == by], partly=partly)
-    if UNKNOWN in {each.value for each in analysis.groups if each.by in _GROUPINGS}:
-        indented(console, Text(_UNKNOWN_NOTE, style="dim"))
+    _print_kinds(console, analysis, header)
     for finding in analysis.findings:
         print_finding(console, finding)
     if not partly:
@@ -132,6 +129,14 @@ def _print_exact(console: Console, group: RequestGroup, exact: ExactCurve) -> No
             "--per-request-spec-decode-metrics detailed"
         )
     indented(console, Text(note, style="dim"))
+
+
+def _print_kinds(console: Console, analysis: RequestsAnalysis, header: str | None) -> None:
+    partly = analysis.partly_verified
+    for by, title in {**_GROUPINGS, "header": f"By {plain(header or '')}"}.items():
+        _print_groups(console, title, [each for each in analysis.groups if each.by == by], partly=partly)
+    if UNKNOWN in {each.value for each in analysis.groups if each.by in _GROUPINGS}:
+        indented(console, Text(_UNKNOWN_NOTE, style="dim"))
 
 
 def _print_groups(console: Console, title: str, groups: Sequence[KindGroup], *, partly: bool) -> None:
