@@ -25,6 +25,7 @@ from specdec_exporter.doctor.diagnosis import together
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.facts.deployment import Deployment
+from specdec_exporter.predictor.versions import parse_release
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "doctor.md"
@@ -76,6 +77,41 @@ async def test_bad_json_fails() -> None:
     (fault,) = told(found, "FAIL")
     assert "--speculative-config is not a JSON object: Expecting value: line 1 column 12" in fault
     assert "Speculation" not in found["looked_at"]
+
+
+async def test_a_release_that_nobody_knows_is_a_warning() -> None:
+    code, (found,) = await report(arguments=NGRAM)
+    assert (code, found["level"], told(found, "WARN")) == (2, "WARN", ["not known"])
+
+
+REFUSED = [
+    ("0.29.0", "", {"method": "eagle3", "enable_adaptive_verification": True}),
+    ("0.33.0", "-pp 2", {"method": "dspark", "enable_adaptive_verification": True}),
+    ("0.33.0", "", {"method": "eagle3", "rejection_sample_method": "fly", "fly_window_size": 3}),
+    ("0.33.0", "", {"method": "dflash", "draft_lm_head_quantization": "fp8"}),
+    ("0.33.0", "", {"method": "mtp", "xpress_topc": 8}),
+    ("0.30.0", "--logits-processors a.B", {"method": "eagle3"}),
+]
+ACCEPTED = [
+    ("0.31.0", "--logits-processors a.B", {"method": "eagle3"}),
+    ("0.24.0", "--attention-backend TRITON_ATTN", {"method": "dflash"}),
+    ("0.33.0", "-pp 2", {"method": "dspark", "enable_adaptive_verification": False}),
+]
+
+
+@pytest.mark.parametrize(("release", "more", "config"), [*REFUSED, *ACCEPTED])
+async def test_doctor_neither_fails_nor_clears_what_vllm_checks_itself(
+    release: str, more: str, config: dict[str, Any]
+) -> None:
+    given = json.dumps({"model": "draft", "num_speculative_tokens": 3, **config})
+    _, (found,) = await report(arguments=f"vllm serve m {more} -sc '{given}'", release=parse_release(release))
+    assert told(found, "FAIL") == []
+    assert told(found, "WARN") == (["lossy_acceptance"] if "fly_window_size" in config else [])
+    facts = [each["found"] for each in found["findings"] if each["subject"] == "Facts"]
+    assert all(each.endswith("vLLM checks the arguments itself at its start; doctor does not") for each in facts)
+    assert bool(facts) == (found["level"] == "PASS")
+    notes = {each["code"] for each in found["notes"]}
+    assert ("adaptive_verification" in notes) == config.get("enable_adaptive_verification", False)
 
 
 MANIFESTS = sorted((ROOT / "tests" / "fixtures" / "manifests").glob("*.yaml"))
@@ -158,7 +194,7 @@ async def test_a_log_of_another_server_is_noticed() -> None:
 
 async def test_a_log_without_a_start_and_an_unreadable_one_are_told(tmp_path: Path) -> None:
     code, (found,) = await report(log_paths=(str(CAPTURES / "0.33.0-driven" / "server.log"),))
-    assert (code, told(found, "WARN")) == (2, ["no line of a server's start"])
+    assert (code, told(found, "WARN")) == (2, ["no line of a server's start", "not known"])
     code, (found,) = await report(log_paths=(str(tmp_path / "none.log"),))
     assert code == 1
 

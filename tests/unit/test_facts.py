@@ -67,18 +67,42 @@ def test_a_fact_holds_for_its_cases_only(fact: Fact) -> None:
 @by_code
 def test_a_fact_is_well_formed(fact: Fact) -> None:
     fields = set(Deployment.__struct_fields__)
-    assert {*fact.when, *fact.unless} <= fields
+    names = {(*field.split("."), None)[:2] for field in (*fact.when, *fact.unless)}
+    assert {name for name, _ in names} <= fields
+    assert {name for name, key in names if key} <= {"speculative_config"}
     since, until = (parse_release(each) if each else None for each in (fact.since, fact.until))
     assert since is None or until is None or since <= until
     assert (since is None) == (fact.since is None)
     assert fact.when or since or until, "it would hold for everybody"
     for text in (fact.found, fact.action):
-        assert re.fullmatch(r"[A-Z`{].*[a-z0-9)}]\.", text), text
+        assert re.fullmatch(r"(vLLM|[A-Z`{]).*[a-z0-9)}]\.", text), text
         assert "  " not in text
         assert set(re.findall(r"\{(\w*)\}", text)) <= fields
     assert fact.sources
     assert bool(fact.checked) != bool(fact.unchecked)
     assert all(parse_release(each) for each in fact.checked)
+
+
+@pytest.mark.parametrize(
+    ("test", "value", "holds"),
+    [
+        (True, True, True),
+        (True, False, False),
+        (["fp8", "nvfp4"], "fp8", True),
+        ({"above": 5}, 6, True),
+        ({"above": 5}, 5, False),
+        ({"above": 5}, "6", False),
+        ({"matches": "^fp"}, "FP8", True),
+        ({"matches": "^fp"}, 8, False),
+        ({"given": True}, [[1, 8, 4]], True),
+        ({"given": False}, False, False),
+    ],
+)
+def test_a_key_of_the_speculative_config_is_tested_by_its_value(test: Any, value: Any, holds: bool) -> None:
+    told = {"code": "c", "level": "note", "found": "F.", "action": "A.", "sources": ["s"]}
+    fact = msgspec.convert({**told, "when": {"speculative_config.key": test}}, Fact)
+    assert fact.holds(of_arguments({"speculative_config": {"key": value}})) is holds
+    assert fact.holds(Deployment()) is (test == {"given": False})
 
 
 # --- Of servers that started -----------------------------------------------------------------------------------------

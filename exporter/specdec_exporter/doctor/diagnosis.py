@@ -75,13 +75,10 @@ def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Repo
     known = list(accumulate((each.deployment for each in observed), together))
     told = [finding for each in observed for finding in each.findings]
     told += _differences(observed, known)
-    for fact in known_facts():
-        if fact.holds(known[-1]):
-            stages = (each.stage for each, then in zip(observed, known, strict=True) if fact.holds(then))
-            told.append(_told(fact, known[-1], next(stages)))
+    told += _facts(observed, known)
     findings = [finding for finding in told if finding.level != "PASS" or finding.code is None]
     if all(finding.level == "PASS" for finding in findings):
-        found = f"none of the {len(known_facts())} that are known speaks against it"
+        found = f"none of {len(known_facts())} warns. vLLM checks the arguments itself at its start; doctor does not"
         findings.append(Diagnosis(stage=observed[-1].stage, level="PASS", subject="Facts", found=found))
     findings.sort(key=lambda finding: get_args(Level).index(finding.level), reverse=True)
     return Report(
@@ -132,7 +129,7 @@ def together(earlier: Deployment, later: Deployment) -> Deployment:
 
     def value(field: str) -> Any:
         before, after = getattr(earlier, field), getattr(later, field)
-        if isinstance(after, frozenset):
+        if isinstance(after, frozenset | dict):
             return before | after
         return max(before, after) if field == "engines" else before if after is None else after
 
@@ -141,6 +138,16 @@ def together(earlier: Deployment, later: Deployment) -> Deployment:
 
 def _found(stage: Stage, finding: Finding) -> Diagnosis:
     return Diagnosis(stage=stage, **msgspec.structs.asdict(finding))
+
+
+def _facts(observed: Sequence[Observed], known: Sequence[Deployment]) -> Iterator[Diagnosis]:
+    for fact in known_facts():
+        if fact.holds(known[-1]):
+            stages = (each.stage for each, then in zip(observed, known, strict=True) if fact.holds(then))
+            yield _told(fact, known[-1], next(stages))
+    if known[-1].release is None:
+        action = "Give --release: most facts belong to releases."
+        yield Diagnosis(stage=observed[-1].stage, level="WARN", subject="Release", found="not known", action=action)
 
 
 def _told(fact: Fact, deployment: Deployment, stage: Stage) -> Diagnosis:
@@ -187,7 +194,7 @@ def _word(value: Any) -> str:
 
 def _in_words(deployment: Deployment) -> dict[str, str]:
     """Say what was looked at."""
-    words = {"Release": _dotted(deployment) or "not known, and most facts belong to releases: give --release"}
+    words = {"Release": _dotted(deployment) or "not known"}
     if deployment.model is not None:
         words["Model"] = ", ".join(filter(None, (deployment.model, deployment.quantization)))
     if deployment.speculative:

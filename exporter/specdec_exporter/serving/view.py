@@ -10,9 +10,6 @@ from functools import reduce
 from operator import add
 from typing import Literal
 
-import msgspec
-
-from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import StartFailure
 from specdec_exporter.predictor.log.start import StartSummary, summarise
@@ -372,13 +369,8 @@ class PredictorView:
             warnings=frozenset(self.warnings),
             baseline=self.baseline,
             cost=self.cost,
-            deployment=self._deployment,
+            deployment=self.running.deployment,
         )
-
-    @property
-    def _deployment(self) -> Deployment:
-        tokens = self._least_kv_cache_tokens
-        return msgspec.structs.replace(self.running.deployment, kv_cache_tokens=None if tokens is None else int(tokens))
 
 
 def _drafts(engine: EngineSnapshot) -> bool:

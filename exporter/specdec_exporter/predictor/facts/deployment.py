@@ -17,11 +17,12 @@ from specdec_exporter.predictor.versions import LOSSY_REJECTION, NOT_SPECULATIVE
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """One deployment. Arguments have vLLM's names; those of the draft begin with ``draft_``.
 
-    ``arguments`` and ``speculative_keys`` are the names of all arguments, and of all keys of ``speculative_config``,
-    that were given. ``method`` is as given or printed. ``engines``: number in metrics or log. ``drafting``: whether it
-    drafted while it generated tokens; ``None`` if it generated none. ``log_windows``: number of spec-decode lines;
-    ``None`` without a log. ``warnings``: their codes. ``adaptive_verification``: whether it verifies only part of each
-    draft when it is busy, and counts all of it as drafted; false where ``speculative_config`` does not ask for it.
+    ``arguments`` are the names of all arguments that were given; ``speculative_config`` has the values of its keys, ""
+    for what is no number, boolean or text. ``method`` is as given or printed. ``engines``: number in metrics or log.
+    ``drafting``: whether it drafted while it generated tokens; ``None`` if it generated none. ``log_windows``: number
+    of spec-decode lines; ``None`` without a log. ``warnings``: their codes. ``adaptive_verification``: whether it
+    verifies only part of each draft when it is busy, and counts all of it as drafted; false where
+    ``speculative_config`` does not ask for it.
     """
 
     release: Release | None = None
@@ -53,16 +54,14 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     kv_role: str | None = None  # "kv_producer" prefills, "kv_consumer" decodes, "kv_both"
 
     speculative: bool | None = None
-    speculative_keys: frozenset[str] = frozenset()
+    speculative_config: dict[str, str | bool | int | float] = {}
     method: str | None = None
     draft_model: str | None = None
     num_speculative_tokens: int | None = None
-    draft_tensor_parallel_size: int | None = None
     draft_quantization: str | None = None
     rejection_sample_method: str | None = None
     adaptive_verification: bool | None = None
 
-    kv_cache_tokens: int | None = None
     engines: int = 1
     drafting: bool | None = None
     log_windows: int | None = None
@@ -102,7 +101,6 @@ _ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "method": [("speculative_config", "method")],
     "draft_model": [("speculative_config", "model"), ("speculative_model",)],
     "num_speculative_tokens": [("speculative_config", "num_speculative_tokens"), ("num_speculative_tokens",)],
-    "draft_tensor_parallel_size": [("speculative_config", "draft_tensor_parallel_size")],
     "draft_quantization": [("speculative_config", "quantization"), ("speculative_model_quantization",)],
     "rejection_sample_method": [("speculative_config", "rejection_sample_method")],
     "adaptive_verification": [("speculative_config", "enable_adaptive_verification")],
@@ -128,14 +126,14 @@ def of_arguments(arguments: Mapping[str, Any]) -> Deployment:
         if (value := next((each for path in paths if (each := _at(arguments, path)) is not None), None)) is not None
     }
     speculative = arguments.get("speculative_config")
-    keys = frozenset(map(str, speculative)) if isinstance(speculative, Mapping) else frozenset()
+    keys = {str(key): _scalar(value) for key, value in speculative.items()} if isinstance(speculative, Mapping) else {}
     known = {field: value for field, value in found.items() if _fits(field, value)}
     if keys and "enable_adaptive_verification" not in keys:
         known["adaptive_verification"] = False  # vLLM's default
     on = bool(keys) or "speculative_model" in arguments
     return Deployment(
         arguments=frozenset(arguments),
-        speculative_keys=keys,
+        speculative_config=keys,
         speculative=on and known.get("method") not in NOT_SPECULATIVE,
         **known,
     )
@@ -146,6 +144,11 @@ def _at(arguments: Mapping[str, Any], path: Sequence[str]) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
+
+
+def _scalar(value: Any) -> str | bool | int | float:
+    is_scalar = isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_scalar else ""
 
 
 # Text and numbers that pydantic takes for a boolean: a key on its own, as in --speculative-config.key True, is text.

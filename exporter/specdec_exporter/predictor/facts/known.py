@@ -1,12 +1,14 @@
 """Facts about releases of vLLM, and which of them hold for a deployment. Pure but for reading files of this package.
 
-A condition names fields of :class:`Deployment`; all tests of ``when`` must hold, and none of ``unless``::
+A condition names fields of :class:`Deployment`, or keys of its ``speculative_config``; all tests of ``when`` must hold,
+and none of ``unless``::
 
     since: 0.14.1
     when:
       method: [ngram, suffix]           # one of these; or one value
       num_speculative_tokens: {above: 5}
-      speculative_keys: {has: [method], lacks: [model]}
+      speculative_config.method: {given: true}
+      speculative_config.parallel_drafting: true
 
 What is not known makes no test true, except ``given: false``. A fact without ``since`` also holds for a server whose
 release is not known. ``found`` and ``action`` may name fields in braces, as in ``{method}``.
@@ -35,14 +37,13 @@ _Single = str | bool | int | float
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A test of one field; all parts that are given must hold.
 
-    ``has`` and ``lacks``: any of these is, or none of these is, in a set of words. ``matches``: a regular expression
-    that is found in text, in capitals or not.
+    ``has``: any of these is in a set of words. ``matches``: a regular expression that is found in text, in capitals or
+    not. A key of ``speculative_config`` may have a value of any type; one of the wrong type makes no test true.
     """
 
     given: bool | None = None
     above: float | None = None
     has: tuple[str, ...] | None = None
-    lacks: tuple[str, ...] | None = None
     matches: str | None = None
 
     def holds(self, value: Any) -> bool:
@@ -50,10 +51,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if self.given is False or value is None:
             return value is None and self.given is False
         return (
-            (self.above is None or value > self.above)
+            (self.above is None or (isinstance(value, int | float) and value > self.above))
             and (self.has is None or not value.isdisjoint(self.has))
-            and (self.lacks is None or value.isdisjoint(self.lacks))
-            and (self.matches is None or re.search(self.matches, value, re.IGNORECASE) is not None)
+            and (self.matches is None or re.search(self.matches, str(value), re.IGNORECASE) is not None)
         )
 
 
@@ -89,8 +89,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Whether the deployment has it."""
         return (
             self._concerns(deployment.release)
-            and all(_holds(test, getattr(deployment, field)) for field, test in self.when.items())
-            and not any(_holds(test, getattr(deployment, field)) for field, test in self.unless.items())
+            and all(_holds(test, _value(deployment, field)) for field, test in self.when.items())
+            and not any(_holds(test, _value(deployment, field)) for field, test in self.unless.items())
         )
 
     def _concerns(self, release: Release | None) -> bool:
@@ -114,6 +114,12 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 @cache
 def _release(version: str | None) -> Release | None:
     return None if version is None else parse_release(version)
+
+
+def _value(deployment: Deployment, field: str) -> Any:
+    name, _, key = field.partition(".")
+    value = getattr(deployment, name)
+    return value.get(key) if key else value
 
 
 def _holds(test: _Expected, value: Any) -> bool:

@@ -104,9 +104,7 @@ class Start(msgspec.Struct, frozen=True):
         given = self.arguments.arguments if self.arguments else {}
         config = self.config
         used = {name: value for name, value in (config.settings if config else {}).items() if value is not None}
-        deployment = msgspec.structs.replace(
-            of_arguments({**given, **used}), arguments=frozenset(given), kv_cache_tokens=self.kv_cache_tokens
-        )
+        deployment = msgspec.structs.replace(of_arguments({**given, **used}), arguments=frozenset(given))
         if config is None:
             return deployment if given else msgspec.structs.replace(deployment, speculative=None)
         return msgspec.structs.replace(
