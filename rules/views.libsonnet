@@ -158,7 +158,10 @@ function(config, source, signals, narrow)
     positions_configured: {
       unit: 'short',
       help: 'k: the largest number of draft tokens per draft (num_speculative_tokens).',
-      expr: if with_exporter then aggregate('max', source.family('num_speculative_tokens')) else signals.positions.expr,
+      expr:
+        if with_exporter then aggregate('max', source.family('num_speculative_tokens'))
+        // Not the curve: with adaptive verification it has only position 0.
+        else aggregate('count', source.counter('increase', 'accepted_tokens_per_position', long, ['position'])),
     },
     positions_recommended: {
       unit: 'short',

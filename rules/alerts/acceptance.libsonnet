@@ -52,9 +52,10 @@ function(config, signals, alert)
         percent: alert.percentOf(config.policy.acceptance_ratio_broken),
       }
       + details,
-      signals.partly_verified.help + (' At position 0, acceptance is %(value)s over %(long)s on %(where)s: draft and target do not fit, or vLLM is too busy to '
-       + 'verify anything of most drafts. '
-       + 'Mean acceptance length is %(acceptance_length)s. ') % facts + std.join(' ', [sample, facts.speedup]),
+      signals.partly_verified.help
+      + (' At position 0, acceptance is %(value)s over %(long)s on %(where)s: draft and target do not fit, or vLLM is too busy '
+         + 'to verify anything of most drafts. Mean acceptance length is %(acceptance_length)s. ') % facts
+      + std.join(' ', [sample, facts.speedup]),
     ),
     impact: 'Drafting and verifying may cost more time than the accepted tokens save. Only a measurement tells.',
     action: 'Find what changed when acceptance fell (draft model, target, quantisation, release, prompts), and undo it. If '

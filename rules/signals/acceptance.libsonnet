@@ -40,8 +40,8 @@ function(config, source, signals, name)
 
   {
     // Not recorded. Null where nothing can tell. With enable_adaptive_verification (for dspark since 0.28.0, for EAGLE, MTP,
-    // DFlash and draft models since 0.30.0) vLLM trims drafts in busy batches, and counts all of them as drafted. So neither
-    // the rate, nor the curve after position 0, nor the draft length is known. The length of what is accepted is.
+    // DFlash and draft models since 0.30.0) vLLM trims drafts in busy batches, and counts all of each as drafted. So the rate,
+    // the curve after position 0 and the draft length are not known. The acceptance length is.
     partly_verified: {
       help: 'vLLM verifies only part of each draft; it does not count which.',
       expr: signals.partlyVerified(long),
