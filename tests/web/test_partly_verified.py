@@ -40,17 +40,26 @@ UNKNOWABLE = {
 }
 BOUNDS = (0.01, 0.025, 0.05, float("inf"))
 PLAIN_SECONDS = 0.02  # per output token, without drafts
+SPEEDUP = 1.3
+PLAIN = Baseline(
+    name="plain",
+    recorded_at="2026-11-20T10:00:00Z",
+    duration_seconds=1800.0,
+    model_name="tiny",
+    time_per_output_token_seconds=Histogram(bounds=BOUNDS, counts=(0.0, 5e3, 5e3, 5e3), sum=5e3 * PLAIN_SECONDS),
+    counts=Counts(),
+    requests_finished=5e3,
+)
 CURVE = (0.72, 0.52, 0.37, 0.27, 0.19, 0.14, 0.1)  # all of the draft is verified: 33 %
 
 
 @dataclasses.dataclass
 class Predictor:
-    """What it shows of its drafts. :meth:`draft` adds some; ``speedup`` is the one against no drafts."""
+    """What it shows of its drafts; :meth:`draft` adds some."""
 
     method: str
     k: int
     adaptive: bool = True
-    speedup: float = 1.3
     drafts: int = 0
     accepted: list[int] = dataclasses.field(default_factory=list)
 
@@ -77,7 +86,7 @@ class Predictor:
             name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
             lines.append(f'{name}{{{labels},position="{position}"}} {count}')
         for name, count, mean in (
-            ("request_time_per_output_token_seconds", requests, PLAIN_SECONDS / self.speedup),
+            ("request_time_per_output_token_seconds", requests, PLAIN_SECONDS / SPEEDUP),
             ("time_to_first_token_seconds", requests, 0.02),
             ("inter_token_latency_seconds", self.drafts, 0.02),
         ):
@@ -146,11 +155,16 @@ def assert_silent(shown: dict[str, Any]) -> None:
     assert HEAD not in json.dumps(shown)
 
 
-@pytest.mark.parametrize(("method", "k", "rate"), [("dspark", 7, "10.3"), ("eagle3", 3, "24.0")])
-async def test_one_verified_token_is_no_finding(method: str, k: int, rate: str, tmp_path: Path) -> None:
-    """72 % of the drafts accept the only token that is verified."""
+@pytest.mark.parametrize(
+    ("method", "k", "rate", "measured"), [("dspark", 7, "10.3", False), ("eagle3", 3, "24.0", True)]
+)
+async def test_one_verified_token_is_no_finding(method: str, k: int, rate: str, measured: bool, tmp_path: Path) -> None:
+    """72 % of the drafts accept the only token that is verified. Where a baseline is served, the speed-up decides."""
     fake = Predictor(method, k)
-    arguments = (f"--predictor.log-path={fake.log(tmp_path, (0.72,), (0.72,))}", "--predictor.log-from=start")
+    arguments = [f"--predictor.log-path={fake.log(tmp_path, (0.72,), (0.72,))}", "--predictor.log-from=start"]
+    if measured:
+        write_baseline(str(tmp_path / "plain.yaml"), PLAIN)
+        arguments.append(f"--baseline.file={tmp_path / 'plain.yaml'}")
     async with predictor(fake.body()) as vllm, exporter(f"--predictor.url={vllm.url}", *arguments) as running:
         await known(running, "adaptive")
         vllm.body = fake.draft((0.72,))
@@ -167,7 +181,8 @@ async def test_one_verified_token_is_no_finding(method: str, k: int, rate: str, 
     assert samples[f"specdec_tokens_per_step{{{labels}}}"] == pytest.approx(1.72)
     assert samples[f"specdec_draft_tokens_total{{{labels}}}"] == 10_000 * k
     assert_silent(shown)
-    assert shown["verdict"]["code"] == "watch"
+    judged = shown["verdict"]["code"], shown["verdict"]["basis"]
+    assert judged == (("healthy", "measured") if measured else ("watch", "assumed"))
     analyzed = await command("analyze", fake.log(tmp_path, (0.72,), (0.72,)))
     for said in (of_exporter, checked, analyzed):
         assert WHY in said
@@ -204,59 +219,6 @@ async def test_a_rising_load_is_no_news_of_the_draft(adaptive: bool, tmp_path: P
         assert len(derived_positions(samples)) == 4
         assert words[-1] == "not_paying"
         assert WHY not in analyzed
-
-
-@pytest.mark.parametrize(
-    ("method", "k", "rates", "word"),
-    [
-        ("dspark", 7, CURVE, "healthy"),  # its length is above the watch level's, were all of it verified
-        ("eagle3", 3, (0.9, 0.7, 0.5), "healthy"),
-        ("eagle3", 3, (0.9, 0.5, 0.3), "watch"),
-        ("eagle3", 3, (0.2,), "watch"),  # the head is found wanting
-        ("eagle3", 3, (0.05,), "broken"),
-    ],
-)
-async def test_length_and_the_first_position_decide_what_is_not_measured(
-    method: str, k: int, rates: tuple[float, ...], word: str, tmp_path: Path
-) -> None:
-    fake = Predictor(method, k)
-    arguments = (f"--predictor.log-path={fake.log(tmp_path)}", "--predictor.log-from=start")
-    async with predictor(fake.body()) as vllm, exporter(f"--predictor.url={vllm.url}", *arguments) as running:
-        await known(running, "adaptive")
-        vllm.body = fake.draft(rates)
-        await running.samples()
-        shown = await status(running)
-    assert shown["verdict"]["code"] == word
-    assert_silent(shown)
-    assert ("position 0 is accepted in" in json.dumps(shown)) == (rates[0] < 0.3)
-
-
-@pytest.mark.parametrize(("speedup", "word"), [(1.6, "healthy"), (1.0, "not_paying"), (0.6, "harmful")])
-async def test_a_measured_speed_up_decides_as_ever(speedup: float, word: str, tmp_path: Path) -> None:
-    plain = Baseline(
-        name="plain",
-        recorded_at="2026-11-20T10:00:00Z",
-        duration_seconds=1800.0,
-        model_name="tiny",
-        time_per_output_token_seconds=Histogram(
-            bounds=BOUNDS, counts=(0.0, 5000.0, 5000.0, 5000.0), sum=5000.0 * PLAIN_SECONDS
-        ),
-        counts=Counts(),
-        requests_finished=5000.0,
-    )
-    write_baseline(str(tmp_path / "plain.yaml"), plain)
-    fake = Predictor("dspark", 7, speedup=speedup)
-    arguments = (f"--predictor.log-path={fake.log(tmp_path)}", f"--baseline.file={tmp_path / 'plain.yaml'}")
-    async with (
-        predictor(fake.body()) as vllm,
-        exporter(f"--predictor.url={vllm.url}", *arguments, "--predictor.log-from=start") as running,
-    ):
-        await known(running, "adaptive")
-        vllm.body = fake.draft((0.72,), drafts=20_000)
-        await running.samples()
-        shown = await status(running)
-    assert (shown["verdict"]["code"], shown["verdict"]["basis"]) == (word, "measured")
-    assert_silent(shown)
 
 
 @pytest.mark.parametrize(("adaptive", "load"), [(True, 1), (True, 16), (False, 16)])
