@@ -11,7 +11,7 @@ from typing import Final
 # The label ``what``. Each is 0 from the start.
 DROPPED: Final = (
     *("engines", "series", "positions", "histograms", "labels", "values"),  # of a predictor's metrics
-    *("log_engines", "log_positions", "log_writers", "log_files", "log_gaps", "untrusted_lines"),  # of its log
+    *("log_engines", "log_positions", "log_writers", "log_files", "untrusted_lines"),  # of its log
     "requests",
 )
 

@@ -108,8 +108,7 @@ class PredictorView:
     @property
     def dropped(self) -> Counter[str]:
         """What metrics and log held beyond a bound, by what (see :mod:`specdec_exporter.bounds`)."""
-        # A copy: its thread goes on counting.
-        of_reader = {**self.reader.dropped, "log_gaps": self.reader.gaps} if self.reader else {}
+        of_reader = dict(self.reader.dropped) if self.reader else {}  # a copy: its thread goes on counting
         return self._dropped + self.log.dropped + Counter(of_reader)
 
     @property

@@ -90,8 +90,8 @@ EXPORTER: Group[ExporterRuntime] = Group(
         ),
         counter(
             "specdec_exporter_dropped_total",
-            "What predictors and logs said beyond a bound, and was left out or summed. The bounds are in "
-            "docs/reliability.md. `log_gaps`: places where a log was rotated or cut, and what it was before was gone.",
+            "What predictors and logs said beyond a bound, and was left out or summed. "
+            "The bounds are in docs/reliability.md.",
             lambda r: r.dropped,
             labels=("what",),
         ),
