@@ -46,6 +46,11 @@ class Histogram(msgspec.Struct, frozen=True):
             before = count
         return low, high
 
+    def bucket_of(self, share: float) -> tuple[float, float]:
+        """Return the bounds between which the ``share`` quantile (0.5 for the median) lies; it must not be empty."""
+        index = bisect_left(self.counts, share * self.count)
+        return self.bounds[index - 1] if index else 0.0, self.bounds[index]
+
     def buckets(self) -> list[tuple[str, float]]:
         """Return label ``le`` and count of each bucket."""
         return list(zip(map(le, self.bounds), self.counts, strict=True))

@@ -88,8 +88,6 @@ def installed(plane: ControlPlane) -> Iterator[None]:
         plane.apply(webhooks(plane, config / "webhook/manifests.yaml", port))
         for folder in ("runtimes", "storagecontainers"):
             plane.apply(built(config / folder))
-        # The manifests of 0.17.0 forgot this, without which storageUris are refused (its pull request 5368).
-        plane.api.merge(STORAGE_CONTAINER, {"spec": {"supportsMultiModelDownload": True}})
         yield
 
 

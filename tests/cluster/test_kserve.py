@@ -20,7 +20,7 @@ from report import Transcript
 
 PREDICTOR = KUBERNETES / "predictor"
 STORAGE_URIS = KUBERNETES / "eagle3"
-# KServe 0.17 adds a container that downloads, without a security context. Where pods are restricted, it is refused.
+# KServe adds a container that downloads, without a security context. Where pods are restricted, it is refused.
 DOWNLOADING = [STORAGE_URIS, KUBERNETES / "model"]
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from cluster.predictors import pod_of
 from deploy.kustomize import component, variables
 from deploy.manifests import KUBERNETES
 from report import Transcript
+from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.failures import known_cause
 
 DEPLOYMENTS = "apps/v1/deployments"
@@ -156,13 +160,29 @@ def test_what_kubernetes_says_of_a_deadline_is_known(control_plane: ControlPlane
 LLM = "KServe deploys an LLMInferenceService"
 
 
-def test_the_sidecar_stands_beside_main(llm: ControlPlane, namespace: str, transcript: Transcript) -> None:
+def started_with(main: Object, directory: Path) -> list[str]:
+    """What vLLM gets from command and arguments of a container: KServe's presets run a script."""
+    stub = directory / "vllm"
+    stub.write_text('#!/bin/sh\n[ "$1" = --version ] && echo 0.33.0 || printf "%s\\n" "$@"\n', encoding="utf-8")
+    stub.chmod(0o755)
+    variables = {"PATH": f"{directory}:{os.environ['PATH']}"}
+    command = [*main["command"], *main["args"]]
+    answer = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    return answer.stdout.splitlines()
+
+
+def test_the_sidecar_stands_beside_main(
+    llm: ControlPlane, namespace: str, transcript: Transcript, tmp_path: Path
+) -> None:
     llm.apply(shipped.into(namespace, shipped.objects(KUBERNETES / "llm")))
 
     pod = template(llm, namespace, "agent-kserve")
     main, sidecar = (containers(pod)[name] for name in ("main", "specdec-exporter"))
-    assert (main["ports"][0]["containerPort"], main["args"][0]) == (8000, SPECULATIVE)
-    assert "--ssl-certfile" not in main["command"]  # 0.17; other releases have TLS
+    assert main["ports"][0]["containerPort"] == 8000
+    words = started_with(main, tmp_path)
+    config = read_command(shlex.join(["vllm", *words[words.index("serve") :]])).arguments["speculative_config"]
+    assert config == {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
+    assert "--ssl-certfile" not in words  # unless KServe's ConfigMap says enableLLMInferenceServiceTLS
     assert variables(sidecar)["SPECDEC_PREDICTOR_URL"] == "http://127.0.0.1:8000"
     assert pod["metadata"]["labels"]["app.kubernetes.io/name"] == "agent"
     assert NAME not in variables(sidecar)

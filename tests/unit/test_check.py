@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 
 import running
-from builders import CAPTURES
+from builders import CAPTURES, rated_metrics
 from running import Predictor
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.config import Duration, PredictorSettings, Settings, WebSettings
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.inspection.reference import Reference
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
@@ -82,6 +83,45 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Check:
 
 def log(capture: str) -> str:
     return str(CAPTURES / capture / "server.log")
+
+
+K3 = "0.25.1-draft_model-k3"
+Serve = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Serve an exporter in this process that has read each predictor twice; return its URL."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def serving(*predictors: PredictorSettings, **web_settings: Any) -> str:
+            listening = WebSettings(listen_addresses=("127.0.0.1:0",), **web_settings)
+            settings = Settings(web=listening, window=Duration(600), predictors=predictors)
+            runtime = ExporterRuntime(settings, lambda: settings)
+            await runtime.start()
+            stack.push_async_callback(runtime.stop)
+            site = exporter_process._site(runtime)
+            runner = await exporter_process._bind(site, listening.listen_addresses)
+            stack.push_async_callback(runner.cleanup)
+            for _ in range(2):
+                await runtime.refresh(5)
+            return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+        yield serving
+
+
+UrlOf = Callable[[bytes], Awaitable[str]]
+
+
+@pytest.fixture(params=["predictor", "exporter"])
+def url_of(request: pytest.FixtureRequest, predictor: Predictor, serve: Serve) -> UrlOf:
+    """What to ask about a predictor with these metrics: itself, or its exporter."""
+
+    async def url(metrics: bytes) -> str:
+        predictor.bodies = [metrics]
+        return await serve(PredictorSettings(url=predictor.url)) if request.param == "exporter" else predictor.url
+
+    return url
 
 
 # --- what a good predictor looks like ---
@@ -226,6 +266,88 @@ async def test_all_of_it_can_be_had_as_one_json_object(predictor: Predictor, run
     assert found["status"]["model_names"] == ["tiny"]
 
 
+# --- a gate by a reference: that of timed() is 1 + 2,400 / 1,000 drafts ---
+
+
+@pytest.mark.parametrize(
+    ("reference", "level", "code"),
+    [
+        (Reference(3.4, 1.0), "PASS", 0),
+        (Reference(3.5, 0.95), "PASS", 0),
+        (Reference(3.6, 0.95), "FAIL", 1),
+        (Reference(3.41, 1.0), "FAIL", 1),
+    ],
+)
+async def test_a_length_below_the_share_of_a_reference_fails(
+    url_of: UrlOf, run: Check, reference: Reference, level: str, code: int
+) -> None:
+    url = await url_of(timed(0.02))
+    result = await run(url, reference=reference)
+    assert result.code == code
+    found = f"mean acceptance length 3.40, reference {reference.length:.2f}: {3.4 / reference.length:.3f} of it"
+    assert result.finding("Reference").startswith(f"{level} Reference: {found}, at least {reference.within:g}")
+    result = await run(url, reference=reference, output="json")
+    assert json.loads(result.text)["reference"] == {
+        "mean_acceptance_length": pytest.approx(3.4),
+        "reference": reference.length,
+        "within": reference.within,
+        "reached": level == "PASS",
+    }
+
+
+@pytest.mark.parametrize(
+    ("metrics", "found"),
+    [
+        (body(K3, "metrics-0-before-any-request.txt"), "no mean acceptance length to compare with 9.00, so it cannot"),
+        (body("0.20.2-driven", "metrics-1-after.txt"), "reference 9.00: 5 drafts are too few, or of too few requests"),
+    ],
+)
+async def test_few_drafts_cannot_tell_whether_a_reference_is_reached(
+    url_of: UrlOf, run: Check, metrics: bytes, found: str
+) -> None:
+    result = await run(await url_of(metrics), reference=Reference(9.0, 0.95))
+    assert result.code == 2
+    assert found in result.finding("Reference")
+    assert result.finding("Reference").startswith("WARN Reference")
+
+
+async def test_the_command_line_takes_a_reference(predictor: Predictor) -> None:
+    predictor.bodies = [timed(0.02)]
+    for words, code in (("--reference=3.5",), 0), (("--reference=3.5", "--within=0.99"), 1), (("--within=2",), 64):
+        command = (sys.executable, "-m", "specdec_exporter", "check", predictor.url, "--window=50ms", *words)
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        stdout, _ = await process.communicate()
+        assert process.returncode == code
+        assert (b"mean acceptance length 3.40, reference 3.50" in b" ".join(stdout.split())) == (code != 64)
+
+
+# --- acceptance by request, in releases that count it ---
+
+
+async def test_percentiles_by_request_are_shown(url_of: UrlOf, run: Check) -> None:
+    url = await url_of(rated_metrics(*[0] * 5, 10, 20, 10))
+    result = await run(url)
+    assert result.code == 0
+    assert "Acceptance by request, not by window" in result.text
+    assert re.search(r"since start +40 +40% to 50% +50% to 60% +60% to 70%", result.text)
+    assert json.loads((await run(url, output="json")).text)["basis"]["by_request"]["percentiles"]["p50"] == [0.5, 0.6]
+
+
+@pytest.mark.parametrize(
+    ("requests", "what"),
+    [
+        ((60, 0, 0, 0, 0, 0, 50, 50, 50), "29% of 210 requests accept next to nothing, unlike the others"),
+        ((0, 0, 0, 0, 0, 0, 50, 50, 10, 0, 60), "35% of 170 requests accept almost everything, unlike the others"),
+    ],
+)
+async def test_many_requests_that_accept_nothing_or_all_are_a_warning(
+    url_of: UrlOf, run: Check, requests: tuple[int, ...], what: str
+) -> None:
+    result = await run(await url_of(rated_metrics(*requests)))
+    assert result.code == 2
+    assert result.finding("Requests").startswith(f"WARN Requests: {what}")
+
+
 # --- how long it reads ---
 
 
@@ -255,30 +377,6 @@ async def test_a_signal_ends_the_command_with_a_report(predictor: Predictor) -> 
 
 
 # --- a running exporter ---
-
-K3 = "0.25.1-draft_model-k3"
-Serve = Callable[..., Awaitable[str]]
-
-
-@pytest.fixture
-async def serve() -> AsyncIterator[Serve]:
-    """Serve an exporter in this process that has read each predictor twice; return its URL."""
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def serving(*predictors: PredictorSettings, **web_settings: Any) -> str:
-            listening = WebSettings(listen_addresses=("127.0.0.1:0",), **web_settings)
-            settings = Settings(web=listening, window=Duration(600), predictors=predictors)
-            runtime = ExporterRuntime(settings, lambda: settings)
-            await runtime.start()
-            stack.push_async_callback(runtime.stop)
-            site = exporter_process._site(runtime)
-            runner = await exporter_process._bind(site, listening.listen_addresses)
-            stack.push_async_callback(runner.cleanup)
-            for _ in range(2):
-                await runtime.refresh(5)
-            return f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-        yield serving
 
 
 @pytest.mark.parametrize("path", ["", "/", "/metrics", "/api/v1/status"])

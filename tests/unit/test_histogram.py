@@ -43,3 +43,12 @@ def test_a_weight_counts_a_value_so_many_times(seen: list[tuple[int, int]]) -> N
     for quarters, weight in seen:
         counter.observe(quarters / 4, weight)
     assert counter.histogram == counted([quarters / 4 for quarters, weight in seen for _ in range(weight)])
+
+
+def test_a_quantile_lies_in_a_bucket() -> None:
+    found = Histogram((0.1, 0.5, math.inf), (10.0, 90.0, 100.0), 30.0)
+    assert [found.bucket_of(share) for share in (0.05, 0.1, 0.11, 0.9, 0.95)] == [
+        *((0.0, 0.1), (0.0, 0.1)),
+        *((0.1, 0.5), (0.1, 0.5)),
+        (0.5, math.inf),
+    ]

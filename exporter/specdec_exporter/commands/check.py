@@ -18,6 +18,13 @@ from specdec_exporter.config import Access
 @timeout_flag
 @window_flag
 @option("--baseline.file", "Baseline to compare the speed with, from `baseline record`.", metavar="PATH")
+@option(
+    "--reference",
+    "Mean acceptance length, bonus token included, to compare with: below its share, the check has failed.",
+    type=click.FloatRange(min=1),
+    metavar="LENGTH",
+)
+@option("--within", "Share of --reference.", type=click.FloatRange(0, 1), default=0.95, show_default=True)
 @output_flag
 def command(
     url: str,
@@ -27,6 +34,8 @@ def command(
     predictor_timeout: float,
     window: float,
     baseline_file: str | None,
+    reference: float | None,
+    within: float,
     output: Literal["text", "json"],
 ) -> int:
     """Examine the predictor at URL, and say what to do.
@@ -40,6 +49,7 @@ def command(
     """
     from specdec_exporter.commands.livecheck import check
     from specdec_exporter.commands.recording import stop_at_signals
+    from specdec_exporter.inspection.reference import Reference
 
     async def run() -> int:
         return await check(
@@ -49,6 +59,7 @@ def command(
             baseline_path=baseline_file,
             timeout_seconds=predictor_timeout,
             window_seconds=window,
+            reference=None if reference is None else Reference(reference, within),
             output=output,
             stop=stop_at_signals(),
         )

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal, NamedTuple, TextIO
 
 import msgspec
 
@@ -33,11 +33,13 @@ from specdec_exporter.inspection.examination import (
     pitfall_finding,
 )
 from specdec_exporter.inspection.logstory import LogStory
+from specdec_exporter.inspection.reference import Reference, compared
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
+from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding, Level
 from specdec_exporter.terminal.baseline import time_progress
 from specdec_exporter.terminal.check import print_examination
@@ -60,6 +62,7 @@ async def check(
     baseline_path: str | None = None,
     timeout_seconds: float = 5.0,
     window_seconds: float = 2.0,
+    reference: Reference | None = None,
     output: Literal["text", "json"] = "text",
     stop: asyncio.Event | None = None,
     stdout: TextIO | None = None,
@@ -69,8 +72,8 @@ async def check(
 
     ``access`` has its TLS and token. ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds``
     limits each request. The figures cover ``window_seconds``; a baseline without speculation takes a longer window,
-    which measures the speed-up. ``stop`` ends the window early. ``json`` is one object: the fields of
-    :class:`Examination`, the level and the status.
+    which measures the speed-up. ``stop`` ends the window early. The judged figures are compared with ``reference``.
+    ``json`` is one object: the fields of :class:`Examination`, the level, the status and this comparison.
 
     If an exporter answers at ``url`` (its base, or the full URL of its metrics or its status), its own window, log and
     baseline count at once, for each of its predictors.
@@ -81,7 +84,7 @@ async def check(
     asks_exporter = url.endswith(f"/{STATUS_PATH}")
     url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None
-    stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
+    report, stderr = _Report(output, reference, stdout or sys.stdout), stderr or sys.stderr
     state = PredictorState("predictor", without_credentials(url), window_seconds=max(300.0, window_seconds))
     seconds, reading_seconds = window_seconds, _READING_SECONDS
     if pinned is not None and pinned.step_times is not None:
@@ -98,10 +101,10 @@ async def check(
             exporter = await fetch_status(fetcher, timeout_seconds)
     if exporter is not None:
         found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
-        return max((_report(*each, output, stdout) for each in found), key=_SEVERITY.index)
+        return max((report.write(*each, state.policy) for each in found), key=_SEVERITY.index)
     fetches += (*_baseline(pinned, state), *map(pitfall_finding, noted(state)))
     look = look_at(state)
-    return _report(examine(fetches, look, reading, state.policy), look, state.status(), output, stdout)
+    return report.write(examine(fetches, look, reading, state.policy), look, state.status(), state.policy)
 
 
 def look_at(state: PredictorState) -> Look:
@@ -117,17 +120,24 @@ def look_at(state: PredictorState) -> Look:
     )
 
 
-def _report(
-    examination: Examination, look: Look, status: PredictorStatus, output: Literal["text", "json"], stdout: TextIO
-) -> int:
-    """Print one examination; return its exit code."""
-    if output == "json":
-        found = {"level": examination.level, "status": status, **msgspec.structs.asdict(examination)}
-        print(msgspec.json.encode(found).decode(), file=stdout)
-    else:
-        engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
-        write(stdout, lambda console: print_examination(console, examination, look, engines))
-    return EXIT_CODES[examination.level]
+class _Report(NamedTuple):
+    output: Literal["text", "json"]
+    reference: Reference | None
+    stdout: TextIO
+
+    def write(self, examination: Examination, look: Look, status: PredictorStatus, policy: Policy) -> int:
+        """Print one examination; return its exit code."""
+        comparison = None
+        if self.reference is not None:
+            comparison, finding = compared(examination.basis, self.reference, policy)
+            examination = msgspec.structs.replace(examination, findings=(*examination.findings, finding))
+        if self.output == "json":
+            found = {"level": examination.level, "status": status, "reference": comparison}
+            print(msgspec.json.encode(found | msgspec.structs.asdict(examination)).decode(), file=self.stdout)
+        else:
+            engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
+            write(self.stdout, lambda console: print_examination(console, examination, look, engines))
+        return EXIT_CODES[examination.level]
 
 
 def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Finding, ...]:

@@ -7,7 +7,8 @@ undefined ratio (nothing drafted, no steps) is ``None``: never 0, never NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,8 @@ class Counts(msgspec.Struct, frozen=True):
     requests with a first token (the sample count of time to first token): prefill gives this token, not a decoding
     step. ``steps`` counts request-steps, and ``step_seconds`` sums their durations (count and sum of inter-token
     latency). ``output_token_seconds`` sums the time per output token of ``timed_requests`` finished requests;
-    ``timed_within[i]`` of them took at most ``timed_bounds[i]`` seconds. Both are empty where the bounds changed.
+    ``timed_within[i]`` of them took at most ``timed_bounds[i]`` seconds. ``rated_within[i]`` finished requests had an
+    acceptance rate of at most ``rated_bounds[i]``. Both of a pair are empty where the bounds changed.
     """
 
     drafts: float | None = None
@@ -36,57 +38,60 @@ class Counts(msgspec.Struct, frozen=True):
     preemptions: float | None = None
     timed_bounds: tuple[float, ...] = ()
     timed_within: tuple[float, ...] = ()
+    rated_bounds: tuple[float, ...] = ()
+    rated_within: tuple[float, ...] = ()
 
     def __add__(self, other: Counts) -> Counts:
         """Sum; keep a figure that only one side knows."""
         longest = max(len(self.accepted_per_position), len(other.accepted_per_position))
-        bounds, within = _timed(self, other, 1.0) if self.timed_bounds else (other.timed_bounds, other.timed_within)
         return Counts(
-            timed_bounds=bounds,
-            timed_within=within,
             accepted_per_position=tuple(
                 at(self.accepted_per_position, i) + at(other.accepted_per_position, i) for i in range(longest)
             ),
-            **{name: _sum(getattr(self, name), getattr(other, name)) for name in SCALARS},
+            **_buckets(self, other, 1.0),
+            **_scalars(_sum, self, other),
         )
 
     def __sub__(self, earlier: Counts) -> Counts:
         """Return what happened since ``earlier`` without a reset; a figure unknown in ``earlier`` counts from 0."""
-        bounds, within = _timed(self, earlier, -1.0)
         return Counts(
-            timed_bounds=bounds,
-            timed_within=within,
             accepted_per_position=tuple(
                 now - at(earlier.accepted_per_position, i) for i, now in enumerate(self.accepted_per_position)
             ),
-            **{name: _difference(getattr(self, name), getattr(earlier, name)) for name in SCALARS},
+            **_buckets(self, earlier, -1.0),
+            **_scalars(_difference, self, earlier),
         )
 
     def or_else(self, earlier: Counts) -> Counts:
         """Fill missing figures with ``earlier``'s, so that a gap is not an increase."""
-        timed = self if self.timed_bounds else earlier
         return Counts(
-            timed_bounds=timed.timed_bounds,
-            timed_within=timed.timed_within,
-            accepted_per_position=self.accepted_per_position or earlier.accepted_per_position,
-            **{
-                name: getattr(earlier, name) if getattr(self, name) is None else getattr(self, name) for name in SCALARS
-            },
+            **{name: getattr(self, name) or getattr(earlier, name) for name in _TUPLES},
+            **_scalars(lambda now, before: before if now is None else now, self, earlier),
         )
 
 
-_TUPLES = frozenset({"accepted_per_position", "timed_bounds", "timed_within"})
+_BUCKETS = (("timed_bounds", "timed_within"), ("rated_bounds", "rated_within"))
+_TUPLES = ("accepted_per_position", *(name for pair in _BUCKETS for name in pair))
 SCALARS = tuple(name for name in Counts.__struct_fields__ if name not in _TUPLES)
 
 
-def _timed(one: Counts, other: Counts, sign: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _buckets(one: Counts, other: Counts, sign: float) -> dict[str, Any]:
     """Return bounds and counts of ``one`` plus or minus those of ``other``; nothing if their bounds differ."""
-    if not other.timed_bounds:
-        return one.timed_bounds, one.timed_within
-    if one.timed_bounds != other.timed_bounds:
-        return (), ()
-    pairs = zip(one.timed_within, other.timed_within, strict=True)
-    return one.timed_bounds, tuple(now + sign * then for now, then in pairs)
+    found: dict[str, Any] = {}
+    for bounds, within in _BUCKETS:
+        mine, theirs = getattr(one, bounds), getattr(other, bounds)
+        if mine == theirs:
+            pairs = zip(getattr(one, within), getattr(other, within), strict=True)
+            found |= {bounds: mine, within: tuple(now + sign * then for now, then in pairs)}
+        elif not theirs:
+            found |= {bounds: mine, within: getattr(one, within)}
+        elif not mine and sign > 0:
+            found |= {bounds: theirs, within: getattr(other, within)}
+    return found
+
+
+def _scalars(combine: Callable[[Any, Any], float | None], one: Counts, other: Counts) -> dict[str, Any]:
+    return {name: combine(getattr(one, name), getattr(other, name)) for name in SCALARS}
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

@@ -32,7 +32,7 @@ from specdec_exporter.speculation.benefit import (
 from specdec_exporter.speculation.estimate import Estimate, proportion
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.findings import answer_findings, by_break_even, chance_findings
+from specdec_exporter.speculation.findings import answer_findings, by_break_even, chance_findings, request_findings
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
 from specdec_exporter.speculation.promptlength import prompt_findings
 from specdec_exporter.speculation.sentences import sentence, subject_of, undecided, without_drafts
@@ -205,6 +205,7 @@ def _findings(found: _Weighed, evidence: Evidence, own: ResolvedPolicy) -> list[
     return [
         *first,
         *by_break_even(found.figures, found.rate, evidence.num_speculative_tokens, found.even, own),
+        *request_findings(found.figures.by_request, own),
         *chance_findings(found.preliminary, found.within_chance, found.interval),
         *prompt_findings(found.figures, evidence.baseline, own.general),
         *answer_findings(evidence.deployment.rejection_sampling),

@@ -15,12 +15,14 @@ class MethodPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The thresholds of one method. ``None``: the general value holds.
 
     ``fixed_k``: a draft is one block, drafted in one pass, and k is the block's size. A position costs little, so what
-    counts is the mean acceptance length; k is not there to be lowered.
+    counts is the mean acceptance length; k is not there to be lowered. ``looked_up``: drafts are copied from the text,
+    so whether a request accepts all or nothing is a matter of its text.
     """
 
     acceptance_ratio_min: float | None = None
     acceptance_ratio_watch: float | None = None
     fixed_k: bool = False
+    looked_up: bool = False
 
 
 class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +63,23 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     harmful_ratio: float
     speedup_harmful: float
     time_per_output_token_cv: float
+
+
+class RequestsPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When acceptance by request looks like broken output.
+
+    ``near_zero``, ``near_one``: acceptance rates of a request at or below the one, and above the other.
+    ``near_zero_share``: with a larger share of such requests, some output may be garbled; only while the median request
+    accepts ``acceptance_ratio_min``. ``near_one_share``: some output may loop; only while the median is at most
+    ``median_max``. If drafts of a request are as alike as ``draft_correlation``, fewer than 1 % are near 0 at a median
+    of 0.5, and fewer than 25 % near 1 at 0.8.
+    """
+
+    near_zero: float
+    near_one: float
+    near_zero_share: float
+    near_one_share: float
+    median_max: float
 
 
 class ComparisonPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,6 +151,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature_bands: tuple[float, ...]
     prompt_length_bands: tuple[int, ...]
     latency: LatencyPolicy
+    requests: RequestsPolicy
     comparison: ComparisonPolicy
     cost: CostPolicy
     methods: dict[str, MethodPolicy]
@@ -150,6 +170,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             acceptance_ratio_min=_first(own.acceptance_ratio_min, self.acceptance_ratio_min),
             acceptance_ratio_watch=_first(own.acceptance_ratio_watch, self.acceptance_ratio_watch),
             fixed_k=own.fixed_k,
+            looked_up=own.looked_up,
             general=self,
         )
 
@@ -161,6 +182,7 @@ class ResolvedPolicy(msgspec.Struct, frozen=True):
     acceptance_ratio_min: float
     acceptance_ratio_watch: float
     fixed_k: bool
+    looked_up: bool
     general: Policy
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -139,12 +140,10 @@ def _by_load(by_load: Sequence[LoadBin], *, partly: bool) -> Table:
 
 def _bracket(histogram: Histogram, share: float) -> str:
     """Return the bucket of a quantile; its exact value is not known."""
-    rank = share * histogram.count
-    index = next(i for i, cumulative in enumerate(histogram.counts) if cumulative >= rank)
-    if index == len(histogram.bounds) - 1:
-        return f"> {_seconds(histogram.bounds[-2])}" if index else "-"
-    below = histogram.bounds[index - 1] if index else 0.0
-    return _seconds(below, histogram.bounds[index])
+    below, above = histogram.bucket_of(share)
+    if above == math.inf:
+        return f"> {_seconds(below)}" if below else "-"
+    return _seconds(below, above)
 
 
 def _seconds(*values: float) -> str:

@@ -7,6 +7,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from specdec_exporter import bounds
@@ -161,7 +162,13 @@ def _histogram(_field: str, values: Mapping[Key, float]) -> Histogram | None:
     total = values["sum"]
     usable = counts[-1] == values["count"] <= bounds.COUNT and total <= bounds.COUNT
     rising = all(map(operator.le, counts, counts[1:]))
-    return Histogram(limits, counts, total) if usable and rising else None
+    return Histogram(_shared(limits), counts, total) if usable and rising else None
+
+
+@lru_cache(maxsize=64)
+def _shared(limits: tuple[float, ...]) -> tuple[float, ...]:
+    """Return one object for equal bounds: the samples of a window keep those of every engine."""
+    return limits
 
 
 _FIGURES = {"scalar": _scalar, "map": _map, "histogram": _histogram}
