@@ -86,7 +86,7 @@ function(config, common)
           no_data: nothing.traffic,
           runbook: 'SpecDecodeNotPayingOff',
         }, { sli: 'tpot' }, 'latency_baseline'),
-        stat('Acceptance rate', 'acceptance', { w: 8, decimals: 1, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
+        stat('Acceptance rate', 'acceptance', { w: 8, decimals: 1, no_data: nothing.acceptance, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
       ] + [effect(sli, 12) for sli in ['tpot', 'e2e']], open=true),
       g.row('Is the sample large enough, and is the comparison fair?', [
         stat('Requests: time per output token', 'requests', {
@@ -131,7 +131,7 @@ function(config, common)
         graph('KV cache in use', 'kv_cache_usage', { w: 12, max: 1, no_data: nothing.predictor, runbook: 'SpecDecodeKVCacheSqueeze' }),
       ]),
       g.row('Acceptance', [
-        graph('Acceptance rate', 'acceptance', { max: 1, runbook: 'SpecDecodeAcceptanceDropped' }, {}, 'acceptance_baseline'),
+        graph('Acceptance rate', 'acceptance', { max: 1, no_data: nothing.acceptance, runbook: 'SpecDecodeAcceptanceDropped' }, {}, 'acceptance_baseline'),
         graph('Mean acceptance length', 'acceptance_length', { decimals: 2 }),
         graph('Tokens per step', 'tokens_per_step', { decimals: 2, no_data: nothing.traffic }),
       ]),

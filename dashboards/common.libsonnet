@@ -168,8 +168,10 @@ function(config, alerts)
     severities:: g.mappings({ '3': ['critical', 'red'], '2': ['warning', 'orange'], '1': ['info', 'blue'] }),
 
     // Texts of empty panels: why there is no data.
+    local verified = common.service.signal('partly_verified').help,
     nothing:: {
       drafts: 'No drafts: speculation is off, nothing is generated, or the predictor cannot be read. The status says which.',
+      acceptance: 'No drafts, or adaptive verification: %s The status and the start arguments say which.' % verified,
       traffic: 'No finished requests: nothing is generated, or the predictor cannot be read. The status says which.',
       predictor: 'No series: the predictor cannot be read, or nothing scrapes it. The status says which.',
       baseline: 'No baseline: there is no live control, no baseline file, and not enough history yet.',

@@ -30,7 +30,7 @@ function(config, common)
     min: 0,
     max: 1,
     runbook: 'SpecDecodeAcceptanceLow',
-    no_data: nothing.drafts,
+    no_data: nothing.acceptance,
   };
 
   // The yield of a draft, and the speed-up after its cost, which only the exporter measures.
@@ -66,7 +66,7 @@ function(config, common)
       min: 0,
       max: 1,
       runbook: 'SpecDecodeAcceptanceLow',
-      no_data: nothing.drafts,
+      no_data: nothing.acceptance,
       w: 8,
       h: 8,
     }),
@@ -87,7 +87,7 @@ function(config, common)
       targets: [last('draft_fullness', 'mean draft length / k')],
       decimals: 0,
       thresholds: g.thresholds([[null, 'orange'], [1 - config.policy.short_draft_tolerance, 'green']]),
-      no_data: nothing.drafts,
+      no_data: nothing.acceptance,
       w: 4,
       h: 7,
     }),
@@ -98,7 +98,7 @@ function(config, common)
       x: 'k',
       w: 16,
       h: 7,
-      no_data: nothing.drafts,
+      no_data: nothing.acceptance,
       targets: [common.column(query, bar[0], ['k']) for bar in bars],
       transformations: [
         g.merge,

@@ -46,6 +46,10 @@
     // only if they had more before.
     vllm_method_selectors: {},
 
+    // Only with source 'vllm', which has no series with it: a matcher of the services with enable_adaptive_verification, for
+    // example 'inference_service=~"code-.+"'. vLLM verifies only part of each of their drafts and counts all of it.
+    vllm_adaptive_verification_selector: '',
+
     // Names of live controls: the same model, hardware and traffic as another service, without speculation. The first group
     // is the name of that other service. A control is its baseline as long as the control does not draft.
     control_service_regex: '(.+)-control',
@@ -268,6 +272,9 @@
 
     // A speed-up below this at like load pages, whatever is accepted.
     speedup_harmful: config.policy.latency.speedup_harmful,
+
+    // Prompts so many times as long as those of the baseline file are other work, and its speed-up need not hold for them.
+    prompt_length_ratio: config.policy.latency.prompt_length_ratio,
 
     // --- Load --------------------------------------------------------------------------------------------------------
 

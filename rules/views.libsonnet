@@ -158,7 +158,10 @@ function(config, source, signals, narrow)
     positions_configured: {
       unit: 'short',
       help: 'k: the largest number of draft tokens per draft (num_speculative_tokens).',
-      expr: if with_exporter then aggregate('max', source.family('num_speculative_tokens')) else signals.positions.expr,
+      expr:
+        if with_exporter then aggregate('max', source.family('num_speculative_tokens'))
+        // Not the curve: with adaptive verification it has only position 0.
+        else aggregate('count', source.counter('increase', 'accepted_tokens_per_position', long, ['position'])),
     },
     positions_recommended: {
       unit: 'short',
@@ -266,12 +269,12 @@ function(config, source, signals, narrow)
     },
     wasted_tokens_now: {
       unit: 'suffix:/s',
-      help: 'Wasted draft tokens per second: proposed, verified and rejected.',
-      expr: '%(drafted)s\n- %(on)s\n%(accepted)s' % {
+      help: 'Wasted draft tokens per second: proposed, verified and rejected. Absent with adaptive verification.',
+      expr: signals.whollyVerified('%(drafted)s\n- %(on)s\n%(accepted)s' % {
         drafted: promql.group(views.draft_tokens_now.expr),
         on: on,
         accepted: promql.group(views.accepted_tokens_now.expr),
-      },
+      }),
     },
     acceptance_quantile: {
       unit: 'percentunit',
@@ -370,11 +373,6 @@ function(config, source, signals, narrow)
         replica: promql.group(source.replicaMean('tpot', long, replica)),
       },
       expr: promql.firstOf((if with_exporter then [by_exporter] else []) + [by_mean], level + replica),
-    },
-    prompt_length: {
-      unit: 'short',
-      help: 'Mean prompt length in tokens. Prompts longer than usual delay the first token.',
-      expr: ratio(source.counter('increase', 'prompt_tokens', long), source.histogram('increase', 'ttft', 'count', long)),
     },
     answer_length: {
       unit: 'short',

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from recordings import INF
-from specdec_exporter.baseline.file import SLIS, Baseline, Block, Context
+from specdec_exporter.baseline.file import MEANS_OF_TIME, SLIS, Baseline, Block, Context
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import CONCURRENCY_BOUNDS, Load, LoadBin
@@ -62,8 +62,12 @@ def time_blocks(draw: st.DrawFn, recorded: dict[str, Histogram | None]) -> tuple
     known = draw(st.sets(st.sampled_from(["drafts", "draft_tokens", "accepted_tokens", "steps", "generation_tokens"])))
     blocks = []
     for _ in range(draw(st.sampled_from([0, 1, 3, 12]))):
-        found = {sli: draw(histograms_in(each.bounds)) for sli, each in recorded.items() if each is not None}
+        found: dict[str, Any] = {
+            sli: draw(histograms_in(each.bounds)) for sli, each in recorded.items() if each is not None
+        }
         values = {name: draw(st.just(0.0) | st.floats(0.0, 1e12)) for name in sorted(known)}
+        mean = st.none() | st.floats(0.0, 1e6)
+        found |= {name: draw(mean) for name in MEANS_OF_TIME}
         blocks.append(Block(seconds=draw(st.floats(1e-6, 1e6)), counts=replace(Counts(), **values), **found))
     return tuple(blocks)
 

@@ -98,7 +98,8 @@ def _blocks(of: Baseline, number: int, samples: Sequence[Sequence[float]]) -> tu
     counts = Counts(**{name: value / number for name, value in known.items()})
     parts = ([each[len(each) * i // number : len(each) * (i + 1) // number] for each in samples] for i in range(number))
     seconds = of.duration_seconds / number
-    return tuple(Block(seconds=seconds, counts=counts, **_histograms(*part)) for part in parts)
+    blocks: list[dict[str, Any]] = [_histograms(*part) for part in parts]
+    return tuple(Block(seconds=seconds, counts=counts, **each) for each in blocks)
 
 
 def loaded(

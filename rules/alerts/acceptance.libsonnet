@@ -33,6 +33,7 @@ function(config, signals, alert)
 
   local minimum = signals.acceptance_min.record;
   local broken = number(config.policy.acceptance_ratio_broken);
+  local first = signals.first_acceptance.expr;
   local unknown_method = ' Its method is unknown, and some methods pay with less.';
 
   local low = {
@@ -40,7 +41,7 @@ function(config, signals, alert)
     for_seconds: minutes(5),
     keep_seconds: minutes(10),
     summary: 'Fewer draft tokens are accepted than usually pays off.',
-    description:
+    description: alert.ifAccepted(
       rate + ', below %(acceptance_min)s, the break-even that is %(basis)s.' % facts
       + (if config.source == 'exporter'
          then alert.ifThereIs('specdec_predictor_info', '', unknown_method, 'known')
@@ -51,6 +52,11 @@ function(config, signals, alert)
         percent: alert.percentOf(config.policy.acceptance_ratio_broken),
       }
       + details,
+      signals.partly_verified.help
+      + (' At position 0, acceptance is %(value)s over %(long)s on %(where)s: draft and target do not fit, or vLLM is too busy '
+         + 'to verify anything of most drafts. Mean acceptance length is %(acceptance_length)s. ') % facts
+      + std.join(' ', [sample, facts.speedup]),
+    ),
     impact: 'Drafting and verifying may cost more time than the accepted tokens save. Only a measurement tells.',
     action: 'Find what changed when acceptance fell (draft model, target, quantisation, release, prompts), and undo it. If '
             + 'almost nothing is accepted, draft and target do not fit: vLLM does not check that. If nothing changed, measure: '
@@ -103,22 +109,30 @@ function(config, signals, alert)
     low {
       severity: 'warning',
       expr: |||
-        (
-          %(surely_below)s%(unless_measured)s
-          or
-          %(surely_broken)s
-        )
-        and
-        %(lately)s < %(minimum)s
+        %(surely_low)s
         and
         %(enough)s
         %(unless_it_pays)s
       ||| % {
-        surely_below: surelyBelow(acceptance, minimum),
-        unless_measured: promql.indent(unless_measured),
-        surely_broken: surelyBelow(acceptance, broken),
-        lately: signals.acceptance_lately.expr,
-        minimum: minimum,
+        local rate_low = promql.strip(|||
+          (
+            %(surely_below)s%(unless_measured)s
+            or
+            %(surely_broken)s
+          )
+          and
+          %(lately)s < %(minimum)s
+        ||| % {
+          surely_below: surelyBelow(acceptance, minimum),
+          unless_measured: promql.indent(unless_measured),
+          surely_broken: surelyBelow(acceptance, broken),
+          lately: signals.acceptance_lately.expr,
+          minimum: minimum,
+        }),
+        // Where vLLM verifies only part of each draft, the first position tells whether the draft model fits.
+        surely_low:
+          if first == null then rate_low
+          else promql.group(rate_low + '\nor\n' + surelyBelow(promql.group(first), broken)),
         enough: enough,
         unless_it_pays: unless_it_pays,
       },
@@ -191,7 +205,7 @@ function(config, signals, alert)
       for_seconds: minutes(30),
       // Twice the hour after which a record comes.
       // A gain that is measured outweighs a break-even that is not.
-      expr: |||
+      expr: signals.whollyVerified(|||
         last_over_time(%(uneven)s[%(reach)s])
         unless %(on)s
         (
@@ -203,7 +217,7 @@ function(config, signals, alert)
         on: on,
         pays: promql.indent(promql.group(signals.speedup_pays.expr)),
         unless_measured: promql.indent(unless_measured),
-      },
+      }, config.uneven_window_seconds),
       summary: 'Drafts are good on average, and a share of the traffic loses by them.',
       description: ('Over %(hours)s, %(share)s of the short windows of %(where)s accepted at most %(value)s of their draft tokens. '
                     + 'That is below break-even, %(acceptance_min)s (%(basis)s). '

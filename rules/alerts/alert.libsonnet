@@ -81,6 +81,11 @@ function(config, signals)
         of: of,
         label: label,
       },
+    // A text about acceptance, or another where it is not known: by default why.
+    ifAccepted(text, otherwise=alert.ifThereIs(
+      signals.acceptance_length.record, signals.partly_verified.help, 'Acceptance is unknown.'
+    ))::
+      if signals.partly_verified.expr == null then text else alert.ifThereIs(signals.acceptance.record, text, otherwise),
     // A number of the configuration, as text: 0.1 -> '10%'.
     percentOf(ratio):: '%g%%' % (100 * ratio),
     value(format):: '{{ $value | %s }}' % format,
@@ -116,9 +121,9 @@ function(config, signals)
         'Whether speculation pays is not measured here.',
       ),
       // All of it in one sentence, and the sample.
-      judged: ('Acceptance is %(acceptance)s (break-even %(acceptance_min)s, %(basis)s), mean acceptance length is '
-               + '%(acceptance_length)s, and tokens per step are %(tokens_per_step)s. The sample is %(drafts)s drafts '
-               + 'over %(long)s.') % self,
+      judged: alert.ifAccepted('Acceptance is %(acceptance)s (break-even %(acceptance_min)s, %(basis)s).' % self)
+              + (' Mean acceptance length is %(acceptance_length)s, and tokens per step are %(tokens_per_step)s. The sample is '
+                 + '%(drafts)s drafts over %(long)s.') % self,
       tokens_per_step: alert.number(signals.tokens_per_step.record, alert.two),
       drafts: alert.number(signals.sample.record, alert.whole),
       effective: alert.number(signals.effective_drafts.record, alert.whole),

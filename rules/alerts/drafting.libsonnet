@@ -6,7 +6,10 @@ function(config, signals, alert)
   local minutes(n) = n * config.minute_seconds;
   local on = 'on (%s)' % promql.list(config.level_labels);
   // For three days: Alertmanager keeps context back over a weekend.
-  local hasDrafted = 'max without (epoch) (last_over_time(%s[3d]))' % signals.acceptance_hour.record;
+  local seconds = 3 * 86400;
+  local partly = signals.partlyVerified(seconds);
+  local counted = 'max without (epoch) (%s)' % promql.range('last_over_time', signals.acceptance_hour.record, seconds);
+  local hasDrafted = if partly == null then counted else promql.group(counted + '\nor\n' + partly);
   local generating = '%(tokens)s >= %(min_tokens)s' % {
     tokens: signals.generation_tokens_now.record,
     min_tokens: number(config.min_generation_tokens_per_second),

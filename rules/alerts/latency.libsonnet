@@ -27,8 +27,8 @@ function(config, signals, alert)
   local mean = 'The mean is %(mean)s, and %(mean_baseline)s at baseline.' % alert.facts;
   local sample = 'The sample is %(requests)s requests over %(long)s.' % alert.facts;
   local exact = 'P99 is interpolated, the share of requests is not.';
-  local why = ('Acceptance is %(acceptance)s (minimum %(acceptance_min)s), and mean acceptance length is '
-               + '%(acceptance_length)s.') % alert.facts;
+  local why = alert.ifAccepted('Acceptance is %(acceptance)s (minimum %(acceptance_min)s).' % alert.facts)
+              + ' Mean acceptance length is %(acceptance_length)s.' % alert.facts;
   local beyond = '%(where)s: %(value)s of its requests exceed a limit of %(title)s that the baseline (%(baseline_source)s) kept';
   local told(sentences) = std.join(' ', sentences);
 

@@ -155,7 +155,7 @@ function(config, signals, alert)
       summary: 'The KV cache is full or fills up while speculation runs.',
       description: 'Over %(long)s, the KV cache of %(where)s was %(value)s full' % facts { value: amount(alert.percent) } + seen(
         ', and vLLM preempted requests. ' + alert.ifThereIs(
-          signals.acceptance_fell_from.record, 'Meanwhile ' + fell, 'Acceptance did not fall meanwhile.'
+          signals.acceptance_fell_from.record, 'Meanwhile ' + fell, alert.ifAccepted('Acceptance did not fall meanwhile.', '')
         ),
         ', much more than %(before)s ago, and ' % facts + fell + ' Requests are not preempted yet.',
       ) + facts.judged + capacity,

@@ -104,6 +104,23 @@ function(config, signals, alert)
     },
   ] + (if config.source == 'vllm' then [] else [
          {
+           alert: 'SpecDecodePromptsLonger',
+           severity: 'warning',
+           for_seconds: minutes(60),
+           keep_seconds: config.long_window_seconds,
+           expr: signals.prompts_longer.expr,
+           summary: 'Prompts are longer than those that the baseline was recorded with.',
+           description: ('Over %(long)s, the mean prompt of %(where)s has %(value)s tokens. In the recording of its baseline file '
+                         + 'it had %(recorded)s. ') % alert.facts {
+             value: alert.value(alert.whole),
+             recorded: alert.aggregated('max', 'specdec_baseline_prompt_tokens_mean', alert.whole),
+           } + alert.facts.speedup,
+           impact: 'Drafts gain less on long contexts, and may lose well before the limit of the model. Requests are compared with '
+                   + 'those of shorter prompts.',
+           action: 'Record the baseline again with the prompts of now, and compare (specdec-exporter compare). If drafts lose, give '
+                   + 'long prompts a service without speculation.',
+         },
+         {
            alert: 'SpecDecodeSidecarDown',
            severity: 'warning',
            dashboard: config.pack_dashboard_uid,

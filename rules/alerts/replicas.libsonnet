@@ -53,11 +53,10 @@ function(config, signals, alert)
       description: ('Replica {{ with $labels.pod }}{{ . }}{{ else }}{{ $labels.instance }}{{ end }} (engine {{ $labels.engine }}'
                     + '{{ with $labels.%(revision)s }}, revision {{ . }}{{ end }}) '
                     + 'of %(where)s {{ if lt $value 0.0 }}generates tokens without drafts, while other replicas draft'
-                    + '{{ else }}accepts %(value)s of its draft tokens{{ end }}. On the whole service, acceptance is '
-                    + '%(acceptance)s.') % alert.facts {
+                    + '{{ else }}accepts %(value)s of its draft tokens{{ end }}. ') % alert.facts {
         value: alert.value(alert.percent),
         revision: config.revision_label,
-      },
+      } + alert.ifAccepted('On the whole service, acceptance is %(acceptance)s.' % alert.facts),
       impact: 'Requests to this replica are slower than the same requests to the others.',
       action: 'Compare its arguments, image and model files with those of another replica. A pod without --speculative-config or '
               + 'with a wrong draft head looks like this. Save its metrics, then restart it, or roll its revision back.',

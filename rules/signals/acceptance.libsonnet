@@ -36,24 +36,43 @@ function(config, source, signals, name)
       for expression in series(value)
     ] + [constant(name('drafts', 'at_least', long), number(general))];
 
-  // Hours of history, each with its epoch. Where nothing is known of the predictor, there is none.
+  local partly = signals.partly_verified;
 
   {
+    // Not recorded. Null where nothing can tell. With enable_adaptive_verification (for dspark since 0.28.0, for EAGLE, MTP,
+    // DFlash and draft models since 0.30.0) vLLM trims drafts in busy batches, and counts all of each as drafted. So the rate,
+    // the curve after position 0 and the draft length are not known. The acceptance length is.
+    partly_verified: {
+      help: 'vLLM verifies only part of each draft; it does not count which.',
+      expr: signals.partlyVerified(long),
+    },
+    // Any replica counts: in a rollout, the rate would be of a mixture.
+    partlyVerified(seconds)::
+      local told =
+        if config.source == 'exporter' then source.family('predictor_info', ['verification="adaptive"'])
+        else signals.drafts.record + promql.braces([config.vllm_adaptive_verification_selector]);
+      if config.source == 'vllm' && config.vllm_adaptive_verification_selector == '' then null
+      else promql.by('group', level, promql.range('last_over_time', told, seconds)),
+    whollyVerified(expression, seconds=long)::
+      local services = signals.partlyVerified(seconds);
+      if services == null then expression
+      else '%(expression)s\nunless %(on)s\n%(services)s' % { expression: promql.strip(expression), on: on, services: services },
+
     // --- Acceptance: no drafts, no ratio -----------------------------------------------------------------------------
     acceptance: {
       record: name('acceptance', 'ratio_rate', long),
       unit: 'percentunit',
-      help: 'Acceptance rate: accepted draft tokens / draft tokens.',
-      expr: ratio(signals.accepted_tokens.record, signals.draft_tokens.record),
+      help: 'Acceptance rate: accepted draft tokens / draft tokens. Absent with adaptive verification: ' + partly.help,
+      expr: signals.whollyVerified(ratio(signals.accepted_tokens.record, signals.draft_tokens.record)),
     },
     acceptance_now: {
       record: name('acceptance', 'ratio_rate', short),
       unit: 'percentunit',
-      help: 'Acceptance rate of the last minutes.',
-      expr: '%(accepted)s\n/\n(%(drafted)s > 0)' % {
+      help: 'Acceptance rate of the last minutes. Absent with adaptive verification: ' + partly.help,
+      expr: signals.whollyVerified('%(accepted)s\n/\n(%(drafted)s > 0)' % {
         accepted: promql.group(source.counter('rate', 'accepted_tokens', short)),
         drafted: promql.group(source.counter('rate', 'draft_tokens', short)),
-      },
+      }),
     },
     // Not recorded.
     acceptance_lately: {
@@ -85,8 +104,9 @@ function(config, source, signals, name)
     // Not recorded: the quotient of two records.
     draft_length: {
       unit: 'short',
-      help: 'Mean draft length: draft tokens / drafts. Below k, some drafts are short and the end of the curve reads low.',
-      expr: ratio(signals.draft_tokens.record, signals.drafts.record),
+      help: 'Mean draft length: draft tokens / drafts. Below k, some drafts are short and the end of the curve reads low. '
+            + 'Absent with adaptive verification.',
+      expr: signals.whollyVerified(ratio(signals.draft_tokens.record, signals.drafts.record)),
     },
     tokens_per_step: {
       record: name('tokens_per_step', 'mean', long),
@@ -131,12 +151,39 @@ function(config, source, signals, name)
     position_acceptance: {
       record: name('position_acceptance', 'ratio_rate', long),
       unit: 'percentunit',
-      help: 'Per-position rate: accepted at the position / drafts. Positions start at 0.',
+      help: 'Per-position rate: accepted at the position / drafts. Positions start at 0. Only position 0 with adaptive '
+            + 'verification: ' + partly.help,
       // Not the record of the drafts: that is evaluated at another moment.
-      expr: '%(accepted)s\n/ %(on)s group_left ()\n(%(drafts)s > 0)' % {
+      local all = '%(accepted)s\n/ %(on)s group_left ()\n(%(drafts)s > 0)' % {
         accepted: promql.group(source.counter('increase', 'accepted_tokens_per_position', long, ['position'])),
         on: on,
         drafts: promql.group(source.counter('increase', 'drafts', long)),
+      },
+      expr: if partly.expr == null then all else |||
+        sum by (%(labels)s, position) (
+          label_replace(
+            %(all)s,
+            "verified", "partly", "position", "[1-9].*"
+          )
+          unless on (%(labels)s, verified)
+          %(partly)s
+        )
+      ||| % {
+        labels: promql.list(level),
+        all: promql.indent(all, 4),
+        partly: promql.withLabel(partly.expr, 'verified', 'partly'),
+      },
+    },
+    // Not recorded. Null where nothing can tell.
+    first_acceptance: {
+      unit: 'percentunit',
+      help: 'Per-position rate of position 0 with adaptive verification. It is the last that goes unverified: only a very busy '
+            + 'batch verifies nothing of a draft.',
+      expr: if partly.expr == null then null else 'sum by (%(labels)s) (%(curve)s{position="0"})\nand %(on)s\n%(partly)s' % {
+        labels: promql.list(level),
+        curve: signals.position_acceptance.record,
+        on: on,
+        partly: partly.expr,
       },
     },
     positions: {
@@ -221,7 +268,7 @@ function(config, source, signals, name)
           },
         ] + (
           if config.source == 'exporter'
-          then [promql.by('min', level, source.family('policy_mean_acceptance_length_min'))]
+          then [signals.whollyVerified(promql.by('min', level, source.family('policy_mean_acceptance_length_min')))]
           else []
         ), level
       ),

@@ -70,8 +70,9 @@ function(config, source, signals, name)
           sli: sli,
           mean: signals.latency_mean.record,
         },
-      // A pinned baseline with an acceptance rate was recorded with speculation.
-      local plain = 'unless %(on)s\n%(with)s' % { on: on, with: promql.by('group', level, source.family('baseline_acceptance_ratio')) },
+      // A pinned baseline with an acceptance rate was recorded with speculation. One with adaptive verification has a length only.
+      local drafted = source.family('baseline_acceptance_ratio') + '\nor ' + source.family('baseline_mean_acceptance_length'),
+      local plain = 'unless %(on)s\n%(with)s' % { on: on, with: promql.by('group', level, drafted) },
       // At any load: more load makes no service faster.
       local faster_than_file(sli) = '(%(file)s) / %(mean)s >= %(limit)s\n' % {
         file: promql.withLabel(signals.pinned_mean.by_sli[sli], 'sli', sli),

@@ -33,9 +33,9 @@ function(config, source, signals, name)
     acceptance_hour: {
       record: name('acceptance', 'ratio_rate', hour),
       unit: 'percentunit',
-      help: 'Acceptance rate of an hour with enough drafts, by epoch.',
+      help: 'Acceptance rate of an hour with enough drafts, by epoch. Absent with adaptive verification.',
       local draft_tokens = promql.group(source.counter('increase', 'draft_tokens', hour)),
-      expr: ofEpoch(|||
+      expr: ofEpoch(signals.whollyVerified(|||
         %(accepted)s
         /
         %(drafted)s
@@ -50,7 +50,7 @@ function(config, source, signals, name)
           '%(draft_tokens)s\n/ %(assumed)d' % { draft_tokens: draft_tokens, assumed: config.assumed_draft_tokens },
         ], level)),
         min_drafts: config.min_history_drafts,
-      }, signals.sample.record),
+      }, hour), signals.sample.record),
     },
     // Not recorded. Such hours are no history, or a regression that nobody mends would become normal.
     lasting: {

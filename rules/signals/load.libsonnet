@@ -106,6 +106,35 @@ function(config, source, signals, name)
         queries: promql.group(source.counter('increase', 'prefix_cache_queries', long)),
       },
     },
+    prompt_length: {
+      unit: 'short',
+      help: 'Mean prompt length in tokens. Prompts longer than usual delay the first token.',
+      expr: '%(tokens)s\n/ %(on)s\n%(requests)s' % {
+        tokens: promql.group(source.counter('increase', 'prompt_tokens', long)),
+        on: on,
+        requests: promql.group(source.histogram('increase', 'ttft', 'count', long) + ' > 0'),
+      },
+    },
+    // max: replicas may have different files.
+    prompts_longer: {
+      unit: 'short',
+      help: 'The same, where it is more than %g times that of the baseline file.' % config.prompt_length_ratio,
+      expr: |||
+        %(length)s
+        > %(on)s
+        %(ratio)s * max by (%(labels)s) (%(recorded)s)
+        and %(on)s
+        %(requests)s{sli="ttft"} >= %(min_requests)d
+      ||| % {
+        length: signals.prompt_length.expr,
+        on: on,
+        ratio: number(config.prompt_length_ratio),
+        labels: promql.list(config.level_labels),
+        recorded: source.family('baseline_prompt_tokens_mean'),
+        requests: signals.requests.record,
+        min_requests: config.min_requests,
+      },
+    },
     // Absent nearly always, so it costs no series.
     acceptance_fell_from: {
       record: name('acceptance', 'fell_from', before),

@@ -28,11 +28,11 @@ function(config, source, signals, name)
     replica_acceptance: {
       record: name('replica_acceptance', 'ratio_rate', long),
       unit: 'percentunit',
-      help: 'Acceptance rate by replica. Compare the replicas; do not average them.',
-      expr: '%(accepted)s\n/\n(%(drafted)s > 0)' % {
+      help: 'Acceptance rate by replica. Compare the replicas; do not average them. Absent with adaptive verification.',
+      expr: signals.whollyVerified('%(accepted)s\n/\n(%(drafted)s > 0)' % {
         accepted: source.replicaCounter('increase', 'accepted_tokens', long),
         drafted: source.replicaCounter('increase', 'draft_tokens', long),
-      },
+      }),
     },
     // Not recorded: this and the next three. Each replica is held against all others together, so two are enough.
     others_drafts: {

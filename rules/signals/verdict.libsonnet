@@ -16,6 +16,13 @@ function(config, source, signals, name)
             + 'acceptance), 4 does harm (certainly slower than baseline), 5 broken (almost nothing is accepted), '
             + '6 slower (than baseline, but not because of drafts: better than 3 to 5). Absent without speculation, and while drafts are too few to tell.',
       local below(limit) = '(' + signals.acceptance.record + ' < ' + limit + ')',
+      local broken_limit = number(config.policy.acceptance_ratio_broken),
+      local first_broken =
+        if signals.first_acceptance.expr == null then null
+        else promql.group(promql.group(signals.first_acceptance.expr) + ' < ' + broken_limit),
+      local either(condition) =
+        if first_broken == null then condition
+        else '(%(condition)s or %(on)s %(broken)s)' % { condition: condition, on: on, broken: first_broken },
       // Also slower by more than chance explains. The page and the record judge by one look each, at the same z-score.
       local slowerThan(ratio) = |||
         %(slowdown)s
@@ -44,7 +51,11 @@ function(config, source, signals, name)
         pays: promql.group(signals.by_tpot.pays),
         pays_not: promql.group(signals.by_tpot.pays_not),
         on: on,
-        acceptance: signals.acceptance.record,
+        // The acceptance rate where all is verified. Where only a part is, at least this share of it is accepted.
+        counted: '%(accepted)s / (%(drafted)s > 0)' % {
+          accepted: signals.accepted_tokens.record,
+          drafted: signals.draft_tokens.record,
+        },
         drafts: signals.sample.record,
         tokens: signals.generation_tokens_now.record,
         enough: '%(drafts)s >= %(min_drafts)d' % { drafts: facts.drafts, min_drafts: config.policy.min_drafts },
@@ -53,8 +64,9 @@ function(config, source, signals, name)
           effective: signals.effective_drafts.record,
           min_effective: number(config.policy.min_effective_drafts),
         },
-        broken: below(number(config.policy.acceptance_ratio_broken)),
+        broken: either(below(broken_limit)),
         rejected: below(signals.acceptance_min.record),
+        rejected_or_broken: either(facts.rejected),
         watch: promql.group(signals.acceptance_watch.expr),
         much_slower: promql.group(slowerThan(config.harmful_ratio)),
         slower: promql.group(slowerThan(config.latency_mean_ratio) + 'or\n' + longer_tail),
@@ -73,14 +85,14 @@ function(config, source, signals, name)
         // Drafts are not why: a measurement shows that they pay, or nothing is measured and enough of them are accepted.
         verdict(
           'slower',
-          '%(enough)s and %(on)s %(slower)s unless %(on)s ((%(rejected)s or %(on)s %(measured)s) unless %(on)s %(pays)s)'
+          '%(enough)s and %(on)s %(slower)s unless %(on)s ((%(rejected_or_broken)s or %(on)s %(measured)s) unless %(on)s %(pays)s)'
         ),
         verdict('healthy', '%(enough)s and %(on)s %(pays)s'),
         verdict('not_paying', '%(enough)s and %(on)s %(pays_not)s'),
         verdict('broken', '%(broken)s and %(enough_requests)s'),
         verdict('not_paying', '%(rejected)s and %(enough_requests)s'),
-        verdict('watch', '%(acceptance)s < %(watch)s and %(enough_requests)s'),
-        verdict('healthy', '%(acceptance)s and %(enough_requests)s'),
+        verdict('watch', '%(counted)s < %(watch)s and %(enough_requests)s'),
+        verdict('healthy', '%(counted)s and %(enough_requests)s'),
         verdict('watch', '%(drafts)s == 0 and %(tokens)s > 0'),
         verdict('idle', '%(drafts)s == 0'),
       ], level),

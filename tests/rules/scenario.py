@@ -151,14 +151,16 @@ def service(
     source: Source = "exporter",
     speculative: bool = True,
     method: str | None = "eagle3",
+    verification: str = "",
     minimum: float | None = None,
     families: Iterable[str] = (),
     labels: Mapping[str, str] | None = None,
 ) -> list[Series]:
     """Return the series of one replica over its phases.
 
-    ``labels`` replace the usual ones; empty ones are left out. Not ``speculative``: no draft counters. ``minimum``: the
-    policy that the exporter serves.
+    ``labels`` replace the usual ones; empty ones are left out. Not ``speculative``: no draft counters.
+    ``verification``: "adaptive" where vLLM verifies only part of each draft. ``minimum``: the policy that the exporter
+    serves.
     """
     given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
     given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", "job": "predictors", **(labels or {})}
@@ -218,7 +220,7 @@ def service(
         about = {name: value for name, value in target.items() if name != "model_name"}
         series.append(Series("specdec_up", about, up))
         facts = {"vllm_version": "0.32.0", "engine_generation": "v1", "method": method or "", "draft_model": ""}
-        series.append(Series("specdec_predictor_info", own | facts, info))
+        series.append(Series("specdec_predictor_info", own | facts | {"verification": verification}, info))
         if speculative:
             series.append(Series("specdec_num_speculative_tokens", own, positions))
         if minimum is not None:
@@ -264,6 +266,18 @@ def pinned(
     if recorded is not None:
         more["recorded_timestamp_seconds"] = recorded
     return series + [Series(f"specdec_baseline_{name}", target, [value] * minutes) for name, value in more.items()]
+
+
+def prompts(lengths: Sequence[float], recorded: float | None, labels: Mapping[str, str] | None = None) -> list[Series]:
+    """Prompts of the given mean length, minute by minute, 60 of them; ``recorded``: that of the baseline file."""
+    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
+    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
+    target = {name: value for name, value in given.items() if value}
+    tokens = list(itertools.accumulate(60 * length for length in lengths))
+    series = [Series("specdec_prompt_tokens_total", target | {"engine": "0"}, tokens)]
+    if recorded is not None:
+        series.append(Series("specdec_baseline_prompt_tokens_mean", target, [recorded] * len(tokens)))
+    return series
 
 
 def measured(

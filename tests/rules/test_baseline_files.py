@@ -20,6 +20,7 @@ from rules.scenario import (
     Series,
     Shares,
     pinned,
+    prompts,
     rule_groups,
     service,
     slower,
@@ -196,3 +197,41 @@ def test_a_file_that_is_old_or_of_something_else(pack: Pack) -> None:
         Case(name="another method", series=given(0, method="ngram"), firing={115: {old}}),
         every=EVERY,
     )
+
+
+def test_prompts_that_are_longer_than_those_of_the_recording(pack: Pack) -> None:
+    longer = "SpecDecodePromptsLonger warning"
+    quiet: dict[int, set[str]] = {minute: set() for minute in range(40, 240, 20)}
+
+    def case(
+        name: str,
+        lengths: list[float],
+        *more: Series,
+        recorded: float | None = 1000.0,
+        requests: float = 60.0,
+        firing: Mapping[int, set[str]] = quiet,
+        labels: Mapping[str, str] | None = None,
+    ) -> Case:
+        phase = Phase(minutes=len(lengths), requests_per_minute=requests)
+        own = prompts([length * requests / RECORDED for length in lengths], recorded, labels)
+        return Case(name=name, series=[*service(phase, families=("ttft",), labels=labels), *own, *more], firing=firing)
+
+    rising = [1000.0] * 60 + [1600.0] * 100 + [1000.0] * 80
+    told = {100: set[str](), 150: {longer}, 239: set[str]()}
+    lasting = [1600.0] * 240
+    other_file = [each for each in prompts([1.0] * 240, 1200.0, SECOND) if "baseline" in each.name]
+    cases = (
+        case("longer for two hours", rising, firing=told),
+        case("without cluster and namespace", rising, firing=told, labels=NOWHERE),
+        case("a little longer", [1450.0] * 240),
+        case("shorter", [200.0] * 240),
+        case("a job of an hour", [1000.0] * 60 + [4000.0] * 30 + [1000.0] * 150),
+        case("few requests", lasting, requests=5.0),
+        case("a file that does not tell", lasting, recorded=None),
+        case("the longest of two files counts", lasting, *other_file),
+    )
+    pack.run(*cases, every=EVERY)
+
+    ((alert,),) = pack.fired((150, cases[0]), every=EVERY)
+    assert "the mean prompt of eu-1/prod/chat (llama) has 1600 tokens" in str(alert)
+    assert "it had 1000." in str(alert)

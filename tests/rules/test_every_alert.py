@@ -28,6 +28,7 @@ from rules.scenario import (
     Source,
     pinned,
     processes,
+    prompts,
     rule_groups,
     service,
     slower,
@@ -181,6 +182,8 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         told["SidecarDown warning"] = [*one(before, gone, after), Series("up", target, up), *one(well, labels=SECOND)]
         known = [2.0 if ONSET <= minute < MENDED + 10 else 1.0 for minute in range(MINUTES)]
         told["SeveralProcesses warning"] = [*one(well), processes(known)]
+        lengths = [1700.0 if ONSET <= minute < MENDED else 1000.0 for minute in range(MINUTES)]
+        told["PromptsLonger warning"] = one(well, families=("ttft",)) + prompts(lengths, 1000.0)
     found = {alert: Incident(name=alert, series=series) for alert, series in told.items()}
     # Its windows are three hours long, and its record is kept for two.
     found["AcceptanceUneven warning"] = Incident(

@@ -93,6 +93,8 @@ def test_what_is_no_measured_speed_up_leaves_the_alerts_as_they_are(pack: Pack) 
     speculative = Series(
         "specdec_baseline_acceptance_ratio", {"inference_service": "chat", "model_name": "llama"}, [0.7] * MINUTES
     )
+    # Recorded with adaptive verification: a mean acceptance length without a rate.
+    partly = dataclasses.replace(speculative, name="specdec_baseline_mean_acceptance_length", values=[2.8] * MINUTES)
     nowhere = {"cluster": "", "namespace": ""}
     low = service(Phase(minutes=MINUTES, curve=LOW), families=("tpot",), labels=nowhere)
     faster = pinned(MINUTES, {"tpot": slower(STEADY["tpot"], 1.6)}, labels=nowhere)
@@ -109,6 +111,12 @@ def test_what_is_no_measured_speed_up_leaves_the_alerts_as_they_are(pack: Pack) 
             name="1.06 times, in enough requests for the verdict", series=against_file(LOW, 1.06, 8), firing={60: set()}
         ),
         Case(name="a file with speculation", series=[*low, *faster, speculative], firing={60: both | {DROPPED}}),
+        Case(
+            name="a file with drafts verified in part",
+            series=[*low, *faster, partly],
+            firing={60: both},
+            values={60: {SPEEDUP: None}},
+        ),
         every=SLOW_MINUTES,
     )
 

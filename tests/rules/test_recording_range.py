@@ -296,6 +296,17 @@ async def test_blocks_of_time_add_up_to_the_range(url: str, name: str, blocks: i
             assert getattr(block, sli).mean == pytest.approx(0.06, rel=1e-6)
 
 
+async def test_each_block_of_time_knows_the_mean_length_of_prompts_and_contexts(url: str) -> None:
+    found = await recorded(url, service("steady"))
+    assert found.mean_prompt_tokens == pytest.approx(10.0, rel=0.01)
+    assert [block.mean_prompt_tokens for block in found.blocks] == pytest.approx([10.0] * len(found.blocks), rel=0.05)
+    # Without lengths of requests, from the counters of tokens.
+    assert [block.mean_context_tokens for block in found.blocks] == pytest.approx([31.0] * len(found.blocks), rel=0.05)
+    own = await recorded(url, '{namespace="raw"}')
+    assert {block.mean_prompt_tokens for block in own.blocks} == {None}  # no counter of prompt tokens there
+    assert {block.mean_context_tokens for block in own.blocks} == {0.1}  # twice 0.06, rounded
+
+
 async def test_lengths_come_from_the_predictor_only(url: str) -> None:
     found = await recorded(url, '{namespace="raw"}')
     for length in (found.prompt_length, found.generation_length):

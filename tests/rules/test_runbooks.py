@@ -45,6 +45,7 @@ ABOUT_PACK_OR_TRAFFIC = {
     "SpecDecodeMetricsInconsistent",
     "SpecDecodeBaselineMissing",
     "SpecDecodeBaselinesDiffer",
+    "SpecDecodePromptsLonger",
     "SpecDecodeBucketsMixed",
     "SpecDecodeRulesLagging",
 }

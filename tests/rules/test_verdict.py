@@ -19,12 +19,14 @@ import yaml
 from aiohttp import web
 
 from builders import known
+from loglines import ARGUMENTS_HEADER
 from promtool import Promtool
 from rules.scenario import SLOW_MINUTES, Case, Pack, Series, rule_groups
 from running import Exporter, exporter, listening
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import figures
@@ -75,10 +77,13 @@ class Service:
     baseline: tuple[float, bool] | None
     requests: int
     slow: int = 0  # of the requests
+    head: float | None = None  # accepted at position 0, where vLLM verifies only part of each draft
 
     @property
-    def accepted_at_each(self) -> int:
-        return round(self.rate * self.drafts)
+    def accepted(self) -> tuple[int, ...]:
+        """At each position."""
+        first = self.rate if self.head is None else self.head
+        return tuple(round(rate * self.drafts) for rate in (first, *[self.rate] * (self.k - 1)))
 
     @property
     def seconds(self) -> float:
@@ -92,8 +97,8 @@ class Service:
         counts = Counts(
             drafts=self.drafts,
             draft_tokens=self.drafts * self.k,
-            accepted_tokens=self.accepted_at_each * self.k,
-            accepted_per_position=(self.accepted_at_each,) * self.k,
+            accepted_tokens=sum(self.accepted),
+            accepted_per_position=self.accepted,
             timed_requests=self.requests,
             output_token_seconds=self.requests * self.seconds,
             timed_bounds=BOUNDS,
@@ -103,9 +108,11 @@ class Service:
         if self.baseline is not None:
             times = known(known(self.recorded()).time_per_output_token_seconds)
             against = DecodingBaseline(BASELINE_SECONDS, BASELINE_REQUESTS, speculative=self.baseline[1], times=times)
+        partly = self.head is not None
         evidence = Evidence(
             state=self.state,
-            figures=figures(counts, self.k, "metrics", 1.0),
+            figures=figures(counts, self.k, "metrics", 1.0, adaptive_verification=partly),
+            deployment=Deployment(adaptive_verification=partly),
             method=self.method,
             num_speculative_tokens=self.k,
             baseline=against,
@@ -127,16 +134,16 @@ class Service:
         counters = {
             "spec_decode_num_drafts": self.drafts,
             "spec_decode_num_draft_tokens": self.drafts * self.k,
-            "spec_decode_num_accepted_tokens": self.accepted_at_each * self.k,
-            "generation_tokens": steps + self.requests + self.accepted_at_each * self.k,
+            "spec_decode_num_accepted_tokens": sum(self.accepted),
+            "generation_tokens": steps + self.requests + sum(self.accepted),
         }
         lines = []
         for name, value in counters.items():
             lines += [f"# TYPE vllm:{name} counter", f"vllm:{name}_total{{{labels}}} {times * value}"]
         name = "vllm:spec_decode_num_accepted_tokens_per_pos"
         lines.append(f"# TYPE {name} counter")
-        for position in range(self.k):
-            lines.append(f'{name}_total{{{labels},position="{position}"}} {times * self.accepted_at_each}')
+        for position, accepted in enumerate(self.accepted):
+            lines.append(f'{name}_total{{{labels},position="{position}"}} {times * accepted}')
         histograms = {
             "request_time_per_output_token_seconds": (self.requests, self.seconds),
             "time_to_first_token_seconds": (self.requests, 0.02),
@@ -156,11 +163,13 @@ class Service:
         return "\n".join(lines) + "\n"
 
     def log(self) -> str:
-        """The engine-init line, where there is a method to be told."""
+        """The engine-init line, where there is a method to be told, and before it the one of arguments."""
         if self.method is None:
             return ""
+        given = {"method": self.method, "num_speculative_tokens": self.k, "enable_adaptive_verification": True}
+        arguments = f"{ARGUMENTS_HEADER}non-default args: {{'model': 'tiny', 'speculative_config': {given}}}\n"
         config = f"SpeculativeConfig(method='{self.method}', model=None, num_spec_tokens={self.k})"
-        return (
+        return ("" if self.head is None else arguments) + (
             "INFO 11-20 21:44:42 [core.py:1] Initializing a V1 LLM engine (v0.32.0) with config: model='tiny', "
             f"speculative_config={config}, tokenizer='tiny', served_model_name=tiny\n"
         )
@@ -196,7 +205,19 @@ def services() -> list[Service]:
         Service(f"case-{number}", rate, method, k, drafts, baseline, requests)
         for number, (method, k, drafts, requests, baseline, rate) in enumerate(chosen)
     ]
+    # The rate is that of the positions after the first, most of which are not verified.
+    partly = [
+        (method, k, head, rate, drafts, requests, baseline)
+        for method, k, baselines in (("eagle3", 3, BASELINES), ("dspark", 7, (None,)))
+        for head, rate in ((0.05, 0.0), (0.05, 0.5), (0.72, 0.0), (0.72, 0.1), (1.0, 0.1), (1.0, 0.5))
+        for drafts, requests, against in ((2000, 1000, baselines), (40, 20, (None,)), (2000, 2, (None,)))
+        for baseline in against
+    ]
     tails = itertools.product((0.35, 0.7), (False, True), (90, 200))
+    found += [
+        Service(f"partly-{number}", rate, method, k, drafts, baseline, requests, head=head)
+        for number, (method, k, head, rate, drafts, requests, baseline) in enumerate(partly)
+    ]
     return found + [
         Service(f"tail-{number}", rate, None, 3, 2000, (0.8, speculative), 1000, slow)
         for number, (rate, speculative, slow) in enumerate(tails)
@@ -319,6 +340,22 @@ async def checked(fleet: Fleet, files: Path) -> dict[str, str]:
 
 def test_the_cases_have_every_verdict() -> None:
     assert {service.judged() for service in SERVICES} == set(ENUM) - {"off"}
+
+
+def test_nothing_loses_on_a_guess_where_only_part_is_verified() -> None:
+    cases = [each for each in SERVICES if each.head is not None and each.drafts == 2000 and each.requests == 1000]
+    guessed = {(each.k, each.head, each.rate): each.judged() for each in cases if each.baseline is None}
+
+    assert {case for case, code in guessed.items() if code == "broken"} == {case for case in guessed if case[1] == 0.05}
+    assert {case for case, code in guessed.items() if code == "healthy"} == {
+        (3, 1.0, 0.5),
+        (7, 1.0, 0.1),
+        (7, 1.0, 0.5),
+    }
+    assert set(guessed.values()) == {"broken", "watch", "healthy"}
+    measured = {each.baseline: each.judged() for each in cases if (each.k, each.head, each.rate) == (3, 0.72, 0.0)}
+    without = ["healthy", "not_paying", "not_paying", "harmful"]
+    assert [measured[baseline] for baseline in BASELINES] == ["watch", *without, "watch", "watch", "slower", "slower"]
 
 
 def test_few_requests_prove_harm_only_by_a_wide_margin() -> None:

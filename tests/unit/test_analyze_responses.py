@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from builders import FIXTURES
+from builders import CAPTURES, FIXTURES
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.commands.responses import analyze_responses
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 
 RESPONSES = str(FIXTURES / "responses" / "0.32.0-ngram-k5.jsonl")
 GATEWAY = str(FIXTURES / "responses" / "0.32.0-gateway.jsonl")
@@ -51,6 +52,7 @@ def test_what_a_gateway_stored_of_a_real_server_is_told_apart_by_kind() -> None:
     assert by_kind(summary) == {
         "adapter": {"tiny": 7, "sql-lora": 1},
         "temperature": {"0": 5, "(0,0.5]": 1, "(0.5,0.8]": 1, "(0.8,1]": 1},
+        "prompt_length": {"1 to 256": 8},
         "structured": {"no": 7, "yes": 1},
         "header": {"acme": 5, "globex": 3},
     }
@@ -69,6 +71,7 @@ def test_the_report_shows_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
             "sql-lora",
             "By temperature",
             "(0.5,0.8]",
+            "By prompt length, tokens",
             "By structured output",
             "By X-Tenant",
         ),
@@ -110,6 +113,25 @@ def test_a_long_line_is_skipped_and_said(tmp_path: Path) -> None:
     result = Result([], [str(path)])
     assert f"1 lines longer than {LINE_BYTES // 1024} KiB, which were skipped" in " ".join(result.out.split())
     assert "6 responses" in result.out
+
+
+def test_where_the_log_says_that_drafts_are_verified_in_part_no_acceptance_is_told(tmp_path: Path) -> None:
+    start = (CAPTURES / "0.32.0-draft_model-k3" / "server.log").read_text()
+    log = tmp_path / "adaptive.log"
+    adaptive = start.replace("'num_speculative_tokens': 3}", "'enable_adaptive_verification': True}")
+    log.write_text(adaptive + Path(GATEWAY_LOG).read_text())
+    report = Result([str(log)], [GATEWAY]).out.partition("Requests: 8")[2]
+    assert PARTLY_VERIFIED in " ".join(report.split())
+    assert "%" not in report
+    for words in ("Acceptance", "Least accepted", " rate "):
+        assert words not in report
+    length = 1 + 38 / 35
+    assert f"Mean length {length:.2f} tokens per draft" in " ".join(report.split())
+    assert "By prompt length" in report
+    summary = Result([str(log)], [GATEWAY], output="jsonl").objects[-1]
+    assert summary["partly_verified"]
+    assert ([each["found"] for each in summary["findings"]], summary["least_accepted"]) == ([PARTLY_VERIFIED], [])
+    assert not Result([GATEWAY_LOG], [GATEWAY], output="jsonl").objects[-1]["partly_verified"]
 
 
 def test_nothing_of_a_text_is_passed_on() -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import yamltext
 from specdec_exporter.baseline.file import (
@@ -197,6 +198,15 @@ def test_a_recording_says_if_its_blocks_tell_little(blocks: int, said: str | Non
     baseline = msgspec.structs.replace(EXAMPLE, blocks=EXAMPLE.blocks[:1] * blocks)
     found = [remark for remark in remarks(baseline) if "blocks" in remark]
     assert [remark.startswith(said or "") for remark in found] == ([True] if said else [])
+
+
+def test_blocks_that_were_written_without_mean_lengths_are_read() -> None:
+    with_means = msgspec.structs.replace(
+        EXAMPLE, blocks=tuple(replace(block, mean_context_tokens=30.5) for block in EXAMPLE.blocks)
+    )
+    assert parse_baseline(to_yaml(with_means).encode()) == with_means
+    old = "".join(line for line in to_yaml(with_means).splitlines(keepends=True) if "  mean_" not in line)
+    assert parse_baseline(old.encode()) == EXAMPLE
 
 
 @pytest.mark.parametrize("zone", ["2026-01-31T13:00:00+01:00", '"2026-01-31 12:00:00.75Z"'])

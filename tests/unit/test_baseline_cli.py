@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from builders import CAPTURES
 from running import predictor
@@ -19,6 +20,7 @@ from specdec_exporter.errors import SpecdecError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.load import Load, LoadBin
 
 INF = float("inf")
@@ -86,7 +88,34 @@ def test_blocks_and_lengths_are_shown(tmp_path: Path) -> None:
     assert "blocks of time 24 of about 75 s" in shown
     assert "prompt length 150 tokens on average" in shown
     assert "answer length" not in shown
+    assert "context length not recorded" in shown
     assert "100 requests, 24 blocks of time" in run("check", str(path)).output
+
+
+def test_the_range_of_mean_lengths_over_the_blocks_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.yaml"
+    means = ((800.0, 1000.4), (None, None), (3200.0, 3900.0))
+    blocks = tuple(Block(seconds=75.0, mean_prompt_tokens=one, mean_context_tokens=other) for one, other in means)
+    counts = msgspec.structs.replace(BASELINE.counts, prompt_tokens=200_000.0, generation_tokens=20_000.0)
+    counts = msgspec.structs.replace(counts, first_tokens=100.0)
+    path.write_text(to_yaml(msgspec.structs.replace(BASELINE, blocks=blocks, counts=counts)))
+    shown = " ".join(run("show", str(path)).output.split())
+    assert "prompt length 2,000 tokens on average, 800 to 3,200 by block of time" in shown
+    assert "context length 2,200 tokens on average, 1,000 to 3,900 by block of time" in shown
+
+
+def test_of_drafts_that_were_verified_in_part_no_acceptance_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "adaptive.yaml"
+    command = "vllm serve m --speculative-config.method=eagle3 --speculative-config.enable_adaptive_verification=true"
+    loads = (LoadBin(4, 4, (Load(5.0, replace(BASELINE.counts, step_seconds=15.0)),)),)
+    context = replace(BASELINE.context, command=command)
+    path.write_text(to_yaml(replace(BASELINE, context=context, by_load=loads)))
+    shown = " ".join(run("show", str(path)).output.split())
+    assert "acceptance 66.7%" not in shown
+    assert "length 3.00 tokens per draft" in shown
+    assert "curve 90.0% tokens per step" in shown
+    assert "3.0 100.0% 15 ms 3.00 - note" in shown
+    assert f"note: {PARTLY_VERIFIED}" in shown
 
 
 def test_show_gives_programs_the_file_as_json(file: str) -> None:

@@ -43,7 +43,7 @@ WITH_SPECULATION = msgspec.structs.replace(
     name="k = 3",
     method="eagle3",
     request_latency_seconds=latency(100),
-    counts=Counts(100.0, 300.0, 180.0, (90.0, 60.0, 30.0)),
+    counts=Counts(100.0, 300.0, 180.0, (90.0, 60.0, 30.0), prompt_tokens=81_250.0, first_tokens=100.0),
 )
 
 
@@ -117,3 +117,19 @@ def test_the_verdict_gets_the_mean_only_while_the_baseline_fits(tmp_path: Path) 
     )
     pinned.observe(snapshot(), None)  # a predictor that shows no engine says nothing new
     assert pinned.fit.refusal == "it is of model 'tiny', the predictor serves large"
+
+
+async def test_a_baseline_of_drafts_that_were_verified_in_part_has_no_acceptance_rate(tmp_path: Path) -> None:
+    """It counts as one with speculation all the same: its times are no times without drafts."""
+    command = """vllm serve m --speculative-config '{"enable_adaptive_verification": true}'"""
+    context = msgspec.structs.replace(WITH_SPECULATION.context, command=command)
+    path = tmp_path / "base.yaml"
+    write_baseline(str(path), msgspec.structs.replace(WITH_SPECULATION, context=context))
+    text = await render(path, parse_exposition(DUMP.read_bytes()))
+    assert "specdec_baseline_acceptance_ratio{" not in text
+    assert 'specdec_baseline_mean_acceptance_length{inference_service="svc",model_name="tiny"} 2.8' in text
+    pinned = PinnedBaseline(str(path))
+    pinned.observe(parse_exposition(DUMP.read_bytes()), None)
+    decoding = pinned.decoding
+    assert decoding is not None
+    assert (decoding.speculative, decoding.step_times, decoding.mean_prompt_tokens) == (True, None, 812.5)

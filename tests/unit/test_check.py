@@ -28,6 +28,7 @@ from specdec_exporter.inspection.reference import Reference
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.speculation.acceptance import Counts
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 INTERVAL = 0.05
@@ -178,7 +179,7 @@ async def test_a_v0_predictor_is_judged_by_its_lifetime_ratio(predictor: Predict
 # --- against a baseline ---
 
 
-def recorded(directory: Path, seconds: float, model: str = "tiny") -> str:
+def recorded(directory: Path, seconds: float, model: str = "tiny", **more: Any) -> str:
     """The file of a baseline without speculation."""
     bounds = (0.01, 0.1, float("inf"))
     times = Histogram(
@@ -192,6 +193,7 @@ def recorded(directory: Path, seconds: float, model: str = "tiny") -> str:
         duration_seconds=1800.0,
         model_name=model,
         time_per_output_token_seconds=times,
+        **more,
     )
     path = str(directory / "baseline.yaml")
     write_baseline(path, baseline)
@@ -221,6 +223,29 @@ async def test_a_predictor_that_is_slower_than_without_speculation_is_harmful(
     assert result.finding("Speed").startswith("WARN Speed: time per output token 80.0 ms over 1,000 requests")
     assert "speed-up 0.25" in result.finding("Speed")
     assert result.finding("Baseline").startswith("PASS Baseline: quiet hour, of 1,000 requests")
+
+
+@pytest.mark.parametrize(("prompt_tokens", "level"), [(6400, "WARN"), (2100, "PASS")])
+async def test_a_baseline_of_other_prompts_is_a_warning(
+    predictor: Predictor, run: Check, tmp_path: Path, prompt_tokens: int, level: str
+) -> None:
+    labels = 'engine="0",model_name="tiny"'
+    first = "vllm:time_to_first_token_seconds"
+    lines = [
+        f'{first}_bucket{{{labels},le="+Inf"}} 1000',
+        f"{first}_sum{{{labels}}} 50",
+        f"{first}_count{{{labels}}} 1000",
+    ]
+    lines.append(f"vllm:prompt_tokens_total{{{labels}}} {1000 * prompt_tokens}")
+    predictor.bodies = [timed(0.011) + "\n".join([*lines, ""]).encode()]
+    counts = Counts(prompt_tokens=2_000_000.0, first_tokens=1000.0)
+    result = await run(predictor.url, baseline_path=recorded(tmp_path, 0.02, counts=counts))
+    assert result.code == (2 if level == "WARN" else 0)
+    assert "Verdict: healthy" in result.text
+    flat = " ".join(result.text.split())
+    said = "WARN Prompt length: prompts are 3.2 times as long as those of the baseline (6,400 tokens, there 2,000): its"
+    assert (said in flat) is (level == "WARN")
+    assert ("Next: Record a baseline with prompts of this length" in flat) is (level == "WARN")
 
 
 async def test_a_baseline_of_another_model_is_not_compared(predictor: Predictor, run: Check, tmp_path: Path) -> None:

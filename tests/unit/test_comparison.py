@@ -175,6 +175,27 @@ def test_what_is_not_like_for_like_is_flagged(changes: dict[str, Any], code: str
     assert all(flag.message and flag.action for flag in comparison.flags)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (
+            900.0,
+            "prompts are 3.0 times as long as those of the baseline (900 tokens, there 300): the speed-up compares",
+        ),
+        (
+            150.0,
+            "prompts are 0.50 times as long as those of the baseline (150 tokens, there 300): the speed-up compares",
+        ),
+        (400.0, "the mean prompt has 300 tokens in the baseline, 400 in the candidate: time to first token"),
+    ],
+)
+def test_prompts_of_another_length_are_other_work(tokens: float, words: str) -> None:
+    other = replace(FASTER, counts=replace(FASTER.counts, prompt_tokens=1000 * tokens))
+    (flag,) = (flag for flag in compare(PLAIN, other).flags if flag.code == "prompts_differ")
+    assert flag.message.startswith(words)
+    assert "decide nothing" in flag.message
+
+
 def test_another_spelling_is_no_other_hardware() -> None:
     changes = context(hardware=" 1 X l4  24 gb", model="/models/llama-3.1-8b/")
     assert codes(compare(PLAIN, replace(FASTER, **changes))) == set()

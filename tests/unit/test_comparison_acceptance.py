@@ -8,13 +8,15 @@ import msgspec
 import pytest
 
 from builders import known
-from recordings import CONTEXT, recording
+from recordings import CONTEXT, loaded, recording
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.acceptance import AcceptanceChange
 from specdec_exporter.comparison.compare import Comparison, compare
+from specdec_exporter.comparison.several import compare_several
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.predictor.quantization import Quantization, quantization_of, without_precision
 from specdec_exporter.speculation.estimate import difference, proportion
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.comparison import as_markdown
 
@@ -46,6 +48,53 @@ def test_a_drop_of_more_than_five_points_is_found(acceptance: float, outcome: st
     assert known(change.difference).value == pytest.approx(acceptance - 0.7)
     assert comparison.decision.regression is regression
     assert any(reason.startswith("acceptance: ") for reason in comparison.decision.reasons)
+
+
+ADAPTIVE = f"""{CONTEXT.command} --speculative-config '{{"enable_adaptive_verification": true}}'"""
+
+
+@pytest.mark.parametrize("sides", [("baseline",), ("candidate",), ("baseline", "candidate")])
+def test_drafts_of_which_only_part_is_verified_have_no_acceptance_to_compare(sides: tuple[str, ...]) -> None:
+    """As counted, acceptance falls from 70 % to 40 %; nothing says that it did."""
+    pair = {name: speculating(rate) for name, rate in (("baseline", 0.7), ("candidate", 0.4))}
+    full, fallen = compared(pair["baseline"], pair["candidate"])
+    assert fallen.outcome == "dropped"
+    for name in sides:
+        pair[name] = msgspec.structs.replace(pair[name], context=msgspec.structs.replace(CONTEXT, command=ADAPTIVE))
+    comparison, change = compared(pair["baseline"], pair["candidate"])
+    assert (change.outcome, change.difference, change.undecided_because) == ("undecided", None, PARTLY_VERIFIED)
+    assert not comparison.decision.regression
+    (flag,) = (flag for flag in comparison.flags if flag.code == "partly_verified")
+    assert flag.message == f"{' and '.join(sides)}: {PARTLY_VERIFIED}"
+    for name in ("baseline", "candidate"):
+        shown, before = getattr(comparison, name), getattr(full, name)
+        assert shown.mean_acceptance_length == before.mean_acceptance_length is not None
+        assert known(shown.figures).tokens_per_step == known(before.figures).tokens_per_step
+        if name in sides:
+            assert (shown.acceptance_ratio, known(shown.figures).acceptance_ratio) == (None, None)
+            assert known(shown.figures).per_position == known(before.figures).per_position[:1]
+    assert PARTLY_VERIFIED in as_markdown(comparison)
+
+
+def test_no_k_is_advised_by_a_curve_of_which_only_part_was_verified() -> None:
+    """The measured speed-up decides as before; what follows of the curve is silent."""
+    plain = loaded("plain", {8.0: 0.02}, intervals=60)
+    curve, steps = (0.5, 0.05, 0.01), {8.0: 0.04}
+    full = loaded("full", steps, curve, intervals=60)
+    context = msgspec.structs.replace(CONTEXT, command=ADAPTIVE)
+    partly = loaded("partly", steps, curve, intervals=60, context=context)
+    before, after = (compare(plain, each, load_policy()) for each in (full, partly))
+    assert before.decision.action.startswith("The best k is 0 or 1")
+    assert after.decision.action == "Switch speculation off at this load, or record another k."
+    assert after.speedup.at_like_load is not None
+    assert (after.speedup.draft_cost_ratio, after.speedup.break_even_acceptance_ratio) == (None, None)
+    assert known(after.speedup.break_even_acceptance_length).value == pytest.approx(
+        known(before.speedup.break_even_acceptance_length).value, rel=0.02
+    )
+    assert not any(reason.startswith("acceptance of the candidate") for reason in after.decision.reasons)
+    (line,) = compare_several([plain, partly], load_policy()).lines
+    assert {(each.acceptance_ratio, each.draft_cost_ratio) for each in line.by_load} == {(None, None)}
+    assert all(each.speedup for each in line.by_load)
 
 
 def test_few_drafts_show_no_drop() -> None:

@@ -200,6 +200,44 @@ def test_the_blocks_of_a_recording_add_up_to_it(polls: list[tuple[int, int]]) ->
     assert parse_baseline(to_yaml(found).encode()) == found
 
 
+def asked(polls: list[tuple[int, int, int]], *, lengths: bool) -> list[Snapshot]:
+    """One engine; between two polls so many requests with prompts and answers of so many tokens begin and finish."""
+    shots, total, prompts, answers = [], 0, 0, 0
+    for requests, prompt, answer in [(5, 1000, 1000), *polls]:  # the first ones are before the recording
+        total, prompts, answers = total + requests, prompts + requests * prompt, answers + requests * answer
+        known = {"prompt_length": prompts, "generation_length": answers} if lengths else {}
+        shots.append(
+            msgspec.structs.replace(
+                engine(10.0 * total, requests=total),
+                prompt_tokens=float(prompts),
+                generation_tokens=float(answers),
+                **{name: Histogram((INF,), (float(total),), float(tokens)) for name, tokens in known.items()},
+            )
+        )
+    return [snapshot(shot) for shot in shots]
+
+
+@pytest.mark.parametrize("lengths", [True, False])
+def test_a_block_knows_the_mean_length_of_its_prompts_and_contexts(lengths: bool) -> None:
+    found = recorded(*asked([(2, 100, 50), (0, 0, 0), (6, 7000, 333)], lengths=lengths))
+    assert [block.mean_prompt_tokens for block in found.blocks] == [100.0, None, 7000.0]
+    assert [block.mean_context_tokens for block in found.blocks] == [150.0, None, 7333.0]
+    assert (found.mean_prompt_tokens, found.mean_context_tokens) == (5275.0, 5537.25)
+    assert parse_baseline(to_yaml(found).encode()) == found
+
+
+@pytest.mark.parametrize("lengths", [True, False])
+def test_blocks_that_are_joined_have_the_mean_of_all_their_requests(lengths: bool) -> None:
+    found = recorded(*asked([(1, 100, 10), (3, 500, 30)] * 24, lengths=lengths))
+    assert [block.mean_prompt_tokens for block in found.blocks] == [400.0] * 24
+    assert [block.mean_context_tokens for block in found.blocks] == [425.0] * 24
+
+
+def test_a_recording_of_a_day_of_long_prompts_is_a_small_file() -> None:
+    polls = [(20 + number % 7, 30_000 + number, 700 + number % 11) for number in range(500)]
+    assert len(to_yaml(recorded(*asked(polls, lengths=True)))) < 40_000
+
+
 def test_the_blocks_of_a_day_are_as_few_and_of_one_length() -> None:
     blocks: Blocks[float] = Blocks()
     for _ in range(24 * 720):

@@ -199,9 +199,9 @@ def test_requests_are_told_apart_by_temperature() -> None:
         response([(2, 3)], name="unknown"),
         temperatures={"greedy": 0.0, "warm": 0.72, "hot": 9.0},
     )
-    found = {(each.temperature, each.at_least): each.group.acceptance_ratio for each in analysis.by_temperature}
-    assert found == {(0.0, False): 1.0, (0.7, False): pytest.approx(1 / 3), (2.0, True): 0.0}
-    assert analysis.requests_without_temperature == 1
+    found = {each.value: each.group.acceptance_ratio for each in analysis.groups if each.by == "temperature"}
+    third = pytest.approx(1 / 3)
+    assert found == {"0": 1.0, "(0.5,0.8]": third, ">1": 0.0, "unknown": pytest.approx(2 / 3)}
 
 
 # --- kinds of requests ---
@@ -212,6 +212,67 @@ def request(**known: object) -> ResponseSpeculation:
     counts = {"drafts": 1, "draft_tokens": 1, "accepted_tokens": 1, "num_speculative_tokens": 1}
     fields = {"request_id": "cmpl-1", "steps_by_accepted": (0, 1), **counts, **known}
     return ResponseSpeculation(**fields)  # type: ignore[arg-type]
+
+
+def of_length(tokens: int | None, accepted: int, requests: int = 20) -> list[dict[str, Any]]:
+    """Requests with a prompt of this length; they accept so many of 100 draft tokens, give or take one."""
+    found = []
+    for number in range(requests):
+        this = accepted + number % 3 - 1
+        saved = response([(1, 1)] * this + [(0, 1)] * (100 - this), k=1)
+        found.append(saved if tokens is None else saved | {"usage": {"prompt_tokens": tokens}})
+    return found
+
+
+def test_requests_are_told_apart_by_the_length_of_their_prompts() -> None:
+    lengths = (256, 257, 1024, 1025, 70_000, None, 0, -1, True, "9", 1e300)
+    responses = [{**of_length(None, 50, 1)[0], "usage": {"prompt_tokens": tokens}} for tokens in lengths]
+    analysis = told(*responses, {**of_length(None, 50, 1)[0], "usage": "none"})
+    found = {each.value: each.group.requests for each in analysis.groups if each.by == "prompt_length"}
+    assert found == {"1 to 256": 1, "257 to 1,024": 2, "1,025 to 4,096": 1, "above 65,536": 1, "unknown": 7}
+
+
+def test_the_time_per_token_of_each_kind_is_that_of_the_responses_with_times() -> None:
+    def timed(milliseconds: object) -> dict[str, Any]:
+        (saved,) = of_length(9, 50, 1)
+        saved["metrics"]["mean_itl_ms"] = milliseconds
+        return saved
+
+    (group,) = (
+        each.group for each in told(*map(timed, (20.0, 40, None, -5, "x", True))).groups if each.by == "prompt_length"
+    )
+    assert group.time_per_output_token_seconds == pytest.approx(0.03)
+
+
+def test_long_prompts_that_accept_less_beyond_chance_are_a_finding() -> None:
+    (finding,) = told(*of_length(100, 70), *of_length(5000, 60), *of_length(20_000, 41)).findings
+    assert finding.level == "WARN"
+    assert finding.found == (
+        "long prompts gain less: requests with 16,385 to 65,536 prompt tokens accept 41% of their draft tokens on "
+        "average, those with 1 to 256 accept 70%"
+    )
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        pytest.param([*of_length(100, 70), *of_length(20_000, 66)], id="less than counts"),
+        pytest.param([*of_length(100, 41), *of_length(20_000, 70)], id="more"),
+        pytest.param([*of_length(100, 70), *of_length(20_000, 41, 9)], id="few requests"),
+        pytest.param([*of_length(None, 70), *of_length(20_000, 41)], id="unknown lengths"),
+        pytest.param(
+            [
+                each
+                for rate in range(8, 98, 5)
+                for length in (100, 20_000)
+                for each in of_length(length, rate - 6 * (length > 100), 1)
+            ],
+            id="chance",
+        ),
+    ],
+)
+def test_other_lengths_are_none(responses: list[dict[str, Any]]) -> None:
+    assert told(*responses).findings == ()
 
 
 def test_many_tenants_are_one_group_and_no_request_is_lost() -> None:

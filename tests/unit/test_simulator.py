@@ -27,7 +27,7 @@ from demo.simulator.scenario import (
     Restart,
 )
 from demo.simulator.server import serving
-from demo.simulator.settings import SettingsError, SimulatorSettings, load_settings
+from demo.simulator.settings import LatencyModel, SettingsError, SimulatorSettings, load_settings
 from demo.simulator.totals import Totals
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
 from specdec_exporter.predictor.log.logline import parse_line
@@ -104,6 +104,31 @@ def test_a_collapse_begins_and_ends_on_time() -> None:
         run.advance_to(end)
         found = (totals(run).accepted_tokens - before[0]) / (totals(run).draft_tokens - before[1])
         assert found == pytest.approx(ratio, abs=0.03)
+
+
+TRIMMED: dict[str, Any] = {
+    "k": 7,
+    "acceptance": (0.72, 0.52, 0.37, 0.27, 0.19, 0.14, 0.1),
+    "latency": LatencyModel(draft_token_seconds=0.0005, batched_token_seconds=0.001),
+    "adaptive_verification": True,
+}
+
+
+@pytest.mark.parametrize(("load", "verified"), [(1, 7), (16, 1), (48, 0)])
+def test_a_busy_step_verifies_less_of_each_draft_and_counts_all_of_it(load: int, verified: int) -> None:
+    trimmed, whole = (
+        engine(60, **(TRIMMED | changed), load=load) for changed in ({}, {"adaptive_verification": False})
+    )
+    counted = totals(trimmed)
+    expected = TRIMMED["acceptance"][:verified] + (0.0,) * (7 - verified)
+    assert [count / counted.drafts for count in counted.accepted_per_position] == pytest.approx(expected, abs=0.03)
+    assert counted.draft_tokens == counted.drafts * 7
+    faster = counted.generation_tokens / totals(whole).generation_tokens
+    assert faster == 1 if verified == 7 else faster > 1.2
+    arguments = [line for line in log_lines(trimmed) if "enable_adaptive_verification" in line]
+    assert len(arguments) == 1  # vLLM's engine-init line does not have it
+    assert "non-default args: " in arguments[0]
+    assert "adaptive" not in "".join(log_lines(whole))
 
 
 def test_a_restarted_process_begins_after_the_last_answer_of_the_one_before() -> None:

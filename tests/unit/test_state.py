@@ -53,6 +53,7 @@ def test_the_window_is_what_happened_between_two_fetches(state: PredictorState, 
     assert window.conditional == pytest.approx((0.9, 7 / 9, 6 / 7))
     assert window.tokens_per_step == pytest.approx(3.2)
     assert not window.short_drafts
+    assert window.mean_prompt_tokens == 8.0
     assert state.state == "drafting"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from builders import known
 from specdec_exporter.histogram import Histogram
@@ -239,6 +241,46 @@ def test_more_load_than_at_baseline_explains_a_slower_service(
         generation_tokens=10 * 50_000.0 * more_requests / more_tokens,
     )
     assert judged("drafting", seen, method(None), 3, baseline).code == code
+
+
+def asking(prompt_tokens: float, requests: float, **more: Any) -> Figures:
+    """Figures of requests with prompts of this mean length."""
+    return replace(drafted(0.8, **more), mean_prompt_tokens=prompt_tokens, requests=requests)
+
+
+@pytest.mark.parametrize("speculative", [False, True])
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (6400.0, "prompts are 3.2 times as long as those of the baseline (6,400 tokens, there 2,000)"),
+        (3010.0, "prompts are 1.5 times as long as those of the baseline (3,010 tokens, there 2,000)"),
+        (500.0, "prompts are 0.25 times as long as those of the baseline (500 tokens, there 2,000)"),
+        (2900.0, None),
+        (1400.0, None),
+    ],
+)
+def test_a_verdict_against_a_baseline_of_other_prompts_says_so(
+    now: float, words: str | None, speculative: bool
+) -> None:
+    baseline = DecodingBaseline(0.02, 5000, speculative=speculative, mean_prompt_tokens=2000.0)
+    unknown = replace(baseline, mean_prompt_tokens=None)
+    seen = asking(now, 300, seconds=0.015)
+    evidence = Evidence(state="drafting", figures=seen, num_speculative_tokens=3, baseline=baseline)
+    judgement, plain = judge(evidence, POLICY), judge(replace(evidence, baseline=unknown), POLICY)
+    found = [finding for finding in judgement.findings if finding.subject == "Prompt length"]
+    assert [finding.found for finding in found] == (
+        [f"{words}: its speed was recorded with other prompts"] if words else []
+    )
+    assert all(finding.level == "WARN" and finding.action for finding in found)
+    assert judgement.verdict.reasons == tuple(finding.found for finding in judgement.findings)
+    assert judgement.verdict.code == plain.verdict.code
+    assert not [finding for finding in plain.findings if finding.subject == "Prompt length"]
+
+
+def test_a_few_requests_tell_nothing_of_the_length_of_prompts() -> None:
+    baseline = DecodingBaseline(0.02, 5000, speculative=False, mean_prompt_tokens=2000.0)
+    verdict = judged("drafting", asking(9000.0, 9, seconds=0.015), method(None), 3, baseline)
+    assert not [reason for reason in verdict.reasons if "prompts" in reason]
 
 
 def test_harm_must_be_more_than_chance() -> None:

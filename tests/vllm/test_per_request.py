@@ -100,8 +100,9 @@ def test_saved_responses_sum_up_to_the_counters(installation: Installation, mode
     # Drafts are short here, so only the steps tell what was offered.
     assert counted.draft_tokens < K * counted.drafts
     assert every["exact"]["requests"] == every["drafted_requests"]
-    by_temperature = {group["temperature"]: group["group"]["requests"] for group in summary["by_temperature"]}
-    assert by_temperature == {0.0: 5, 0.7: 1}
-    assert summary["requests_without_temperature"] == 0
+    kinds = {(each["by"], each["value"]): each["group"]["requests"] for each in summary["groups"]}
+    temperatures = {value: requests for (by, value), requests in kinds.items() if by == "temperature"}
+    assert temperatures == {"0": 5, "(0.5,0.8]": 1}
+    assert ("prompt_length", "unknown") not in kinds
     report = run("analyze", str(server.log_path), "--responses", str(responses))
     assert "By temperature" in report.stdout

@@ -62,6 +62,7 @@ def _startup(engine: Engine, at: float) -> Iterator[str]:
             "method": settings.method,
             **({"model": draft} if (draft := _draft_model(settings)) else {}),
             "num_speculative_tokens": settings.k,
+            **({"enable_adaptive_verification": True} if settings.adaptive_verification else {}),
         }
     yield f"{_prefix(engine, at, source=('api_utils.py', 286))}non-default args: {arguments}"
     for index in range(settings.engines):

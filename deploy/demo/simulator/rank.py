@@ -38,7 +38,7 @@ class Rank:
     ) -> None:
         self.index = index
         self.totals = Totals(release, len(settings.rates), settings.max_model_len)
-        self.window = self._new_window(now)
+        self.window = Window(since=now, accepted_per_position=[0] * len(settings.rates))
         self.seen_request = False
         self._settings = settings
         self._v0 = release.generation == "v0"
@@ -47,6 +47,7 @@ class Rank:
         self._prefilling: list[tuple[float, int, Request]] = []
         self._decoding: list[Request] = []
         self._step: list[tuple[Request, int]] = []
+        self._depth = settings.k
         self._step_ends_at = NEVER
         self._sequence = 0
 
@@ -93,11 +94,9 @@ class Rank:
 
     def take_window(self, now: float) -> Window:
         """Return the counts of drafts since the last call (or start), and begin new ones."""
-        window, self.window = self.window, self._new_window(now)
+        window = self.window
+        self.window = Window(since=now, accepted_per_position=[0] * len(window.accepted_per_position))
         return window
-
-    def _new_window(self, now: float) -> Window:
-        return Window(since=now, accepted_per_position=[0] * len(self.totals.accepted_per_position))
 
     def _admit(self, now: float, conditions: Conditions) -> None:
         latency = self._settings.latency
@@ -121,21 +120,32 @@ class Rank:
         return self._emit(request, 1, now)
 
     def _start_step(self, now: float, conditions: Conditions) -> None:
-        rng, latency = self._rng, self._settings.latency
+        rng, sigma = self._rng, self._settings.latency.step_sigma
         # A slow request takes part in some of the steps only, so it does not delay the others.
         batch = [r for r in self._decoding if r.slow_factor <= 1 or rng.random() * r.slow_factor < 1]
-        self._step = step = []
-        longest = drafted = 0
-        for request in batch:
-            length = self._draft_length(conditions)
-            step.append((request, length))
-            drafted += length
-            longest = max(longest, length)
+        lengths = [self._draft_length(conditions) for _ in batch]
+        self._step = list(zip(batch, lengths, strict=True))
+        if self._settings.adaptive_verification:
+            self._depth = self._best_depth(lengths, conditions.rates)
+        jitter = rng.lognormvariate(0.0, sigma) if sigma else 1.0
+        self._step_ends_at = now + self._step_seconds(lengths, self._depth) * jitter * conditions.latency_factor
+
+    def _best_depth(self, lengths: list[int], rates: tuple[float, ...]) -> int:
+        """Return how many tokens of each draft to verify, for the most tokens per second.
+
+        vLLM (0.28.0 to 0.33.0) chooses so by its confidence in each token (``adaptive_verification.py``); here it knows
+        the rates. It may verify nothing.
+        """
+        depths = range(len(rates) + 1)
+        expected = [sum(1 + sum(rates[: min(length, depth)]) for length in lengths) for depth in depths]
+        return max(depths, key=lambda depth: expected[depth] / self._step_seconds(lengths, depth))
+
+    def _step_seconds(self, lengths: list[int], depth: int) -> float:
+        latency, longest = self._settings.latency, max(lengths, default=0)
         seconds = latency.step_seconds + latency.draft_token_seconds * longest
-        seconds += latency.request_seconds * max(0, len(batch) - 1)
-        seconds += latency.batched_token_seconds * (drafted - longest)
-        jitter = rng.lognormvariate(0.0, latency.step_sigma) if latency.step_sigma else 1.0
-        self._step_ends_at = now + seconds * jitter * conditions.latency_factor
+        seconds += latency.request_seconds * max(0, len(lengths) - 1)
+        verified = sum(min(length, depth) for length in lengths)
+        return seconds + latency.batched_token_seconds * max(0, verified - longest)
 
     def _draft_length(self, conditions: Conditions) -> int:
         settings, rng = self._settings, self._rng
@@ -163,17 +173,14 @@ class Rank:
     def _verify(self, draft_length: int, conditions: Conditions) -> int:
         """Count one draft and return its accepted tokens. One draw decides: rates are unconditional and never rise."""
         rates, draw, accepted = conditions.rates, self._rng.random(), 0
-        totals, window = self.totals, self.window
-        while accepted < draft_length and draw < rates[accepted]:
-            totals.accepted_per_position[accepted] += 1
-            window.accepted_per_position[accepted] += 1
+        while accepted < min(draft_length, self._depth) and draw < rates[accepted]:
             accepted += 1
-        totals.drafts += 1
-        totals.draft_tokens += draft_length
-        totals.accepted_tokens += accepted
-        window.drafts += 1
-        window.draft_tokens += draft_length
-        window.accepted_tokens += accepted
+        for counts in (self.totals, self.window):
+            counts.drafts += 1
+            counts.draft_tokens += draft_length  # what is not verified counts as drafted
+            counts.accepted_tokens += accepted
+            for position in range(accepted):
+                counts.accepted_per_position[position] += 1
         if self._v0:
             self._count_v0(accepted, draft_length, rates)
         return accepted

@@ -95,14 +95,7 @@ class _Predictor:
 
     async def _models(self, _: web.Request) -> web.Response:
         settings = self.engine.settings
-        model = {
-            "id": settings.model_name,
-            "object": "model",
-            "created": int(self.engine.start_unix),
-            "owned_by": "specdec-exporter simulator",
-            "root": settings.model,
-            "max_model_len": settings.max_model_len,
-        }
+        model = {"id": settings.model_name, "owned_by": "specdec-exporter simulator", "root": settings.model}
         return web.json_response({"object": "list", "data": [model]})
 
     async def _metrics(self, _: web.Request) -> web.Response:

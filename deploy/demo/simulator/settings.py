@@ -25,9 +25,9 @@ class LatencyModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Durations in simulated seconds. One engine step serves every decoding request.
 
     A step takes ``step_seconds`` + ``draft_token_seconds`` per token of its longest draft + ``request_seconds`` for
-    every request after the first + ``batched_token_seconds`` for every token of the other drafts, times a lognormal
-    factor of ``step_sigma``. Prefill is lognormal around ``prefill_seconds``. ``tail_share`` of the requests are
-    ``tail_factor`` times slower, in prefill and in decoding.
+    every request after the first + ``batched_token_seconds`` for every verified token of the other drafts, times a
+    lognormal factor of ``step_sigma``. Prefill is lognormal around ``prefill_seconds``. ``tail_share`` of the requests
+    are ``tail_factor`` times slower, in prefill and in decoding.
     """
 
     step_seconds: Positive = 0.02
@@ -46,7 +46,8 @@ class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     ``method`` is ``None`` if speculation is off. ``acceptance`` is the mean rate of a geometric curve over ``k``
     positions, or the unconditional rates of the positions. ``short_draft_share`` of the drafts are shorter than ``k``,
-    and ``no_draft_share`` of the request-steps have no draft, as with ngram.
+    and ``no_draft_share`` of the request-steps have no draft, as with ngram. ``adaptive_verification`` (since 0.28.0):
+    a busy step verifies only the first tokens of each draft, if ``batched_token_seconds`` makes that pay.
     """
 
     vllm_version: str = "0.32.0"
@@ -59,6 +60,7 @@ class SimulatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     acceptance: Acceptance = 0.72
     short_draft_share: Share = 0.0
     no_draft_share: Share = 0.0
+    adaptive_verification: bool = False
     engines: Count = 1
 
     load: str | int = "4/s"  # requests per second, or a number of concurrent requests (16)

@@ -10,17 +10,12 @@ from itertools import accumulate
 from demo.simulator.shapes import Release, length_bounds
 
 
-@dataclasses.dataclass(slots=True)
 class Histogram:
     """Counts values at or below each of ``bounds``."""
 
-    bounds: tuple[float, ...]
-    sum: float = 0.0
-    _counts: list[int] = dataclasses.field(init=False)  # per bucket, not cumulative; the last has no bound
-
-    def __post_init__(self) -> None:
-        """Start with empty buckets."""
-        self._counts = [0] * (len(self.bounds) + 1)
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds, self.sum = bounds, 0.0
+        self._counts = [0] * (len(bounds) + 1)  # per bucket, not cumulative; the last has no bound
 
     def observe(self, value: float) -> None:
         """Count a value; one equal to a bound is at most that bound."""

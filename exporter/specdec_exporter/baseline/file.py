@@ -18,7 +18,8 @@ import msgspec
 
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
-from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.predictor.speculativeconfig import deployment_of
+from specdec_exporter.speculation.acceptance import SCALARS, Counts, ratio
 from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin
 
 # The service level indicators of a baseline: field of a baseline -> field of a snapshot.
@@ -53,7 +54,9 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """One of the consecutive parts of a recording, of about equal length: increases over ``seconds`` of wall clock.
 
     The scatter of the blocks tells how far a figure of the whole recording is from chance, whatever requests have in
-    common: a batch, a burst, an hour. A histogram without requests in the block has zero counts.
+    common: a batch, a burst, an hour. A histogram without requests in the block has zero counts. ``mean_prompt_tokens``
+    is of the requests with a first token in the block. ``mean_context_tokens``, prompt and answer, is of those that
+    finished in it.
     """
 
     seconds: float
@@ -61,9 +64,11 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     time_to_first_token_seconds: Histogram | None = None
     time_per_output_token_seconds: Histogram | None = None
     request_latency_seconds: Histogram | None = None
+    mean_prompt_tokens: float | None = None
+    mean_context_tokens: float | None = None
 
     def __add__(self, other: Block) -> Block:
-        """Sum of two neighbours; keep a figure that only one of them knows."""
+        """Sum of two neighbours, without means; keep a figure that only one of them knows."""
         pairs = {sli: (getattr(self, sli), getattr(other, sli)) for sli in SLIS}
         return Block(
             seconds=self.seconds + other.seconds,
@@ -108,11 +113,36 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         """``recorded_at`` as Unix time."""
         return datetime.fromisoformat(self.recorded_at).timestamp()
 
+    @property
+    def adaptive_verification(self) -> bool:
+        """Whether its command made vLLM verify only part of each draft: it counts all of it as drafted."""
+        return bool(deployment_of(self.context.command).adaptive_verification)
+
+    @property
+    def mean_prompt_tokens(self) -> float | None:
+        """Mean prompt tokens of a request: as a running predictor's counters tell it, else of the finished requests."""
+        found = ratio(self.counts.prompt_tokens, self.counts.first_tokens)
+        return found or (self.prompt_length.mean if self.prompt_length else None)
+
+    @property
+    def mean_context_tokens(self) -> float | None:
+        """Mean prompt and generated tokens of a request: of the finished requests, else by the counters."""
+        if self.prompt_length and self.generation_length:
+            return self.prompt_length.mean + self.generation_length.mean
+        return context_by_counters(self.counts)
+
     def histograms(self) -> Iterator[tuple[str, Histogram]]:
         """Yield each recorded SLI and its histogram."""
         for sli in SLIS:
             if (histogram := getattr(self, sli)) is not None:
                 yield sli, histogram
+
+
+def context_by_counters(counts: Counts) -> float | None:
+    """Return the mean context by counters, which count the tokens of requests that have not finished too."""
+    if counts.prompt_tokens is None or counts.generation_tokens is None:
+        return None
+    return ratio(counts.prompt_tokens + counts.generation_tokens, counts.first_tokens)
 
 
 def as_utc(moment: datetime) -> str:
@@ -134,7 +164,8 @@ _THROUGHPUT = (
     "step_seconds",
     "preemptions",
 )
-# The counts of the blocks of time.
+# The counts and the means of the blocks of time.
+MEANS_OF_TIME = ("mean_prompt_tokens", "mean_context_tokens")
 COUNTS_OF_TIME = tuple(name for name in (*_ACCEPTANCE, *_THROUGHPUT) if name in SCALARS)
 
 
@@ -175,6 +206,9 @@ def _blocks_document(blocks: Sequence[Block]) -> dict[str, Any]:
     if not blocks:
         return {}
     document: dict[str, Any] = _columns(blocks, COUNTS_OF_TIME)
+    for name in MEANS_OF_TIME:
+        values = [_plain(getattr(block, name)) for block in blocks]
+        document[name] = values if any(values) else None
     for sli in SLIS:
         found = [each for block in blocks if (each := getattr(block, sli)) is not None]
         if len(found) == len(blocks):

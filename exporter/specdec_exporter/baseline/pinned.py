@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline
@@ -55,15 +56,21 @@ class PinnedBaseline:
         found = ratio(amount(latency), self.baseline.duration_seconds) if latency else None
         return found if found and found < math.inf else None  # absurd numbers of an edited file may overflow
 
-    @property
+    @cached_property
     def acceptance_ratio(self) -> float | None:
-        """Accepted draft tokens / draft tokens; ``None`` if recorded without speculation."""
+        """Accepted draft tokens / draft tokens; ``None`` without speculation, or with adaptive verification."""
+        if self.baseline.adaptive_verification:
+            return None
         return acceptance_ratio(self.baseline.counts.accepted_tokens, self.baseline.counts.draft_tokens)
+
+    @property
+    def _speculative(self) -> bool:
+        return bool(self.baseline.counts.draft_tokens)
 
     @property
     def step_times(self) -> StepTimes | None:
         """Step times without drafts, by load; ``None`` if it was recorded with drafts, or without loads."""
-        return self._step_times if self._step_times.points and self.acceptance_ratio is None else None
+        return self._step_times if self._step_times.points and not self._speculative else None
 
     @property
     def decoding(self) -> DecodingBaseline | None:
@@ -76,11 +83,12 @@ class PinnedBaseline:
             requests=histogram.count if histogram else 0.0,
             times=histogram,
             mean_acceptance_length=self.mean_acceptance_length,
-            speculative=self.acceptance_ratio is not None,
+            speculative=self._speculative,
             model_name=self.fit.model_name,
             step_times=self.step_times,
             seconds=self.baseline.duration_seconds,
             generation_tokens=self.baseline.counts.generation_tokens,
+            mean_prompt_tokens=self.baseline.mean_prompt_tokens,
         )
 
     @property

@@ -19,7 +19,7 @@ import msgspec
 
 from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block, Context, as_utc
 from specdec_exporter.baseline.prometheusapi import Prometheus, Series, Steps
-from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
+from specdec_exporter.baseline.recording import Contexts, Increases, of_v0, total_of, with_increases
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
@@ -178,16 +178,19 @@ class _Range:
             ),
             requests_finished=await self._total("requests_finished"),
         )
-        found = found._replace(blocks=await self._blocks(found.histograms, covered_seconds))
+        blocks, contexts = await self._blocks(found.histograms, covered_seconds)
+        found = found._replace(blocks=blocks, contexts=contexts)
         if self.v0:
             return of_v0(found)
         return found._replace(by_load=await self._by_load(max(len(curves), self._engines)))
 
-    async def _blocks(self, whole: Mapping[str, Histogram], covered_seconds: float) -> tuple[Block, ...]:
+    async def _blocks(
+        self, whole: Mapping[str, Histogram], covered_seconds: float
+    ) -> tuple[tuple[Block, ...], tuple[Contexts, ...]]:
         """Return blocks of equal length, each of some scrapes. Time in which nothing was scraped is in none."""
         steps = min(MAX_BLOCKS, int(covered_seconds / await self._step_seconds(_MAX_STEPS)))
         if not steps:
-            return ()
+            return (), ()
         step = math.floor(covered_seconds * 1000 / steps) / 1000
 
         async def summed(field: str, part: str) -> dict[float | None, Mapping[float, float]]:
@@ -198,10 +201,12 @@ class _Range:
         sources = {sli: source for sli, source in HISTOGRAMS.items() if sli in whole}
         sums = {sli: (await summed(source, "sum")).get(None, {}) for sli, source in sources.items()}
         buckets = {sli: await summed(source, "bucket") for sli, source in sources.items()}
-        blocks = []
+        finished = (await summed("prompt_length", "count")).get(None, {})
+        lengths = [(await summed(name, "sum")).get(None, {}) for name in LENGTHS]
+        blocks, contexts = [], []
         for time in sorted(counts["generation_tokens"]):
             known: dict[str, Any] = {name: values[time] for name, values in counts.items() if time in values}
-            histograms = {
+            histograms: dict[str, Any] = {
                 sli: Histogram(
                     whole[sli].bounds,
                     tuple(found.get(bound, {}).get(time, 0.0) for bound in whole[sli].bounds),
@@ -210,7 +215,8 @@ class _Range:
                 for sli, found in buckets.items()
             }
             blocks.append(Block(seconds=step, counts=Counts(**known), **histograms))
-        return tuple(blocks)
+            contexts.append(Contexts(finished.get(time, 0.0), sum(each.get(time, 0.0) for each in lengths)))
+        return tuple(blocks), tuple(contexts)
 
     async def _by_load(self, most_series: int) -> tuple[LoadBin, ...]:
         """Sort the steps of each engine by its concurrency, in the order of time.

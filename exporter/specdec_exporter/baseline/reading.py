@@ -21,6 +21,7 @@ from specdec_exporter.baseline.file import (
     FACTS,
     LENGTHS,
     MAX_TEXT,
+    MEANS_OF_TIME,
     SLIS,
     Baseline,
     Block,
@@ -201,6 +202,8 @@ class _Blocks(_Columns, frozen=True, kw_only=True):
     steps: Amounts | None = None
     step_seconds: Amounts | None = None
     preemptions: Amounts | None = None
+    mean_prompt_tokens: tuple[Amount | None, ...] | None = None
+    mean_context_tokens: tuple[Amount | None, ...] | None = None
     time_to_first_token_seconds: _Histograms | None = None
     time_per_output_token_seconds: _Histograms | None = None
     request_latency_seconds: _Histograms | None = None
@@ -210,7 +213,11 @@ class _Blocks(_Columns, frozen=True, kw_only=True):
         if self == _Blocks():
             return ()
         counts = self.counts(COUNTS_OF_TIME)
-        columns = {}
+        columns: dict[str, Sequence[Any]] = {}
+        for name in MEANS_OF_TIME:
+            if (means := getattr(self, name)) is not None:
+                _check_lengths({name: means}, len(counts))
+                columns[name] = means
         for sli in SLIS:
             whole: _Histogram | None = getattr(latency, sli)
             parts: _Histograms | None = getattr(self, sli)
@@ -223,7 +230,7 @@ class _Blocks(_Columns, frozen=True, kw_only=True):
             if not seconds:
                 raise _wrong(f"seconds[{i}]", "a time above 0 seconds", 0)
         return tuple(
-            Block(seconds=seconds, counts=found, **{sli: each[i] for sli, each in columns.items()})
+            Block(seconds=seconds, counts=found, **{name: each[i] for name, each in columns.items()})
             for i, (seconds, found) in enumerate(zip(self.seconds, counts, strict=True))
         )
 
@@ -338,7 +345,7 @@ def _check_sum(found: Histogram, key: str) -> None:
         raise _wrong(key, f"{low:g} to {high:g}, as the buckets allow", f"{found.sum:g}")
 
 
-def _check_lengths(columns: Mapping[str, Sequence[float]], blocks: int) -> None:
+def _check_lengths(columns: Mapping[str, Sequence[float | None]], blocks: int) -> None:
     for key, values in columns.items():
         if len(values) != blocks:
             raise _wrong(key, f"{blocks} values, one per block", len(values))

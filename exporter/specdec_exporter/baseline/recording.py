@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block
+from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block, context_by_counters
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.processes import Answer, Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.acceptance import SCALARS, Counts, ratio
 from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.figures import counts_of
 from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin, LoadBins
@@ -31,6 +31,22 @@ _TOLERANCE = 0.05
 _DIGITS = 6
 
 
+class Contexts(msgspec.Struct, frozen=True):
+    """Finished requests, and their prompt and generated tokens together; 0 if the predictor does not tell."""
+
+    requests: float
+    tokens: float
+
+    def __add__(self, other: Contexts) -> Contexts:
+        """Sum of two neighbours."""
+        return Contexts(self.requests + other.requests, self.tokens + other.tokens)
+
+    @property
+    def mean(self) -> float | None:
+        """Tokens per request; ``None`` without requests."""
+        return ratio(self.tokens, self.requests)
+
+
 class Increases(NamedTuple):
     """The measured part of a :class:`Baseline`: what happened over the span, ``None`` if not known."""
 
@@ -39,6 +55,7 @@ class Increases(NamedTuple):
     requests_finished: float | None = None
     by_load: tuple[LoadBin, ...] = ()
     blocks: tuple[Block, ...] = ()
+    contexts: tuple[Contexts, ...] = ()  # of each block
 
 
 class Recorder:
@@ -62,6 +79,7 @@ class Recorder:
         self._started = self._at = at
         self._loads = LoadBins()
         self._blocks: Blocks[Block] = Blocks()
+        self._contexts: Blocks[Contexts] = Blocks()
         # Engines that just preempted a request: its wait will count as one step when it goes on.
         self._waiting: set[str] = set()
 
@@ -90,6 +108,7 @@ class Recorder:
         waiting = set()
         pairs = self._pairs(self._last, snapshot)
         self._blocks.add(_block(at - self._at, pairs))
+        self._contexts.add(_contexts(pairs))
         for before, now in pairs:
             load = Load(at - self._at, counts_of(now) - counts_of(before))
             if now.engine not in self._waiting:
@@ -116,6 +135,7 @@ class Recorder:
             requests_finished=_increase(pairs, _finished),
             by_load=self._loads.bins(),
             blocks=tuple(self._blocks.sums),
+            contexts=tuple(self._contexts.sums),
         )
         return of_v0(found) if self._v0 else found
 
@@ -163,8 +183,15 @@ def _counts(pairs: _Pairs) -> Counts:
 
 def _block(seconds: float, pairs: _Pairs) -> Block:
     counts = msgspec.structs.replace(_counts(pairs), accepted_per_position=())
-    found = {field: _sum(field, _increases_of(pairs, source)) for field, source in HISTOGRAMS.items()}
+    found: dict[str, Any] = {field: _sum(field, _increases_of(pairs, source)) for field, source in HISTOGRAMS.items()}
     return Block(seconds=seconds, counts=counts, **found)
+
+
+def _contexts(pairs: _Pairs) -> Contexts:
+    prompts, answers = (_increases_of(pairs, name) for name in LENGTHS)
+    if not prompts or not answers:
+        return Contexts(0.0, 0.0)
+    return Contexts(sum(each.count for each in prompts), sum(each.sum for each in (*prompts, *answers)))
 
 
 def _increases_of(pairs: _Pairs, name: str) -> list[Histogram]:
@@ -225,6 +252,10 @@ def _rounded(value: float) -> float:
     return round(max(value, 0.0), _DIGITS)
 
 
+def _mean(tokens: float | None) -> float | None:
+    return None if tokens is None else round(tokens, 1)
+
+
 def _rounded_bins(bins: Sequence[LoadBin]) -> Iterator[LoadBin]:
     """Round the bins; a block that rounds to nothing would make the file unreadable, so it is left out."""
     for found in map(_rounded_bin, bins):
@@ -247,11 +278,16 @@ def _rounded_blocks(found: Increases) -> Iterator[Block]:
     known = [name for name in SCALARS if getattr(found.counts, name) is not None]
     bounds = {sli: whole.bounds for sli, whole in found.histograms.items() if sli in HISTOGRAMS}
     empty = {sli: Histogram(each, (0.0,) * len(each), 0.0) for sli, each in bounds.items()}
-    for block in found.blocks:
-        counts: dict[str, Any] = {name: getattr(block.counts, name) or 0.0 for name in known}
+    contexts = [each.mean for each in found.contexts]
+    finished = any(contexts)
+    for i, block in enumerate(found.blocks):
+        values: dict[str, Any] = {name: getattr(block.counts, name) or 0.0 for name in known}
+        counts = consistent_counts(Counts(**values))
         yield Block(
             seconds=_rounded(block.seconds) or 10.0**-_DIGITS,
-            counts=consistent_counts(Counts(**counts)),
+            counts=counts,
+            mean_prompt_tokens=_mean(ratio(counts.prompt_tokens, counts.first_tokens)),
+            mean_context_tokens=_mean(contexts[i] if finished else context_by_counters(counts)),
             **{sli: _possible(getattr(block, sli) or nothing) for sli, nothing in empty.items()},
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from specdec_exporter.baseline.file import SLIS, Baseline
 from specdec_exporter.speculation.cost import step_times
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import load_policy
 
 
@@ -19,6 +20,8 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
         found.append(f"{baseline.requests_finished or 0:,.0f} requests: fewer than {few} decide nothing")
     if baseline.counts.draft_tokens and baseline.method is None:
         found.append("speculation's method is not known: only the predictor's log tells it (--predictor.log-path)")
+    if baseline.adaptive_verification:
+        found.append(PARTLY_VERIFIED)
     missing = [sli for sli in SLIS if getattr(baseline, sli) is None]
     found += [f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing]
     return (*found, *_remarks_on_blocks(len(baseline.blocks)), *_remarks_on_load(baseline))

@@ -60,6 +60,7 @@ class _Responses:
     def __init__(self, paths: Sequence[str], header: str | None) -> None:
         self.story = RequestStory(with_header=header is not None)
         self.inputs = ResponseInputs(paths, header=header)
+        self.log = LogStory()
         self._temperatures = RequestTemperatures()
 
     def noting_temperatures(self, events: Iterator[Event]) -> Iterator[Event]:
@@ -79,14 +80,21 @@ class _Responses:
 
     def analysis(self) -> RequestsAnalysis:
         """Return what was read so far."""
-        return self.story.analysis(too_long=self.inputs.counters.oversized_lines)
+        partly = bool(self.log.deployment().adaptive_verification)
+        return self.story.analysis(too_long=self.inputs.counters.oversized_lines, partly_verified=partly)
 
 
 def _write_json_lines(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
     encode = msgspec.json.Encoder().encode
     out = stdout.buffer
-    for event in responses.noting_temperatures(inputs.events(None)) if inputs else ():
-        out.write(encode(event) + b"\n")
+
+    def written(events: Iterator[Event]) -> Iterator[Event]:
+        for event in events:
+            out.write(encode(event) + b"\n")
+            yield event
+
+    if inputs is not None:
+        responses.log.add(written(responses.noting_temperatures(inputs.events(None))))
     for record in responses:
         out.write(encode(record) + b"\n")
     out.write(encode(responses.analysis()) + b"\n")
@@ -98,7 +106,7 @@ def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextI
     from specdec_exporter.terminal.requests import print_requests
 
     if inputs is not None:
-        story = LogStory()
+        story = responses.log
         story.add(responses.noting_temperatures(inputs.events(REPORT_KINDS | {RequestParams})))
         analysis, counters, paths = story.analysis(), inputs.counters, inputs.paths
         write(stdout, lambda console: print_analysis(console, analysis, counters=counters, paths=paths))

@@ -15,6 +15,7 @@ from specdec_exporter.comparison.loads import k_of
 from specdec_exporter.comparison.traffic import requests_of
 from specdec_exporter.predictor.versions import canonical_method
 from specdec_exporter.speculation.estimate import Estimate, difference, independent_draws, proportion, ratio_of_sums
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import Policy
 
 AcceptanceOutcome = Literal["dropped", "not_dropped", "inconclusive", "undecided"]
@@ -55,6 +56,8 @@ def acceptance_change(
     before, after = acceptance_of(baseline, policy), acceptance_of(candidate, policy)
     found = difference(before, after) if before and after else None
     why = _unlike(baseline, candidate) if found else "accepted tokens were not recorded in both"
+    if baseline.adaptive_verification or candidate.adaptive_verification:
+        found, why = None, PARTLY_VERIFIED
     outcome: AcceptanceOutcome = "undecided"
     if found is not None and why is None:
         outcome = _outcome(found, policy.comparison.acceptance_drop_min)

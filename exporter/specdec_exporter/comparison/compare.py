@@ -18,7 +18,7 @@ from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, S
 from specdec_exporter.comparison.likeness import Flag, flags, refuse_unlike, sample_of, speculates
 from specdec_exporter.comparison.loads import at_like_load, choose, k_of
 from specdec_exporter.comparison.traffic import Figure, conditions, difference, requests_of, traffic_of
-from specdec_exporter.speculation.acceptance import ratio
+from specdec_exporter.speculation.acceptance import mean_draft_length, ratio
 from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.figures import Figures, figures
@@ -142,7 +142,7 @@ def _drafting(baseline: Baseline, candidate: Baseline, cost: MeasuredCost | None
     if cost is None or speculates(baseline) or not speculates(candidate):
         return None
     k, choice = k_of(candidate), None
-    if k is not None and cost.draft_tokens_per_step > 0:
+    if k is not None and not candidate.adaptive_verification and cost.draft_tokens_per_step > 0:
         choice = choose(cost.slowdown, candidate.counts, candidate.method, k, policy)
     return Drafting(cost, choice, cost.pays(policy.latency.speedup_min))
 
@@ -151,11 +151,11 @@ def side_of(recording: Baseline, policy: Policy) -> Side:
     """Return the figures of one recording."""
     counts, seconds = recording.counts, recording.duration_seconds
     requests, traffic = requests_of(recording), traffic_of(recording)
-    accepted = acceptance_of(recording, policy)
-    drafted = None
+    accepted, partly = acceptance_of(recording, policy), recording.adaptive_verification
+    k, drafted = recording.num_speculative_tokens, None
     if speculates(recording):
-        drafted = figures(counts, recording.num_speculative_tokens, "metrics", seconds)
-    length = drafted.mean_draft_length if drafted else None
+        drafted = figures(counts, k, "metrics", seconds, adaptive_verification=partly)
+    length = mean_draft_length(counts.draft_tokens, counts.drafts)
     return Side(
         name=recording.name,
         recorded_at=recording.recorded_at,
@@ -165,7 +165,7 @@ def side_of(recording: Baseline, policy: Policy) -> Side:
         vllm_version=recording.vllm_version,
         model_name=recording.model_name,
         method=recording.method,
-        num_speculative_tokens=recording.num_speculative_tokens,
+        num_speculative_tokens=k,
         requests=requests,
         requests_per_second=ratio(requests, seconds),
         requests_in_flight=_value(traffic.in_flight),
@@ -173,7 +173,7 @@ def side_of(recording: Baseline, policy: Policy) -> Side:
         mean_prompt_tokens=_value(traffic.prompt_tokens),
         mean_generation_tokens=_value(traffic.generation_tokens),
         preemptions=counts.preemptions,
-        acceptance_ratio=accepted,
+        acceptance_ratio=None if partly else accepted,
         mean_acceptance_length=accepted.scaled(length, 1.0) if accepted and length else None,
         figures=drafted,
     )
@@ -196,8 +196,7 @@ def _speedup(
     source = next((sli for sli in slis if by_sli[sli].mean_ratio is not None), None)
     realised = _inverse(by_sli[source].mean_ratio if source else None)
     ceiling, ceiling_from = _ceiling(candidate) if baseline is None and candidate is not None else (None, None)
-    price = drafting.cost.draft_cost_ratio if drafting else None
-    length = candidate.mean_draft_length if candidate else None
+    price, even_length = _break_even(candidate, drafting) if candidate and drafting else (None, None)
     return Speedup(
         realised=realised,
         realised_from=source,
@@ -208,8 +207,18 @@ def _speedup(
         concurrency=like_load.concurrency if like_load else None,
         draft_cost_ratio=price,
         break_even_acceptance_ratio=price,
-        break_even_acceptance_length=price.scaled(length, 1.0) if price and length else None,
+        break_even_acceptance_length=even_length,
     )
+
+
+def _break_even(candidate: Figures, drafting: Drafting) -> tuple[Estimate | None, Estimate | None]:
+    """Return the cost of one more draft token, and the mean acceptance length that breaks even.
+
+    Where the acceptance rate is withheld, so is the cost: both are per draft token as counted. The length is not.
+    """
+    price, length = drafting.cost.draft_cost_ratio, mean_draft_length(candidate.draft_tokens, candidate.drafts)
+    even_length = price.scaled(length, 1.0) if price and length else None
+    return (None if candidate.acceptance_ratio is None else price), even_length
 
 
 def _inverse(found: Estimate | None) -> Estimate | None:

@@ -42,6 +42,8 @@ def _cold_start(side: Baseline, policy: Policy) -> str | None:
 
 def _varied_acceptance(side: Baseline, policy: Policy) -> str | None:
     """Return in words how far the acceptance of whole blocks lies apart, among those with enough drafts."""
+    if side.adaptive_verification:
+        return None
     counts = [block.counts for block in side.blocks if (block.counts.drafts or 0.0) >= policy.min_drafts]
     rates = [(each.accepted_tokens or 0.0) / each.draft_tokens for each in counts if each.draft_tokens]
     if len(rates) < policy.latency.enough_blocks or max(rates) - min(rates) <= policy.comparison.acceptance_range_max:

@@ -83,6 +83,8 @@ class Fastest(msgspec.Struct, frozen=True, kw_only=True):
 def line_of(recording: Baseline, plain: StepTimes, policy: Policy) -> Line:
     """Return a recording by load, beside the step times without speculation."""
     by_load = tuple(_at_load(each, cost_of([each], plain, policy)) for each in recording.by_load)
+    if recording.adaptive_verification:
+        by_load = tuple(msgspec.structs.replace(each, acceptance_ratio=None, draft_cost_ratio=None) for each in by_load)
     return Line(
         recording=recording.name,
         method=recording.method,

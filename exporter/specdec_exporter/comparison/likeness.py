@@ -16,6 +16,7 @@ from specdec_exporter.errors import ComparisonError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.quantization import quantization_of, without_precision
 from specdec_exporter.predictor.speculativeconfig import given_config
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import LatencyPolicy
 
 FlagCode = Literal[
@@ -36,6 +37,7 @@ FlagCode = Literal[
     "answers_differ",
     "baseline_speculates",
     "candidate_does_not_speculate",
+    "partly_verified",
     "no_blocks",
     "few_blocks",
     "blocks_correlated",
@@ -178,6 +180,8 @@ def _models(baseline: Baseline, candidate: Baseline) -> list[tuple[FlagCode, str
 def traffic_flags(traffic: Difference, *, like_load: bool) -> list[Flag]:
     """Return how load, prompts and answers differ."""
     per_token = "time per output token is compared at like load" if like_load else "no load was recorded in both"
+    waits = "time to first token, end-to-end latency and tails depend on it and decide nothing"
+    of_prompts = f"the speed-up compares different work{f'; {waits}' if traffic.prompts else ''}"
     facts: tuple[tuple[FlagCode, str | None, str, str], ...] = (
         (
             "load_differs",
@@ -187,8 +191,8 @@ def traffic_flags(traffic: Difference, *, like_load: bool) -> list[Flag]:
         ),
         (
             "prompts_differ",
-            traffic.prompts,
-            "time to first token, end-to-end latency and tails depend on it and decide nothing",
+            traffic.other_prompts or traffic.prompts,
+            of_prompts if traffic.other_prompts else waits,
             "Send the same requests to both.",
         ),
         (
@@ -245,6 +249,10 @@ def _speculation(baseline: Baseline, candidate: Baseline) -> list[Flag]:
     if not speculates(candidate):
         action = "If it should draft, check --speculative-config, and check the order of the two files."
         found.append(Flag("candidate_does_not_speculate", "the candidate drafted nothing", action))
+    partly = [name for name, side in (("baseline", baseline), ("candidate", candidate)) if side.adaptive_verification]
+    if partly:
+        action = "Compare the times and the mean acceptance length; acceptance and its curve mean nothing here."
+        found.append(Flag("partly_verified", f"{' and '.join(partly)}: {PARTLY_VERIFIED}", action))
     return found
 
 

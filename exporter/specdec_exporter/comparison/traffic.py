@@ -14,6 +14,7 @@ from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.estimate import Spread, ratio_of_sums
 from specdec_exporter.speculation.policy import LatencyPolicy
+from specdec_exporter.speculation.promptlength import other_prompts
 
 
 class Figure(NamedTuple):
@@ -46,7 +47,8 @@ class Difference(NamedTuple):
     """How the traffic of two sides differs, in words; ``None``: it does not, as far as is known.
 
     ``demand`` has the smallest and the largest ratio of what was asked for per second, at most 1 and at least 1.
-    ``lengths`` has the same of the length of requests.
+    ``lengths`` has the same of the length of requests. ``other_prompts``: prompts are so much longer, or shorter, that
+    speculation gains differently.
     """
 
     load: str | None
@@ -55,6 +57,7 @@ class Difference(NamedTuple):
     demand: tuple[float, float]
     prompt_lengths: tuple[float, float]
     all_lengths: tuple[float, float]
+    other_prompts: str | None = None
 
 
 def requests_of(recording: Baseline) -> float | None:
@@ -108,6 +111,7 @@ def difference(baseline: Baseline, candidate: Baseline, policy: LatencyPolicy) -
         _range(requests, tokens),
         _range(prompts),
         _range(prompts, answers),
+        other_prompts(candidate.mean_prompt_tokens, baseline.mean_prompt_tokens, policy),
     )
 
 

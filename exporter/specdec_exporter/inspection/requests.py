@@ -7,20 +7,13 @@ import heapq
 import msgspec
 
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, WithoutRecord
+from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.requests import KindGroup, RequestCounter, RequestGroup, RequestGroups
+from specdec_exporter.speculation.verdict import Finding
 
-# Groups are a tenth apart; one group holds this temperature and all above it, which few requests use.
-_HIGHEST_TEMPERATURE = 2.0
 _LEAST_ACCEPTED = 10
-
-
-class TemperatureGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests at one temperature, rounded to a tenth; ``at_least``: at this temperature or above."""
-
-    temperature: float
-    at_least: bool
-    group: RequestGroup
+_PARTLY_VERIFIED = Finding("PASS", "Verification", PARTLY_VERIFIED)
 
 
 class LeastAccepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,19 +28,21 @@ class LeastAccepted(msgspec.Struct, frozen=True, kw_only=True):
 class RequestsAnalysis(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="responses"):
     """All responses. ``junk`` counts lines that are no response, ``without_record`` responses without a record.
 
-    ``groups`` has the kinds of requests. ``least_accepted`` has the requests with the lowest acceptance, of those with
-    at least ``least_accepted_min_drafts`` drafts: with fewer, chance alone gives some requests nearly no acceptance.
+    ``groups`` has the kinds of requests, and ``findings`` what they show. ``least_accepted`` has the requests with the
+    lowest acceptance, of those with at least ``least_accepted_min_drafts`` drafts: with fewer, chance alone gives some
+    requests nearly no acceptance. ``partly_verified``: vLLM verified only part of each draft and counted all of it as
+    drafted, by the log. Then acceptance reads too low, and neither ranks requests nor gives a finding.
     """
 
     all: RequestGroup
-    by_temperature: tuple[TemperatureGroup, ...]
-    requests_without_temperature: int
     groups: tuple[KindGroup, ...]
+    findings: tuple[Finding, ...]
     least_accepted: tuple[LeastAccepted, ...]
     least_accepted_min_drafts: int
     without_record: int
     junk: int
     junk_reason: str | None  # of the first
+    partly_verified: bool = False
     too_long: int = 0  # lines that were skipped for their length
 
 
@@ -59,8 +54,6 @@ class RequestStory:
         self._least: list[tuple[float, int, LeastAccepted]] = []  # a heap: of the highest acceptance first
         self._min_drafts = load_policy().min_drafts
         self._all = RequestCounter()
-        self._by_temperature: dict[float, RequestCounter] = {}
-        self._unknown = 0
         self.without_record = 0
         self.junk = 0
         self.junk_reason: str | None = None
@@ -70,14 +63,6 @@ class RequestStory:
         self._all.add(record)
         self._groups.add(record)
         self._rank(record)
-        if record.temperature is None:
-            self._unknown += 1
-            return
-        key = min(round(record.temperature, 1), _HIGHEST_TEMPERATURE)
-        group = self._by_temperature.get(key)
-        if group is None:
-            group = self._by_temperature[key] = RequestCounter()
-        group.add(record)
 
     def _rank(self, record: ResponseSpeculation) -> None:
         ratio = record.acceptance_ratio
@@ -99,20 +84,18 @@ class RequestStory:
         self.junk += 1
         self.junk_reason = self.junk_reason or line.reason
 
-    def analysis(self, *, too_long: int = 0) -> RequestsAnalysis:
-        """Return what was read so far; ``too_long`` lines were not."""
+    def analysis(self, *, too_long: int = 0, partly_verified: bool = False) -> RequestsAnalysis:
+        """Return what was read so far; ``too_long`` lines were not. ``partly_verified``: see the result."""
+        least = [] if partly_verified else sorted(self._least, reverse=True)
         return RequestsAnalysis(
             all=self._all.close(),
-            by_temperature=tuple(
-                TemperatureGroup(temperature=key, at_least=key == _HIGHEST_TEMPERATURE, group=group.close())
-                for key, group in sorted(self._by_temperature.items())
-            ),
-            requests_without_temperature=self._unknown,
             groups=self._groups.closed(),
-            least_accepted=tuple(found for _, _, found in sorted(self._least, reverse=True)),
+            findings=(_PARTLY_VERIFIED,) if partly_verified else self._groups.findings(),
+            least_accepted=tuple(found for _, _, found in least),
             least_accepted_min_drafts=self._min_drafts,
             without_record=self.without_record,
             junk=self.junk,
             junk_reason=self.junk_reason,
+            partly_verified=partly_verified,
             too_long=too_long,
         )

@@ -3,13 +3,14 @@
 Since 0.29.0, ``--per-request-spec-decode-metrics summary|detailed`` adds ``metrics.speculative_decoding`` to responses
 with one choice (n = 1): a histogram of accepted tokens per verification step and, if detailed, every step. A stream has
 it in its last chunk, if the client asks for usage (stream_options.include_usage). The text of a response is not kept.
+``usage`` has the length of the prompt; since 0.25.0, ``--enable-per-request-metrics`` adds times.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -37,8 +38,9 @@ class ResponseSpeculation(msgspec.Struct, frozen=True, kw_only=True, tag_field="
     """Speculation within one request. ``steps_by_accepted[j]``: number of steps that accepted exactly j draft tokens.
 
     ``steps``: accepted and draft tokens of each step, if the server gives details. ``model``: the served name, or that
-    of the LoRA adapter; the response does not tell which. The rest is what is known of the request, see :class:`Asked`;
-    the log can give the temperature too.
+    of the LoRA adapter; the response does not tell which. ``time_per_output_token_seconds``: decode time / (tokens -
+    1), if the server gives times. The rest is what is known of the request, see :class:`Asked`; the log can give the
+    temperature too.
     """
 
     request_id: str | None
@@ -49,6 +51,8 @@ class ResponseSpeculation(msgspec.Struct, frozen=True, kw_only=True, tag_field="
     steps_by_accepted: tuple[int, ...]
     steps: tuple[tuple[int, int], ...] | None = None
     model: str | None = None
+    prompt_tokens: int | None = None
+    time_per_output_token_seconds: float | None = None
     temperature: float | None = None
     structured: bool | None = None
     header: str | None = None
@@ -125,6 +129,8 @@ def _checked(saved: Saved, found: _Speculation) -> ResponseSpeculation | Junk:
     return ResponseSpeculation(
         request_id=_name(saved.response.get("id")),
         model=_name(saved.response.get("model")),
+        prompt_tokens=_prompt_tokens(saved.response),
+        time_per_output_token_seconds=_time_per_output_token(saved.response),
         temperature=asked.temperature,
         structured=asked.structured,
         header=_name(asked.header),
@@ -135,6 +141,24 @@ def _checked(saved: Saved, found: _Speculation) -> ResponseSpeculation | Junk:
         steps_by_accepted=tuple(histogram),
         steps=steps,
     )
+
+
+def _prompt_tokens(response: dict[str, Any]) -> int | None:
+    usage = response.get("usage")
+    found = _positive(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
+    return None if found is None else int(found)
+
+
+def _time_per_output_token(response: dict[str, Any]) -> float | None:
+    """Return the mean time between tokens. Unlike the histogram of that name, it is per token and not per step."""
+    found = _positive(response["metrics"].get("mean_itl_ms"))
+    return None if found is None else found / 1000.0
+
+
+def _positive(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if 0 < value <= bounds.COUNT else None
 
 
 def _name(value: object) -> str | None:

@@ -24,14 +24,14 @@ _SPECULATIVE: Mapping[str, bool] = {"drafting": True, "not_drafting": True, "spe
 
 
 class DecodingBaseline(msgspec.Struct, frozen=True):
-    """How fast the baseline decoded.
+    """How fast the baseline decoded, and with which prompts.
 
     ``times`` are its times per output token. ``mean_acceptance_length``: of its drafts, tokens; ``None`` without.
 
     ``mean_seconds`` is the mean time per output token of its ``requests``, ``None`` if not recorded. ``speculative``:
     recorded with drafts. ``model_name``: the served model it belongs to. ``step_times`` are those without drafts, by
     load; ``None`` if it was recorded with drafts or without loads. ``generation_tokens`` of all requests in ``seconds``
-    tell its load; ``None`` if not known.
+    tell its load; ``None`` if not known, as ``mean_prompt_tokens``, the mean length of a prompt.
     """
 
     mean_seconds: float | None
@@ -43,6 +43,7 @@ class DecodingBaseline(msgspec.Struct, frozen=True):
     step_times: StepTimes | None = None
     seconds: float | None = None
     generation_tokens: float | None = None
+    mean_prompt_tokens: float | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):

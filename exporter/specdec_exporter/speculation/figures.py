@@ -38,6 +38,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     time_per_output_token_seconds: float | None = None  # mean over finished requests
     timed_requests: float | None = None  # the number of these requests
     timed_within: tuple[tuple[float, float], ...] = ()  # upper bounds in seconds, and how many of them are within
+    mean_prompt_tokens: float | None = None  # of the requests with a first token in the span
     requests: float | None = None  # that decoded in the span: those that began in it, and those in decode before
     by_request: RequestAcceptance | None = None  # null: this release has no such histogram, or no request finished
 
@@ -117,6 +118,7 @@ def figures(
         time_per_output_token_seconds=acceptance.ratio(counts.output_token_seconds, counts.timed_requests),
         timed_requests=counts.timed_requests,
         timed_within=tuple(zip(counts.timed_bounds, counts.timed_within, strict=True))[:-1],  # without +Inf
+        mean_prompt_tokens=acceptance.ratio(counts.prompt_tokens, counts.first_tokens),
         requests=_requests(counts, seconds),
         by_request=request_acceptance(counts.rated_bounds, counts.rated_within),
     )

@@ -34,6 +34,7 @@ from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.findings import answer_findings, by_break_even, chance_findings, request_findings
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
+from specdec_exporter.speculation.promptlength import prompt_findings
 from specdec_exporter.speculation.sentences import sentence, subject_of, undecided, without_drafts
 from specdec_exporter.speculation.verdict import Finding, Judgement, Verdict, VerdictCode
 
@@ -143,6 +144,8 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if found.code != "healthy":
         findings[0] = msgspec.structs.replace(findings[0], action=action)
+    elif found.decided:  # there is nothing to do, unless a finding says so
+        action = next((finding.action for finding in findings if finding.action), action)
     verdict = Verdict(
         code=found.code,
         basis="measured" if found.decided else found.even.basis,
@@ -204,6 +207,7 @@ def _findings(found: _Weighed, evidence: Evidence, own: ResolvedPolicy) -> list[
         *by_break_even(found.figures, found.rate, evidence.num_speculative_tokens, found.even, own),
         *request_findings(found.figures.by_request, own),
         *chance_findings(found.preliminary, found.within_chance, found.interval),
+        *prompt_findings(found.figures, evidence.baseline, own.general),
         *answer_findings(evidence.deployment.rejection_sampling),
     ]
 

@@ -38,10 +38,11 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``traffic_tolerance``: largest relative difference in the number of requests in flight at the same load, and in
     rates and mean lengths where blocks of time do not tell chance.
     ``length_shift_min``: smallest share of the prompts or answers, beyond chance, by which two distributions of their
-    lengths differ. ``min_blocks``: with fewer blocks of time, requests are taken as independent. ``enough_blocks``:
-    with fewer, an interval is far wider than it need be. ``harmful_ratio``: this many times the baseline's time per
-    output token is harm. ``speedup_harmful``: so is a speed-up at like load below this. ``time_per_output_token_cv``:
-    its coefficient of variation, for the sampling error of its mean.
+    lengths differ. ``prompt_length_ratio``: prompts more than this many times as long, or as short, as those of a
+    recording are other work, and its speed-up need not hold. ``min_blocks``: with fewer blocks of time, requests are
+    taken as independent. ``enough_blocks``: with fewer, an interval is far wider than it need be. ``harmful_ratio``:
+    this many times the baseline's time per output token is harm. ``speedup_harmful``: so is a speed-up at like load
+    below this. ``time_per_output_token_cv``: its coefficient of variation, for the sampling error of its mean.
     """
 
     min_requests: int
@@ -56,6 +57,7 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     traffic_tolerance: float
     traffic_z_score: float
     length_shift_min: float
+    prompt_length_ratio: float
     min_blocks: int
     enough_blocks: int
     harmful_ratio: float
@@ -126,6 +128,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     are shorter than k by a larger share, the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``:
     above it, with at least ``suspicious_positions`` positions, the text probably repeats itself. ``temperature_bands``:
     the highest temperature of each band of requests; the last band is above them, the first is greedy sampling.
+    ``prompt_length_bands``: the most prompt tokens of each band of requests; the last band is above them.
     ``head_acceptance_ratio_min``, ``tail_acceptance_ratio_min``: for the first position, and for the positions after
     it.
     """
@@ -146,6 +149,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_window_seconds: float
     short_draft_tolerance: float
     temperature_bands: tuple[float, ...]
+    prompt_length_bands: tuple[int, ...]
     latency: LatencyPolicy
     requests: RequestsPolicy
     comparison: ComparisonPolicy

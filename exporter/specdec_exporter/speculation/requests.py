@@ -6,6 +6,7 @@ drafts are shorter than k, because the record of each step has the length of its
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,12 +20,19 @@ from specdec_exporter.speculation.acceptance import (
     mean_acceptance_length,
     mean_draft_length,
     position_ratios,
+    ratio,
 )
+from specdec_exporter.speculation.estimate import Z
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.spread import SpreadCounter
+from specdec_exporter.speculation.verdict import Finding
 
 PERCENTILES = (10, 25, 50, 75, 90)
 UNKNOWN, OTHER = "unknown", "other"
+_LONG_PROMPTS = (
+    "A comparison tells whether they lose: record a baseline without speculation and one with it, of such prompts "
+    "only. If they lose, serve them without speculation."
+)
 _STRUCTURED = {True: "yes", False: "no", None: UNKNOWN}
 
 
@@ -42,7 +50,8 @@ class ExactCurve(msgspec.Struct, frozen=True, kw_only=True):
 class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Speculation's figures over some requests.
 
-    ``acceptance_ratio`` counts tokens, as the predictor does. ``mean_request_ratio``, ``percentiles`` and ``histogram``
+    ``acceptance_ratio`` counts tokens, as the predictor does. ``time_per_output_token_seconds`` is the mean over the
+    requests whose responses have times. ``mean_request_ratio``, ``percentiles`` and ``histogram``
     (ten equal parts of 0..1) count each of the ``drafted_requests`` once; ``percentiles_by_draft`` counts each draft
     once. The ``chance`` pair is what both would be if all drafts of all requests had the same acceptance.
     """
@@ -55,6 +64,7 @@ class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_ratio: float | None
     mean_acceptance_length: float | None
     mean_draft_length: float | None
+    time_per_output_token_seconds: float | None
     mean_request_ratio: float | None
     percentiles: dict[str, float]  # "p50": 0.71
     percentiles_by_draft: dict[str, float]
@@ -80,7 +90,8 @@ class RequestCounter:
         self.requests = self.drafts = self.draft_tokens = self.accepted_tokens = 0
         self._accepted_per_position: list[int] = []  # at most bounds.POSITIONS
         self._spread = SpreadCounter()
-        self._ratio_sum = 0.0
+        self._ratio_sum = self._ratio_squares = 0.0
+        self._timed = [0.0, 0.0]  # requests, and the sum of their times per output token
         self._exact_requests = 0
         self._offered: list[int] = []  # offered at i after all before it were accepted
         self._accepted: list[int] = []  # accepted among these
@@ -91,10 +102,14 @@ class RequestCounter:
         self.drafts += record.drafts
         self.draft_tokens += record.draft_tokens
         self.accepted_tokens += record.accepted_tokens
-        if (ratio := record.acceptance_ratio) is None:
+        if record.time_per_output_token_seconds is not None:
+            self._timed[0] += 1.0
+            self._timed[1] += record.time_per_output_token_seconds
+        if (accepted := record.acceptance_ratio) is None:
             return
-        self._spread.add(ratio, record.drafts)
-        self._ratio_sum += ratio
+        self._spread.add(accepted, record.drafts)
+        self._ratio_sum += accepted
+        self._ratio_squares += accepted * accepted
         k = min(record.num_speculative_tokens, bounds.POSITIONS)
         for counts in (self._accepted_per_position, self._offered, self._accepted):
             counts.extend([0] * (k - len(counts)))
@@ -115,12 +130,20 @@ class RequestCounter:
                     self._offered[position] += 1
                     self._accepted[position] += position < accepted
 
+    def mean_ratio(self, min_requests: float) -> tuple[float, float] | None:
+        """Return the mean acceptance of the requests and its squared standard error; ``None`` with too few."""
+        requests = sum(self._spread.parts)
+        if requests < max(min_requests, 2.0):
+            return None
+        mean = self._ratio_sum / requests
+        return mean, max(self._ratio_squares / requests - mean * mean, 0.0) / (requests - 1.0)
+
     def close(self) -> RequestGroup:
         """Return the figures of the requests so far."""
-        ratio = acceptance_ratio(self.accepted_tokens, self.draft_tokens)
+        accepted = acceptance_ratio(self.accepted_tokens, self.draft_tokens)
         draft_length = mean_draft_length(self.draft_tokens, self.drafts)
         per_position = position_ratios(tuple(self._accepted_per_position), self.drafts)
-        spread = self._spread.spread(PERCENTILES, ratio, per_position, draft_length)
+        spread = self._spread.spread(PERCENTILES, accepted, per_position, draft_length)
         exact = None
         if self._exact_requests:
             exact = ExactCurve(
@@ -137,9 +160,10 @@ class RequestCounter:
             drafts=self.drafts,
             draft_tokens=self.draft_tokens,
             accepted_tokens=self.accepted_tokens,
-            acceptance_ratio=ratio,
+            acceptance_ratio=accepted,
             mean_acceptance_length=mean_acceptance_length(self.accepted_tokens, self.drafts),
             mean_draft_length=draft_length,
+            time_per_output_token_seconds=ratio(self._timed[1], self._timed[0]),
             mean_request_ratio=self._ratio_sum / spread.parts if spread.parts else None,
             percentiles=spread.by_part,
             percentiles_by_draft=spread.by_draft,
@@ -165,11 +189,13 @@ class RequestGroups:
     """
 
     def __init__(self, *, with_header: bool = False) -> None:
-        self._bands = load_policy().temperature_bands
-        self._names = band_names(self._bands)
+        policy = load_policy()
+        self._bands, self._lengths = policy.temperature_bands, policy.prompt_length_bands
+        self._names, self._length_names = band_names(self._bands), length_names(self._lengths)
         self._by: dict[str, dict[str, RequestCounter]] = {
             "adapter": {},
             "temperature": {name: RequestCounter() for name in (*self._names, UNKNOWN)},
+            "prompt_length": {name: RequestCounter() for name in (*self._length_names, UNKNOWN)},
             "structured": {name: RequestCounter() for name in _STRUCTURED.values()},
             **({"header": {}} if with_header else {}),
         }
@@ -191,15 +217,43 @@ class RequestGroups:
             if counter.requests
         )
 
+    def findings(self) -> tuple[Finding, ...]:
+        """Return whether the longest prompts accept less than the shortest, of the bands with enough requests."""
+        counters, policy = self._by["prompt_length"], load_policy()
+        known = {
+            name: found
+            for name in self._length_names
+            if (found := counters[name].mean_ratio(policy.min_effective_drafts)) is not None
+        }
+        if len(known) < 2:
+            return ()
+        (short, (usual, one)), *_, (long, (less, other)) = known.items()
+        fall = usual - less
+        if fall < policy.comparison.acceptance_drop_min or fall <= Z * math.sqrt(one + other):
+            return ()
+        words = (
+            f"long prompts gain less: requests with {long} prompt tokens accept {less:.0%} of their draft tokens on "
+            f"average, those with {short} accept {usual:.0%}"
+        )
+        return (Finding("WARN", "Prompt length", words, _LONG_PROMPTS),)
+
     def _group(self, by: str, record: ResponseSpeculation) -> str:
         if by == "structured":
             return _STRUCTURED[record.structured]
         if by == "temperature":
             known = record.temperature
             return UNKNOWN if known is None else self._names[bisect_left(self._bands, known)]
+        if by == "prompt_length":
+            tokens = record.prompt_tokens
+            return UNKNOWN if tokens is None else self._length_names[bisect_left(self._lengths, tokens)]
         return (record.model if by == "adapter" else record.header) or UNKNOWN
 
 
 def band_names(upper: Sequence[float]) -> list[str]:
     """Return the names of the temperature bands: ``0``, ``(0,0.5]`` ... ``>1``. The lowest temperature is 0."""
     return [f"{upper[0]:g}", *(f"({low:g},{high:g}]" for low, high in pairwise(upper)), f">{upper[-1]:g}"]
+
+
+def length_names(longest: Sequence[int]) -> list[str]:
+    """Return the names of the bands of prompt lengths: ``1 to 256``, ``257 to 1,024`` ... ``above 65,536``."""
+    return [*(f"{low + 1:,} to {high:,}" for low, high in pairwise((0, *longest))), f"above {longest[-1]:,}"]

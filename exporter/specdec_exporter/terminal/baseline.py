@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
@@ -22,6 +22,7 @@ from specdec_exporter.speculation.acceptance import (
     position_ratios,
     tokens_per_step,
 )
+from specdec_exporter.speculation.load import LoadBin
 from specdec_exporter.terminal.console import console_for
 
 _TITLES = {
@@ -39,7 +40,7 @@ def print_baseline(console: Console, baseline: Baseline, remarks: tuple[str, ...
     console.print(_facts(baseline))
     console.print(_latency(baseline))
     if baseline.by_load:
-        console.print(_by_load(baseline))
+        console.print(_by_load(baseline.by_load, partly=baseline.adaptive_verification))
     for remark in remarks:
         console.print(Text(f"  note: {remark}", style="yellow"))
 
@@ -66,13 +67,24 @@ def _facts(baseline: Baseline) -> Table:
     ):
         rate = None if total is None else total / baseline.duration_seconds
         table.add_row(f"  {title}", count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)")
-    for title, lengths in (("prompt length", baseline.prompt_length), ("answer length", baseline.generation_length)):
-        if lengths is not None:
-            table.add_row(f"  {title}", f"{lengths.mean:,.0f} tokens on average")
+    prompts = [block.mean_prompt_tokens for block in baseline.blocks]
+    contexts = [block.mean_context_tokens for block in baseline.blocks]
+    table.add_row("  prompt length", _length(baseline.mean_prompt_tokens, prompts))
+    if baseline.generation_length is not None:
+        table.add_row("  answer length", _length(baseline.generation_length.mean, ()))
+    table.add_row("  context length", _length(baseline.mean_context_tokens, contexts))
     if baseline.blocks:
         number = len(baseline.blocks)
         table.add_row("  blocks of time", f"{number} of about {baseline.duration_seconds / number:,.0f} s")
     return table
+
+
+def _length(mean: float | None, by_block: Sequence[float | None]) -> str:
+    if mean is None:
+        return "not recorded"
+    known = [each for each in by_block if each is not None]
+    spread = f", {min(known):,.0f} to {max(known):,.0f} by block of time" if len(known) > 1 else ""
+    return f"{mean:,.0f} tokens on average{spread}"
 
 
 def _speculation(baseline: Baseline) -> Iterator[tuple[str, str]]:
@@ -82,12 +94,14 @@ def _speculation(baseline: Baseline) -> Iterator[tuple[str, str]]:
         speculation = f"{plain(baseline.method or 'method unknown')}, k = {k or '?'}"
     yield "  speculation", speculation
     if counts.draft_tokens:
-        rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
-        yield "  acceptance", f"{percent(rate)} of {count(counts.draft_tokens)} draft tokens"
+        partly = baseline.adaptive_verification
+        if not partly:
+            rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+            yield "  acceptance", f"{percent(rate)} of {count(counts.draft_tokens)} draft tokens"
         length = mean_acceptance_length(counts.accepted_tokens, counts.drafts)
         yield "  length", f"{decimal(length)} tokens per draft, including the bonus token"
         curve = position_ratios(counts.accepted_per_position, counts.drafts)
-        yield "  curve", " ".join(percent(rate) for rate in curve) or "-"
+        yield "  curve", " ".join(percent(rate) for rate in curve[: 1 if partly else None]) or "-"
     per_step = tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)
     yield "  tokens per step", decimal(per_step)
 
@@ -103,12 +117,15 @@ def _latency(baseline: Baseline) -> Table:
     return table
 
 
-def _by_load(baseline: Baseline) -> Table:
-    """Return a row per bin of concurrency: what the engines did while so many requests were in decode."""
+def _by_load(by_load: Sequence[LoadBin], *, partly: bool) -> Table:
+    """Return a row per bin of concurrency: what the engines did while so many requests were in decode.
+
+    ``partly``: vLLM verified only part of each draft, so the acceptance is not known.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     for heading in ("  in decode", "of the time", "step time", "tokens per step", "acceptance"):
         table.add_column(heading, justify="left" if "decode" in heading else "right", no_wrap=True)
-    loads = [each.total for each in baseline.by_load]
+    loads = [each.total for each in by_load]
     for load in loads:
         counts = load.counts
         table.add_row(
@@ -116,7 +133,7 @@ def _by_load(baseline: Baseline) -> Table:
             percent(load.seconds / sum(each.seconds for each in loads)),
             _seconds(load.step_seconds / load.steps),
             decimal(tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)),
-            percent(acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)),
+            percent(None if partly else acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)),
         )
     return table
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter import bounds
-from specdec_exporter.formatting import count, decimal, percent, plain
+from specdec_exporter.formatting import count, decimal, percent, plain, seconds
 from specdec_exporter.inspection.requests import RequestsAnalysis
 from specdec_exporter.speculation.requests import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
-from specdec_exporter.terminal.figures import print_spread
+from specdec_exporter.terminal.figures import print_finding, print_spread
 
 _CELLS = 30
 _GROUPINGS = {
     "adapter": "By adapter or served name",
     "temperature": "By temperature",
+    "prompt_length": "By prompt length, tokens",
     "structured": "By structured output",
 }
 _UNKNOWN_NOTE = (
@@ -40,16 +42,17 @@ def print_requests(
         indented(console, Text("Start vLLM (0.29.0 or later) with --per-request-spec-decode-metrics summary."))
         return
     heading(console, f"Requests: {group.requests:,}")
-    indented(console, pairs(_totals(group)))
-    if group.drafted_requests:
+    partly = analysis.partly_verified
+    indented(console, pairs(_totals(group, partly=partly)))
+    if group.drafted_requests and not partly:
         _print_distribution(console, group)
-    if group.exact is not None:
+    if group.exact is not None and not partly:
         _print_exact(console, group, group.exact)
-    for by, title in {**_GROUPINGS, "header": f"By {plain(header or '')}"}.items():
-        _print_groups(console, title, [each for each in analysis.groups if each.by == by])
-    if UNKNOWN in {each.value for each in analysis.groups if each.by in _GROUPINGS}:
-        indented(console, Text(_UNKNOWN_NOTE, style="dim"))
-    _print_least_accepted(console, analysis)
+    _print_kinds(console, analysis, header)
+    for finding in analysis.findings:
+        print_finding(console, finding)
+    if not partly:
+        _print_least_accepted(console, analysis)
 
 
 def _reading(analysis: RequestsAnalysis) -> str:
@@ -66,13 +69,17 @@ def _reading(analysis: RequestsAnalysis) -> str:
     return "; ".join(words)
 
 
-def _totals(group: RequestGroup) -> list[tuple[str, str]]:
+def _totals(group: RequestGroup, *, partly: bool) -> list[tuple[str, str]]:
     rows = [
         ("Drafted", f"{group.drafted_requests:,} of {group.requests:,} requests, {count(group.drafts)} drafts"),
         ("Draft tokens", f"{count(group.draft_tokens)}, accepted {count(group.accepted_tokens)}"),
+        ("Mean length", f"{decimal(group.mean_acceptance_length)} tokens per draft, including the bonus token"),
+    ]
+    if partly:
+        return rows
+    rows[2:2] = [
         ("Over tokens", f"acceptance {percent(group.acceptance_ratio)}, as the predictor counts it"),
         ("Over requests", f"acceptance {percent(group.mean_request_ratio)} on average; each request counts once"),
-        ("Mean length", f"{decimal(group.mean_acceptance_length)} tokens per draft, including the bonus token"),
     ]
     if group.mean_draft_length is not None:
         rows.append(("Draft length", f"{decimal(group.mean_draft_length)} tokens offered on average"))
@@ -124,26 +131,32 @@ def _print_exact(console: Console, group: RequestGroup, exact: ExactCurve) -> No
     indented(console, Text(note, style="dim"))
 
 
-def _print_groups(console: Console, title: str, groups: Sequence[KindGroup]) -> None:
-    """Print the groups of a grouping, if they say more than that nothing is known."""
+def _print_kinds(console: Console, analysis: RequestsAnalysis, header: str | None) -> None:
+    partly = analysis.partly_verified
+    for by, title in {**_GROUPINGS, "header": f"By {plain(header or '')}"}.items():
+        _print_groups(console, title, [each for each in analysis.groups if each.by == by], partly=partly)
+    if UNKNOWN in {each.value for each in analysis.groups if each.by in _GROUPINGS}:
+        indented(console, Text(_UNKNOWN_NOTE, style="dim"))
+
+
+def _print_groups(console: Console, title: str, groups: Sequence[KindGroup], *, partly: bool) -> None:
+    """Print the groups of a grouping, if they say more than that nothing is known; ``partly``: without acceptance."""
     if all(each.value == UNKNOWN for each in groups):
         return
+    columns: dict[str, Callable[[RequestGroup], str]] = {"requests": lambda group: count(group.requests)}
+    if not partly:
+        columns["rate"] = lambda group: percent(group.acceptance_ratio)
+        columns |= {name.upper(): partial(_percentile, name) for name in ("p10", "p50", "p90")}
+    columns["length"] = lambda group: decimal(group.mean_acceptance_length)
+    if any(each.group.time_per_output_token_seconds is not None for each in groups):
+        columns["time per token"] = lambda group: seconds(group.time_per_output_token_seconds)
     heading(console, title)
-    indented(
-        console,
-        table("", "requests", "rate", "P10", "P50", "P90", "length", rows=[_group_row(each) for each in groups]),
-    )
+    rows = [(each.value, *(cell(each.group) for cell in columns.values())) for each in groups]
+    indented(console, table("", *columns, rows=rows))
 
 
-def _group_row(each: KindGroup) -> tuple[str, ...]:
-    group = each.group
-    return (
-        each.value,
-        count(group.requests),
-        percent(group.acceptance_ratio),
-        *(percent(group.percentiles.get(name)) for name in ("p10", "p50", "p90")),
-        decimal(group.mean_acceptance_length),
-    )
+def _percentile(name: str, group: RequestGroup) -> str:
+    return percent(group.percentiles.get(name))
 
 
 def _print_least_accepted(console: Console, analysis: RequestsAnalysis) -> None:

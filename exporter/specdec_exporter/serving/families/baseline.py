@@ -47,10 +47,16 @@ BASELINE: Group[PinnedBaseline] = Group(
             absent="end-to-end latency was not recorded",
         ),
         gauge(
+            "specdec_baseline_prompt_tokens_mean",
+            "Mean prompt tokens of a request. Its speed-up holds for prompts of about this length.",
+            lambda p: p.baseline.mean_prompt_tokens,
+            absent="prompt tokens were not recorded",
+        ),
+        gauge(
             "specdec_baseline_acceptance_ratio",
             "Acceptance rate: accepted draft tokens / draft tokens.",
             lambda p: p.acceptance_ratio,
-            absent="recorded without speculation",
+            absent="recorded without speculation, or with adaptive verification",
         ),
         gauge(
             "specdec_baseline_mean_acceptance_length",
