@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from specdec_exporter.inspection.examination import UNREADABLE, Examination, Look, examine
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
@@ -44,13 +42,7 @@ def examined(exporter: Status, predictor: PredictorStatus, policy: Policy) -> tu
         lifetime=predictor.lifetime,
     )
     judgement = told(predictor.verdict, predictor.state, predictor.pitfalls)
-    examination = examine(_access(exporter, predictor), look, None, policy, judgement)
-    recommended = predictor.recommended_num_speculative_tokens
-    return (
-        msgspec.structs.replace(examination, recommended_num_speculative_tokens=recommended),
-        look,
-        predictor,
-    )
+    return examine(_access(exporter, predictor), look, None, policy, judgement), look, predictor
 
 
 def _access(exporter: Status, predictor: PredictorStatus) -> tuple[Finding, ...]:

@@ -17,7 +17,6 @@ from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall
-from specdec_exporter.speculation.benefit import k_choice
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.findings import request_findings
@@ -53,7 +52,6 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     log: Analysis | None
     basis: Figures | None
-    recommended_num_speculative_tokens: int | None
     pitfalls: tuple[KnownPitfall, ...]
     verdict: Verdict
 
@@ -89,12 +87,10 @@ def examine(
         findings += [pitfall_finding(pitfall) for pitfall in judgement.pitfalls]
     if reading is not None:
         findings += _log(reading, look)
-    choice = k_choice(basis, evidence.num_speculative_tokens, evidence.cost, policy.for_method(evidence.method))
     return Examination(
         findings=tuple(findings),
         log=log,
         basis=basis,
-        recommended_num_speculative_tokens=choice.recommended if choice else None,
         pitfalls=judgement.pitfalls if look.up else (),
         verdict=judgement.verdict,
     )

@@ -8,7 +8,7 @@ from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.serving.status import EngineStatus, LoadStatus, LogStatus, Measurement, PredictorStatus
 from specdec_exporter.serving.view import PredictorView
-from specdec_exporter.speculation.cost import KChoice, MeasuredCost
+from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.facts import warning_counts
 from specdec_exporter.speculation.verdict import Verdict
 
@@ -35,14 +35,13 @@ def status_of(known: PredictorView, verdict: Verdict, pitfalls: tuple[KnownPitfa
         rejection_sampling=running.deployment.rejection_sampling,
         adaptive_verification=running.deployment.adaptive_verification,
         start=known.start,
-        recommended_num_speculative_tokens=known.recommended(window),
         requests_running=_total(each.requests_running for each in known.snapshots),
         requests_waiting=_total(each.requests_waiting for each in known.snapshots),
         kv_cache_usage_ratio=max(usages, default=None),
         acceptance_ratio_min=known.resolved_policy.acceptance_ratio_min,
         mean_acceptance_length_min=assumed.mean_acceptance_length,
         break_even=known.measured_break_even or assumed,
-        measured=_measurement(known.cost, known.k_choice(window)) if known.cost else None,
+        measured=_measurement(known.cost) if known.cost else None,
         by_load=tuple(_loads(known)),
         window=window,
         lifetime=known.lifetime(),
@@ -65,7 +64,7 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(found) if found else None
 
 
-def _measurement(cost: MeasuredCost, choice: KChoice | None) -> Measurement:
+def _measurement(cost: MeasuredCost) -> Measurement:
     return Measurement(
         speedup=cost.speedup,
         draft_cost_ratio=cost.draft_cost_ratio,
@@ -76,7 +75,6 @@ def _measurement(cost: MeasuredCost, choice: KChoice | None) -> Measurement:
         plain_step_seconds=cost.plain_step_seconds,
         tokens_per_step=cost.tokens_per_step,
         draft_tokens_per_step=cost.draft_tokens_per_step,
-        k=choice,
     )
 
 

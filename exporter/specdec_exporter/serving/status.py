@@ -12,7 +12,6 @@ from specdec_exporter.predictor.facts.failures import FailedStart
 from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import BreakEven
-from specdec_exporter.speculation.cost import KChoice
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
@@ -74,7 +73,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     Intervals are 95 %; ``null`` at an end: unbounded. ``speedup``: request-seconds of decoding without speculation /
     with it. ``draft_cost_ratio``: cost of one more draft token / cost of a step without drafts; it is the acceptance
     rate that breaks even. ``concurrency``: requests in decode at a time, per engine. ``compared_ratio``: the share of
-    the step time with a like load in the baseline. ``k``: which k the measured cost and curve support.
+    the step time with a like load in the baseline.
     """
 
     speedup: Estimate
@@ -86,7 +85,6 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     plain_step_seconds: float
     tokens_per_step: float
     draft_tokens_per_step: float
-    k: KChoice | None
 
 
 class LoadStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +126,6 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     start: StartSummary | None = None  # null: neither log nor metrics tell
     rejection_sampling: str | None  # "synthetic" or a lossy method; null: the usual one, or not known
     adaptive_verification: bool | None = None  # true: part of each draft is verified, which part is not counted
-    recommended_num_speculative_tokens: int | None  # 0: off is faster; null without a measured cost
     requests_running: float | None
     requests_waiting: float | None
     kv_cache_usage_ratio: float | None

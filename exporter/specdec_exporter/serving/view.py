@@ -22,8 +22,8 @@ from specdec_exporter.serving.running import Running
 from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.serving.tracks import EngineTrack
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.benefit import BreakEven, assumed_break_even, k_choice, measured_break_even
-from specdec_exporter.speculation.cost import KChoice, MeasuredCost
+from specdec_exporter.speculation.benefit import BreakEven, assumed_break_even, measured_break_even
+from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals
@@ -51,7 +51,6 @@ class EngineView:
     snapshot: EngineSnapshot | None
     window: Figures | None  # for a V0 engine without a log: the lifetime
     lifetime: Figures | None
-    recommended_num_speculative_tokens: int | None
     state: StateName
     has_windows: bool
     kv_cache_tokens: float | None  # capacity
@@ -287,15 +286,6 @@ class PredictorView:
         """Break-even against the baseline without speculation at like load."""
         return measured_break_even(self.window(), self.num_speculative_tokens, self.cost)
 
-    def k_choice(self, window: Figures | None) -> KChoice | None:
-        """Return which k the measured cost and the window's curve support."""
-        return k_choice(window, self.num_speculative_tokens, self.cost, self.resolved_policy)
-
-    def recommended(self, window: Figures | None) -> int | None:
-        """Return the best k by the measured cost."""
-        choice = self.k_choice(window)
-        return choice.recommended if choice else None
-
     def benefits(self) -> list[tuple[str, ModelBenefit]]:
         """Return what speculation gives each served model."""
         off = self.state == "speculation_off" or self.running.deployment.rejection_sampling == SYNTHETIC
@@ -331,7 +321,6 @@ class PredictorView:
             snapshot=track.snapshot if self._counted else None,
             window=window,
             lifetime=lifetime,
-            recommended_num_speculative_tokens=self.recommended(window),
             state=self._state([track], [engine]),
             has_windows=self._has_windows(track) and not self.running.deployment.adaptive_verification,
             kv_cache_tokens=self._kv_cache_tokens(track.snapshot) if self._counted else None,

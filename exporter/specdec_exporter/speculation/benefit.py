@@ -9,7 +9,7 @@ import msgspec
 
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import break_even_length, ratio
-from specdec_exporter.speculation.cost import KChoice, MeasuredCost, choose_k
+from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.estimate import Estimate, Z
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import Figures
@@ -51,29 +51,6 @@ def _break_even(basis: Basis, cost: float, figures: Figures | None, num_speculat
     drafted = (figures.mean_draft_length if figures else None) or num_speculative_tokens
     length = None if drafted is None else break_even_length(drafted, cost)
     return BreakEven(basis=basis, acceptance_ratio=cost, mean_acceptance_length=length)
-
-
-def k_choice(
-    figures: Figures | None, num_speculative_tokens: int | None, cost: MeasuredCost | None, policy: ResolvedPolicy
-) -> KChoice | None:
-    """Return what the measured cost and the measured curve say about k.
-
-    ``None`` without a measured cost, with few drafts, or if drafts are so short that the curve is biased.
-    """
-    general = policy.general
-    if cost is None or figures is None or not num_speculative_tokens or (figures.drafts or 0.0) < general.min_drafts:
-        return None
-    drafted = figures.mean_draft_length or 0.0
-    if drafted < num_speculative_tokens * (1.0 - general.short_draft_tolerance):
-        return None
-    return choose_k(
-        cost.slowdown,
-        figures.per_position,
-        cost.draft_tokens_per_step / drafted,
-        num_speculative_tokens,
-        loss_max=general.cost.k_loss_max,
-        fixed_k=policy.fixed_k,
-    )
 
 
 Worth = Literal["healthy", "not_paying", "harmful"]

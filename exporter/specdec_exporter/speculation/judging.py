@@ -1,13 +1,12 @@
 """The one judgement of a predictor: evidence and policy in, a verdict with its findings out.
 
 A speed-up measured against a baseline without speculation decides, whatever is accepted: harmful, not paying or
-healthy. Without one, or if chance could explain it, acceptance decides: broken, not paying, watch or healthy. The
-policy's break-even is a guess, and the words say so. Where drafts are fine and decoding is slower than at baseline, the
-word is slower: look elsewhere.
+healthy. If it tells nothing yet, the word is watch. Without one, acceptance decides: broken, watch or healthy. Nothing
+is said to lose by acceptance, because break-even is a guess then. Where drafts may be fine and decoding is slower than
+at baseline, the word is slower: look elsewhere.
 
 Where vLLM verifies only part of each draft (adaptive verification), it counts all of it as drafted, so that acceptance
-reads too low. Then mean acceptance length is judged instead, and position 0. The break-even assumes that all is
-verified, and is too high: nothing is said to lose without a measurement.
+reads too low. If it is good even so, it is good. What is broken shows at position 0.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ _FINE: Final[frozenset[VerdictCode]] = frozenset({"healthy", "watch"})
 def judge(evidence: Evidence, policy: Policy) -> Judgement:
     """Judge ``evidence``. Its figures belong to a window, or to a lifetime if there is no window.
 
-    Acceptance below break-even, measured or assumed, does not pay. This is the same as a mean acceptance length below
-    the break-even length. Below the watch level speculation may pay: measure. Too few drafts give no verdict.
+    Too few drafts give no verdict.
     """
     verdict, findings = _drafting(evidence, policy) if evidence.state == "drafting" else _silent(evidence)
     return Judgement(verdict=verdict, findings=findings, pitfalls=evidence.pitfalls())
@@ -139,7 +137,7 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
         return _few_drafts(figures, policy)
     own = policy.for_method(evidence.method)
     found = _weigh(figures, rate, evidence, own)
-    headline, action = sentence(found.code, found.even, evidence, own, measured=found.measured, late=found.late)
+    headline, action = sentence(found.code, found.even, found.rate, evidence, measured=found.measured, late=found.late)
     findings = _findings(found, evidence, own)
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if found.code != "healthy":
@@ -148,7 +146,7 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
         action = next((finding.action for finding in findings if finding.action), action)
     verdict = Verdict(
         code=found.code,
-        basis="measured" if found.decided else found.even.basis,
+        basis="measured" if found.decided or (found.code == "watch" and evidence.cost is not None) else "assumed",
         headline=headline,
         reasons=tuple(finding.found for finding in findings),
         action=action,
@@ -172,13 +170,14 @@ def _weigh(figures: Figures, rate: float, evidence: Evidence, own: ResolvedPolic
     interval = acceptance_interval(figures, policy)
     measured = speed(figures, evidence.baseline, evidence.cost, own)
     even = measured_break_even(figures, k, evidence.cost) or assumed_break_even(figures, k, own)
-    head = next(iter(figures.per_position), None)
-    guess = partial(_by_length, head=head, policy=own) if partly else partial(_by_acceptance, even=even, policy=own)
+    head = next(iter(figures.per_position), 1.0)
+    undecided = evidence.cost is not None and not _decides(measured)
+    guess = partial(_by_acceptance, head=head if partly else None, undecided=undecided, policy=own)
     by_drafts = _code(rate, guess, measured)
     late = _slowdown(figures, evidence.baseline, measured, own)
     code: VerdictCode = "slower" if late is not None and late.slower and by_drafts in _FINE else by_drafts
     decided = _decides(measured) or code == "slower"
-    limits = (policy.acceptance_ratio_broken, even.acceptance_ratio, own.acceptance_ratio_watch)
+    limits = (policy.acceptance_ratio_broken, own.acceptance_ratio_watch)
     possible = _with_slower({by_drafts, *_within_chance(interval, guess, limits, measured)}, late)
     return _Weighed(
         figures=figures,
@@ -266,20 +265,12 @@ def _within_chance(
     return possible
 
 
-def _by_length(rate: float, head: float | None, policy: ResolvedPolicy) -> VerdictCode:
-    """Choose the word where vLLM verifies only part of each draft. ``head``: acceptance at position 0.
+def _by_acceptance(rate: float, head: float | None, *, undecided: bool, policy: ResolvedPolicy) -> VerdictCode:
+    """Choose the word by accepted / draft tokens as counted.
 
-    Mean acceptance length is 1 + ``rate`` * mean draft length, all as counted. Its break-even is too high, because it
-    assumes that all is verified: a length above it pays, and one below it may pay.
+    ``head``: acceptance at position 0, where vLLM verifies only part of each draft. ``undecided``: a measurement does
+    not tell yet, so that nothing is said to be good.
     """
-    if head is not None and head < policy.general.acceptance_ratio_broken:
+    if (rate if head is None else head) < policy.general.acceptance_ratio_broken:
         return "broken"
-    return "watch" if rate < policy.acceptance_ratio_watch else "healthy"
-
-
-def _by_acceptance(rate: float, even: BreakEven, policy: ResolvedPolicy) -> VerdictCode:
-    if rate < policy.general.acceptance_ratio_broken:
-        return "broken"
-    if rate < even.acceptance_ratio:
-        return "not_paying"
-    return "watch" if rate < policy.acceptance_ratio_watch else "healthy"
+    return "watch" if undecided or rate < policy.acceptance_ratio_watch else "healthy"

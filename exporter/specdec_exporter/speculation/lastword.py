@@ -6,46 +6,49 @@ import msgspec
 
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.sentences import undecided
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode
+from specdec_exporter.speculation.verdict import Verdict
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """What a predictor was last said to be worth. Times are monotonic seconds.
 
-    ``word``: the verdict that had enough drafts, ``None`` if there was none or it is too old. ``told_at``: the last
-    look with enough drafts. ``other``: what all looks since ``other_since`` say instead. ``shown``: the verdict now.
+    ``shown``: the verdict now. ``word``: the last one that had enough drafts, ``None`` if there was none. ``since``:
+    when it was first said. ``said_at``: the last look that said it.
     """
 
     shown: Verdict
     word: Verdict | None = None
-    told_at: float = 0.0
-    other: VerdictCode | None = None
-    other_since: float = 0.0
+    since: float = 0.0
+    said_at: float = 0.0
 
 
 def remembered(before: Remembered | None, judged: Verdict, now: float, policy: Policy) -> Remembered:
     """Return what to say now that ``judged`` is what the last figures say.
 
-    A word that chance may confuse with the last one replaces it only after it has held for ``verdict_hold_seconds``:
-    else the verdict of a service near a threshold would change at every look. Any other word is said at once. The last
-    word also stands while there are too few drafts for another one, for the same time.
+    Harm is said at once, and a measurement goes before a guess. Any other word is left when no look has said it for
+    ``verdict_hold_seconds``: else the verdict of a service near a threshold would change at every look. A ``healthy``
+    that has been said for as long is left as soon as the measurement doubts it.
     """
     hold = policy.verdict_hold_seconds
-    word = before.word if before and now - before.told_at < hold else None
-    if judged.preliminary is not None or judged.basis is None:
-        shown = judged
-        if judged.preliminary is not None:
-            few = "there are too few drafts now for another verdict"
-            shown = _kept(word, judged, few) if word else _without_word(judged, judged.preliminary)
-        return Remembered(shown=shown, word=word, told_at=before.told_at if before else 0.0)
-    if word is None or judged.code == word.code or word.code not in judged.within_chance:
-        return Remembered(shown=judged, word=judged, told_at=now)
-    since = before.other_since if before and before.other == judged.code else now
-    if now - since >= hold:
-        return Remembered(shown=judged, word=judged, told_at=now)
-    reason = f"it becomes {judged.code.replace('_', ' ')} if that holds for {hold / 60:.0f} minutes"
-    shown = _kept(word, judged, reason)
-    return Remembered(shown=shown, word=word, told_at=now, other=judged.code, other_since=since)
+    before = before or Remembered(shown=judged)
+    word = before.word if now - before.said_at < hold else None
+    if judged.preliminary is not None:
+        few = "there are too few drafts now for another verdict"
+        shown = _kept(word, judged, few) if word else _without_word(judged, judged.preliminary)
+        return msgspec.structs.replace(before, shown=shown, word=word)
+    if judged.basis is None:
+        return msgspec.structs.replace(before, shown=judged)
+    measured = judged.basis == "measured"
+    if measured and (before.word is None or before.word.basis == "assumed"):
+        word = None
+        if judged.code == "watch":  # the measurement does not tell yet: what it will tell is said at once
+            return Remembered(shown=judged)
+    doubted = measured and judged.code in ("watch", "not_paying") and now - before.since >= hold
+    if word is None or judged.code in (word.code, "harmful") or (word.code == "healthy" and doubted):
+        since = before.since if word and word.code == judged.code else now
+        return Remembered(shown=judged, word=judged, since=since, said_at=now)
+    reason = f"it ends when no look has said {word.code.replace('_', ' ')} for {hold / 60:.0f} minutes"
+    return msgspec.structs.replace(before, shown=_kept(word, judged, reason))
 
 
 def _without_word(judged: Verdict, reason: str) -> Verdict:

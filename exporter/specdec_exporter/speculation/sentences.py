@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-from specdec_exporter.speculation.benefit import BreakEven, Slowdown, Speed, k_choice
-from specdec_exporter.speculation.cost import KChoice
+from specdec_exporter.speculation.benefit import BreakEven, Slowdown, Speed
 from specdec_exporter.speculation.facts import Evidence
-from specdec_exporter.speculation.policy import ResolvedPolicy
 from specdec_exporter.speculation.verdict import Level, Verdict, VerdictCode
 
 
@@ -30,33 +28,45 @@ def subject_of(state: str) -> tuple[Level, str] | None:
 def sentence(
     code: VerdictCode,
     even: BreakEven,
+    rate: float | None,
     evidence: Evidence,
-    policy: ResolvedPolicy,
     *,
     measured: Speed | None,
     late: Slowdown | None,
 ) -> tuple[str, str]:
-    """Return headline and next step for a word. ``measured`` and ``late``: speed and latency against the baseline."""
-    headline, action = _WORDS[_case(code, even, measured, late, partly=bool(evidence.deployment.adaptive_verification))]
-    if code == "not_paying" and measured is not None and measured.pays is False:
-        k = evidence.num_speculative_tokens
-        return headline, _remedy(k_choice(evidence.figures, k, evidence.cost, policy), k)
+    """Return headline and next step for a word.
+
+    ``rate``: of acceptance, ``None`` where vLLM verifies only part of each draft. ``measured`` and ``late``: speed and
+    latency against the baseline.
+    """
+    at_like_load = evidence.cost is not None
+    headline, action = _WORDS[_case(code, even, rate, measured, late, at_like_load=at_like_load)]
     speedup = measured.speedup.value if measured else math.nan
     return headline.format(even=even, speedup=speedup), action.format(measure=_how_to_measure(evidence))
 
 
-def _case(code: VerdictCode, even: BreakEven, measured: Speed | None, late: Slowdown | None, *, partly: bool) -> str:
+def _case(
+    code: VerdictCode,
+    even: BreakEven,
+    rate: float | None,
+    measured: Speed | None,
+    late: Slowdown | None,
+    *,
+    at_like_load: bool,
+) -> str:
     if code == "slower":
         if measured is not None and measured.pays:
             return "slower_paying"
         return "slower_by_drafts" if late is not None and late.by_drafts else code
     if code == "harmful":
-        return "harmful_at_like_load" if even.basis == "measured" else code
-    if measured is not None and measured.pays is not None and not measured.harmful:
-        return "measured_paying" if measured.pays else "measured_not_paying"
-    if even.basis == "measured" and code != "broken":
+        return "harmful_at_like_load" if at_like_load else code
+    if code == "healthy" and measured is not None and measured.pays:
+        return "measured_paying"
+    if code == "watch" and at_like_load:
         return "undecided"
-    return f"{code}_by_length" if partly else code
+    if rate is None and code != "not_paying":
+        return f"{code}_by_length"
+    return "watch_low" if code == "watch" and rate is not None and rate < even.acceptance_ratio else code
 
 
 def _how_to_measure(evidence: Evidence) -> str:
@@ -69,20 +79,6 @@ def _how_to_measure(evidence: Evidence) -> str:
         "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file; "
         "then break-even is measured here"
     )
-
-
-def _remedy(choice: KChoice | None, num_speculative_tokens: int | None) -> str:
-    """Return the next step after a measured loss."""
-    if choice is not None and choice.recommended == 0:
-        return "Switch speculation off at this load: no k up to the running one pays."
-    if choice is not None and choice.recommended and choice.recommended != num_speculative_tokens:
-        return f"Lower k from {num_speculative_tokens} to {choice.recommended}."
-    if choice is not None and choice.record_next:
-        return (
-            f"Switch speculation off at this load, or record k = {choice.record_next} too and compare both with the "
-            "baseline: a lower k may pay."
-        )
-    return "Switch speculation off at this load, or limit it to smaller batches."
 
 
 _LOOK_ELSEWHERE = (
@@ -114,33 +110,27 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Check that draft and target belong together. Look at low load too: a busy vLLM may verify none of a draft.",
     ),
     "harmful": (
-        "Decoding is much slower than at baseline",
+        "Decoding is much slower than when its baseline was recorded",
         "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
     ),
     "harmful_at_like_load": (
-        "Speculation makes the service slower than the same load without it",
+        "Speculation does harm: decoding is slower with it than without it",
         "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
     ),
     "not_paying": (
-        "Acceptance is below {even.acceptance_ratio:.2f}; whether it pays is not measured here",
+        "Speculation does not pay: decoding is no faster with it",
+        "Switch speculation off at this load, or limit it to smaller batches.",
+    ),
+    "watch_low": (
+        "Acceptance is low, below the assumed break-even ({even.acceptance_ratio:.2f}); whether it pays is not measured",
         "To know, {measure}. Meanwhile look at the draft head, the sampling temperature and the traffic.",
     ),
-    "measured_not_paying": ("Speculation gives no speed-up", ""),
-    "watch": (
-        "Speculation may or may not pay at this acceptance; it is not measured here",
-        "To know, {measure}.",
-    ),
-    "watch_by_length": (
-        "Speculation may or may not pay at this mean acceptance length; it is not measured here",
-        "To know, {measure}.",
-    ),
+    "watch": ("Acceptance is fair; whether it pays is not measured", "To know, {measure}."),
+    "watch_by_length": ("Mean acceptance length is fair; whether it pays is not measured", "To know, {measure}."),
     "undecided": ("The measurement does not tell yet whether speculation pays", "To know, {measure}."),
     "measured_paying": ("Speculation is paying off", "Nothing to do."),
-    "healthy_by_length": (
-        "Mean acceptance length is good; the speed-up is not measured here",
-        "To know it, {measure}.",
-    ),
-    "healthy": ("Acceptance is good; the speed-up is not measured here", "To know it, {measure}."),
+    "healthy_by_length": ("Mean acceptance length is good; whether it pays is not measured", "To know, {measure}."),
+    "healthy": ("Acceptance is good; whether it pays is not measured", "To know, {measure}."),
 }
 
 # States without drafts to judge: level and subject of the one finding, and the verdict.

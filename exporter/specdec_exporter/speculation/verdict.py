@@ -1,8 +1,8 @@
 """Is speculation paying off? What a judgement says: one word, one sentence, the reasons, the next step.
 
 ``judging.py`` chooses the word, ``sentences.py`` has the sentences, ``findings.py`` the reasons, ``lastword.py`` what
-stays said while chance could explain another word. Page, API, ``check`` and ``analyze`` show this judgement; the rule
-pack records the same states by the same thresholds.
+stays said for a time. Page, API, ``check`` and ``analyze`` show this judgement; the rule pack records the same states
+by the same thresholds.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Finding(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict: one word, one sentence, the reasons, and the next step.
 
-    ``basis``: whether a measurement decided, or acceptance against a break-even that may be assumed; ``None`` if
-    there was nothing to judge. ``acceptance_ratio`` has its 95 % interval; ``None`` without counts. ``within_chance``:
-    the other words that may be true of the same service, if only chance made the difference. ``preliminary``: the
-    drafts come from so few requests that the next ones may say anything; in words, ``None`` if they suffice.
+    ``basis``: whether this is about a measured speed, or about acceptance alone; ``None`` if there was nothing to
+    judge. ``acceptance_ratio`` has its 95 % interval; ``None`` without counts. ``within_chance``: the other words that
+    may be true of the same service, if only chance made the difference. ``preliminary``: the drafts come from so few
+    requests that the next ones may say anything; in words, ``None`` if they suffice.
     """
 
     code: VerdictCode

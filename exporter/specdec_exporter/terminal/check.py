@@ -48,7 +48,7 @@ def print_examination(
         indented(console, breakdown_table("engine", engines))
     print_by_request(console, columns)
     if examination.basis is not None:
-        print_curve(console, examination.basis, examination.recommended_num_speculative_tokens)
+        print_curve(console, examination.basis)
     if log is not None:
         print_warnings(console, log.warnings)
     print_verdict(console, examination.verdict)

@@ -149,7 +149,7 @@ def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:
     return result
 
 
-def print_curve(console: Console, figures: Figures, recommended_num_speculative_tokens: int | None = None) -> None:
+def print_curve(console: Console, figures: Figures) -> None:
     """Print acceptance by position with explanations, as wide as the console allows."""
     if not figures.per_position:
         return
@@ -158,9 +158,6 @@ def print_curve(console: Console, figures: Figures, recommended_num_speculative_
     cells = max(6, min(_BAR_CELLS, (console.width - 28) // 2))
     indented(console, curve_table(figures, ascii_only=is_ascii_only(console), cells=cells))
     indented(console, Text("conditional: share of the drafts accepted up to the position before", style="dim"))
-    if recommended_num_speculative_tokens is not None:
-        best = recommended_num_speculative_tokens or "0 (switch speculation off)"
-        indented(console, Text(f"Recommended k: {best}, by this curve and the measured draft cost."))
     if figures.short_drafts:
         offered = "" if figures.mean_draft_length is None else f" ({figures.mean_draft_length:.2f} tokens on average)"
         indented(
@@ -196,10 +193,10 @@ def _print_known(console: Console, label: str, known: WarningCount | KnownPitfal
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
     """Print the verdict in a frame."""
-    # A verdict on what speculation is worth, without a measurement, is a guess.
-    guessed = verdict.basis == "assumed" and verdict.code in ("healthy", "not_paying")
+    guessed = verdict.basis == "assumed" and verdict.code == "healthy"
     title = f"Verdict: {verdict.code.replace('_', ' ')}{', assumed' if guessed else ''}"
-    print_framed(console, title, verdict.headline, verdict.reasons, verdict.action, style=_VERDICT_STYLE[verdict.code])
+    style = "blue" if guessed else _VERDICT_STYLE[verdict.code]
+    print_framed(console, title, verdict.headline, verdict.reasons, verdict.action, style=style)
 
 
 def print_finding(console: Console, finding: Finding) -> None:

@@ -94,14 +94,5 @@ WINDOWS: Group[EngineView] = Group(
             "`cache_config_info`, log (`KV cache size`)",
             "fetch failed; Rust frontend without a log",
         ),
-        gauge(
-            "specdec_recommended_num_speculative_tokens",
-            "The k that pays best by the curve of the last {window} and the measured draft cost. 0 means off.",
-            lambda v: v.recommended_num_speculative_tokens,
-            "metrics, baseline",
-            "no baseline without speculation at a like load; the recorded k does not tell which k is best; fewer than "
-            "{policy.min_drafts} drafts in the window; mean draft length more than {policy.short_draft_tolerance:.0%} "
-            "below k; adaptive verification",
-        ),
     ),
 )
