@@ -125,7 +125,7 @@ function(config, alerts)
       [-1, 'No verdict', 'text'],
       [-2, 'Speculation off', 'text'],
     ],
-    // By status. Only a measurement may advise to switch speculation off: without one, 10 is added to the status.
+    // By status. Only a measurement says whether speculation pays: without one, 10 is added to the status.
     local advice = {
       '9': 'Look at the pods: are they starting, crashed or out of memory?',
       '7': 'Look for the reason: sampling parameters, a batch size limit, or prompts without text to copy.',
@@ -133,14 +133,14 @@ function(config, alerts)
       '5': 'Almost nothing is accepted, and no gain is measured: check whether the draft model fits the target, or switch speculation off.',
       '4': 'Measured: slower than without speculation. Roll back or remove --speculative-config now. Investigate afterwards.',
       '3': 'No gain is measured: compare recordings of several k, use the one that pays or switch speculation off.',
-      '2': 'Measure: compare with a baseline (dashboard A/B), and look for a better k (row Curve).',
+      '2': 'Whether it pays is not known: compare with a baseline (dashboard A/B).',
       '1': 'Do nothing: speculation pays off.',
       '0': 'Wait for traffic: there are too few drafts to judge.',
       '-1': 'Wait for two scrapes. Then start vLLM without --disable-log-stats, or correct the port.',
       '-2': 'Do nothing, or start vLLM with --speculative-config to use speculation.',
       '15': 'Almost nothing is accepted: check whether the draft model fits the target, and record a baseline without speculation.',
       '14': 'Slower than before, and little is accepted: roll back the last change. Then record a baseline without speculation.',
-      '13': 'Little is accepted. Whether it pays is not measured here: record a baseline without speculation.',
+      '11': 'Acceptance is good. Whether it pays is not measured here: record a baseline without speculation.',
     },
     // One query counts the services of every status: a tile for each, the most urgent first.
     statusCounts(query, spec):: common.panel('stat', {
@@ -159,7 +159,10 @@ function(config, alerts)
     } + spec),
     states:: g.mappings({ ['%d' % state[0]]: state[1:] for state in states }),
     actions:: g.mappings({
-      [status]: [advice[status], [state[2] for state in states if state[0] == std.parseJson(status) % 10][0]]
+      [status]: [
+        advice[status],
+        if status == '11' then 'text' else [state[2] for state in states if state[0] == std.parseJson(status) % 10][0],
+      ]
       for status in std.objectFields(advice)
     }),
     yesNo(yes, no):: g.mappings({ '0': [no, 'red'], '1': [yes, 'green'] }),

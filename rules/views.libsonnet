@@ -125,8 +125,10 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: 'The status, plus 10 where nothing measured stands behind it: it follows from acceptance and a guess of what drafts '
             + 'cost.',
-      local accused = signals.verdict.record + ' >= 3 < ' + signals.verdict.values.slower,
-      expr: statusBy([not_drafting, '10 + (' + accused + ' unless ' + on + ' ' + signals.speedup.record + ')'], no_verdict),
+      local guessed = '(%(verdict)s == %(healthy)d or %(verdict)s == %(harmful)d or %(verdict)s == %(broken)d)' % signals.verdict.values {
+        verdict: signals.verdict.record,
+      },
+      expr: statusBy([not_drafting, '10 + (' + guessed + ' unless ' + on + ' ' + signals.speedup.record + ')'], no_verdict),
     },
     alerts: {
       unit: 'short',
@@ -162,12 +164,6 @@ function(config, source, signals, narrow)
         if with_exporter then aggregate('max', source.family('num_speculative_tokens'))
         // Not the curve: with adaptive verification it has only position 0.
         else aggregate('count', source.counter('increase', 'accepted_tokens_per_position', long, ['position'])),
-    },
-    positions_recommended: {
-      unit: 'short',
-      help: 'k that pays best by the measured curve and the measured cost of drafts; 0 means off. Never above the k that runs. '
-            + 'Absent while the cost is not measured.',
-      expr: aggregate('min', source.family('recommended_num_speculative_tokens')),
     },
 
     // --- Does it pay? ------------------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ function(config, source, signals, name)
   local number = promql.number;
 
   {
-    // The exporter judges by the same policy in the same order: what is measured, and only without a measurement acceptance.
+    // The exporter judges by the same policy in the same order: what is measured, and only without a measurement acceptance,
+    // which never says that speculation does not pay.
     verdict: {
       record: name('verdict', 'enum'),
       unit: 'short',
       values: { idle: 0, healthy: 1, watch: 2, not_paying: 3, harmful: 4, broken: 5, slower: 6 },
-      help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off (measured, or by '
-            + 'acceptance), 4 does harm (certainly slower than baseline), 5 broken (almost nothing is accepted), '
+      help: '0 idle, 1 healthy, 2 watch (may or may not pay, or nothing is drafted), 3 does not pay off (measured), '
+            + '4 does harm (certainly slower than baseline), 5 broken (almost nothing is accepted), '
             + '6 slower (than baseline, but not because of drafts: better than 3 to 5). Absent without speculation, and while drafts are too few to tell.',
       local below(limit) = '(' + signals.acceptance.record + ' < ' + limit + ')',
       local broken_limit = number(config.policy.acceptance_ratio_broken),
@@ -66,7 +67,6 @@ function(config, source, signals, name)
         },
         broken: either(below(broken_limit)),
         rejected: below(signals.acceptance_min.record),
-        rejected_or_broken: either(facts.rejected),
         watch: promql.group(signals.acceptance_watch.expr),
         much_slower: promql.group(slowerThan(config.harmful_ratio)),
         slower: promql.group(slowerThan(config.latency_mean_ratio) + 'or\n' + longer_tail),
@@ -82,17 +82,17 @@ function(config, source, signals, name)
           'harmful',
           '%(enough)s and %(on)s %(much_slower)s and %(on)s (%(rejected)s or %(on)s %(plain)s) unless %(on)s %(like_load)s'
         ),
-        // Drafts are not why: a measurement shows that they pay, or nothing is measured and enough of them are accepted.
+        // Drafts need not be why: a measurement shows that they pay, or nothing is measured and some of them are accepted.
         verdict(
           'slower',
-          '%(enough)s and %(on)s %(slower)s unless %(on)s ((%(rejected_or_broken)s or %(on)s %(measured)s) unless %(on)s %(pays)s)'
+          '%(enough)s and %(on)s %(slower)s unless %(on)s ((%(broken)s or %(on)s %(measured)s) unless %(on)s %(pays)s)'
         ),
         verdict('healthy', '%(enough)s and %(on)s %(pays)s'),
         verdict('not_paying', '%(enough)s and %(on)s %(pays_not)s'),
         verdict('broken', '%(broken)s and %(enough_requests)s'),
-        verdict('not_paying', '%(rejected)s and %(enough_requests)s'),
-        verdict('watch', '%(counted)s < %(watch)s and %(enough_requests)s'),
-        verdict('healthy', '%(counted)s and %(enough_requests)s'),
+        // A measurement at like load that does not tell yet is no good news, whatever is accepted.
+        verdict('healthy', '%(counted)s >= %(watch)s and %(enough_requests)s unless %(on)s %(like_load)s'),
+        verdict('watch', '%(counted)s and %(enough_requests)s'),
         verdict('watch', '%(drafts)s == 0 and %(tokens)s > 0'),
         verdict('idle', '%(drafts)s == 0'),
       ], level),

@@ -163,7 +163,7 @@ def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
             name="perhaps",
             series=drafting(FAIR) + measured(MINUTES, 0.8, (0.6, 1.1)),
             firing=SILENT,
-            values={50: {VERDICT: HEALTHY}},
+            values={50: {VERDICT: WATCH}},
         ),
         Case(name="a small loss", series=drafting(FAIR) + measured(MINUTES, 0.95, (0.92, 0.98)), firing=quiet),
         Case(
@@ -217,7 +217,7 @@ def test_like_load_goes_before_any_other_comparison(pack: Pack) -> None:
             name="undecided at like load",
             series=slow + measured(MINUTES, 1.0, (0.9, 1.1)),
             firing={50: {PAGE, TICKET, MEAN}},
-            values={50: {VERDICT: NOT_PAYING}},
+            values={50: {VERDICT: WATCH}},
         ),
         every=SLOW_MINUTES,
     )
@@ -245,17 +245,17 @@ def test_big_batches_that_pay_are_not_saturated(pack: Pack) -> None:
 
 
 def test_the_verdict_asks_the_measurement_first(pack: Pack) -> None:
-    """Speed-up with its bounds; where they decide nothing, acceptance does."""
+    """Speed-up with its bounds; where they decide nothing, nothing is good, and only what is broken is bad."""
     verdicts = {
         (NOTHING, 1.6, (1.5, 1.7)): HEALTHY,
         (NOTHING, 0.8, (0.7, 0.9)): HARMFUL,
         (NOTHING, 0.97, (0.95, 1.0)): NOT_PAYING,
         (NOTHING, 1.0, (0.9, 1.1)): BROKEN,
         (LOW, 1.06, (1.01, 1.1)): HEALTHY,
-        (LOW, 1.06, (0.99, 1.1)): NOT_PAYING,
+        (LOW, 1.06, (0.99, 1.1)): WATCH,
         ((0.7, 0.6, 0.5), 1.2, (0.8, 1.6)): WATCH,
         (FAIR, 0.92, (0.9, 0.94)): NOT_PAYING,
-        (FAIR, 1.0, (0.8, 1.2)): HEALTHY,
+        (FAIR, 1.0, (0.8, 1.2)): WATCH,
     }
     pack.run(
         *(

@@ -176,7 +176,6 @@ async def test_what_is_served_makes_nothing_of_unverified_tokens(method: str, k:
     assert PARTLY_VERIFIED in status.verdict.reasons
     assert [known(view.window).acceptance_ratio for view in state.engines()] == [None]
     assert {point.acceptance_ratio for point in status.history} == {None}
-    assert status.recommended_num_speculative_tokens is None
     (info,) = served["specdec_predictor_info"]
     assert info.labels["verification"] == "adaptive"
     withheld = {"acceptance_ratio", "mean_draft_length", "window_acceptance_ratio", "window_acceptance_ratio_by_draft"}
@@ -194,7 +193,7 @@ async def test_what_is_served_makes_nothing_of_unverified_tokens(method: str, k:
 async def test_without_the_key_all_is_as_before(method: str, k: int) -> None:
     state, served = await observed(method, k, adaptive=False)
     status = state.status()
-    assert (status.adaptive_verification, status.verdict.code) == (False, "not_paying")
+    assert (status.adaptive_verification, status.verdict.code) == (False, "watch")
     assert known(status.window).acceptance_ratio == pytest.approx(0.72 / k)
     assert any("position 1 almost never" in reason for reason in status.verdict.reasons)
     (info,) = served["specdec_predictor_info"]
@@ -206,13 +205,13 @@ async def test_without_the_key_all_is_as_before(method: str, k: int) -> None:
 def test_a_new_start_without_the_key_is_judged_by_acceptance_again() -> None:
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    for key, more, code in ((True, 5000.0, "watch"), (False, 4000.0, "not_paying")):
+    for key, more, what in ((True, 5000.0, "Mean acceptance length is fair"), (False, 4000.0, "Acceptance is low")):
         state.observe_event(arguments(method="eagle3", enable_adaptive_verification=key))
         state.observe_event(EngineConfig(method="eagle3", num_speculative_tokens=3, speculative=True))
         for drafted in (0.0, more / 2, more):
             clock.advance(60)
             state.observe_snapshot(snapshot(engine(drafted, drafts(3, drafted), requests=drafted / 100)))
-        assert state.status().verdict.code == code
+        assert state.status().verdict.headline.startswith(what)
 
 
 # --- a log, and a look ---
@@ -267,7 +266,7 @@ def test_a_total_over_several_starts_has_no_rate_if_one_of_them_has_none(tmp_pat
     report = analyzed(log_of(tmp_path), log_of(tmp_path, adaptive=False))
     assert "120,000" in report  # draft tokens of both
     assert "Acceptance rate" not in report
-    assert "Verdict: not paying" in report  # of the last one, by its own windows
+    assert "Acceptance is low" in report  # of the last one, by its own windows
 
 
 METRICS = """\
@@ -303,4 +302,4 @@ async def test_a_check_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert (PARTLY_VERIFIED in report, "k = 3" in report) == (adaptive, True)
     assert ("method eagle3, draft model head, adaptive verification" in report) is adaptive
     assert ("24.0%" in report, "second token" in report) == (not adaptive, not adaptive)
-    assert (code, "Verdict: watch" in report) == ((0, True) if adaptive else (2, False))
+    assert (code, "Acceptance is low" in report) == ((0, False) if adaptive else (2, True))

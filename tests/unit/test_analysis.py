@@ -232,7 +232,7 @@ def test_a_log_without_windows_says_why_that_can_be(events: Iterable[Event], cod
 
 def test_the_verdict_uses_the_policy_of_the_method_under_its_old_names_too() -> None:
     line = window([110, 60, 30], 200)  # a third: enough for n-gram look-up, not for a draft model
-    assert told(config(method="draft_model"), line).verdict.code == "not_paying"
+    assert told(config(method="draft_model"), line).verdict.code == "watch"
     assert told(config(method="[ngram]", draft_model=None), line).verdict.code == "healthy"
 
 

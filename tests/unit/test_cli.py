@@ -280,7 +280,7 @@ def test_a_report_through_a_pipe_is_plain_text_with_the_logs_own_totals(variable
     assert re.search(rf"^ *Accepted tokens +{ACCEPTED:,}$", run.out, re.MULTILINE)
     assert re.search(rf"^ *Acceptance rate +{ACCEPTED / DRAFTED:.1%}", run.out, re.MULTILINE)
     assert "method draft_model" in run.out
-    assert "Verdict: not paying, assumed" in run.out
+    assert "Verdict: watch" in run.out
 
 
 @pytest.mark.parametrize("output", ["text", "jsonl"])

@@ -309,7 +309,7 @@ def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> 
 # --- what the line of arguments says ---
 
 
-def test_synthetic_acceptance_is_not_judged_and_recommends_nothing(state: PredictorState, clock: Clock) -> None:
+def test_synthetic_acceptance_is_not_judged(state: PredictorState, clock: Clock) -> None:
     state.observe_event(arguments(method="draft_model", rejection_sample_method="synthetic"))
     state.observe_event(config())
     state.observe_snapshot(snapshot(engine()))
@@ -319,10 +319,8 @@ def test_synthetic_acceptance_is_not_judged_and_recommends_nothing(state: Predic
     assert status.state == "drafting"
     assert (status.verdict.code, status.rejection_sampling) == ("unknown", "synthetic")
     assert "synthetic" in status.verdict.headline
-    assert status.recommended_num_speculative_tokens is None
-    assert [view.recommended_num_speculative_tokens for view in state.engines()] == [None]
     state.observe_event(arguments(method="draft_model"))
-    assert state.status().verdict.code == "not_paying"
+    assert state.status().verdict.code == "watch"
 
 
 def test_lossless_rejection_sampling_is_not_mentioned(state: PredictorState) -> None:

@@ -75,12 +75,12 @@ def method(name: str | None) -> ResolvedPolicy:
     ("name", "rate", "code"),
     [
         (None, 0.05, "broken"),
-        (None, 0.49, "not_paying"),
+        (None, 0.49, "watch"),
         (None, 0.5, "watch"),
         (None, 0.65, "healthy"),
-        ("ngram", 0.29, "not_paying"),
+        ("ngram", 0.29, "watch"),
         ("ngram", 0.3, "healthy"),
-        ("dflash", 0.11, "not_paying"),
+        ("dflash", 0.11, "watch"),
         ("a_method_of_tomorrow", 0.6, "watch"),
     ],
 )
@@ -93,7 +93,7 @@ def test_acceptance_is_judged_by_the_thresholds_of_its_method(name: str | None, 
 
 
 @given(rate=st.floats(0, 1), k=st.integers(1, 16), name=st.sampled_from([None, *POLICY.methods]))
-def test_a_length_below_break_even_is_never_healthy_and_one_above_is_never_a_loss(
+def test_a_length_below_break_even_is_never_healthy_and_nothing_loses_on_a_guess(
     rate: float, k: int, name: str | None
 ) -> None:
     policy = method(name)
@@ -101,10 +101,10 @@ def test_a_length_below_break_even_is_never_healthy_and_one_above_is_never_a_los
     verdict = judged("drafting", seen, policy, k)
     assert seen.mean_acceptance_length is not None
     gain = seen.mean_acceptance_length - (1 + k * policy.acceptance_ratio_min)
-    if gain < -1e-9:
-        assert RANK[verdict.code] >= RANK["not_paying"]
-    if gain > 1e-9:
-        assert RANK[verdict.code] < RANK["not_paying"]
+    assert verdict.code in ("broken", "watch") or gain > -1e-9
+    assert verdict.code in ("broken", "watch", "healthy")
+    assert (verdict.code == "broken") == (rate < POLICY.acceptance_ratio_broken)
+    assert verdict.basis == "assumed"
 
 
 @given(
@@ -143,11 +143,12 @@ def test_nobody_is_told_to_switch_off_or_to_lower_k_on_a_guess(rate: float, k: i
     assert "switch" not in words
     assert "lower k" not in words
     assert "pays off" not in words
-    if verdict.code == "not_paying":
-        minimum = method(name).acceptance_ratio_min
-        assert verdict.headline == f"Acceptance is below {minimum:.2f}; whether it pays is not measured here"
-    if verdict.code in ("broken", "not_paying", "watch", "healthy"):
-        assert "record a baseline without speculation" in verdict.action
+    minimum = method(name).acceptance_ratio_min
+    low = f"low, below the assumed break-even of {minimum:.2f}"
+    how = "good" if verdict.code == "healthy" else low if rate < minimum else "fair"
+    if verdict.code != "broken":
+        assert verdict.headline == f"Acceptance is {how}; whether it pays is not measured"
+    assert "record a baseline without speculation" in verdict.action
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_lossy_rejection_sampling_is_named_and_changes_no_verdict() -> None:
         (0.8, 0.030, True, "slower"),
         (0.8, 0.022, True, "healthy"),
         (0.3, 0.030, True, "harmful"),
-        (0.3, 0.010, True, "not_paying"),
+        (0.3, 0.010, True, "watch"),
     ],
 )
 def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
@@ -285,7 +286,7 @@ def test_a_few_requests_tell_nothing_of_the_length_of_prompts() -> None:
 
 def test_harm_must_be_more_than_chance() -> None:
     few = drafted(0.3, seconds=0.03, requests=8)
-    assert judged("drafting", few, method(None), 3, without_speculation(0.02)).code == "not_paying"
+    assert judged("drafting", few, method(None), 3, without_speculation(0.02)).code == "watch"
     small_baseline = without_speculation(0.02, requests=5)
     assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, small_baseline).code == "not_paying"
     assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, without_speculation(0.02)).code == "harmful"
@@ -357,7 +358,7 @@ def test_a_word_is_never_within_chance_of_itself_and_slower_never_hides_a_loss(
     verdict = judged("drafting", seen, method(None), 3, BEFORE)
     assert verdict.code not in verdict.within_chance
     if verdict.code == "slower":
-        assert rate >= POLICY.acceptance_ratio_min
+        assert rate >= POLICY.acceptance_ratio_broken
         assert slowdown > POLICY.latency.slower_ratio
 
 

@@ -36,9 +36,8 @@ from specdec_exporter.serving.status import (
     PredictorStatus,
     Status,
 )
-from specdec_exporter.speculation.benefit import BreakEven
+from specdec_exporter.speculation.benefit import Basis, BreakEven
 from specdec_exporter.speculation.byrequest import RequestAcceptance
-from specdec_exporter.speculation.cost import KChoice
 from specdec_exporter.speculation.estimate import Estimate
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
@@ -87,9 +86,10 @@ def an_hour(*, rate: float = 0.61) -> tuple[HistoryPoint, ...]:
     )
 
 
-def verdict(code: VerdictCode = "healthy") -> Verdict:
+def verdict(code: VerdictCode = "healthy", basis: Basis | None = None) -> Verdict:
     return Verdict(
         code=code,
+        basis=basis,
         headline=f"A headline for {code}",
         reasons=("acceptance 0.61 (break-even 0.50, assumed)", "mean acceptance length 2.84 (break-even 1.21)"),
         action="Nothing to do.",
@@ -111,7 +111,6 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
             draft_model="yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
             num_speculative_tokens=3,
             rejection_sampling=None,
-            recommended_num_speculative_tokens=4,
             requests_running=7.0,
             requests_waiting=2.0,
             kv_cache_usage_ratio=0.43,
@@ -144,7 +143,6 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
     )
 
 
-CHOICE = KChoice(recommended=3, candidates=(3,), record_next=None, within_chance=False, try_more=True, expected=())
 MEASURED = Measurement(
     speedup=Estimate(1.84, 1.79, 1.90),
     draft_cost_ratio=Estimate(0.07, 0.06, 0.08),
@@ -155,7 +153,6 @@ MEASURED = Measurement(
     plain_step_seconds=0.0186,
     tokens_per_step=2.23,
     draft_tokens_per_step=3.0,
-    k=CHOICE,
 )
 LOADS = (
     LoadStatus(
@@ -339,8 +336,7 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
         "What to do: Nothing to do.",
         "Method eagle3",
         "Draft model yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
-        "k 3 Recommended k 4",
-        "vLLM 0.32.0, V1 engine",
+        "k 3 vLLM 0.32.0, V1 engine",
         "Engines 2",
         "Model meta-llama/Llama-3.3-70B-Instruct",
         "Endpoint http://127.0.0.1:8080",
@@ -382,7 +378,6 @@ async def test_figures_that_need_the_number_of_verified_tokens_are_not_shown(bro
         window=window,
         lifetime=window,
         history=points,
-        recommended_num_speculative_tokens=None,
         break_even=BreakEven(basis="assumed", acceptance_ratio=0.5, mean_acceptance_length=2.5),
         verdict=verdict("watch"),
         engines=(),
@@ -530,7 +525,6 @@ def without_figures(state: StateName) -> PredictorStatus:
         vllm_version=None,
         engine_generation=None,
         num_speculative_tokens=None,
-        recommended_num_speculative_tokens=None,
         requests_running=None,
         requests_waiting=None,
         kv_cache_usage_ratio=None,
@@ -604,26 +598,23 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         ),
     ),
     "below the limits": (
-        {"window": figures(rate=0.05), "recommended_num_speculative_tokens": 0, "verdict": verdict("broken")},
+        {"window": figures(rate=0.05), "verdict": verdict("broken")},
         (
             "✕ Broken",
             "5.0 % ▼ below the assumed break-even of 50 %",
             "1.15 tokens ▼ below the assumed break-even of 1.21",
-            "Recommended k 0: switch off",
         ),
     ),
     "measured": (
         {
             "break_even": BreakEven(basis="measured", acceptance_ratio=0.07, mean_acceptance_length=1.21),
             "measured": MEASURED,
-            "recommended_num_speculative_tokens": 3,
             "by_load": LOADS,
         },
         (
             "Speed-up 1.84x ✓ at or above the break-even of 1.00x",
             "95 % between 1.79x and 1.90x at 6.4 requests in decode",
             "Acceptance rate 61.2 % ✓ at or above the measured break-even of 7 %",
-            "Recommended k 3 (as now); try 4 too",
             "By load, since the exporter started",
             f"up to 4 2 min 20.3 ms 2.20 {NONE}",
             "up to 8 now 60 min 22.5 ms 2.23 1.84x",
@@ -751,6 +742,23 @@ async def test_the_worst_comes_first_and_each_card_has_an_anchor(browser: Browse
     worst_first = ["broken", "harmful", "not_paying", "gone", "slower", "unknown", "watch", "healthy", "idle", "off"]
     assert [name.removeprefix("service ") for name in order] == worst_first
     assert targets == order
+
+
+async def test_only_a_measurement_is_green(browser: Browser) -> None:
+    each = [predictor(basis, verdict=verdict("healthy", basis)) for basis in get_args(Basis)]
+    async with Exporter([status(*each)]).serving() as exporter:
+        await browser.open(exporter.url)
+        badges = await browser.script(
+            "return Object.fromEntries([...document.querySelectorAll('.badge')].map(badge => ["
+            "badge.closest('.card').querySelector('h2').textContent, [badge.textContent, getComputedStyle(badge).color]]))"
+        )
+        tones = await browser.script(
+            "return ['good', 'idle'].map(tone => {"
+            " const mark = document.body.appendChild(Object.assign(document.createElement('p'), {className: tone}));"
+            " mark.style.color = 'var(--tone)'; return getComputedStyle(mark).color })"
+        )
+    assert badges == {"measured": ["✓ Healthy", tones[0]], "assumed": ["✓ Healthy, assumed", tones[1]]}
+    assert tones[0] != tones[1]
 
 
 # --- how it stays current --------------------------------------------------------------------------------------------

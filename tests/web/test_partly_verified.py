@@ -36,7 +36,6 @@ UNKNOWABLE = {
     "specdec_mean_draft_length",
     "specdec_window_acceptance_ratio_bucket",
     "specdec_window_acceptance_ratio_by_draft_bucket",
-    "specdec_recommended_num_speculative_tokens",
 }
 BOUNDS = (0.01, 0.025, 0.05, float("inf"))
 PLAIN_SECONDS = 0.02  # per output token, without drafts
@@ -149,7 +148,6 @@ def assert_silent(shown: dict[str, Any]) -> None:
         assert (figures["acceptance_ratio"], figures["mean_draft_length"]) == (None, None)
         assert len(figures["per_position"]) == 1
     assert {point["acceptance_ratio"] for point in shown["history"]} <= {None}
-    assert shown["recommended_num_speculative_tokens"] is None
     assert shown["adaptive_verification"] is True
     assert WHY in json.dumps(shown)
     assert HEAD not in json.dumps(shown)
@@ -217,7 +215,7 @@ async def test_a_rising_load_is_no_news_of_the_draft(adaptive: bool, tmp_path: P
         assert HEAD in json.dumps(shown["verdict"])
         assert "specdec_acceptance_ratio" in names(samples)
         assert len(derived_positions(samples)) == 4
-        assert words[-1] == "not_paying"
+        assert "acceptance 0.25" in json.dumps(shown["verdict"])
         assert WHY not in analyzed
 
 

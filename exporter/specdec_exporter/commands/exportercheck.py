@@ -41,7 +41,8 @@ def examined(exporter: Status, predictor: PredictorStatus, policy: Policy) -> tu
         window=predictor.window,
         lifetime=predictor.lifetime,
     )
-    judgement = told(predictor.verdict, predictor.state, predictor.pitfalls)
+    least = predictor.break_even.acceptance_ratio
+    judgement = told(predictor.verdict, predictor.state, predictor.pitfalls, least)
     return examine(_access(exporter, predictor), look, None, policy, judgement), look, predictor
 
 

@@ -50,9 +50,13 @@ def judge(evidence: Evidence, policy: Policy) -> Judgement:
     return Judgement(verdict=verdict, findings=findings, pitfalls=evidence.pitfalls())
 
 
-def told(verdict: Verdict, state: str, pitfalls: tuple[KnownPitfall, ...]) -> Judgement:
+def told(
+    verdict: Verdict, state: str, pitfalls: tuple[KnownPitfall, ...], acceptance_ratio_min: float = 0.0
+) -> Judgement:
     """Return a judgement that was made elsewhere: its verdict is the one finding."""
-    level, subject = subject_of(state) or ("PASS" if verdict.code in _FINE else "WARN", "Verdict")
+    accepted = verdict.acceptance_ratio
+    low = verdict.code == "watch" and accepted is not None and accepted.value < acceptance_ratio_min
+    level, subject = subject_of(state) or ("PASS" if verdict.code in _FINE and not low else "WARN", "Verdict")
     return Judgement(
         verdict=verdict, findings=(Finding(level, subject, verdict.headline, verdict.action),), pitfalls=pitfalls
     )
