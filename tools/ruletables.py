@@ -24,11 +24,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
         "roll back",
     ),
     "not_paying": (
-        (
-            "the measured speed-up is below {latency[speedup_min]:g}, beyond chance. Without a measurement that tells: "
-            "acceptance is below break-even"
-        ),
-        "measured: run the k that pays, or switch speculation off; not measured: measure",
+        "the measured speed-up is below {latency[speedup_min]:g}, beyond chance",
+        "switch speculation off at this load, or run a k that recordings show to pay",
     ),
     "broken": (
         "no measurement tells, and acceptance is below {acceptance_ratio_broken:g}",
@@ -36,8 +33,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     ),
     "watch": (
         (
-            "no measurement tells, and acceptance is between break-even and watch level; or tokens are generated and "
-            "nothing is drafted"
+            "the speed-up at like load does not tell yet; nothing is measured, and acceptance is below the watch "
+            "level; or tokens are generated and nothing is drafted"
         ),
         "measure",
     ),
@@ -52,8 +49,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     ),
     "healthy": (
         (
-            "the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted. Without "
-            "a measurement that tells: acceptance is above the watch level"
+            "the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted. Where "
+            "nothing is measured: acceptance is at least the watch level, which does not tell whether it pays"
         ),
         "nothing; if it is not measured, measure",
     ),

@@ -67,6 +67,7 @@ function(config, source, signals, name)
         },
         broken: either(below(broken_limit)),
         rejected: below(signals.acceptance_min.record),
+        rejected_or_broken: either(facts.rejected),
         watch: promql.group(signals.acceptance_watch.expr),
         much_slower: promql.group(slowerThan(config.harmful_ratio)),
         slower: promql.group(slowerThan(config.latency_mean_ratio) + 'or\n' + longer_tail),
@@ -82,10 +83,10 @@ function(config, source, signals, name)
           'harmful',
           '%(enough)s and %(on)s %(much_slower)s and %(on)s (%(rejected)s or %(on)s %(plain)s) unless %(on)s %(like_load)s'
         ),
-        // Drafts need not be why: a measurement shows that they pay, or nothing is measured and some of them are accepted.
+        // Drafts are not why: a measurement shows that they pay, or nothing is measured and enough of them are accepted.
         verdict(
           'slower',
-          '%(enough)s and %(on)s %(slower)s unless %(on)s ((%(broken)s or %(on)s %(measured)s) unless %(on)s %(pays)s)'
+          '%(enough)s and %(on)s %(slower)s unless %(on)s ((%(rejected_or_broken)s or %(on)s %(measured)s) unless %(on)s %(pays)s)'
         ),
         verdict('healthy', '%(enough)s and %(on)s %(pays)s'),
         verdict('not_paying', '%(enough)s and %(on)s %(pays_not)s'),

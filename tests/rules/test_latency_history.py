@@ -182,7 +182,7 @@ def test_slower_than_its_own_past_is_the_verdict_where_drafts_are_fine(
         "as before": (then(good, USUAL), 1),
         "slower": (then(good, slow), 6),
         "a tail": (then(good, tail), 6),
-        "slower with poor drafts": (then(poor, slow), 3),
+        "slower with poor drafts": (then(poor, slow), 2),
     }
     Pack(promtool, recording, tmp_path).run(
         *(

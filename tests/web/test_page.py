@@ -750,7 +750,8 @@ async def test_only_a_measurement_is_green(browser: Browser) -> None:
         await browser.open(exporter.url)
         badges = await browser.script(
             "return Object.fromEntries([...document.querySelectorAll('.badge')].map(badge => ["
-            "badge.closest('.card').querySelector('h2').textContent, [badge.textContent, getComputedStyle(badge).color]]))"
+            " badge.closest('.card').querySelector('h2').textContent,"
+            " [badge.textContent, getComputedStyle(badge).color]]))"
         )
         tones = await browser.script(
             "return ['good', 'idle'].map(tone => {"

@@ -2,7 +2,7 @@
 
 A speed-up measured against a baseline without speculation decides, whatever is accepted: harmful, not paying or
 healthy. If it tells nothing yet, the word is watch. Without one, acceptance decides: broken, watch or healthy. Nothing
-is said to lose by acceptance, because break-even is a guess then. Where drafts may be fine and decoding is slower than
+is said to lose by acceptance, because break-even is a guess then. Where drafts are fine and decoding is slower than
 at baseline, the word is slower: look elsewhere.
 
 Where vLLM verifies only part of each draft (adaptive verification), it counts all of it as drafted, so that acceptance
@@ -178,7 +178,8 @@ def _weigh(figures: Figures, rate: float, evidence: Evidence, own: ResolvedPolic
     undecided = evidence.cost is not None and not _decides(measured)
     guess = partial(_by_acceptance, head=head if partly else None, undecided=undecided, policy=own)
     by_drafts = _code(rate, guess, measured)
-    late = _slowdown(figures, evidence.baseline, measured, own)
+    low = not partly and rate < even.acceptance_ratio
+    late = _slowdown(figures, evidence.baseline, measured, own, low=low)
     code: VerdictCode = "slower" if late is not None and late.slower and by_drafts in _FINE else by_drafts
     decided = _decides(measured) or code == "slower"
     limits = (policy.acceptance_ratio_broken, own.acceptance_ratio_watch)
@@ -238,10 +239,14 @@ def _decides(measured: Speed | None) -> bool:
 
 
 def _slowdown(
-    figures: Figures, baseline: DecodingBaseline | None, measured: Speed | None, policy: ResolvedPolicy
+    figures: Figures, baseline: DecodingBaseline | None, measured: Speed | None, policy: ResolvedPolicy, *, low: bool
 ) -> Slowdown | None:
-    """Compare with the baseline, unless drafts may be why: against one without drafts, they must be shown to pay."""
-    if baseline is None or not (baseline.speculative or (measured is not None and measured.pays)):
+    """Compare with the baseline, unless drafts may be why.
+
+    Against one without drafts, they must be shown to pay; against another, their acceptance must not be ``low``.
+    """
+    pays = measured is not None and measured.pays
+    if baseline is None or not (pays or (baseline.speculative and not low)):
         return None
     return slowdown(figures, baseline, policy)
 
