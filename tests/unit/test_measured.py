@@ -167,7 +167,7 @@ def test_without_a_baseline_the_same_is_flagged_with_a_true_sentence(
     status = judged(curve, speed, None)
     assert status.verdict.code == code
     if code == "watch":
-        low = "Acceptance is low, under the assumed break-even of 0.50; whether it pays is not measured"
+        low = "Acceptance is low (assumed break-even: 0.50); whether it pays is not measured"
         assert status.verdict.headline == low
     assert "record a baseline without speculation" in status.verdict.action
     assert status.measured is None

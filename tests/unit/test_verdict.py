@@ -144,7 +144,7 @@ def test_nobody_is_told_to_switch_off_or_to_lower_k_on_a_guess(rate: float, k: i
     assert "lower k" not in words
     assert "pays off" not in words
     minimum = method(name).acceptance_ratio_min
-    low = f"low, under the assumed break-even of {minimum:.2f}"
+    low = f"low (assumed break-even: {minimum:.2f})"
     how = "good" if verdict.code == "healthy" else low if rate < minimum else "fair"
     if verdict.code != "broken":
         assert verdict.headline == f"Acceptance is {how}; whether it pays is not measured"

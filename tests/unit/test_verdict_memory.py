@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -106,10 +107,13 @@ def looked(*words: tuple[VerdictCode, Basis], every: float = WINDOW) -> list[str
     memory: Remembered | None = None
     said: list[str] = []
     for number, (code, basis) in enumerate(words):
-        verdict = Verdict(code=code, basis=basis, headline=f"{code}, {basis}", reasons=(), action="")
+        # Whatever chance leaves possible.
+        others = tuple(other for other in get_args(VerdictCode) if other != code)
+        headline = f"{code}, {basis}"
+        verdict = Verdict(code=code, basis=basis, headline=headline, reasons=(), action="", within_chance=others)
         memory = remembered(memory, verdict, every * number, POLICY)
         said.append(memory.shown.headline)
-    return [words.removesuffix(", measured") for words in said]
+    return [headline.removesuffix(", measured") for headline in said]
 
 
 GAIN: tuple[VerdictCode, Basis] = ("healthy", "measured")

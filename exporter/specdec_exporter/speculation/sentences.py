@@ -122,7 +122,7 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Switch speculation off at this load, or limit it to smaller batches.",
     ),
     "watch_low": (
-        "Acceptance is low, under the assumed break-even of {even.acceptance_ratio:.2f}; whether it pays is not measured",
+        "Acceptance is low (assumed break-even: {even.acceptance_ratio:.2f}); whether it pays is not measured",
         "To know, {measure}. Meanwhile look at the draft head, the sampling temperature and the traffic.",
     ),
     "watch": ("Acceptance is fair; whether it pays is not measured", "To know, {measure}."),
