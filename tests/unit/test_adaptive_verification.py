@@ -70,6 +70,7 @@ def judged(method: str, k: int, seen: Figures, baseline: DecodingBaseline | None
         ('"enable_adaptive_verification": false', False),
         ('"k": 0', False),  # vLLM's default
         ('"enable_adaptive_verification": {}', None),
+        ('"method": "ngram", "enable_adaptive_verification": true', False),  # it does nothing there
     ],
 )
 def test_the_key_of_a_command_counts_by_its_value(key: str, expected: bool | None) -> None:

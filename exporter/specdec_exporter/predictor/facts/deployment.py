@@ -128,8 +128,9 @@ def of_arguments(arguments: Mapping[str, Any]) -> Deployment:
     speculative = arguments.get("speculative_config")
     keys = {str(key): _scalar(value) for key, value in speculative.items()} if isinstance(speculative, Mapping) else {}
     known = {field: value for field, value in found.items() if _fits(field, value)}
-    if keys and "enable_adaptive_verification" not in keys:
-        known["adaptive_verification"] = False  # vLLM's default
+    # vLLM's default. Only proposers that run a model have the switch: 0.32.0 and later ignore it with n-gram.
+    if keys and ("enable_adaptive_verification" not in keys or known.get("method") in ("ngram", "ngram_gpu")):
+        known["adaptive_verification"] = False
     on = bool(keys) or "speculative_model" in arguments
     return Deployment(
         arguments=frozenset(arguments),
