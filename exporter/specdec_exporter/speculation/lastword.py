@@ -32,27 +32,32 @@ def remembered(before: Remembered | None, judged: Verdict, now: float, policy: P
     hold = policy.verdict_hold_seconds
     before = before or Remembered(shown=judged)
     word = before.word if now - before.said_at < hold else None
-    if judged.preliminary is not None:
-        few = "there are too few drafts now for another verdict"
-        shown = _kept(word, judged, few) if word else _without_word(judged, judged.preliminary)
+    if judged.preliminary is not None or judged.basis is None:
+        shown = judged if judged.preliminary is None else _preliminary(word, judged, judged.preliminary)
         return msgspec.structs.replace(before, shown=shown, word=word)
-    if judged.basis is None:
-        return msgspec.structs.replace(before, shown=judged)
-    measured = judged.basis == "measured"
-    if measured and (before.word is None or before.word.basis == "assumed"):
-        word = None
-        if judged.code == "watch":  # the measurement does not tell yet: what it will tell is said at once
-            return Remembered(shown=judged)
-    doubted = measured and judged.code in ("watch", "not_paying") and now - before.since >= hold
-    if word is None or judged.code in (word.code, "harmful") or (word.code == "healthy" and doubted):
-        since = before.since if word and word.code == judged.code else now
-        return Remembered(shown=judged, word=judged, since=since, said_at=now)
+    guessed = judged.basis == "measured" and (before.word is None or before.word.basis == "assumed")
+    if guessed and judged.code == "watch":  # the measurement does not tell yet: what it will tell is said at once
+        return Remembered(shown=judged)
+    if guessed or word is None or _is_left(word, judged, is_old=now - before.since >= hold):
+        return Remembered(shown=judged, word=judged, since=now, said_at=now)
+    if word.code == judged.code:
+        return msgspec.structs.replace(before, shown=judged, word=judged, said_at=now)
     reason = f"it ends when no look has said {word.code.replace('_', ' ')} for {hold / 60:.0f} minutes"
     return msgspec.structs.replace(before, shown=_kept(word, judged, reason))
 
 
-def _without_word(judged: Verdict, reason: str) -> Verdict:
-    """Return a preliminary verdict without its word, which the next request may change."""
+def _is_left(word: Verdict, judged: Verdict, *, is_old: bool) -> bool:
+    """Whether ``word`` is left at once. ``is_old``: it was first said so long ago that a doubt suffices."""
+    if judged.code == "harmful":
+        return word.code != "harmful"
+    doubted = judged.basis == "measured" and judged.code in ("watch", "not_paying")
+    return is_old and doubted and word.code == "healthy"
+
+
+def _preliminary(word: Verdict | None, judged: Verdict, reason: str) -> Verdict:
+    """Return the last word; else a preliminary verdict without its own, which the next request may change."""
+    if word is not None:
+        return _kept(word, judged, "there are too few drafts now for another verdict")
     verdict = undecided("few_drafts", reason)
     return msgspec.structs.replace(verdict, acceptance_ratio=judged.acceptance_ratio, preliminary=reason)
 

@@ -64,9 +64,13 @@ def _case(
         return "measured_paying"
     if code == "watch" and at_like_load:
         return "undecided"
-    if rate is None and code != "not_paying":
+    return code if code == "not_paying" else _of_acceptance(code, even, rate)
+
+
+def _of_acceptance(code: VerdictCode, even: BreakEven, rate: float | None) -> str:
+    if rate is None:
         return f"{code}_by_length"
-    return "watch_low" if code == "watch" and rate is not None and rate < even.acceptance_ratio else code
+    return "watch_low" if code == "watch" and rate < even.acceptance_ratio else code
 
 
 def _how_to_measure(evidence: Evidence) -> str:
