@@ -152,6 +152,15 @@ def test_a_measurement_goes_before_a_guess() -> None:
     assert looked(UNSURE, HARM) == ["watch", "harmful"]
 
 
+def test_what_chance_cannot_explain_is_told_at_once() -> None:
+    assert shown([judged(0.9, 200), judged(0.02, 200), judged(0.9, 200)]) == ["healthy", "broken", "healthy"]
+
+
+def test_a_guess_does_not_end_what_was_measured() -> None:
+    harm = Verdict(code="harmful", basis="measured", headline="", reasons=(), action="")
+    assert shown([harm, *[judged(0.9, 200)] * 7]) == ["harmful"] * 6 + ["healthy"] * 2
+
+
 def test_a_kept_word_has_the_figures_of_now_and_says_how_it_ends() -> None:
     before, after = judged(0.67, 20), judged(0.63, 20)
     memory = remembered(None, before, 0.0, POLICY)
@@ -210,7 +219,7 @@ def state(clock: Clock) -> PredictorState:
 def test_the_exporter_keeps_a_word_for_a_time_and_asking_for_it_changes_nothing(
     state: PredictorState, clock: Clock
 ) -> None:
-    assert watched(state, clock, 0.67, 0.63, *[0.3] * 5) == ["healthy"] * 6 + ["watch"]
+    assert watched(state, clock, 0.67, *[0.63] * 6) == ["healthy"] * 6 + ["watch"]
     assert state.status() == state.status()
 
 

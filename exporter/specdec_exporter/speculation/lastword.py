@@ -25,9 +25,10 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 def remembered(before: Remembered | None, judged: Verdict, now: float, policy: Policy) -> Remembered:
     """Return what to say now that ``judged`` is what the last figures say.
 
-    Harm is said at once, and a measurement goes before a guess. Any other word is left when no look has said it for
-    ``verdict_hold_seconds``: else the verdict of a service near a threshold would change at every look. A ``healthy``
-    that has been said for as long is left as soon as the measurement doubts it.
+    Harm is said at once, and so is what chance cannot confuse with the last word; a measurement goes before a guess.
+    Any other word is left when no look has said it for ``verdict_hold_seconds``: else the verdict of a service near a
+    threshold would change at every look. A ``healthy`` that has been said for as long is left as soon as the
+    measurement doubts it.
     """
     hold = policy.verdict_hold_seconds
     before = before or Remembered(shown=judged)
@@ -48,8 +49,11 @@ def remembered(before: Remembered | None, judged: Verdict, now: float, policy: P
 
 def _is_left(word: Verdict, judged: Verdict, *, is_old: bool) -> bool:
     """Whether ``word`` is left at once. ``is_old``: it was first said so long ago that a doubt suffices."""
-    if judged.code == "harmful":
-        return word.code != "harmful"
+    if word.code == judged.code:
+        return False
+    by_guess = word.basis == "measured" and judged.basis == "assumed"  # it tells nothing of what was measured
+    if judged.code == "harmful" or (word.code not in judged.within_chance and not by_guess):
+        return True
     doubted = judged.basis == "measured" and judged.code in ("watch", "not_paying")
     return is_old and doubted and word.code == "healthy"
 
