@@ -161,6 +161,11 @@ def test_a_guess_does_not_end_what_was_measured() -> None:
     assert shown([harm, *[judged(0.9, 200)] * 7]) == ["harmful"] * 6 + ["healthy"] * 2
 
 
+def test_a_service_that_is_no_longer_slower_is_not_called_so() -> None:
+    slower = Verdict(code="slower", basis="measured", headline="", reasons=(), action="")
+    assert shown([slower, judged(0.9, 200)]) == ["slower", "healthy"]
+
+
 def test_a_kept_word_has_the_figures_of_now_and_says_how_it_ends() -> None:
     before, after = judged(0.67, 20), judged(0.63, 20)
     memory = remembered(None, before, 0.0, POLICY)

@@ -51,7 +51,8 @@ def _is_left(word: Verdict, judged: Verdict, *, is_old: bool) -> bool:
     """Whether ``word`` is left at once. ``is_old``: it was first said so long ago that a doubt suffices."""
     if word.code == judged.code:
         return False
-    by_guess = word.basis == "measured" and judged.basis == "assumed"  # it tells nothing of what was measured
+    # A guess tells nothing of a measured speed-up. Of latency it does: it is not slower than at baseline.
+    by_guess = word.basis == "measured" and judged.basis == "assumed" and word.code != "slower"
     if judged.code == "harmful" or (word.code not in judged.within_chance and not by_guess):
         return True
     doubted = judged.basis == "measured" and judged.code in ("watch", "not_paying")
