@@ -4,71 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from itertools import pairwise
-from statistics import NormalDist
 from typing import Final
 
 import msgspec
 
-Z: Final = NormalDist().inv_cdf(1.0 - 0.05 / 2.0)  # 1.96
-# For each of two intervals that hold together with 95 % (Bonferroni).
-Z_OF_PAIR: Final = NormalDist().inv_cdf(1.0 - 0.05 / 4.0)
+from specdec_exporter.speculation.chance import Z_OF_PAIR, Estimate, Z, difference, proportion, t_quantile
 
-
-class Estimate(msgspec.Struct, frozen=True):
-    """``value`` as measured, between ``low`` and ``high``; ``None``: unbounded on that side."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-    def inverse(self) -> Estimate:
-        """1 / value, for positive values."""
-        return Estimate(1.0 / self.value, _inverse(self.high), _inverse(self.low))
-
-    def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
-        """Offset + factor * value, for an exact factor of at least 0."""
-        low, high = self.low, self.high
-        return Estimate(
-            offset + factor * self.value,
-            None if low is None else offset + factor * low,
-            None if high is None else offset + factor * high,
-        )
-
-
-def _inverse(value: float | None) -> float | None:
-    return 1.0 / value if value else None
-
-
-def proportion(successes: float, trials: float, independent: float) -> Estimate | None:
-    """Share of successes with Wilson's score interval for ``independent`` draws; ``None`` without trials.
-
-    Trials in clusters (the draft tokens of a request) are not independent. Pass the number of independent draws that
-    tell as much.
-    """
-    if trials <= 0 or independent <= 0:
-        return None
-    share = min(max(successes / trials, 0.0), 1.0)
-    spread = Z * Z / independent
-    if not spread < math.inf:  # next to no draws
-        return Estimate(share, 0.0, 1.0)
-    centre = (share + spread / 2.0) / (1.0 + spread)
-    half = math.sqrt(spread * (share * (1.0 - share) + spread / 4.0)) / (1.0 + spread)
-    return Estimate(share, min(max(centre - half, 0.0), share), max(min(centre + half, 1.0), share))
-
-
-def difference(one: Estimate, other: Estimate) -> Estimate:
-    """Return ``other`` - ``one``, for two independent shares with Wilson's intervals (Newcombe's hybrid score)."""
-    value = other.value - one.value
-
-    def reach(up: Estimate, down: Estimate) -> float | None:
-        if up.high is None or down.low is None:
-            return None
-        return math.hypot(up.high - up.value, down.value - down.low)
-
-    less, more = reach(one, other), reach(other, one)
-    return Estimate(value, None if less is None else value - less, None if more is None else value + more)
+__all__ = [
+    "Z_OF_PAIR",
+    "Estimate",
+    "Spread",
+    "Z",
+    "difference",
+    "independent_draws",
+    "proportion",
+    "ratio_of_sums",
+    "t_quantile",
+]
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -127,30 +80,6 @@ def independent_draws(share: Spread) -> float | None:
 _MAX_LOGARITHM: Final = 20.0  # a wider interval says nothing, and would overflow
 _ROUNDING: Final = 1e-9
 _MAX_CORRELATION: Final = 0.9
-_MANY: Final = 100  # degrees of freedom from which the expansion is exact to five digits
-
-
-@cache
-def t_quantile(z: float, freedom: int) -> float:
-    """Return the quantile of Student's t distribution beyond which as much lies as beyond ``z`` of a normal one."""
-    if freedom > _MANY:
-        return z + (z**3 + z) / (4.0 * freedom) + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0 / freedom / freedom
-    within, low, high = math.erf(z / math.sqrt(2.0)), 0.0, math.pi / 2.0
-    for _ in range(50):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if _within(middle, max(freedom, 1)) < within else (low, middle)
-    return math.sqrt(max(freedom, 1)) * math.tan(low)
-
-
-def _within(angle: float, freedom: int) -> float:
-    """Return the probability of |t| <= sqrt(freedom) * tan(angle) (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    odd, total, cosine = freedom % 2, 0.0, math.cos(angle)
-    term = cosine if odd else 1.0
-    for power in range(odd, freedom - 1, 2):
-        total += term
-        term *= cosine * cosine * (power + 1) / (power + 2)
-    found = math.sin(angle) * total
-    return 2.0 / math.pi * (angle + found) if odd else found
 
 
 def ratio_of_sums(

@@ -71,10 +71,19 @@ class Load(msgspec.Struct, frozen=True):
         return self.step_seconds / self.seconds if self.seconds > 0 else 0.0
 
     @property
+    def prompt_rate(self) -> float:
+        """Prompt tokens per second."""
+        return (self.counts.prompt_tokens or 0.0) / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def ran(self) -> bool:
+        """Whether any step ran."""
+        return all(0.0 < amount < math.inf for amount in (self.seconds, self.steps, self.step_seconds))
+
+    @property
     def tells_the_cost(self) -> bool:
         """Whether its steps show what decoding costs: some ran, and no preempted request's gap counts as a step."""
-        amounts = (self.seconds, self.steps, self.step_seconds)
-        return all(0.0 < amount < math.inf for amount in amounts) and not self.counts.preemptions
+        return self.ran and not self.counts.preemptions
 
 
 class LoadBin(msgspec.Struct, frozen=True):

@@ -97,22 +97,43 @@ class ComparisonPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_token_share_max: float
 
 
+class ChancePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What chance may explain of a ratio of two recordings.
+
+    ``batches``: a recording is cut into so many consecutive ones; with fewer than ``fewest_batches`` no error is known.
+    ``runs_differ``: the standard error that any two runs of one setting have at least. ``widest_interval``: one whose
+    ends are farther apart than this factor is not said. ``stall_share``: a batch with more of the seconds decides
+    alone, if that is ``stall_ratio`` times its due. ``misfit_counted``: how much of the scatter about the line of step
+    times counts as an error of it.
+    """
+
+    batches: int
+    fewest_batches: int
+    runs_differ: float
+    widest_interval: float
+    stall_share: float
+    stall_ratio: float
+    misfit_counted: float
+
+
 class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When step times tell what a draft costs.
 
-    ``min_steps``, ``min_intervals``: a load with fewer request-steps or intervals says nothing. ``interval_seconds``:
-    the shortest interval that is sorted by load. ``window_seconds``: the live speed-up is of this time; with a scrape a
-    minute, a shorter one has too few intervals. ``warm_up_seconds``: the time after a start that is left out.
-    ``like_load_factor``: concurrencies apart by at most this factor are alike. ``k_loss_max``: a k that is slower than
-    the best one by at most this share is as good.
+    ``min_steps``: fewer request-steps say nothing. ``interval_seconds``: the intervals by which step time and load are
+    compared; a recording and what runs now need the same. ``most_intervals``: a longer recording keeps so many of them.
+    ``enough_intervals``: where so many remain, those with preemptions are left out. ``window_seconds``: the live
+    speed-up is of this time. ``warm_up_seconds``: the time after a start that is left out. ``k_loss_max``: a k that is
+    slower than the best one by at most this share is as good.
     """
 
     min_steps: int
     min_intervals: int
+    like_load_factor: float
     interval_seconds: float
+    most_intervals: int
+    enough_intervals: int
     window_seconds: float
     warm_up_seconds: float
-    like_load_factor: float
     k_loss_max: float
 
 
@@ -153,6 +174,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     latency: LatencyPolicy
     requests: RequestsPolicy
     comparison: ComparisonPolicy
+    chance: ChancePolicy
     cost: CostPolicy
     methods: dict[str, MethodPolicy]
 
