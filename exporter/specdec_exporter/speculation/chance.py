@@ -102,7 +102,7 @@ _MAX_LOGARITHM: Final = 20.0  # a wider interval says nothing, and would overflo
 
 
 def batches(parts: Sequence[_T], policy: ChancePolicy) -> list[Sequence[_T]]:
-    """Cut ``parts``, in the order of time, into consecutive batches of about equal length; empty if they are too few."""
+    """Cut ``parts``, in the order of time, into consecutive batches of about equal length; empty if too few."""
     number = min(policy.batches, len(parts))
     if number < policy.fewest_batches:
         return []
