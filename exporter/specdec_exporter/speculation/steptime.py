@@ -72,7 +72,11 @@ class StepTimes(msgspec.Struct, frozen=True):
     def each(self, figure: Callable[[Line], float], policy: Policy) -> Spread | None:
         """Return a figure of the line with the error that the line gives it."""
         found = jackknife(figure(self.line), list(map(figure, self.copies)))
-        return found * Spread(1.0, policy.chance.misfit_counted * self.misfit) if found else None
+        return found * self.doubt(policy) if found else None
+
+    def doubt(self, policy: Policy) -> Spread:
+        """Return a 1 with the error of taking a server for a line."""
+        return Spread(1.0, policy.chance.misfit_counted * self.misfit)
 
 
 def _near(value: float, recorded: tuple[float, float]) -> bool:
@@ -218,10 +222,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return Estimate(value or 0.0, low, high)
 
 
-def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy) -> Measured | None:
+def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: bool = False) -> Measured | None:
     """Compare the intervals of a span, in the order of time, with a recording without drafts.
 
     ``None`` if too few steps ran at a load near the recorded ones, or with other prompts per second than there.
+    ``paired``: both are of the same minutes, so that a burst or a noisy neighbour moves both sides of a batch alike.
     """
     told = _undisturbed(loads, policy)
     near = [load for load in told if plain.covers(load.concurrency)]
@@ -232,17 +237,16 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy) -> Measured
     unknown = stalled([load.step_seconds for load in near], due, policy.chance)
 
     def ratio(figure: Callable[[_Sums], float]) -> Estimate | None:
-        def of(some: Sequence[Load], line: Line = plain.line) -> float | None:
-            sums = _Sums.of(some, line)
+        def of(some: Sequence[Load], line: Line) -> float | None:
+            sums = _Sums.of([load for load in some if plain.covers(load.concurrency)], line)
             return figure(sums) if sums else None
 
-        now = of_batches(near, of, policy.chance)
-        then = plain.each(lambda line: of(near, line) or 0.0, policy)
-        if now is None or then is None:
+        now = _of_pairs(told, of, plain, policy) if paired else _of_both(told, of, plain, policy)
+        if now is None:
             return None
         if unknown:
             return Estimate(now.value, None, None)
-        return (now * then / Spread(then.value)).of_two_runs(policy.chance)
+        return (now * plain.doubt(policy)).of_two_runs(policy.chance)
 
     slowdown, speedup, closed = ratio(_Sums.slowdown), ratio(_Sums.speedup), ratio(_Sums.closed_loop)
     if slowdown is None or speedup is None or closed is None:
@@ -259,6 +263,26 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy) -> Measured
         speedup=speedup,
         closed_loop=closed,
     )
+
+
+_Of = Callable[[Sequence[Load], Line], float | None]
+
+
+def _of_both(loads: Sequence[Load], of: _Of, plain: StepTimes, policy: Policy) -> Spread | None:
+    """Return a figure of two recordings whose chances are independent."""
+    now = of_batches(loads, lambda some: of(some, plain.line), policy.chance)
+    if now is None:
+        return None
+    then = jackknife(now.value, [of(loads, copy) for copy in plain.copies])
+    return now * Spread(1.0, then.error, then.freedom) if then else None
+
+
+def _of_pairs(loads: Sequence[Load], of: _Of, plain: StepTimes, policy: Policy) -> Spread | None:
+    """Return a figure of two recordings of the same minutes: each batch is left out of both at once."""
+    cut = batches(loads, policy.chance)
+    rest = [[load for other in cut if other is not batch for load in other] for batch in cut]
+    copies = plain.copies if len(plain.copies) == len(cut) else ()
+    return jackknife(of(loads, plain.line), [of(some, copy) for some, copy in zip(rest, copies, strict=False)])
 
 
 class _Sums(NamedTuple):
