@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import itertools
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Final
 
 from specdec_exporter.baseline.file import Context
-from specdec_exporter.commands.cli import main as command
 from vllm import closed_loop
 from vllm.checkpoints import write_checkpoints
 from vllm.language import CYCLE_LENGTH, Prompt, build_language, excerpt
@@ -62,11 +61,10 @@ def main() -> int:
 
 
 def _report(directory: Path, name: str, arguments: Sequence[str]) -> None:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-        command(["compare", *arguments])
-    (directory / f"{name}.txt").write_text(said.getvalue())
-    print(f"\n== compare {name}\n{said.getvalue()}", flush=True)
+    command = (sys.executable, "-m", "specdec_exporter", "compare", *arguments, "--verbose")
+    said = subprocess.run(command, check=False, capture_output=True, text=True)
+    (directory / f"{name}.txt").write_text(said.stdout + said.stderr)
+    print(f"\n== compare {name}\n{said.stdout}{said.stderr}", flush=True)
 
 
 def _record(directory: Path, installation: Installation) -> None:
