@@ -242,7 +242,7 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy) -> Measured
             return None
         if unknown:
             return Estimate(now.value, None, None)
-        return (now * then / Spread(then.value)).of_two_runs(policy.chance)
+        return (now * then / Spread(then.value, 0.0)).of_two_runs(policy.chance)
 
     slowdown, speedup, closed = ratio(_Sums.slowdown), ratio(_Sums.speedup), ratio(_Sums.closed_loop)
     if slowdown is None or speedup is None or closed is None:
