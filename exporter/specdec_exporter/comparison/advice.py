@@ -1,28 +1,34 @@
-"""What to run, of several recordings: the fastest one at the load that was recorded most, or a k by load. Pure."""
+"""What to run, of several recordings: the fastest at the load that was recorded most, or a k by load. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.comparison.byload import Line
+from specdec_exporter.comparison.choice import Choice, is_gain, most_recorded, stops_paying
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.fastest import Fastest, Line, stops_paying
 from specdec_exporter.comparison.schedule import Plan, in_words, plan
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.formatting import seconds
+from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import Policy
 
 AdviceCode = Literal["use", "off", "undecided", "record_more", "unknown"]
+_LOAD = "requests in decode"
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run at the load that was recorded most (``concurrency``), of the loads at which that is known.
+    """What to run at the load that was recorded most (``concurrency``), of the loads at which a speed-up is known.
 
-    ``num_speculative_tokens`` is 0 for no speculation, and ``null`` where it is not known what to run. ``speedup`` is
-    that of the fastest recording at this load. ``stops_paying_at`` is the concurrency at which the fastest one falls
-    below 1. ``speculative_config`` is the value of ``--speculative-config``, ``null`` unless ``code`` is ``use``.
+    ``recording``, ``method`` and ``num_speculative_tokens`` are of what to run there; k is 0 for no speculation, and
+    ``null`` where it is not known what to run. ``speedup`` is its speed-up at this load; that of the fastest recording
+    if none is to run. ``stops_paying_at`` is the concurrency at which even the fastest falls below 1.
+    ``speculative_config`` is the value of ``--speculative-config``, ``null`` unless ``code`` is ``use``. The first
+    reason says where speculation pays. ``action`` is the next step.
     """
 
     code: AdviceCode
@@ -39,54 +45,52 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def advise(
-    fastest: Sequence[Fastest], lines: Sequence[Line], recordings: Mapping[str, Baseline], policy: Policy
+    choices: Sequence[Choice], lines: Sequence[Line], recordings: Mapping[str, Baseline], policy: Policy
 ) -> Advice:
     """Say what to run; ``recordings`` has those of ``lines`` by name."""
-    known = [each for each in fastest if not each.unjudged]
-    present = max(known, key=lambda each: (each.seconds, each.concurrency_bound), default=None)
-    unjudged = {name for each in fastest for name in each.unjudged}
-    if present is None or unjudged - {present.recording}:
-        return _withheld(fastest, [line for line in lines if line.recording in unjudged], policy)
-    found = plan(fastest, present, recordings)
-    code: AdviceCode = "use" if _pays_by_load(fastest, found) else _code(present, policy)
-    line = next((line for line in lines if line.recording == present.recording), None)
-    used, runs = (found, line) if code == "use" else (Plan(None), None)
-    headline, action = _words(code, present, line, used)
+    present = most_recorded(choices)
+    by_name = {line.recording: line for line in lines}
+    if present is None or present.speedup is None or present.unjudged:
+        return _withheld(present, choices, by_name)
+    known = next(run for run in _known_runs(choices) if present in run)
+    found = plan(known, present, by_name, recordings)
+    pays_somewhere = any(is_gain(_speedup(each, by_name)) for each in known)
+    line = by_name[present.recording] if present.recording else None
+    code: AdviceCode = "use" if found.ranges and pays_somewhere else _code(present, line, policy)
+    used = found if code == "use" else Plan(None)
+    runs = line if code == "use" else None
+    headline, action = _words(code, present, line, known, used, by_name)
     return Advice(
         code=code,
         concurrency=present.concurrency,
         recording=runs.recording if runs else None,
         method=runs.method if runs else None,
-        num_speculative_tokens=_k(code, runs),
-        speedup=present.speedup,
-        stops_paying_at=_stops_paying(fastest),
+        num_speculative_tokens=(runs.num_speculative_tokens if runs else 0) if code in ("use", "off") else None,
+        speedup=_speedup(present, by_name) if runs else present.speedup,
+        stops_paying_at=stops_paying(known),
         speculative_config=used.config,
         headline=headline,
-        reasons=tuple(_reasons(fastest, present, lines, used)),
+        reasons=(_where_it_pays(known), *_others(present, lines), *_unknown(choices, by_name), *used.notes),
         action=action,
     )
 
 
-def _pays_by_load(fastest: Sequence[Fastest], found: Plan) -> bool:
-    """Whether k is chosen by load, and the gain is beyond chance at one of them at least."""
-    return bool(found.by_load) and any(_is_gain(each.speedup) for each in fastest if each.recording)
+def _known_runs(choices: Sequence[Choice]) -> list[list[Choice]]:
+    """Return the runs of neighbouring loads at which it is known what to run."""
+    return [list(run) for known, run in groupby(choices, key=lambda each: each.known) if known]
 
 
-def _code(present: Fastest, policy: Policy) -> AdviceCode:
-    least, found = policy.latency.speedup_min, present.speedup
-    if _is_gain(found) and found.value >= least:
-        return "use"
-    return "off" if found.high is not None and found.high < least else "undecided"
+def _speedup(choice: Choice, lines: Mapping[str, Line]) -> Estimate | None:
+    """Return the speed-up of what is to run at a load."""
+    return lines[choice.recording].speedup_at(choice.concurrency) if choice.recording else None
 
 
-def _is_gain(found: Estimate) -> bool:
-    return found.low is not None and found.low > 1.0
-
-
-def _k(code: AdviceCode, line: Line | None) -> int | None:
-    if code == "use":
-        return line.num_speculative_tokens if line else 0
-    return 0 if code == "off" else None
+def _code(present: Choice, line: Line | None, policy: Policy) -> AdviceCode:
+    least, best = policy.latency.speedup_min, present.speedup
+    if best is not None and best.high is not None and best.high < least:
+        return "off"
+    found = line.speedup_at(present.concurrency) if line else None
+    return "use" if found is not None and is_gain(found) and found.value >= least else "undecided"
 
 
 def called(line: Line) -> str:
@@ -95,39 +99,58 @@ def called(line: Line) -> str:
     return f"{line.recording} ({line.method or 'method unknown'}{k})"
 
 
-def _words(code: AdviceCode, present: Fastest, line: Line | None, found: Plan) -> tuple[str, str]:
+def _words(
+    code: AdviceCode,
+    present: Choice,
+    line: Line | None,
+    known: Sequence[Choice],
+    found: Plan,
+    lines: Mapping[str, Line],
+) -> tuple[str, str]:
     """Return headline and next step."""
-    here = f"at {present.concurrency:.1f} running"
-    measured = f"{times(present.speedup)} {here}"
-    run = "Run this configuration" if found.config else f"Run {present.recording or 'without speculation'}"
-    if code == "use" and found.by_load:
-        return f"The fastest k by load: {in_words(found.by_load)}", f"{run}, record it, and compare again."
-    if code == "use" and line:
-        return f"{called(line)} is fastest: {measured}", f"{run}."
+    fastest = lines[present.fastest] if present.fastest else line
+    if code == "use":
+        gains = ", ".join(_gains(present, line, known, lines))
+        if found.ranges:
+            again = "Run this configuration, record it, and compare again."
+            return f"Run a k by load, {in_words(found.ranges)}: {gains}.", found.action or again
+        name = called(line) if line else "it"
+        return f"Run {name}: {gains}.", found.action or f"Run {line.recording if line else 'it'}."
+    best = f"{called(fastest) if fastest else 'the fastest'} {times(present.speedup)} at {_load(present)} {_LOAD}"
     if code == "off":
         action = "Run without --speculative-config at this load. Look at the acceptance, the temperature and the load."
-        return f"No recording is faster than no speculation: the best one {measured}", action
-    name = called(line) if line else "any recording"
-    return f"Whether {name} pays is not decided: {measured}", "Record longer, then compare again."
+        return f"Run without speculation: no recording is faster. The best is {best}.", action
+    return f"It is not decided whether speculation pays: {best}.", "Record longer, then compare again."
 
 
-def _withheld(fastest: Sequence[Fastest], unjudged: Sequence[Line], policy: Policy) -> Advice:
-    """Return no advice: nothing was compared, or what was not compared at some load may be faster than what was."""
-    cost = policy.cost
-    least = f"a load needs {cost.min_steps} request-steps in {cost.min_intervals} intervals"
-    code: AdviceCode = "unknown"
-    headline = "No recording shares a load with the one without speculation, so nothing is recommended"
-    action = f"Record all at the same loads, for longer: {least}."
-    if unjudged:
-        code = "record_more"
-        headline = (
-            f"{_list([called(line) for line in unjudged])} may be the fastest, but was not compared at every load"
-        )
-        ran = [f"{line.recording} ran at about {_own_load(line):.1f}" for line in unjudged if line.by_load]
-        action = f"Record all at the same loads ({', '.join((*ran, least))})."
+def _gains(present: Choice, line: Line | None, known: Sequence[Choice], lines: Mapping[str, Line]) -> Iterator[str]:
+    """Yield the speed-up at the load that was recorded most, then at the ends of the loads at which drafts run."""
+    if line:
+        yield f"{times(line.speedup_at(present.concurrency))} at {_load(present)} {_LOAD}"
+    drafting = [each for each in known if each.recording]
+    for each in drafting[:1] + drafting[1:][-1:]:
+        found = _speedup(each, lines)
+        if each is not present and found is not None:
+            yield f"{found.value:.2f}x at {_load(each)}"
+
+
+def _withheld(present: Choice | None, choices: Sequence[Choice], lines: Mapping[str, Line]) -> Advice:
+    """Return no advice: nothing was compared, or what was not compared may be faster than what was."""
+    ran = [f"{called(line)} {_where(line)}" for line in lines.values()]
+    if present is None:
+        code: AdviceCode = "unknown"
+        headline = "It is not known what to run: no recording ran near a load of the one without speculation."
+        reasons, action = ran, "Record all at the same loads, for at least ten minutes each."
+    else:
+        code, names = "record_more", [lines[name] for name in present.unjudged]
+        here = f"at {_load(present)} {_LOAD}"
+        headline = f"Record more: {_list([called(line) for line in names])} may be the fastest {here}, and is not known."
+        reasons = [_slower(line, present, lines) for line in names] + list(_unknown(choices, lines))
+        ran = [f"{line.recording} {_where(line)}" for line in names]
+        action = f"Record {_list([line.recording for line in names])} {here} too ({'; '.join(ran)})."
     return Advice(
         code=code,
-        concurrency=None,
+        concurrency=present.concurrency if present else None,
         recording=None,
         method=None,
         num_speculative_tokens=None,
@@ -135,62 +158,62 @@ def _withheld(fastest: Sequence[Fastest], unjudged: Sequence[Line], policy: Poli
         stops_paying_at=None,
         speculative_config=None,
         headline=headline,
-        reasons=tuple(_unjudged_loads(fastest)),
+        reasons=tuple(reasons),
         action=action,
     )
 
 
-def _own_load(line: Line) -> float:
-    """Return the concurrency at which a recording spent most of its time."""
-    return max(line.by_load, key=lambda each: each.seconds).concurrency
+def _slower(line: Line, present: Choice, lines: Mapping[str, Line]) -> str:
+    """Say why a recording that was not compared may be faster."""
+    own, name = line.mean_time_per_output_token_seconds, present.recording or "no speculation"
+    if own is None:
+        return f"The time per output token of {line.recording} was not recorded."
+    other = lines[present.recording].mean_time_per_output_token_seconds if present.recording else None
+    than = f" ({seconds(other)})" if other is not None else ""
+    return f"{line.recording} took {seconds(own)} per output token, less than {name}{than}."
 
 
-def _reasons(fastest: Sequence[Fastest], present: Fastest, lines: Sequence[Line], found: Plan) -> Iterator[str]:
-    yield _where_it_pays(fastest)
-    here = f"at {present.concurrency:.1f} running"
+def _where(line: Line) -> str:
+    if line.least_concurrency is None or line.most_concurrency is None:
+        return "has too few step times"
+    return f"ran at {line.least_concurrency:.1f} to {line.most_concurrency:.1f} {_LOAD}"
+
+
+def _others(present: Choice, lines: Sequence[Line]) -> Iterator[str]:
+    """Yield the speed-up of each recording that is not to run."""
+    here = f"at {_load(present)} {_LOAD}"
     for line in lines:
-        speedup = line.speedup_at(present.concurrency_bound)
-        if line.recording == present.recording:
-            continue
-        if speedup is None:
-            yield f"{called(line)} was not compared {here}"
-        elif present.recording is None:
-            yield f"{called(line)} against no speculation {here}: {times(speedup)}"
-        elif line.recording in present.within_chance:
-            yield f"{called(line)} is within chance of it {here}: {times(speedup)}"
-        else:
-            yield f"{called(line)} is slower {here}: {times(speedup)}"
-    yield from _unjudged_loads(fastest)
-    doubtful = [each for each in fastest if each.recording and not each.unjudged and not _is_gain(each.speedup)]
-    if found.by_load and doubtful:
-        loads = ", ".join(f"{times(each.speedup)} at {each.concurrency:.1f}" for each in doubtful)
-        yield f"whether speculation pays is not decided at every load: {loads} running"
-    yield from found.notes
+        if line.recording != present.recording:
+            found = line.speedup_at(present.concurrency)
+            yield f"{called(line)} {here}: {times(found) if found else f'not known, it {_where(line)}'}."
 
 
-def _stops_paying(fastest: Sequence[Fastest]) -> Estimate | None:
-    return stops_paying([(each.concurrency, each.speedup) for each in fastest])
+def _unknown(choices: Sequence[Choice], lines: Mapping[str, Line]) -> Iterator[str]:
+    """Yield the loads at which it is not known what to run, and why."""
+    for each in choices:
+        here = f"At {_load(each)} {_LOAD} it is not known what to run"
+        if each.speedup is None:
+            yield f"{here}: no recording ran near it beside one without speculation."
+        elif each.unjudged:
+            yield f"{here}: {_list([called(lines[name]) for name in each.unjudged])} may be faster, but ran elsewhere."
 
 
-def _where_it_pays(fastest: Sequence[Fastest]) -> str:
+def _where_it_pays(known: Sequence[Choice]) -> str:
     """Say at which load speculation stops paying, whichever recording is fastest."""
-    loads = [f"{each.concurrency:.1f}" for each in fastest]
-    paying = [load for load, each in zip(loads, fastest, strict=True) if _is_gain(each.speedup)]
-    if found := _stops_paying(fastest):
-        interval = "" if found.low is None or found.high is None else f" ({found.low:.1f} to {found.high:.1f})"
-        return f"speculation stops paying at about {found.value:.1f}{interval} running"
-    if paying == loads:
-        return f"speculation pays at every recorded load: {', '.join(loads)} running"
+    if found := stops_paying(known):
+        low, high = ("?" if end is None else f"{end:.0f}" for end in (found.low, found.high))
+        interval = "" if found.low is None and found.high is None else f" ({low} to {high})"
+        return f"Above about {found.value:.0f}{interval} {_LOAD} speculation stops paying."
+    paying = [_load(each) for each in known if is_gain(each.speedup)]
+    if len(paying) == len(known):
+        return f"Speculation pays at every load that was compared: {', '.join(paying)} {_LOAD}."
     if not paying:
-        return f"speculation is shown to pay at no recorded load: {', '.join(loads)} running"
-    return f"speculation pays at {', '.join(paying)} running, beyond chance"
+        return f"Speculation is shown to pay at no load: {', '.join(map(_load, known))} {_LOAD} were compared."
+    return f"Speculation pays beyond chance at {', '.join(paying)} {_LOAD}."
 
 
-def _unjudged_loads(fastest: Sequence[Fastest]) -> Iterator[str]:
-    for each in fastest:
-        if each.unjudged:
-            names = _list(each.unjudged)
-            yield f"at {each.concurrency:.1f} running nothing is recommended: {names} may be faster, not compared there"
+def _load(choice: Choice) -> str:
+    return f"{choice.concurrency:g}"
 
 
 def _list(names: Sequence[str]) -> str:
