@@ -2,20 +2,20 @@
 
 Each recording, with speculation or without, has its own line of step times. So its speed-up is known at every load near
 its own ones, whatever loads the others ran at. At one request rate they differ: a faster server has fewer requests in
-flight.
+flight. ``concurrency`` is the number of requests in decode at a time, per engine.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.loads import k_of
-from specdec_exporter.speculation.acceptance import ratio
+from specdec_exporter.speculation.acceptance import Counts, ratio
 from specdec_exporter.speculation.chance import Estimate, Spread
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
@@ -23,7 +23,7 @@ from specdec_exporter.speculation.steptime import StepTimes, step_times
 
 
 class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What a recording does at one load: ``concurrency`` is the number of requests in decode at a time, per engine.
+    """What a recording does at one load.
 
     ``speedup`` is seconds per token without speculation / its own, at this load and at one rate of prompts for all
     recordings. ``tokens_per_step`` is of its intervals between half and twice this load. ``step_seconds`` follows from
@@ -40,39 +40,75 @@ class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One recording by load, ascending; all recordings have the same loads.
-
-    ``least_concurrency`` and ``most_concurrency`` are the loads that it ran at; ``null`` if its step times tell nothing.
-    """
+    """One recording by load, ascending; all recordings have the same loads. ``concurrency`` is its mean."""
 
     recording: str
     method: str | None
     num_speculative_tokens: int | None
     mean_time_per_output_token_seconds: float | None
-    least_concurrency: float | None
-    most_concurrency: float | None
+    concurrency: float | None
     by_load: tuple[AtLoad, ...]
 
     def speedup_at(self, concurrency: float) -> Estimate | None:
-        """Return its speed-up at a load of the grid."""
+        """Return its speed-up at one of the loads."""
         return next((each.speedup for each in self.by_load if each.concurrency == concurrency), None)
 
 
 _LEAST_POWER: Final = -2  # a load of 1/4: an engine that idles most of the time
 _MOST_POWER: Final = 11  # 2048 requests in decode
-
-
-def nearest(load: Load) -> float:
-    """Return the load of the grid, a power of two, that an interval is nearest to."""
-    return 2.0 ** min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
+# Intervals within the first of these factors of a load tell its step times if they differ by the span; else those
+# farther away tell how the step time grows.
+_NEAR: Final = (3.0, 9.0, 27.0)
+_SPAN: Final = 2.0
 
 
 def sum_by_load(recordings: Iterable[Baseline], figure: Callable[[Load], float]) -> dict[float, float]:
-    """Return the sum of a figure over the intervals at about each load of the grid."""
+    """Return the sum of a figure over the intervals, by the power of two that is nearest to their load."""
     found: dict[float, float] = {}
     for load in (load for each in recordings for load in each.intervals if load.ran):
-        found[nearest(load)] = found.get(nearest(load), 0.0) + figure(load)
+        nearest = 2.0 ** min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
+        found[nearest] = found.get(nearest, 0.0) + figure(load)
     return found
+
+
+def lines_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Policy) -> tuple[Line, ...]:
+    """Compare each candidate with the recording without speculation, at the powers of two that were recorded.
+
+    How many prompt tokens come with each generated one is a property of the traffic. At one load, a faster server
+    generates more tokens, so it reads more prompts too. All are compared at the mean of these rates, so that none is
+    far from its own.
+    """
+    every = (plain, *candidates)
+    whole = [_sum(each) for each in every]
+    prompts = math.fsum(each.counts.prompt_tokens or 0.0 for each in whole)
+    per_token = ratio(prompts, math.fsum(each.tokens for each in whole)) or 0.0
+    by_load = []
+    for load in _grid(every, policy):
+        times = [_times_near(load, each.intervals, policy) for each in every]
+        rate = _prompt_rate(load, per_token * load, [each for each in times if each is not None])
+        before, *after = (each.at(load, rate, policy) if each else None for each in times)
+        by_load.append([_at_load(load, before, own, of, policy) for own, of in zip(after, candidates, strict=True)])
+    return tuple(
+        Line(
+            recording=each.name,
+            method=each.method,
+            num_speculative_tokens=k_of(each),
+            mean_time_per_output_token_seconds=seconds_per_token(each),
+            concurrency=whole[i + 1].concurrency or None,
+            by_load=tuple(row[i] for row in by_load),
+        )
+        for i, each in enumerate(candidates)
+    )
+
+
+def seconds_per_token(recording: Baseline) -> float | None:
+    """Return the mean time per output token of the whole recording; ``None`` if it was not recorded."""
+    found = recording.time_per_output_token_seconds
+    return ratio(found.sum, found.count) if found else None
+
+
+def _sum(recording: Baseline) -> Load:
+    return sum((load for load in recording.intervals if load.ran), Load(0.0, Counts()))
 
 
 def _grid(recordings: Iterable[Baseline], policy: Policy) -> list[float]:
@@ -82,58 +118,25 @@ def _grid(recordings: Iterable[Baseline], policy: Policy) -> list[float]:
     return [2.0**power for power in range(min(powers), max(powers) + 1)] if powers else []
 
 
-class _Point(NamedTuple):
-    """A load, and the prompt tokens per second at which all recordings are compared there."""
+def _times_near(concurrency: float, loads: Sequence[Load], policy: Policy) -> StepTimes | None:
+    """Fit the step times of a recording to the intervals nearest to a load; to all of them if these are too few.
 
-    concurrency: float
-    prompt_rate: float
-
-
-def lines_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Policy) -> tuple[Line, ...]:
-    """Compare each candidate with the recording without speculation at each load.
-
-    How many prompt tokens come with each generated one is a property of the traffic. At one load, a faster server
-    generates more tokens, so it reads more prompts too. All are compared at the mean of these rates, so that none is
-    far from its own.
+    Step times are flat while memory decides, and grow with the load where arithmetic does: one line over a ramp of
+    loads is off by a third in the bend, and lines over a few octaves by a few percent.
     """
-    every = (plain, *candidates)
-    times = [step_times(each.intervals, policy, per_token=True) for each in every]
-    intervals = [load for each in every for load in each.intervals]
-    prompts = math.fsum(load.counts.prompt_tokens or 0.0 for load in intervals)
-    per_token = ratio(prompts, math.fsum(load.tokens for load in intervals)) or 0.0
-    points = [_Point(load, _prompt_rate(load, per_token, times)) for load in _grid(every, policy)]
-    return tuple(_line(each, own, times[0], points, policy) for each, own in zip(candidates, times[1:], strict=True))
+    for factor in _NEAR:
+        near = [load for load in loads if load.ran and 1.0 / factor <= load.concurrency / concurrency <= factor]
+        found = [load.concurrency for load in near]
+        if found and max(found) >= _SPAN * min(found) and (times := step_times(near, policy, per_token=True)):
+            return times
+    return step_times(loads, policy, per_token=True)
 
 
-def _prompt_rate(load: float, per_token: float, times: Sequence[StepTimes | None]) -> float:
-    """Return the mean rate of prompts that the recordings near a load have there."""
-    prompts = per_token * load  # in the time of one token
-    lines = [each.line for each in times if each is not None and each.covers(load)]
+def _prompt_rate(load: float, prompts: float, times: Sequence[StepTimes]) -> float:
+    """Return the mean rate of prompts at a load, ``prompts`` tokens in the time of one generated token each."""
+    lines = [each.line for each in times if each.covers(load)]
     rates = [prompts / (line.at(load, 0.0) + line.gamma * prompts) for line in lines]
     return math.fsum(rates) / len(rates) if rates else 0.0
-
-
-def _line(
-    recording: Baseline, own: StepTimes | None, plain: StepTimes | None, points: Sequence[_Point], policy: Policy
-) -> Line:
-    return Line(
-        recording=recording.name,
-        method=recording.method,
-        num_speculative_tokens=k_of(recording),
-        mean_time_per_output_token_seconds=seconds_per_token(recording),
-        least_concurrency=own.loads[0] if own else None,
-        most_concurrency=own.loads[1] if own else None,
-        by_load=tuple(
-            _at_load(
-                point.concurrency,
-                plain.at(*point, policy) if plain else None,
-                own.at(*point, policy) if own else None,
-                recording,
-                policy,
-            )
-            for point in points
-        ),
-    )
 
 
 def _at_load(concurrency: float, plain: Spread | None, own: Spread | None, of: Baseline, policy: Policy) -> AtLoad:
@@ -151,19 +154,11 @@ def _at_load(concurrency: float, plain: Spread | None, own: Spread | None, of: B
         tokens_per_step=tokens,
         step_seconds=own.value * tokens,
         plain_step_seconds=plain.value,
-        draft_cost_ratio=None if of.adaptive_verification else _cost(found, tokens, drafted),
+        draft_cost_ratio=_cost(found, tokens, drafted) if drafted > 0.0 and not of.adaptive_verification else None,
     )
 
 
-def _cost(speedup: Estimate, tokens: float, drafted: float) -> Estimate | None:
+def _cost(speedup: Estimate, tokens: float, drafted: float) -> Estimate:
     """Return the cost of a draft token: a step takes tokens / speed-up times one without drafts. Never below 0."""
-    if not drafted > 0.0:
-        return None
     found = speedup.inverse().scaled(tokens / drafted, -1.0 / drafted)
     return Estimate(max(found.value, 0.0), max(found.low or 0.0, 0.0), max(found.high or 0.0, 0.0))
-
-
-def seconds_per_token(recording: Baseline) -> float | None:
-    """Return the mean time per output token of the whole recording; ``None`` if it was not recorded."""
-    found = recording.time_per_output_token_seconds
-    return ratio(found.sum, found.count) if found else None

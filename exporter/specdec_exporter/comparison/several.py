@@ -52,7 +52,9 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
         comparisons=tuple(compare(plain, each, policy) for each in candidates),
         lines=lines,
         choices=choices,
-        advice=advise(choices, lines, {each.name: each for each in recordings}, policy),
+        advice=advise(
+            choices, {each.recording: each for each in lines}, {each.name: each for each in recordings}, policy
+        ),
     )
 
 
