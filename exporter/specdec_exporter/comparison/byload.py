@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.comparison.loads import k_of
+from specdec_exporter.comparison.likeness import k_of
 from specdec_exporter.speculation.acceptance import Counts, ratio
 from specdec_exporter.speculation.chance import Estimate, Spread
 from specdec_exporter.speculation.load import Load

@@ -11,7 +11,7 @@ import msgspec
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.byload import Line
 from specdec_exporter.comparison.choice import PLAIN, Choice, crossover
-from specdec_exporter.comparison.loads import k_of
+from specdec_exporter.comparison.likeness import k_of
 from specdec_exporter.predictor import speculativeconfig
 from specdec_exporter.predictor.versions import parse_release
 

@@ -16,7 +16,7 @@ from specdec_exporter.comparison.advice import Advice, advise
 from specdec_exporter.comparison.byload import Line, lines_by_load, seconds_per_token, sum_by_load
 from specdec_exporter.comparison.choice import Choice, choose
 from specdec_exporter.comparison.compare import Comparison, compare
-from specdec_exporter.comparison.loads import is_plain
+from specdec_exporter.comparison.likeness import is_plain
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.policy import Policy
 
