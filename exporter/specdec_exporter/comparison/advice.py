@@ -17,6 +17,7 @@ from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import Policy
 
 AdviceCode = Literal["use", "off", "undecided", "record_more", "unknown"]
+_TEN = 10.0
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ def advise(
     choices: Sequence[Choice], lines: Mapping[str, Line], recordings: Mapping[str, Baseline], policy: Policy
 ) -> Advice:
     """Say what to run; ``lines`` and ``recordings`` are by name."""
-    present = max((each for each in choices if each.best), key=lambda each: each.step_seconds, default=None)
+    present = max((each for each in choices if each.best), key=lambda each: each.recorded_seconds, default=None)
     unknown = tuple(_unknown(choices, lines))
     if present is None or present.best is None or present.fastest is None:
         return Advice(
@@ -56,7 +57,7 @@ def advise(
             outlook=_where(lines.values()),
             action="Record all at the same loads, for at least ten minutes each.",
         )
-    here, least = f"at {_load(present)} requests in decode", policy.latency.speedup_min
+    here, least = f"at {shown(present.concurrency)} requests in decode", policy.latency.speedup_min
     if present.unjudged:
         unjudged = [lines[name] for name in present.unjudged]
         return Advice(
@@ -110,14 +111,15 @@ def _runs(choices: Sequence[Choice]) -> list[list[Choice]]:
 def _gains(present: Choice, known: Sequence[Choice]) -> str:
     """Return the speed-up at the load that was recorded most, then at the ends of the loads at which drafts run."""
     drafting = [each for each in known if each.speedup]
-    here = [f"{times(each.speedup)} at {_load(each)} requests in decode" for each in drafting if each is present]
-    ends = dict.fromkeys(each for each in (drafting[0], drafting[-1]) if each is not present)
-    return ", ".join((*here, *(f"{each.speedup.value:.2f}x at {_load(each)}" for each in ends if each.speedup)))
+    ends = [each for each in (drafting[0], drafting[-1]) if each is not present]
+    found = [f"{times(present.speedup)} at {shown(present.concurrency)}"] * (present in drafting)
+    found += dict.fromkeys(f"{times(each.speedup).split()[0]} at {shown(each.concurrency)}" for each in ends)
+    return ", ".join((f"{found[0]} requests in decode", *found[1:]))
 
 
 def _where(lines: Iterable[Line]) -> str:
     return " ".join(
-        f"{line.recording} ran at about {line.concurrency:.1f} requests in decode."
+        f"{line.recording} ran at about {shown(line.concurrency)} requests in decode."
         if line.concurrency
         else f"{line.recording} has no step times."
         for line in lines
@@ -127,7 +129,7 @@ def _where(lines: Iterable[Line]) -> str:
 def _unknown(choices: Sequence[Choice], lines: Mapping[str, Line]) -> Iterator[str]:
     """Yield the loads at which it is not known what to run, and why."""
     for each in choices:
-        here = f"At {_load(each)} requests in decode it is not known what to run"
+        here = f"At {shown(each.concurrency)} requests in decode it is not known what to run"
         if each.best is None:
             yield f"{here}: it was recorded only with speculation, or only without."
         elif each.unjudged:
@@ -137,16 +139,17 @@ def _unknown(choices: Sequence[Choice], lines: Mapping[str, Line]) -> Iterator[s
 def _outlook(known: Sequence[Choice]) -> str:
     """Say at which load speculation stops paying, whichever recording is fastest."""
     if found := stops_paying(known):
-        low, high = ("?" if end is None else f"{end:.0f}" for end in (found.low, found.high))
-        return f"Above about {found.value:.0f} ({low} to {high}) requests in decode speculation stops paying."
-    paying = [_load(each) for each in known if is_gain(each.best)]
+        low, high = ("?" if end is None else shown(end) for end in (found.low, found.high))
+        return f"Above about {shown(found.value)} ({low} to {high}) requests in decode speculation stops paying."
+    paying = [shown(each.concurrency) for each in known if is_gain(each.best)]
     loads = "every load" if len(paying) == len(known) else ", ".join(paying) or "no load"
-    span = f"{_load(known[0])} to {_load(known[-1])} requests in decode"
-    return f"Of {span}, speculation is shown to pay at {loads}."
+    compared = ", ".join(shown(each.concurrency) for each in known)
+    return f"Of {compared} requests in decode, speculation is shown to pay at {loads}."
 
 
-def _load(choice: Choice) -> str:
-    return f"{choice.concurrency:g}"
+def shown(concurrency: float) -> str:
+    """Return a number of requests in decode: ``2.4``, ``24``."""
+    return f"{concurrency:.1f}" if concurrency < _TEN else f"{concurrency:.0f}"
 
 
 def _list(names: Iterable[str]) -> str:

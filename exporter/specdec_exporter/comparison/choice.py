@@ -17,7 +17,7 @@ from specdec_exporter.speculation.policy import Policy
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What to run at one load; ``concurrency`` is the number of requests in decode at a time, per engine.
 
-    ``step_seconds``: for how long the recordings with speculation ran at about this load, request-steps added up.
+    ``recorded_seconds`` is the sum over the recordings with speculation.
     ``fastest`` names the fastest recording, and ``best`` is its speed-up; ``null`` if none is known here.
     ``recording`` is the one to run, and ``speedup`` its speed-up; ``null`` for no speculation. It loses next to nothing
     against the fastest, has a small k, and changes little from load to load. ``unjudged`` names the recordings whose
@@ -26,7 +26,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     concurrency: float
-    step_seconds: float
+    recorded_seconds: float
     fastest: str | None
     best: Estimate | None
     recording: str | None
@@ -42,17 +42,17 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 PLAIN: Final = Estimate(1.0, 1.0, 1.0)  # the speed-up of no speculation, which has no name
 
 
-def choose(
-    lines: Sequence[Line], step_seconds: Mapping[float, float], plain_seconds_per_token: float | None, policy: Policy
-) -> tuple[Choice, ...]:
-    """Choose at each load, ascending; ``step_seconds`` are by load.
+def choose(lines: Sequence[Line], plain_seconds_per_token: float | None, policy: Policy) -> tuple[Choice, ...]:
+    """Choose at each load, ascending.
 
     The load where most was recorded takes the smallest k of those that lose at most ``k_loss_max``: it wastes least.
     From there outwards, each load runs what its neighbour does unless that loses more, or loses against no speculation.
     Else chance alone would change k from load to load.
     """
     loads = [each.concurrency for each in lines[0].by_load]
-    weights = [step_seconds.get(load, 0.0) for load in loads]
+    weights = [
+        math.fsum(at.recorded_seconds for at in row) for row in zip(*(each.by_load for each in lines), strict=True)
+    ]
     judged = [{line.recording: found for line in lines if (found := line.speedup_at(load))} for load in loads]
     k: dict[str | None, float] = {line.recording: line.num_speculative_tokens or math.inf for line in lines}
     good = [_as_good(each, policy.cost.k_loss_max) for each in judged]
@@ -70,7 +70,7 @@ def choose(
         choices.append(
             Choice(
                 concurrency=load,
-                step_seconds=weight,
+                recorded_seconds=weight,
                 fastest=fastest,
                 best=speedups[fastest] if fastest is not None else None,
                 recording=name,

@@ -91,6 +91,7 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     """
     told = _undisturbed(loads, policy)
     points = [_Point.of(load, load.tokens if per_token else load.steps) for load in told]
+    points = [point for point in points if point.seconds > 0.0]
     line = _fitted(points)
     cut = batches(points, policy.chance)
     if line is None or not cut or math.fsum(point.steps for point in points) < policy.cost.min_steps:
@@ -143,7 +144,6 @@ def _fitted(points: Sequence[_Point]) -> Line | None:
     Three parameters have seven subsets, each in closed form; the best one whose parts are all positive is the answer.
     Squares of relative errors pull the line below the mean, so it is brought back to the sum of all seconds.
     """
-    points = [point for point in points if point.seconds > 0.0]
     rows = [(point.steps, [each / point.seconds for each in point.regressors]) for point in points]
     normal = [[math.fsum(w * x[i] * x[j] for w, x in rows) for j in range(3)] for i in range(3)]
     right = [math.fsum(w * x[i] for w, x in rows) for i in range(3)]
