@@ -110,7 +110,7 @@ def width(found: Estimate) -> float:
 
 def test_bursts_that_both_replicas_had_cancel() -> None:
     held, narrower = [], []
-    for trial in range(12):
+    for trial in range(6):
         both = pair(trial)
         apart, together = compare(*both), comparing.compare(*both, POLICY, paired=True)
         ratios = [known(tpot_of(each).mean_ratio) for each in (apart, together)]

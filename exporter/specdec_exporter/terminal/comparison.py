@@ -170,8 +170,8 @@ def quantile(found: Quantile | None) -> str:
 
 def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
     if speedup.at_like_load is not None and speedup.concurrency is not None:
-        load = f"{speedup.concurrency:.1f} requests in decode"
-        yield "decoding, at the same load", f"{times(speedup.at_like_load)}, {load}"
+        yield "decoding, at the same load", times(speedup.at_like_load)
+        yield "load, requests in decode", f"{speedup.concurrency:.1f}"
     if speedup.closed_loop is not None:
         yield "decoding, fixed number of clients", times(speedup.closed_loop)
     if speedup.realised is not None and speedup.realised_from is not None:
