@@ -126,6 +126,7 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy, *, paired: 
             measured=measured,
             preemptions=(baseline.counts.preemptions or 0.0, candidate.counts.preemptions or 0.0),
             acceptance=change,
+            shared=traffic.shared,
             flags=len(flagged),
             policy=policy.latency,
         ),

@@ -45,13 +45,14 @@ def decide(
     measured: Measured | None,
     preemptions: tuple[float, float],
     acceptance: AcceptanceChange | None,
+    shared: str | None,
     flags: int,
     policy: LatencyPolicy,
 ) -> Decision:
     """Decide from the outcomes of the SLIs; the pairs are of baseline and candidate.
 
     The speed-up at like load tells whether speculation pays, so it chooses the next step where the candidate alone
-    speculates.
+    speculates. ``shared`` says how two replicas shared the traffic.
     """
     named = {
         outcome: [TITLES[each.sli] for each in latencies if each.outcome == outcome]
@@ -70,6 +71,8 @@ def decide(
         part = "" if measured.compared_ratio >= _MOST else f", of {percent(measured.compared_ratio)} of the decoding"
         reasons.append(f"speed-up of decoding at the same load: {times(measured.speedup)}{part}")
         reasons.append(f"speed-up for a fixed number of clients: {times(measured.closed_loop)}")
+    if shared is not None:
+        reasons.append(f"two replicas shared the same minutes, so their loads differ by chance: {shared}")
     if preemptions[1] > preemptions[0]:
         reasons.append(
             f"the candidate preempted requests {preemptions[1]:,.0f} times, the baseline {preemptions[0]:,.0f} times: "

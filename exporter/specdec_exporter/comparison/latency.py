@@ -39,13 +39,15 @@ class Conditions(NamedTuple):
     """What the circumstances of two recordings let one latency conclude.
 
     ``unlike`` says why nothing. ``tail``: whether the tail counts. ``like_load`` decides instead of the mean: the ratio
-    at like load. ``paired``: both sides are of the same minutes.
+    at like load. ``paired``: both sides are of the same minutes. ``explained``: the traffic alone explains ratios of
+    the means between these two.
     """
 
     unlike: str | None = None
     tail: bool = True
     like_load: Estimate | None = None
     paired: bool = False
+    explained: tuple[float, float] = (1.0, 1.0)
 
 
 class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +78,7 @@ def compare_latency(
     means = ratio(after, before, policy.chance, paired=conditions.paired)
     tail = distribution.tail_shift(candidate, baseline, policy) if baseline and candidate else None
     requests = Pair(*(side.whole.count if side else None for side in sides))
-    deciding = conditions.like_load or means
-    body = direction(deciding, policy.latency)
+    body = direction(conditions.like_load or means, policy.latency, conditions.explained)
     why = conditions.unlike or _too_few(requests, policy.latency)
     if body is None and why is None:
         few = min((len(side.blocks) for side in sides if side), default=0) < policy.chance.fewest_batches
@@ -103,17 +104,19 @@ def compare_latency(
     )
 
 
-def direction(found: Estimate | None, policy: LatencyPolicy) -> Direction | None:
+def direction(
+    found: Estimate | None, policy: LatencyPolicy, explained: tuple[float, float] = (1.0, 1.0)
+) -> Direction | None:
     """Return the direction of a ratio of latencies; ``None`` without an interval.
 
-    One that differs needs an interval without 1, and a ratio that matters. No difference needs an interval that leaves
-    none to be found.
+    One that differs needs an interval without 1, and a ratio that matters beyond what the traffic explains. No
+    difference needs an interval that leaves none to be found.
     """
     if found is None or found.low is None or found.high is None:
         return None
-    if found.high < 1.0 and found.value * policy.speedup_min <= 1.0:
+    if found.high < 1.0 and found.value * policy.speedup_min <= explained[0]:
         return "faster"
-    if found.low > 1.0 and found.value >= policy.slowdown_min:
+    if found.low > 1.0 and found.value >= policy.slowdown_min * explained[1]:
         return "slower"
     none_left = found.low * policy.speedup_min >= 1.0 and found.high <= policy.slowdown_min
     return "no_difference" if none_left else "inconclusive"

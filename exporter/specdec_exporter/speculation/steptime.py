@@ -100,15 +100,19 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     if stalled(seconds, [point.steps * point.on(line) for point in points], policy.chance):
         return None
     copies = [_fitted([point for other in cut if other is not batch for point in other]) for batch in cut]
-    misfit = math.fsum(point.steps * math.log(point.seconds / point.on(line)) ** 2 for point in points)
     concurrencies, prompt_rates = [load.concurrency for load in told], [load.prompt_rate for load in told]
     return StepTimes(
         line,
         tuple(copy for copy in copies if copy is not None),
-        math.sqrt(misfit / math.fsum(point.steps for point in points)),
+        _misfit(points, line),
         (min(concurrencies), max(concurrencies)),
         (min(prompt_rates), max(prompt_rates)),
     )
+
+
+def _misfit(points: Sequence[_Point], line: Line) -> float:
+    scatter = [(point.steps, math.log(point.seconds / due)) for point in points if (due := point.on(line)) > 0.0]
+    return math.sqrt(math.fsum(w * x * x for w, x in scatter) / math.fsum(w for w, _ in scatter))
 
 
 def _undisturbed(loads: Sequence[Load], policy: Policy) -> list[Load]:
@@ -135,13 +139,15 @@ class _Point(NamedTuple):
         return math.fsum(one * other for one, other in zip(line, self.regressors, strict=True))
 
 
-_SUBSETS: Final = tuple(chosen for size in (1, 2, 3) for chosen in combinations(range(3), size))
+# Reading prompts is never all of a step: without the other two, a step without prompts would take no time.
+_SUBSETS: Final = tuple(chosen for size in (1, 2, 3) for chosen in combinations(range(3), size) if chosen != (2,))
+_EXPLAINS_MORE: Final = 1.0 + 1e-9  # at one load with prompts of one length, all lines explain the same: the first one
 
 
 def _fitted(points: Sequence[_Point]) -> Line | None:
     """Return the line of least squares with no negative part: relative errors, weighted by steps.
 
-    Three parameters have seven subsets, each in closed form; the best one whose parts are all positive is the answer.
+    Three parameters have few subsets, each in closed form; the best one whose parts are all positive is the answer.
     Squares of relative errors pull the line below the mean, so it is brought back to the sum of all seconds.
     """
     rows = [(point.steps, [each / point.seconds for each in point.regressors]) for point in points]
@@ -153,7 +159,7 @@ def _fitted(points: Sequence[_Point]) -> Line | None:
         if part is None or min(part) < 0.0:
             continue
         gain = math.fsum(right[i] * value for i, value in zip(chosen, part, strict=True))
-        if gain > explained:
+        if gain > explained * _EXPLAINS_MORE:
             found = dict(zip(chosen, part, strict=True))
             best, explained = Line(*(found.get(i, 0.0) for i in range(3))), gain
     if best is None:
@@ -246,7 +252,8 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
             return None
         if unknown:
             return Estimate(now.value, None, None)
-        return (now * plain.doubt(policy)).of_two_runs(policy.chance)
+        # What the minutes had in common moved both sides off the line alike.
+        return (now if paired else now * plain.doubt(policy)).of_two_runs(policy.chance)
 
     slowdown, speedup, closed = ratio(_Sums.slowdown), ratio(_Sums.speedup), ratio(_Sums.closed_loop)
     if slowdown is None or speedup is None or closed is None:
