@@ -372,9 +372,7 @@ def test_the_text_begins_with_what_to_run_then_one_table_and_fits_80_columns_apa
     (flag,) = (line for line in lines if line.startswith("--speculative-config"))
     assert json.loads(known(re.fullmatch(r"--speculative-config '(.*)'", flag))[1]) == SEVERAL.advice.speculative_config
     assert max(len(line) for line in lines if line is not flag) <= 80
-    assert re.match(
-        r"Run k by load \(3 up to 1[4-7], 0 up to 60 requests\): 1\.5.x at 0\.9 ", lines[0]
-    )
+    assert re.match(r"Run k by load \(3 up to 1[4-7], 0 up to 60 requests\): 1\.5.x at 0\.9 ", lines[0])
     assert any(
         re.match(r"Above about 1. \(1. to 1.\) requests in decode speculation stops paying\.", line) for line in lines
     )

@@ -12,7 +12,7 @@ from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.byload import Line
 from specdec_exporter.comparison.choice import Choice, is_gain, stops_paying
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.schedule import in_words, plan
+from specdec_exporter.comparison.schedule import Plan, in_words, plan
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import Policy
 
@@ -57,9 +57,8 @@ def advise(
             outlook=_where(lines.values()),
             action="Record all at the same loads, for at least ten minutes each.",
         )
-    here, least = f"at {shown(present.concurrency)} requests in decode", policy.latency.speedup_min
     if present.unjudged:
-        unjudged = [lines[name] for name in present.unjudged]
+        here, unjudged = _here(present), [lines[name] for name in present.unjudged]
         return Advice(
             code="record_more",
             headline=f"Record more: {_list(map(called, unjudged))} may be the fastest, but is not known {here}.",
@@ -69,32 +68,49 @@ def advise(
         )
     known = next(run for run in _runs(choices) if present in run)
     found = plan(known, present, lines, recordings)
+    code = _code(present, known, found, policy.latency.speedup_min)
     line = lines[present.recording] if present.recording else None
-    pays = is_gain(present.speedup) and present.speedup is not None and present.speedup.value >= least
-    best = f"{called(lines[present.fastest])}, {times(present.best)} {here}"
-    code: AdviceCode = "undecided"
-    headline, action = f"It is not decided what to run: {best}.", "Record longer, then compare again."
-    if pays or (found.ranges and any(is_gain(each.speedup) for each in known)):
-        code, what = "use", f"k by load ({in_words(found.ranges)})" if found.ranges else called(line) if line else ""
-        headline, action = f"Run {what}: {_gains(present, known)}.", found.action
-    elif present.best.high is not None and present.best.high < least:
-        code, headline = "off", f"Run no speculation: the best is {best}."
+    best = f"{called(lines[present.fastest])}, {times(present.best)} {_here(present)}"
+    common: dict[str, Any] = {
+        "code": code,
+        "concurrency": present.concurrency,
+        "speedup": present.best,
+        "stops_paying_at": stops_paying(known),
+        "outlook": _outlook(known),
+        "reasons": unknown + (found.notes if code == "use" else ()),
+    }
+    if code == "off":
         action = "Look at the acceptance, the temperature and the load."
-    run = line if code == "use" else None
-    return Advice(
-        code=code,
-        concurrency=present.concurrency,
-        recording=run.recording if run else None,
-        method=run.method if run else None,
-        num_speculative_tokens=None if code == "undecided" else run.num_speculative_tokens if run else 0,
-        speedup=present.speedup if run else present.best,
-        stops_paying_at=stops_paying(known),
-        speculative_config=found.config if code == "use" else None,
-        headline=headline,
-        outlook=_outlook(known),
-        reasons=unknown + (found.notes if code == "use" else ()),
-        action=action,
-    )
+        headline = f"Run no speculation: the best is {best}."
+        return Advice(**common, num_speculative_tokens=0, headline=headline, action=action)
+    if code == "undecided":
+        headline = f"It is not decided what to run: {best}."
+        return Advice(**common, headline=headline, action="Record longer, then compare again.")
+    return Advice(**common | _use(present, known, found, line))
+
+
+def _use(present: Choice, known: Sequence[Choice], found: Plan, line: Line | None) -> dict[str, Any]:
+    """Return the fields of advice to speculate; ``line``: what runs at the load that was recorded most."""
+    what = f"k by load ({in_words(found.ranges)})" if found.ranges else called(line) if line else ""
+    fields: dict[str, Any] = {"headline": f"Run {what}: {_gains(present, known)}.", "action": found.action}
+    fields |= {"speculative_config": found.config, "num_speculative_tokens": 0}
+    if line is not None:
+        fields |= {"recording": line.recording, "method": line.method, "speedup": present.speedup}
+        fields["num_speculative_tokens"] = line.num_speculative_tokens
+    return fields
+
+
+def _code(present: Choice, known: Sequence[Choice], found: Plan, least: float) -> Literal["use", "off", "undecided"]:
+    speedup, best = present.speedup, present.best
+    if speedup is not None and is_gain(speedup) and speedup.value >= least:
+        return "use"
+    if found.ranges and any(is_gain(each.speedup) for each in known):
+        return "use"
+    return "off" if best is not None and best.high is not None and best.high < least else "undecided"
+
+
+def _here(choice: Choice) -> str:
+    return f"at {shown(choice.concurrency)} requests in decode"
 
 
 def called(line: Line) -> str:

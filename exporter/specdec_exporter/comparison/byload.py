@@ -8,8 +8,8 @@ flight. ``concurrency`` is the number of requests in decode at a time, per engin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -73,34 +73,20 @@ def lines_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Polic
     generates more tokens, so it reads more prompts too. All are compared at the mean of these rates, so that none is
     far from its own.
     """
-    every = (plain, *candidates)
-    octaves = [_octaves(each) for each in every]
-    whole = [_sum(each.values()) for each in octaves]
-    prompts = math.fsum(each.counts.prompt_tokens or 0.0 for each in whole)
-    per_token = ratio(prompts, math.fsum(each.tokens for each in whole)) or 0.0
-    by_load = []
-    for power, load in _grid(octaves, policy):
-        times = [_times_near(load, each.intervals, policy) for each in every]
-        rate = _prompt_rate(load, per_token * load, [each for each in times if each is not None])
-        before, *after = (each.at(load, rate, policy) if each else None for each in times)
-        row = []
-        for own, found, total, of in zip(after, octaves[1:], whole[1:], candidates, strict=True):
-            here = found.get(power, _NOTHING)
-            at = AtLoad(concurrency=load, recorded_seconds=here.step_seconds)
-            if before is not None and own is not None:
-                at = _judged(at, before, own, here if here.steps else total, policy)
-            row.append(msgspec.structs.replace(at, draft_cost_ratio=None) if of.adaptive_verification else at)
-        by_load.append(row)
+    every = [_Recorded.of(each) for each in (plain, *candidates)]
+    prompts = math.fsum(each.whole.counts.prompt_tokens or 0.0 for each in every)
+    per_token = ratio(prompts, math.fsum(each.whole.tokens for each in every)) or 0.0
+    by_load = [_row(power, load, per_token * load, every, policy) for power, load in _grid(every, policy)]
     return tuple(
         Line(
-            recording=each.name,
-            method=each.method,
-            num_speculative_tokens=k_of(each),
-            mean_time_per_output_token_seconds=seconds_per_token(each),
-            concurrency=whole[i + 1].concurrency or None,
+            recording=each.recording.name,
+            method=each.recording.method,
+            num_speculative_tokens=k_of(each.recording),
+            mean_time_per_output_token_seconds=seconds_per_token(each.recording),
+            concurrency=each.whole.concurrency or None,
             by_load=tuple(row[i] for row in by_load),
         )
-        for i, each in enumerate(candidates)
+        for i, each in enumerate(every[1:])
     )
 
 
@@ -110,26 +96,46 @@ def seconds_per_token(recording: Baseline) -> float | None:
     return ratio(found.sum, found.count) if found else None
 
 
-def _sum(loads: Iterable[Load]) -> Load:
-    return sum(loads, _NOTHING)
+class _Recorded(NamedTuple):
+    """A recording with the sums of its intervals: of all, and of those around each power of two."""
+
+    recording: Baseline
+    whole: Load
+    octaves: Mapping[int, Load]
+
+    @classmethod
+    def of(cls, recording: Baseline) -> _Recorded:
+        found: dict[int, Load] = {}
+        for load in recording.intervals:
+            if load.ran:
+                power = min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
+                found[power] = found.get(power, _NOTHING) + load
+        return cls(recording, sum(found.values(), _NOTHING), found)
 
 
-def _octaves(recording: Baseline) -> dict[int, Load]:
-    """Return the sum of the intervals around each power of two."""
-    found: dict[int, Load] = {}
-    for load in recording.intervals:
-        if load.ran:
-            power = min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
-            found[power] = found.get(power, _NOTHING) + load
-    return found
-
-
-def _grid(octaves: Sequence[Mapping[int, Load]], policy: Policy) -> Iterator[tuple[int, float]]:
+def _grid(every: Sequence[_Recorded], policy: Policy) -> Iterator[tuple[int, float]]:
     """Yield powers of two with their loads, from the least to the most that has at least ``min_steps``."""
-    loads = {power: _sum(each.get(power, _NOTHING) for each in octaves) for found in octaves for power in found}
+    powers = {power for each in every for power in each.octaves}
+    loads = {power: sum((each.octaves.get(power, _NOTHING) for each in every), _NOTHING) for power in powers}
     recorded = {power: load.concurrency for power, load in loads.items() if load.steps >= policy.cost.min_steps}
     for power in range(min(recorded), max(recorded) + 1) if recorded else ():
         yield power, recorded.get(power, 2.0**power)
+
+
+def _row(power: int, load: float, prompts: float, every: Sequence[_Recorded], policy: Policy) -> list[AtLoad]:
+    """Return what each candidate does at a load, ``prompts`` tokens are read in the time of a token."""
+    times = [_times_near(load, each.recording.intervals, policy) for each in every]
+    rate = _prompt_rate(load, prompts, [each for each in times if each is not None])
+    plain, *others = (each.at(load, rate, policy) if each else None for each in times)
+    row = []
+    for own, each in zip(others, every[1:], strict=True):
+        here = each.octaves.get(power, _NOTHING)
+        at = AtLoad(concurrency=load, recorded_seconds=here.step_seconds)
+        if plain is not None and own is not None:
+            at = _judged(at, plain, own, here if here.steps else each.whole, policy)
+        partly = each.recording.adaptive_verification
+        row.append(msgspec.structs.replace(at, draft_cost_ratio=None) if partly else at)
+    return row
 
 
 def _times_near(concurrency: float, loads: Sequence[Load], policy: Policy) -> StepTimes | None:
@@ -147,7 +153,7 @@ def _times_near(concurrency: float, loads: Sequence[Load], policy: Policy) -> St
 
 
 def _prompt_rate(load: float, prompts: float, times: Sequence[StepTimes]) -> float:
-    """Return the mean rate of prompts at a load, ``prompts`` tokens in the time of one generated token each."""
+    """Return the mean rate of prompts of the recordings near a load."""
     lines = [each.line for each in times if each.covers(load)]
     rates = [prompts / (line.at(load, 0.0) + line.gamma * prompts) for line in lines]
     return math.fsum(rates) / len(rates) if rates else 0.0
