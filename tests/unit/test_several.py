@@ -191,7 +191,7 @@ def test_at_one_request_rate_the_fastest_runs_although_each_server_has_its_own_l
     def record(k: int, seconds_per_token: float) -> Baseline:
         load, tokens = 512 * seconds_per_token, 1.0 + sum(CURVE[:k])
         # The slope of a server that is bound by memory.
-        steps = {load * f: seconds_per_token * tokens * (0.9 + 0.1 * f) for f in (0.6, 0.8, 1.0, 1.25, 1.6)}
+        steps = {load * f: seconds_per_token * tokens * (0.9 + 0.1 * f) for f in (0.8, 0.9, 1.0, 1.1, 1.2)}
         return loaded(f"k{k}", steps, CURVE[:k])
 
     several = side_by_side(record(0, 0.0226), record(1, 0.0147), record(3, 0.0094))
