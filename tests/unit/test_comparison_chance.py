@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from builders import known
-from recordings import CURVE, loaded, lognormal, recording
+from recordings import CURVE, histogram, loaded, lognormal, recording
 from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison import compare as comparing
 from specdec_exporter.comparison.compare import Comparison
@@ -77,7 +77,7 @@ def test_one_stall_decides_nothing() -> None:
     first = comparison.latencies[1]
     assert known(first.mean_ratio).value > 1.5
     assert (known(first.mean_ratio).low, first.outcome) == (None, "undecided")
-    assert "one stall decides" in known(first.undecided_because)
+    assert "has one stall" in known(first.undecided_because)
 
 
 # --- The same minutes ------------------------------------------------------------------------------------------------
@@ -223,6 +223,17 @@ def test_the_same_lengths_are_hardly_ever_taken_for_others(turns: int) -> None:
     pairs = ((served(f"one {trial}", turns), served(f"other {trial}", turns)) for trial in range(40))
     found = [difference(*pair, POLICY) for pair in pairs]
     assert sum(bool(each.load or each.prompts or each.answers) for each in found) <= 2
+
+
+def test_prompts_of_equal_mean_may_differ_in_length_all_the_same() -> None:
+    bounds = (200.0, 500.0, 1000.0, 2000.0, float("inf"))
+    alike, unlike = (
+        recording(tpot=[0.02] * 1000, blocks=12, prompt_length=histogram(lengths * 500, bounds))
+        for lengths in ([300.0, 300.0], [50.0, 550.0])
+    )
+    assert "prompts_differ" not in codes(compare(alike, alike))
+    (flag,) = (each for each in compare(alike, unlike).flags if each.code == "prompts_differ")
+    assert flag.message.startswith("P90 of the prompts is at most 500 tokens in the baseline, more in the candidate")
 
 
 def longer(recorded: Baseline, tokens: float) -> Baseline:

@@ -70,24 +70,15 @@ class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_latency(
-    sli: Sli, baseline: Sample | None, candidate: Sample | None, policy: Policy, conditions: Conditions
+    sli: Sli, baseline: Sample, candidate: Sample, policy: Policy, conditions: Conditions
 ) -> LatencyComparison:
     """Compare one SLI under ``conditions``."""
-    sides = (baseline, candidate)
-    before, after = (side.mean if side else None for side in sides)
+    before, after = baseline.mean, candidate.mean
     means = ratio(after, before, policy.chance, paired=conditions.paired)
-    tail = distribution.tail_shift(candidate, baseline, policy) if baseline and candidate else None
-    requests = Pair(*(side.whole.count if side else None for side in sides))
+    tail = distribution.tail_shift(candidate, baseline, policy)
+    requests = Pair(baseline.whole.count or None, candidate.whole.count or None)
     body = direction(conditions.like_load or means, policy.latency, conditions.explained)
-    why = conditions.unlike or _too_few(requests, policy.latency)
-    if body is None and why is None:
-        few = min((len(side.blocks) for side in sides if side), default=0) < policy.chance.fewest_batches
-        why = "how far chance moved it is not known: " + (
-            "a recording is too short" if few else "one stall decides, or it scatters too widely"
-        )
-    outcome: Outcome = "undecided" if why or body is None else body
-    if outcome not in ("undecided", "slower") and conditions.tail and tail is not None and tail.shifted:
-        outcome = "tail_worse"
+    why = conditions.unlike or _too_few(requests, policy.latency) or (_UNKNOWN if body is None else None)
     return LatencyComparison(
         sli=sli,
         requests=requests,
@@ -95,13 +86,23 @@ def compare_latency(
         mean_ratio=means,
         like_load_ratio=conditions.like_load,
         quantiles=tuple(
-            QuantileComparison(share, *(distribution.quantile(side.whole, share) if side else None for side in sides))
+            QuantileComparison(share, *(distribution.quantile(side.whole, share) for side in (baseline, candidate)))
             for share in QUANTILES
         ),
         tail_shift=tail,
-        outcome=outcome,
+        outcome=_outcome(None if why else body, tail if conditions.tail else None),
         undecided_because=why,
     )
+
+
+def _outcome(body: Direction | None, tail: Shift | None) -> Outcome:
+    """Return the outcome of a body that may be judged, and of a tail that counts."""
+    if body is None:
+        return "undecided"
+    return "tail_worse" if tail is not None and tail.shifted and body != "slower" else body
+
+
+_UNKNOWN: Final = "how far chance moved it is not known: a recording is too short, or scatters widely, or has one stall"
 
 
 def direction(

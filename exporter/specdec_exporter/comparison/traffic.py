@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from specdec_exporter.baseline.file import Baseline, Block
-from specdec_exporter.comparison.distribution import Quantile, quantile
+from specdec_exporter.comparison.distribution import quantile
 from specdec_exporter.comparison.figure import Figure, ratio
 from specdec_exporter.comparison.latency import Conditions, Sli
 from specdec_exporter.histogram import Histogram
@@ -97,36 +97,42 @@ def difference(baseline: Baseline, candidate: Baseline, policy: Policy, *, paire
     demand = tuple(Estimate(each.value, None, None) if paired else each for each in found[:2] if each)
     sides = f"{before} in the baseline, {after} in the candidate"
     busier = _busier(demand, found[2], policy.latency)
-    words = [
-        f"the mean {what} has {one.value:.0f} tokens in the baseline, {other.value:.0f} in the candidate"
-        if one and other and length and (_more(length, policy.latency) or _more(length.inverse(), policy.latency))
-        else None
-        for what, one, other, length in zip(("prompt", "answer"), before[3:], after[3:], found[3:], strict=True)
-    ]
     return Difference(
         load=sides if busier else None,
         shared=None if busier or not paired else sides,
-        prompts=words[0] or _apart("prompts", baseline.prompt_length, candidate.prompt_length),
-        answers=words[1] or _apart("answers", baseline.generation_length, candidate.generation_length),
+        prompts=_lengths("prompt", (before.prompt_tokens, after.prompt_tokens), found[3], policy.latency)
+        or _apart("prompt", baseline.prompt_length, candidate.prompt_length),
+        answers=_lengths("answer", (before.generation_tokens, after.generation_tokens), found[4], policy.latency)
+        or _apart("answer", baseline.generation_length, candidate.generation_length),
         other_prompts=other_prompts(candidate.mean_prompt_tokens, baseline.mean_prompt_tokens, policy.latency),
         demand=demand,
         lengths=tuple(each for each in found[3:] if each),
     )
 
 
+def _lengths(
+    what: str, sides: tuple[Figure | None, Figure | None], found: Estimate | None, policy: LatencyPolicy
+) -> str | None:
+    """Say that mean lengths certainly differ."""
+    one, other = sides
+    if not one or not other or not found or not (_more(found, policy) or _more(found.inverse(), policy)):
+        return None
+    return f"the mean {what} has {one.value:.0f} tokens in the baseline, {other.value:.0f} in the candidate"
+
+
 def _apart(what: str, before: Histogram | None, after: Histogram | None) -> str | None:
-    """Say that lengths of one mean are spread differently: the ranges of a quantile do not overlap."""
+    """Say that lengths of one mean are spread differently: the buckets around P50 or P90 do not overlap."""
+    if before is None or after is None:
+        return None
     for share in (0.5, 0.9):
-        one, other = (quantile(each, share) if each else None for each in (before, after))
-        if one and other and (_below(one, other) or _below(other, one)):
-            least, most = ("baseline", "candidate") if _below(one, other) else ("candidate", "baseline")
-            limit = one.high_seconds if least == "baseline" else other.high_seconds
-            return f"P{share * 100:g} of the {what} is at most {limit:.0f} tokens in the {least}, more in the {most}"
+        sides = [("baseline", quantile(before, share)), ("candidate", quantile(after, share))]
+        for (name, one), (longer, other) in (sides, sides[::-1]):
+            limit = one.high_seconds if one else None
+            if limit is not None and other and other.low_seconds is not None and limit <= other.low_seconds:
+                return (
+                    f"P{share * 100:g} of the {what}s is at most {limit:.0f} tokens in the {name}, more in the {longer}"
+                )
     return None
-
-
-def _below(one: Quantile, other: Quantile) -> bool:
-    return one.high_seconds is not None and other.low_seconds is not None and one.high_seconds <= other.low_seconds
 
 
 def _busier(rates: Sequence[Estimate], in_flight: Estimate | None, policy: LatencyPolicy) -> bool:
