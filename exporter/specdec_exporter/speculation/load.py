@@ -6,7 +6,6 @@ seconds that request-steps took, per second of wall clock.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 
 import msgspec
@@ -29,6 +28,8 @@ LOAD_COUNTS = (
     "accepted_tokens",
     "preemptions",
 )
+# Amounts of an interval, in whatever unit.
+_LEAST, _MOST = 1e-6, 1e15
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -73,8 +74,11 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def ran(self) -> bool:
-        """Whether any step ran."""
-        return all(0.0 < amount < math.inf for amount in (self.seconds, self.steps, self.step_seconds))
+        """Whether any step ran, with amounts that a server can have: sums and squares of absurd ones overflow."""
+        counted = (getattr(self.counts, name) or 0.0 for name in LOAD_COUNTS)
+        return min(self.seconds, self.steps, self.step_seconds) >= _LEAST and all(
+            0.0 <= amount <= _MOST for amount in (self.seconds, *counted)
+        )
 
     @property
     def tells_the_cost(self) -> bool:

@@ -91,6 +91,7 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     """
     told = _undisturbed(loads, policy)
     points = [_Point.of(load, load.tokens if per_token else load.steps) for load in told]
+    points = [point for point in points if point.seconds > 0.0]
     line = _fitted(points)
     cut = batches(points, policy.chance)
     if line is None or not cut or math.fsum(point.steps for point in points) < policy.cost.min_steps:
@@ -99,15 +100,19 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     if stalled(seconds, [point.steps * point.on(line) for point in points], policy.chance):
         return None
     copies = [_fitted([point for other in cut if other is not batch for point in other]) for batch in cut]
-    misfit = math.fsum(point.steps * math.log(point.seconds / point.on(line)) ** 2 for point in points)
     concurrencies, prompt_rates = [load.concurrency for load in told], [load.prompt_rate for load in told]
     return StepTimes(
         line,
         tuple(copy for copy in copies if copy is not None),
-        math.sqrt(misfit / math.fsum(point.steps for point in points)),
+        _misfit(points, line),
         (min(concurrencies), max(concurrencies)),
         (min(prompt_rates), max(prompt_rates)),
     )
+
+
+def _misfit(points: Sequence[_Point], line: Line) -> float:
+    scatter = [(point.steps, math.log(point.seconds / due)) for point in points if (due := point.on(line)) > 0.0]
+    return math.sqrt(math.fsum(w * x * x for w, x in scatter) / math.fsum(w for w, _ in scatter))
 
 
 def _undisturbed(loads: Sequence[Load], policy: Policy) -> list[Load]:
@@ -143,7 +148,6 @@ def _fitted(points: Sequence[_Point]) -> Line | None:
     Three parameters have seven subsets, each in closed form; the best one whose parts are all positive is the answer.
     Squares of relative errors pull the line below the mean, so it is brought back to the sum of all seconds.
     """
-    points = [point for point in points if point.seconds > 0.0]
     rows = [(point.steps, [each / point.seconds for each in point.regressors]) for point in points]
     normal = [[math.fsum(w * x[i] * x[j] for w, x in rows) for j in range(3)] for i in range(3)]
     right = [math.fsum(w * x[i] for w, x in rows) for i in range(3)]
