@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from bench.compare_counters import POLL_SECONDS, Counters
 from bench.compare_traffic import Request, Traffic, tokens_per_step
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 WARM_UP_SECONDS = 120.0
 WANDER_SECONDS = 60.0
@@ -35,7 +36,7 @@ class Machine:
     draft_request: float = 0.0
 
     def step(self, running: int, k: int, prompt_tokens: float) -> float:
-        """Seconds of a step that decodes ``running`` requests with ``k`` draft tokens each and reads so much of prompts."""
+        """Seconds of a step that decodes ``running`` requests with ``k`` draft tokens each, and reads prompts."""
         memory = self.base + self.request * running
         arithmetic = self.token * (running * (k + 1) + prompt_tokens)
         drafting = k * (self.draft + self.draft_request * running)
@@ -56,19 +57,18 @@ class Server:
     """One engine; ``k`` is 0 without speculation.
 
     ``wander`` is the standard deviation of the logarithm of the steps' time, which drifts and forgets within
-    :data:`WANDER_SECONDS`. ``stalls`` come so often an hour. ``slowdown`` stretches every step.
+    :data:`WANDER_SECONDS`. ``stalls`` come so often an hour.
     """
 
     traffic: Traffic
     machine: Machine = Machine()
     slots: int = 128
     k: int = 0
-    slowdown: float = 1.0
     wander: float = 0.0
     stalls: float = 0.0
 
-    def polls(self, rng: random.Random, seconds: float, trace: Trace | None = None) -> Iterator[tuple[float, Counters]]:
-        """Yield what has been counted at each poll from second 0 to ``seconds``, after a warm-up.
+    def polls(self, rng: random.Random, seconds: float, trace: Trace | None = None) -> Iterator[tuple[float, Snapshot]]:
+        """Yield what a recorder reads at each poll from second 0 to ``seconds``, after a warm-up.
 
         Steps between two events are alike, so they are taken at once.
         """
@@ -79,7 +79,7 @@ class Server:
         running: list[tuple[int, float, float, Request]] = []  # a heap: last step, time of first token, tokens per step
         now, step, poll, tokens, level = 0.0, 0, 0.0, 0.0, rng.gauss(0.0, self.wander)
         stall = rng.expovariate(self.stalls / 3600.0) if self.stalls else math.inf
-        factor = self.slowdown * math.exp(level)
+        factor = math.exp(level)
         alone = [self.machine.step(number, self.k, 0) for number in range(self.slots + 1)]
         while True:
             while coming and coming[0].arrival <= now:
@@ -113,12 +113,12 @@ class Server:
             now += took
             while poll < now:
                 if poll >= WARM_UP_SECONDS:
-                    yield poll - WARM_UP_SECONDS, counters
+                    yield poll - WARM_UP_SECONDS, counters.snapshot()
                 if poll >= end:
                     return
                 poll += POLL_SECONDS
                 level = _wandered(level, self.wander, rng)
-                factor = self.slowdown * math.exp(level)
+                factor = math.exp(level)
             step += steps
             counters.stepped(number * steps, took * number, tokens * steps)
             while running and running[0][0] <= step:

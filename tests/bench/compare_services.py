@@ -29,7 +29,13 @@ class Service:
     arrivals: Arrivals
     prompts: str
     rough: bool
+    number: int
     server: Server
+
+    @property
+    def what(self) -> str:
+        """What it is called by."""
+        return f"{self.shape}, {self.arrivals}, {self.prompts} prompts, {self.number}"
 
     @property
     def plain(self) -> Server:
@@ -40,7 +46,7 @@ class Service:
 def services(seed: int, each: int) -> list[Service]:
     """Draw ``each`` services of every shape, arrivals and prompts; every third one has a rough machine."""
     return [
-        _drawn(random.Random(f"{seed} {shape} {arrivals} {prompts} {number}"), shape, arrivals, prompts, number % 3 == 2)
+        _drawn(seed, shape, arrivals, prompts, number)
         for shape in SHAPES
         for arrivals in ARRIVALS
         for prompts in PROMPTS
@@ -48,8 +54,9 @@ def services(seed: int, each: int) -> list[Service]:
     ]
 
 
-def _drawn(rng: random.Random, shape: str, arrivals: Arrivals, prompts: str, rough: bool) -> Service:
+def _drawn(seed: int, shape: str, arrivals: Arrivals, prompts: str, number: int) -> Service:
     """Draw until drafts can give the gain that was drawn first, and neither side is overloaded."""
+    rng = random.Random(f"{seed} {shape} {arrivals} {prompts} {number}")
     gain = math.exp(rng.uniform(*map(math.log, _GAINS)))
     while True:
         base = rng.uniform(0.008, 0.025)
@@ -68,22 +75,26 @@ def _drawn(rng: random.Random, shape: str, arrivals: Arrivals, prompts: str, rou
             acceptance=rng.uniform(0.3, 0.85),
         )
         k = rng.choice((1, 2, 3, 5))
-        found = _serving(machine, traffic, load, k, gain, rng.random())
+        found = _serving(Server(machine=machine, traffic=traffic, k=k), load, gain, rng.random())
         if found:
-            noise = (WANDER, STALLS) if rough else (0.0, 0.0)
-            server = dataclasses.replace(found, wander=noise[0], stalls=noise[1])
-            return Service(shape=shape, arrivals=arrivals, prompts=prompts, rough=rough, server=server)
+            rough = number % 3 == 2
+            server = dataclasses.replace(found, wander=WANDER, stalls=STALLS) if rough else found
+            return Service(shape=shape, arrivals=arrivals, prompts=prompts, rough=rough, number=number, server=server)
 
 
-def _serving(machine: Machine, traffic: Traffic, load: float, k: int, gain: float, fixed: float) -> Server | None:
-    """Give drafts the cost at which they gain so much at a load, and arrivals the rate that makes this load of a plain server."""
+def _serving(server: Server, load: float, gain: float, fixed: float) -> Server | None:
+    """Give drafts the cost at which they gain so much at a load, and arrivals the rate that loads a plain server so.
+
+    ``fixed``: the share of the cost that does not grow with the load.
+    """
+    machine, traffic, k = server.machine, server.traffic, server.k
     per_prompt_token = _slope(machine, load, 0, traffic)
     alone, drafting = machine.step(round(load), 0, 0.0), machine.step(round(load), k, 0.0)
     rate = load / (traffic.answer_tokens * alone + load * traffic.prompt_tokens * per_prompt_token)
     prefill = rate * traffic.prompt_tokens * per_prompt_token
     if prefill > _MOST_PREFILL:
         return None
-    step = _gain(traffic.acceptance, k) / gain * alone / (1.0 - prefill)
+    step = tokens_per_step(traffic.acceptance, k) / gain * alone / (1.0 - prefill)
     cost = (step * (1.0 - rate * traffic.prompt_tokens * _slope(machine, load, k, traffic)) - drafting) / k
     if not 0.0 < cost < _LARGEST_DRAFT * alone:
         return None
@@ -104,7 +115,7 @@ def _load_at(machine: Machine, traffic: Traffic, rate: float, k: int) -> float:
         if share >= 0.95:
             return math.inf
         step = machine.step(round(load), k, 0.0) / (1.0 - share)
-        following = rate * traffic.answer_tokens / _gain(traffic.acceptance, k) * step
+        following = rate * traffic.answer_tokens / tokens_per_step(traffic.acceptance, k) * step
         if following <= load:
             return load
         load += max(following - load, 0.5)
@@ -115,10 +126,6 @@ def _slope(machine: Machine, load: float, k: int, traffic: Traffic) -> float:
     """Return how much longer a step takes for each prompt token that is read in it."""
     read = min(traffic.prompt_tokens, PREFILL_TOKENS)
     return (machine.step(round(load), k, read) - machine.step(round(load), k, 0.0)) / read
-
-
-def _gain(acceptance: float, k: int) -> float:
-    return tokens_per_step(acceptance, k)
 
 
 def _log_uniform(rng: random.Random, low: float, high: float) -> float:

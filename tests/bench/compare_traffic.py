@@ -1,4 +1,4 @@
-"""Requests as a service gets them: when, how long, how easy to draft. Drawn from a seed, by arithmetic of the bench's own."""
+"""Requests as a service gets them: when, how long, how easy to draft. Drawn from a seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONCENTRATION = 8.0  # of the beta distribution of requests' acceptance
 
 
 class Request(NamedTuple):
-    """``arrival`` in seconds, lengths in tokens. ``acceptance``: the chance of each of its draft tokens, once the one before was accepted."""
+    """``arrival`` in seconds, lengths in tokens. ``acceptance``: that of a draft token after accepted ones."""
 
     arrival: float
     prompt: int
@@ -23,7 +23,7 @@ class Request(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Lengths are lognormal: mean in tokens, and standard deviation of the logarithm. Acceptance is a beta around its mean.
+    """Lengths are lognormal: mean in tokens, and standard deviation of the logarithm. Acceptance is a beta.
 
     Requests arrive by chance, ``per_second`` on average, unless ``clients`` send the next one when they have an answer.
     With bursts of ``burst_seconds`` on average, the rate switches between :data:`BUSY` and :data:`CALM`.

@@ -1,4 +1,7 @@
-"""What speculation really gives a service: long runs, beside a plain server of the same machine at the same load."""
+"""What speculation really gives a service: beside it, a plain server of the same machine at the same load.
+
+The shadow has no line and no noise. It steps, one by one, what was running at each moment and the prompts that came.
+"""
 
 from __future__ import annotations
 
@@ -6,92 +9,114 @@ import dataclasses
 import math
 import random
 from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from bench.compare_machine import PREFILL_TOKENS, WARM_UP_SECONDS, Machine, Server, Trace
+from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 INTERVAL_SECONDS = 15.0
 
 
 class Interval(NamedTuple):
-    """Requests in decode, tokens and request-seconds of decoding, and seconds of a step that no drafts would have taken."""
+    """Request-steps, their seconds and the tokens that they gave, in :data:`INTERVAL_SECONDS`."""
 
-    load: float
+    steps: float
+    step_seconds: float
     tokens: float
-    held: float
-    plain_step: float
+
+    @property
+    def load(self) -> float:
+        """Requests in decode at a time."""
+        return self.step_seconds / INTERVAL_SECONDS
 
 
 class Truth(NamedTuple):
-    """What the service does in the long run; ``token_seconds`` are of decoding, for each token of a request.
+    """The speed-up of decoding at the load that a service has, and the seconds of decoding for each token.
 
-    ``closed_loop``: those without speculation, over these.
+    ``closed_loop``: these seconds without speculation, over those with it; ``None`` unless clients wait for answers.
     """
 
-    intervals: tuple[Interval, ...]
+    speedup: float
     token_seconds: float
     closed_loop: float | None
-
-    def speedup(self, least: float = 0.0, most: float = math.inf) -> float:
-        """Return the speed-up of decoding at the loads that the service has, of those in a range."""
-        near = [each for each in self.intervals if least <= each.load <= most] or self.intervals
-        return math.fsum(each.tokens * each.plain_step for each in near) / math.fsum(each.held for each in near)
 
 
 def truth_of(server: Server, seed: str, seconds: float) -> Truth:
     """Run a server without the machine's noise for ``seconds``, and beside it what it is compared with."""
     calm = dataclasses.replace(server, wander=0.0, stalls=0.0)
     trace = Trace([], [])
-    spans = _spans(calm, seed, seconds, trace)
-    shadow = plain_step_seconds(calm.machine, trace, WARM_UP_SECONDS, seconds)
-    took = _token_seconds(spans)
-    closed = None
+    found = intervals(calm.polls(random.Random(seed), seconds, trace))
+    took, closed = token_seconds(found), None
     if server.traffic.clients:
-        closed = _token_seconds(_spans(dataclasses.replace(calm, k=0), seed, seconds, None)) / took
-    found = (Interval(held / INTERVAL_SECONDS, tokens, held, plain) for (tokens, held), plain in zip(spans, shadow, strict=True))
-    return Truth(tuple(found), took, closed)
+        closed = mean_token_seconds(dataclasses.replace(server, k=0), seed, seconds) / took
+    return Truth(speedup(calm, trace, found), took, closed)
 
 
-def _spans(server: Server, seed: str, seconds: float, trace: Trace | None) -> list[tuple[float, float]]:
-    """Return tokens and request-seconds of decoding, by interval."""
-    totals = [
-        (counters.decoded_tokens, counters.step_seconds)
-        for at, counters in server.polls(random.Random(seed), seconds, trace)
-        if at % INTERVAL_SECONDS == 0.0
-    ]
-    return [(now[0] - was[0], now[1] - was[1]) for was, now in zip(totals, totals[1:], strict=False)]
+def mean_token_seconds(server: Server, seed: str, seconds: float) -> float:
+    """Return what a token takes in the long run, without the machine's noise."""
+    calm = dataclasses.replace(server, wander=0.0, stalls=0.0)
+    return token_seconds(intervals(calm.polls(random.Random(seed), seconds)))
 
 
-def _token_seconds(spans: list[tuple[float, float]]) -> float:
-    return math.fsum(held for _, held in spans) / math.fsum(tokens for tokens, _ in spans)
+def intervals(polls: Iterable[tuple[float, Snapshot]]) -> list[Interval]:
+    """Cut what was counted."""
+    totals = [_decoding(snapshot) for at, snapshot in polls if at % INTERVAL_SECONDS == 0.0]
+    return [Interval(*(after - before for before, after in zip(*both, strict=True))) for both in pairwise(totals)]
 
 
-def plain_step_seconds(machine: Machine, trace: Trace, start: float, seconds: float) -> list[float]:
-    """Step without drafts what was running at each moment, with the prompts that came: the mean step of each interval.
+def _decoding(snapshot: Snapshot) -> tuple[float, float, float]:
+    engine = snapshot.engines[0]
+    steps, first = engine.step_latency, engine.time_to_first_token
+    assert steps is not None
+    assert first is not None
+    assert engine.generation_tokens is not None
+    return steps.count, steps.sum, engine.generation_tokens - first.count
 
-    A step counts once for each request in decode.
+
+def token_seconds(found: Sequence[Interval]) -> float:
+    """Return the seconds of decoding for each token."""
+    return math.fsum(each.step_seconds for each in found) / math.fsum(each.tokens for each in found)
+
+
+def speedup(
+    server: Server, trace: Trace, found: Sequence[Interval], loads: tuple[float, float] = (0.0, math.inf)
+) -> float:
+    """Return how much faster a run decoded than without drafts, at the loads of a range."""
+    plain, drafting = (step_seconds(server.machine, k, trace, len(found)) for k in (0, server.k))
+    near = [loads[0] <= each.load <= loads[1] for each in found]
+    rows = [row for row, is_near in zip(zip(found, plain, drafting, strict=True), near, strict=True) if is_near]
+    took = math.fsum(each.steps * step for each, _, step in rows)
+    return math.fsum(each.tokens * step for each, step, _ in rows) / took if took else math.nan
+
+
+def step_seconds(machine: Machine, k: int, trace: Trace, number: int) -> list[float]:
+    """Step what was running at each moment with ``k`` drafts, and read the prompts that came; return mean steps.
+
+    They are of each interval; a step counts once for each request in decode.
     """
-    running, prompts = deque(trace.running), deque(trace.prompts)
-    number, now, left = 0, 0.0, 0
-    held = [[0.0, 0.0] for _ in range(round(seconds / INTERVAL_SECONDS))]
-    while now < start + seconds:
-        while running and running[0][0] <= now:
-            number = running.popleft()[1]
+    changes, prompts = deque(trace.running), deque(trace.prompts)
+    running, left, now, end = 0, 0, 0.0, WARM_UP_SECONDS + INTERVAL_SECONDS * number
+    sums = [[0.0, 0.0] for _ in range(number)]
+    while now < end:
+        while changes and changes[0][0] <= now:
+            running = changes.popleft()[1]
         while prompts and prompts[0][0] <= now:
             left += prompts.popleft()[1]
         read = min(left, PREFILL_TOKENS)
         left -= read
-        until = min(running[0][0] if running else math.inf, prompts[0][0] if prompts else math.inf, start + seconds)
-        if not number and not read:
+        until = min(changes[0][0] if changes else end, prompts[0][0] if prompts else end, end)
+        if not running and not read:
             now = until
             continue
-        took, steps = machine.step(number, 0, read), 1
-        place = int((now - start) // INTERVAL_SECONDS)
-        if not left and not read:
-            until = min(until, start + INTERVAL_SECONDS * (place + 1))
+        took, steps = machine.step(running, k, read), 1
+        place = int((now - WARM_UP_SECONDS) // INTERVAL_SECONDS)
+        if not read:
+            until = min(until, WARM_UP_SECONDS + INTERVAL_SECONDS * (place + 1))
             steps = max(1, int((until - now) / took))
         now += took * steps
-        if 0 <= place < len(held):
-            held[place][0] += number * steps
-            held[place][1] += number * steps * took
-    return [taken / steps if steps else 0.0 for steps, taken in held]
+        if place >= 0:
+            sums[place][0] += running * steps
+            sums[place][1] += running * steps * took
+    return [taken / steps if steps else 0.0 for steps, taken in sums]
