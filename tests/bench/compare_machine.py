@@ -42,7 +42,7 @@ class Machine:
         drafting = k * (self.draft + self.draft_request * running)
         if self.sharpness == math.inf:
             return drafting + max(memory, arithmetic)
-        return drafting + (memory**self.sharpness + arithmetic**self.sharpness) ** (1.0 / self.sharpness)
+        return drafting + math.pow(memory**self.sharpness + arithmetic**self.sharpness, 1.0 / self.sharpness)
 
 
 class Trace(NamedTuple):
@@ -84,7 +84,7 @@ class Server:
         while True:
             while coming and coming[0].arrival <= now:
                 queue.append(coming.popleft())
-            read, ready = 0, []
+            read, ready = 0, list[Request]()
             while queue and read < PREFILL_TOKENS and len(running) + len(ready) < self.slots:
                 if not left:
                     left = queue[0].prompt

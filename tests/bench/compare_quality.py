@@ -31,6 +31,7 @@ from bench.compare_trials import (
     Case,
     Judged,
     Trial,
+    Work,
     decided,
     run_advice,
     run_all,
@@ -64,7 +65,7 @@ def main() -> int:
     began, seed, quick = time.monotonic(), arguments.seed, arguments.quick
     drawn = services(seed, 1 if quick else EACH)
     loops = [each for each in services(seed + 1, 1) if each.arrivals != "bursty"]
-    work = [
+    work: list[Work] = [
         *((run_service, (each, seed, 2 if quick else PAIRS)) for each in drawn),
         *((run_advice, (each, seed, KS)) for each in (loops[::4] if quick else loops)),
     ]
@@ -105,8 +106,9 @@ def _drafting(server: Server, gain: float) -> Server:
 def all_cases() -> Iterator[Case]:
     """One setting twice, known gains, and sides that did not get the same requests."""
 
-    def at(rate: float, **lengths: float) -> Server:
-        return Server(traffic=Traffic(per_second=rate, **{"prompt_tokens": 150.0, **lengths}), machine=MEMORY_BOUND)
+    def at(rate: float, prompts: float = 150.0, answers: float = 100.0) -> Server:
+        traffic = Traffic(per_second=rate, prompt_tokens=prompts, answer_tokens=answers)
+        return Server(traffic=traffic, machine=MEMORY_BOUND)
 
     def pairs(what: str, baseline: Server, candidate: Server, trials: int) -> Case:
         return Case(what=what, baseline=baseline, candidate=candidate, trials=trials)
@@ -124,8 +126,8 @@ def all_cases() -> Iterator[Case]:
     yield pairs("unlike: 4/s against 5/s", at(4), at(5), 40)
     yield pairs("unlike: 5/s against 4/s", at(5), at(4), 40)
     yield pairs("unlike: 2/s against 6/s, 1.3x", at(2), _drafting(at(6), 1.3), 40)
-    yield pairs("unlike lengths: prompts 25 % longer", at(4), at(4, prompt_tokens=187.5), 40)
-    yield pairs("unlike lengths: answers 17 % longer", at(4), at(4, answer_tokens=117.0), 40)
+    yield pairs("unlike lengths: prompts 25 % longer", at(4), at(4, prompts=187.5), 40)
+    yield pairs("unlike lengths: answers 17 % longer", at(4), at(4, answers=117.0), 40)
 
 
 def case_rows(outcomes: Outcomes) -> Iterator[Row]:
@@ -198,67 +200,48 @@ def _holds(found: Estimate, value: float) -> bool:
 
 
 def _services_table(judged: Sequence[Judged]) -> Table:
-    shown = table(
-        "services",
-        "pairs",
-        "error",
-        "bias",
-        "rms",
-        "covered",
-        "error now",
-        "covered now",
-        "high/low",
-        "not known",
-        names=1,
-    )
+    now = ("error now", "bias now", "rms now", "covered now")
+    shown = table("services", "pairs", "error", "bias", "rms", "covered", *now, "high/low", "not known", names=1)
     shown.title = "\nThe speed-up against the long run, and against the truth of the same minutes (now)"
-    groups = {
-        "all": judged,
-        **{shape: [each for each in judged if each.service.shape == shape] for shape in SHAPES},
-        **{arrivals: [each for each in judged if each.service.arrivals == arrivals] for arrivals in ARRIVALS},
-        **{f"{prompts} prompts": [each for each in judged if each.service.prompts == prompts] for prompts in PROMPTS},
-        "calm machine": [each for each in judged if not each.service.rough],
-        "rough machine": [each for each in judged if each.service.rough],
-    }
-    for name, some in groups.items():
-        found = [(trial.speedup, each.truth.speedup, trial.now) for each, trial in _pairs(some) if trial.speedup]
-        shown.add_row(name, *_figures(found, sum(len(each.trials) for each in some)))
-    closed = [
-        (trial.closed_loop, each.truth.closed_loop, math.nan)
-        for each, trial in _pairs(judged)
-        if trial.closed_loop and each.truth.closed_loop
-    ]
-    shown.add_row("closed loop: clients", *_figures(closed, len(closed)))
+    for name, some in _groups(judged):
+        found = [(each.truth, trial) for each, trial in _pairs(some)]
+        known = [trial.known for _, trial in found if trial.known]
+        width = statistics.median([(each.high or 0.0) / (each.low or 1.0) for each in known]) if known else math.nan
+        shown.add_row(
+            name,
+            str(len(found)),
+            *_figures([(trial.speedup, truth.speedup) for truth, trial in found]),
+            *_figures([(trial.speedup, trial.now) for _, trial in found]),
+            f"{width:.2f}",
+            percent(1.0 - len(known) / max(len(found), 1)),
+        )
+    clients = [(trial.closed_loop, each.truth.closed_loop) for each, trial in _pairs(judged) if each.truth.closed_loop]
+    shown.add_row("what clients get", str(len(clients)), *_figures(clients))
     return shown
 
 
-def _figures(found: Sequence[tuple[Estimate, float, float]], pairs: int) -> list[str]:
-    if not found:
-        return [str(pairs)]
-    errors, now = (
-        [
-            math.log(each.value / truth)
-            for each, truth in zip((each for each, _, _ in found), truths, strict=True)
-            if truth > 0.0
-        ]
-        for truths in ([long for _, long, _ in found], [now for _, _, now in found])
-    )
-    known = [each for each in found if each[0].low is not None]
-    shares = [
-        statistics.fmean([_holds(each[0], each[place]) for each in known]) if known else math.nan for place in (1, 2)
-    ]
-    width = statistics.median([(each.high or 0.0) / (each.low or 1.0) for each, _, _ in known]) if known else math.nan
-    return [
-        str(pairs),
-        f"{statistics.median(map(abs, errors)):.1%}",
-        f"{statistics.fmean(errors):+.1%}",
-        f"{math.sqrt(statistics.fmean([each * each for each in errors])):.1%}",
-        f"{shares[0]:.2f}",
-        f"{statistics.median(map(abs, now)):.1%}" if now else "",
-        f"{shares[1]:.2f}" if now else "",
-        f"{width:.2f}",
-        f"{1.0 - len(known) / pairs:.1%}",
-    ]
+def _groups(judged: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Judged]]]:
+    yield "all", judged
+    for shape in SHAPES:
+        yield shape, [each for each in judged if each.service.shape == shape]
+    for arrivals in ARRIVALS:
+        yield arrivals, [each for each in judged if each.service.arrivals == arrivals]
+    for prompts in PROMPTS:
+        yield f"{prompts} prompts", [each for each in judged if each.service.prompts == prompts]
+    for rough in (False, True):
+        yield f"{'rough' if rough else 'calm'} machine", [each for each in judged if each.service.rough == rough]
+
+
+def _figures(found: Sequence[tuple[Estimate | None, float | None]]) -> list[str]:
+    """Return the median size of the error of a speed-up, its mean, its rms, and how many intervals hold the truth."""
+    pairs = [(each, truth) for each, truth in found if each and truth and truth > 0.0]
+    errors = [math.log(each.value / truth) for each, truth in pairs]
+    held = [_holds(each, truth) for each, truth in pairs if each.low is not None]
+    if not held:
+        return [""] * 4
+    middle, mean = statistics.median(map(abs, errors)), statistics.fmean(errors)
+    rms = math.sqrt(statistics.fmean([each * each for each in errors]))
+    return [f"{middle:.1%}", f"{mean:+.1%}", f"{rms:.1%}", f"{statistics.fmean(held):.2f}"]
 
 
 def _cases_table(outcomes: Outcomes) -> Table:

@@ -24,6 +24,7 @@ from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
 
 MINUTES = 10
+Work = tuple[Callable[..., Any], tuple[Any, ...]]
 DIFFERENT = ("faster", "slower", "tail_worse", "mixed")
 _OFF = re.compile(r"switch speculation off|run without|run no speculation|no speed-up", re.IGNORECASE)
 _NEAR = 2.0  # times the recorded loads; farther off nothing is said
@@ -135,7 +136,7 @@ def run_advice(service: Service, seed: int, ks: Sequence[int]) -> Advised:
     return Advised(service.what, advice.code, None if k is None else took[k] / min(took.values()) - 1.0)
 
 
-def run_all(work: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]], processes: int | None = None) -> list[Any]:
+def run_all(work: Sequence[Work], processes: int | None = None) -> list[Any]:
     """Call functions. The same arguments give the same results, in any number of processes."""
     processes = processes or os.cpu_count() or 1
     if processes == 1:
