@@ -26,7 +26,7 @@ from specdec_exporter.speculation.policy import load_policy
 MINUTES = 10
 Work = tuple[Callable[..., Any], tuple[Any, ...]]
 DIFFERENT = ("faster", "slower", "tail_worse", "mixed")
-_OFF = re.compile(r"switch speculation off|run without|run no speculation|no speed-up", re.IGNORECASE)
+_OFF = re.compile(r"(switch|leave) speculation off|run (without|no) speculation", re.IGNORECASE)
 _NEAR = 2.0  # times the recorded loads; farther off nothing is said
 _TRUTH_SECONDS = {"open": 7200.0, "closed": 7200.0, "bursty": 14400.0}
 _LOOP_SECONDS = 3600.0
